@@ -1,8 +1,6 @@
-"""The schema of the stream: one line of JSON an `Inventory` or a `Sample`.
+"""The schema of the stream: each line of JSON is an `Inventory` or a `Sample`.
 
-Numbers are in the unit that their name ends in; times are Unix seconds. Devices are keyed by UUID.
-A reading that is missing is `None` (`null`), with the reason under its name in `absent`: zero never
-stands for unknown.
+Devices are keyed by UUID; see `schema.device` for their fields.
 """
 
 from __future__ import annotations
@@ -24,15 +22,15 @@ from gputop.schema.codec import DecodeError, from_json, to_json
 from gputop.schema.device import THIS_MACHINE, Absence, Device, DeviceSample
 
 SCHEMA = 1
-"""Raised when a field changes its meaning or goes; a new field alone does not raise it."""
+"""Version of the schema. It rises when a field changes its meaning or goes, not with a new one."""
 
 
 class NewerSchemaError(DecodeError):
-    """The stream is of a later gputop, and may mean something else by the same words."""
+    """The stream is of a later gputop, whose words may have other meanings."""
 
 
 class DriverState(StrEnum):
-    """Whether the driver answers: `starting` until it did for the first time."""
+    """How the driver answers: `starting` until its first answer."""
 
     STARTING = "starting"
     OK = "ok"
@@ -40,7 +38,7 @@ class DriverState(StrEnum):
 
 
 class MachineState(StrEnum):
-    """Whether another machine sends what it has: `connecting` until it did for the first time."""
+    """How another machine answers: `connecting` until its first sample."""
 
     CONNECTING = "connecting"
     OK = "ok"
@@ -48,17 +46,17 @@ class MachineState(StrEnum):
 
 
 class Source(StrEnum):
-    """Where the numbers come from; simulated ones are marked wherever they are shown."""
+    """Where the numbers come from. Simulated ones are marked wherever they are shown."""
 
     NVML = "nvml"
     SIMULATED = "simulated"
     SCRAPED = "scraped"
-    """From a server that asked the machine's exporter: it is not the one that gputop runs on."""
+    """From Prometheus: the machine is not the one that gputop runs on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """The first line of a stream, and again whenever it changes."""
+    """Machine and devices: the first line of a stream, sent again whenever it changes."""
 
     time: float
     hostname: str
@@ -74,13 +72,13 @@ class Inventory:
     schema: int = SCHEMA
 
     def device(self, uuid: str) -> Device | None:
-        """The device of that UUID, or None where it has gone."""
+        """Return the device with that UUID, or None."""
         return next((device for device in self.devices if device.uuid == uuid), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The machine around the devices; percentages are of the time since the sample before."""
+    """The machine around the devices. Percentages are of the time since the sample before."""
 
     cpu_percent: float | None = None
     cpu_core_percent: tuple[float, ...] = ()
@@ -88,25 +86,25 @@ class Host:
     memory_total_bytes: int | None = None
     memory_available_bytes: int | None = None
     load_average: tuple[float, ...] = ()
-    """Over 1, 5 and 15 minutes."""
+    """Averages over 1, 5 and 15 minutes."""
     cpu_clock_mhz: float | None = None
     cpu_temperature_celsius: float | None = None
     absent: Mapping[str, Absence] = field(default_factory=dict)
 
 
 class ProcessKind(StrEnum):
-    """What a process does on a device."""
+    """Kind of a process's work on a device."""
 
     COMPUTE = "compute"
     GRAPHICS = "graphics"
     BOTH = "compute+graphics"
     MPS = "mps"
-    """Compute, through the Multi-Process Service."""
+    """Compute through the Multi-Process Service."""
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process on one device: one with contexts on two devices is two of these."""
+    """A process on one device. With contexts on two devices it is two of these."""
 
     pid: int
     device_uuid: str
@@ -114,80 +112,76 @@ class Process:
     memory_used_bytes: int | None = None
     user: str | None = None
     command: str | None = None
-    """The command line, arguments joined by spaces, as the process gives it: not to be trusted.
-    What looks like a secret is masked."""
+    """Command line as the process gives it, joined by spaces: untrusted. Secrets are masked."""
     unmasked: str | None = None
-    """The command line with its secrets, for the screen alone and where these are asked for."""
+    """Command line with its secrets, for the screen only, and only on request."""
     start_time: float | None = None
-    """With the pid, the identity of a process: pids are used again."""
+    """Identifies a process together with its pid, because pids are used again."""
     sm_utilization_percent: int | None = None
-    """Share of the time in which its kernels ran, by the driver: the next three, too."""
+    """Counted by the driver, as are the next three."""
     memory_utilization_percent: int | None = None
     encoder_utilization_percent: int | None = None
     decoder_utilization_percent: int | None = None
     cpu_percent: float | None = None
-    """Of one core: a process with many threads has more than 100."""
+    """Percent of one core: more than 100 for a process with many busy threads."""
     memory_resident_bytes: int | None = None
-    """What it holds of the host's memory."""
     parent_pid: int | None = None
     container: str | None = None
-    """The first twelve digits of the container's id, from the cgroup.
-
-    This, the pod and the job are None without a reason for a process that is in none.
-    """
+    """First twelve digits of the container's id, from the cgroup. Container, pod and job are None
+    without a reason if the process has none."""
     pod: str | None = None
-    """The uid of the Kubernetes pod."""
+    """Uid of the Kubernetes pod."""
     slurm_job: str | None = None
     io_wait: bool | None = None
-    """Whether it, or one of its child processes, waited for storage at this moment: uninterrupted
-    sleep, in which a driver call can be, too."""
+    """True if it or a child process waited for storage at this moment: uninterruptible sleep, in
+    which a driver call can be, too."""
     children: int | None = None
-    """Its child processes, such as the workers of a data loader; of many, the first ones."""
+    """Number of child processes that were read, such as the workers of a data loader."""
     children_cpu_percent: float | None = None
-    """Of one core, all of them together."""
+    """Percent of one core, over all of them."""
     children_cpu_most_percent: float | None = None
-    """Of one core, the one that takes most."""
+    """Percent of one core, of the busiest of them."""
     machine: str | None = None
-    """As that of its device."""
+    """Name of its device's machine."""
     absent: Mapping[str, Absence] = field(default_factory=dict)
 
     @property
     def is_here(self) -> bool:
-        """Whether it runs on the machine that gputop runs on."""
+        """True if it runs on the machine that gputop runs on."""
         return self.machine in (None, THIS_MACHINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that the driver reported, such as an Xid."""
+    """An event that the driver reported, such as an Xid."""
 
     time: float
     device_uuid: str | None
-    """None where the driver does not say which."""
+    """None if the driver does not say which device."""
     kind: str
     """`xid`; others may come."""
     code: int | None = None
-    """The Xid's number."""
+    """Number of the Xid."""
     machine: str | None = None
-    """As that of its device, also where the driver does not say which."""
+    """Name of its machine, also for an event without a device."""
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """One of several machines in one stream, by the name that it was asked for."""
+    """One of several machines in a stream, by the name on the command line."""
 
     name: str
     state: MachineState = MachineState.CONNECTING
     age_seconds: float | None = None
-    """Since its newest sample was made, not since it arrived; before any, since it was asked."""
+    """Time since its newest sample was made (not since it arrived), or since it was asked."""
     retry_seconds: float | None = None
-    """Of one that is away: until it is tried again."""
+    """Time until a machine that is away is tried again."""
     problem: Problem | None = None
-    """Why it is away, or what is wrong with its driver."""
+    """Reason why it is away, or problem with its driver."""
     time: float | None = None
-    """Of its newest sample, by its own clock."""
+    """Time of its newest sample, by its own clock."""
     hostname: str | None = None
-    """What it calls itself."""
+    """Its own hostname."""
     source: Source | None = None
     driver_state: DriverState | None = None
     driver_version: str | None = None
@@ -198,29 +192,29 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Everything at one moment."""
+    """Readings, processes and events at one moment."""
 
     time: float
     host: Host
     devices: tuple[DeviceSample, ...] = ()
     processes: tuple[Process, ...] = ()
     events: tuple[Event, ...] = ()
-    """What came since the sample before."""
+    """Events since the sample before."""
     machines: tuple[Machine, ...] = ()
-    """Of a stream of several; `host` is then the machine that puts them together, if known."""
+    """Machines of a stream of several; `host` is then the one that merges them, if known."""
     uptime_seconds: float | None = None
-    """The same moment as `time`, by a clock that nobody sets: what lies between two samples."""
+    """`time` by a clock that nobody sets: use it for the time between two samples."""
     echo_seconds: float | None = None
-    """The same by the clock of a reader that acknowledges, less the way of an acknowledgement."""
+    """`time` by the clock of a reader that acknowledges, less the acknowledgement's way."""
     problem: Problem | None = None
-    """What was left out of it, and why."""
+    """What was left out of the sample, and why."""
 
     def device(self, uuid: str) -> DeviceSample | None:
-        """The readings of that device, or None where it has none in this sample."""
+        """Return the readings of that device, or None if it has none in this sample."""
         return next((device for device in self.devices if device.uuid == uuid), None)
 
     def with_secrets(self, *, shown: bool) -> Sample:
-        """Return it with command lines as they are where that is known, or without what it says."""
+        """Return the sample with unmasked command lines where known, or with masked ones only."""
         if not any(process.unmasked for process in self.processes):
             return self
         processes = (
@@ -317,13 +311,13 @@ _NAMES = {cls: name for name, cls in _TYPES.items()}
 
 
 def encode(record: Record) -> str:
-    """One line of JSON, without the newline."""
+    """Return one line of JSON without the newline."""
     document = {"type": _NAMES[type(record)], **to_json(record)}
     return json.dumps(document, separators=(",", ":"), allow_nan=False)
 
 
 def decode(line: str | bytes) -> Record:
-    """The record of one line. Unknown fields are ignored; raises `DecodeError` on all else."""
+    """Return the record of a line. Ignores unknown fields; raises `DecodeError` otherwise."""
     try:
         document = json.loads(line, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
@@ -341,7 +335,7 @@ def decode(line: str | bytes) -> Record:
     problem = _cut(document)
     record = from_json(cls, document)
     if problem is None or (cls is Inventory and record.problem is not None):
-        return record  # why there is no driver matters more
+        return record  # the reason for a missing driver matters more
     return dataclasses.replace(record, problem=problem)
 
 
@@ -349,7 +343,7 @@ _BOUNDS = {"devices": DEVICES, "machines": DEVICES, "processes": PROCESSES, "eve
 
 
 def _cut(document: dict[str, Any]) -> Problem | None:
-    """Leave out what is over the bounds, the oldest of events; return a problem that says so."""
+    """Remove items beyond the bounds, the oldest of events; return a problem that says so."""
     over = []
     for name, most in _BOUNDS.items():
         items = document.get(name)
