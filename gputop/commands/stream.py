@@ -82,7 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Streams as the arguments say; returns the exit status, or ends the process with it."""
-    from gputop.output.sinks import ended_whole, open_sink
+    from gputop.output.sinks import open_sink, whole_records
     from gputop.recording.file import OutputError
     from gputop.stream.produce import counted
 
@@ -96,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
         say(f"writing {'CSV' if csv else 'JSON lines'} to {output}")
     status = FINE
     try:
-        with ended_whole(write_to) if output else nullcontext(write_to) as write:
+        with whole_records(write_to) if output else nullcontext(write_to) as write:
             if recording is not None:
                 for record in counted(recording.records(), arguments.count):
                     write(record)

@@ -1,4 +1,4 @@
-"""Samples as `nvidia-smi --query-gpu=LIST --format=csv` prints them, for scripts made for it.
+"""Samples as CSV like that of `nvidia-smi --query-gpu=LIST --format=csv`, for scripts made for it.
 
 Names and aliases are those of `nvidia-smi --help-query-gpu`; headers, units and the forms of values
 are as drivers of the branches 535 to 590 print them: https://github.com/utkuozdemir/nvidia_gpu_exporter
@@ -25,7 +25,7 @@ MISSING = {
     Absence.TIMED_OUT: "[Unknown Error]",
     Absence.ERROR: "[Unknown Error]",
 }
-"""What stands for a value by the reason for which there is none."""
+"""Texts in place of a missing value, by reason."""
 NEEDS_RESET = "[GPU requires reset]"
 DEFAULT_QUERY = (
     "timestamp,index,name,uuid,utilization.gpu,utilization.memory,memory.used,memory.total,"
@@ -34,7 +34,7 @@ DEFAULT_QUERY = (
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class DeviceMoment:
     """A device at one moment."""
 
     inventory: Inventory
@@ -44,33 +44,33 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """One query, and how it is answered."""
+class QueryColumn:
+    """A field that can be queried."""
 
     name: str
-    value: Callable[[Row], Any]
-    """None where there is none."""
+    value: Callable[[DeviceMoment], Any]
+    """Returns None if the value is missing."""
     field: str = ""
-    """Of the schema: under this name stands why there is none."""
+    """Name in the schema, which also has the reason why the value is missing."""
     unit: str = ""
     none: str = "[N/A]"
-    """Printed for a value that is not supported or disabled."""
+    """Text for a value that is not supported or disabled."""
 
     @property
     def title(self) -> str:
-        """As the header has it: `utilization.gpu [%]`."""
+        """Name and unit in the header: `utilization.gpu [%]`."""
         return f"{self.name} [{self.unit}]" if self.unit else self.name
 
-    def text(self, row: Row, *, units: bool) -> str:
-        """The value as it is printed, or what stands for it."""
+    def text(self, row: DeviceMoment, *, units: bool) -> str:
+        """Return the value as it is printed, or the text in its place."""
         value = self.value(row)
         if value is None:
             return self._missing(row)
-        # A comma in a name begins another field, since nvidia-smi quotes none.
+        # A comma in a name starts another field: nvidia-smi quotes nothing.
         text = "".join(map(csv_field, re.split("([,;])", visible(str(value), 256))))
         return f"{text} {self.unit}" if units and self.unit else text
 
-    def _missing(self, row: Row) -> str:
+    def _missing(self, row: DeviceMoment) -> str:
         if row.readings.state is DeviceState.NEEDS_RESET:
             return NEEDS_RESET
         reason = row.readings.absent.get(self.field) or row.device.absent.get(self.field)
@@ -88,7 +88,7 @@ _UNITS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "watts": ("W", "{:.2f}".format),
     "mhz": ("MHz", str),
 }
-"""What nvidia-smi prints after a value, and how it prints the value."""
+"""Units of nvidia-smi, and the functions that write a value."""
 _FORMS: Mapping[str, Callable[[Any], str]] = {
     "performance_state": "P{}".format,
     "pci_device_id": lambda digits: f"0x{digits.upper()}10DE",
@@ -99,7 +99,7 @@ _FORMS: Mapping[str, Callable[[Any], str]] = {
 }
 
 
-def _columns(reading: Reading) -> Iterator[Column]:
+def _columns(reading: Reading) -> Iterator[QueryColumn]:
     """Yield a column for each name of a field of the readings, or else of the device."""
     unit, form = _UNITS.get(reading.unit, ("", _yes_or_value))
     form = _FORMS.get(reading.name, form)
@@ -110,27 +110,27 @@ def _columns(reading: Reading) -> Iterator[Column]:
 
 def _column(
     name: str, field: str, form: Callable[[Any], Any], unit: str = "", none: str = "[N/A]"
-) -> Column:
-    def value(row: Row) -> Any:
+) -> QueryColumn:
+    def value(row: DeviceMoment) -> Any:
         has = row.readings if hasattr(row.readings, field) else row.device
         found = getattr(has, field)
         return None if found is None else form(found)
 
-    return Column(name, value, field, unit, none)
+    return QueryColumn(name, value, field, unit, none)
 
 
 def _yes_or_value(value: Any) -> Any:
     return ("No", "Yes")[value] if isinstance(value, bool) else value
 
 
-def _stamp(row: Row) -> str:
-    """`2025/11/20 12:00:00.000`, as the time is here."""
+def _stamp(row: DeviceMoment) -> str:
+    """Return the local time: `2025/11/20 12:00:00.000`."""
     milliseconds = round(row.sample.time * 1000)
     whole, part = divmod(milliseconds, 1000)
     return f"{moment(whole, '%Y/%m/%d %H:%M:%S')}.{part:03d}"
 
 
-def _gpus(row: Row) -> int:
+def _gpus(row: DeviceMoment) -> int:
     return sum(device.parent_uuid is None for device in row.inventory.devices)
 
 
@@ -139,7 +139,7 @@ def _mask(reasons: tuple[str, ...]) -> str:
     return f"0x{mask_of(reasons):016X}"
 
 
-def _clock_reasons(family: str) -> Iterator[Column]:
+def _clock_reasons(family: str) -> Iterator[QueryColumn]:
     yield _column(f"{family}.active", "clock_event_reasons", _mask)
     for event in CLOCK_EVENTS:
 
@@ -151,15 +151,15 @@ def _clock_reasons(family: str) -> Iterator[Column]:
 
 
 _ALL = (
-    Column("timestamp", _stamp),
-    Column("driver_version", lambda row: row.inventory.driver_version),
-    Column("count", _gpus),
+    QueryColumn("timestamp", _stamp),
+    QueryColumn("driver_version", lambda row: row.inventory.driver_version),
+    QueryColumn("count", _gpus),
     *(column for reading in CATALOGUE.values() for column in _columns(reading)),
     *_clock_reasons("clocks_event_reasons"),
     *_clock_reasons("clocks_throttle_reasons"),  # as drivers before 535 have it
 )
 COLUMNS = {column.name: column for column in _ALL}
-"""What can be asked for."""
+"""Columns by name."""
 ALIASES = {
     "gpu_name": "name",
     "gpu_uuid": "uuid",
@@ -171,11 +171,11 @@ ALIASES = {
     "clocks.max.gr": "clocks.max.graphics",
     "clocks.max.mem": "clocks.max.memory",
 }
-"""Their other names; the header has the one behind."""
+"""Other names; the header has the name on the right."""
 
 
-def parse_query(text: str) -> tuple[Column, ...]:
-    """The columns of a list of names; raises `ValueError` with the closest names there are."""
+def parse_query(text: str) -> tuple[QueryColumn, ...]:
+    """Parse a list of names; raises `ValueError` with the closest names."""
     known = {**COLUMNS, **{alias: COLUMNS[name] for alias, name in ALIASES.items()}}
     columns = []
     for name in (word.strip() for word in text.split(",")):
@@ -188,23 +188,23 @@ def parse_query(text: str) -> tuple[Column, ...]:
 
 
 class CsvLines:
-    """The lines of a stream as CSV: the titles, then one for each GPU and sample.
+    """Lines of CSV for a stream: a header, then one for each GPU and sample.
 
-    MIG instances have none, as with nvidia-smi.
+    MIG instances have no line, as with nvidia-smi.
     """
 
     def __init__(
-        self, columns: tuple[Column, ...], *, header: bool = True, units: bool = True
+        self, columns: tuple[QueryColumn, ...], *, header: bool = True, units: bool = True
     ) -> None:
         self._columns = columns
         self._units = units
         self._header = header
         self._inventory: Inventory | None = None
         self.rows = 0
-        """How many there were."""
+        """Number of lines after the header."""
 
-    def of(self, record: Record) -> Iterator[str]:
-        """What the record says."""
+    def lines_of(self, record: Record) -> Iterator[str]:
+        """Yield the lines of a record."""
         if isinstance(record, Inventory):
             self._inventory = record
             return
@@ -215,6 +215,6 @@ class CsvLines:
             readings = record.device(device.uuid)
             if device.parent_uuid is None and readings is not None:
                 assert self._inventory is not None
-                row = Row(self._inventory, record, device, readings)
+                row = DeviceMoment(self._inventory, record, device, readings)
                 self.rows += 1
                 yield ", ".join(column.text(row, units=self._units) for column in self._columns)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gputop.output.ansi import DIM, GREEN, LOUD_GREEN, LOUD_RED, LOUD_YELLOW, MAGENTA, YELLOW, Span
 from gputop.schema.device import GPM_READINGS, Absence, Device, DeviceSample, DeviceState
-from gputop.schema.labels import ROWS, Row, value_of
+from gputop.schema.labels import ROWS, DetailRow, value_of
 from gputop.text import (
     ABSENT,
     cells,
@@ -42,7 +42,7 @@ STATES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """A column of the table, and of `--columns`."""
 
     name: str
@@ -114,16 +114,18 @@ PROCESSES = "processes"
 """The column of processes. `table_lines` fills its cells, because they depend on the width."""
 
 OWN = (
-    Column("GPU", lambda device, _: Span(device.label), ("index",)),
-    Column("name", lambda device, _: Span(short_name(visible(device.name))), ("name",), left=True),
-    Column("busy", _busy, ("gpu_utilization_percent",)),
-    Column("memory", _memory, ("memory_used_bytes",)),
-    Column("temp", _temperature, ("temperature_celsius",)),
-    Column("power", _power, ("power_watts",)),
-    Column("clock", lambda _, r: _absent(quantity(r.sm_clock_mhz, " MHz")), ("sm_clock_mhz",)),
-    Column("fan", lambda _, r: _absent(percentage(r.fan_percent)), ("fan_percent",)),
-    Column("state", _state, left=True),
-    Column(PROCESSES, lambda *_: Span(""), left=True),
+    TableColumn("GPU", lambda device, _: Span(device.label), ("index",)),
+    TableColumn(
+        "name", lambda device, _: Span(short_name(visible(device.name))), ("name",), left=True
+    ),
+    TableColumn("busy", _busy, ("gpu_utilization_percent",)),
+    TableColumn("memory", _memory, ("memory_used_bytes",)),
+    TableColumn("temp", _temperature, ("temperature_celsius",)),
+    TableColumn("power", _power, ("power_watts",)),
+    TableColumn("clock", lambda _, r: _absent(quantity(r.sm_clock_mhz, " MHz")), ("sm_clock_mhz",)),
+    TableColumn("fan", lambda _, r: _absent(percentage(r.fan_percent)), ("fan_percent",)),
+    TableColumn("state", _state, left=True),
+    TableColumn(PROCESSES, lambda *_: Span(""), left=True),
 )
 """Columns that are shown by default."""
 
@@ -136,8 +138,8 @@ def slug(label: str) -> str:
 _TEXTS = {f.name for cls in (Device, DeviceSample) for f in fields(cls) if "str" in str(f.type)}
 
 
-def _column_for(row: Row) -> Column:
-    return Column(
+def _column_for(row: DetailRow) -> TableColumn:
+    return TableColumn(
         slug(row.label),
         lambda device, readings: _absent(row.text(device, readings)),
         row.names,
@@ -145,7 +147,7 @@ def _column_for(row: Row) -> Column:
     )
 
 
-def _columns_by_name() -> dict[str, Column]:
+def _columns_by_name() -> dict[str, TableColumn]:
     found = {column.name.lower(): column for column in OWN}
     by_source = {name: column for column in OWN for name in column.sources}
     for row in ROWS:
@@ -156,14 +158,14 @@ def _columns_by_name() -> dict[str, Column]:
     return found
 
 
-COLUMNS: Mapping[str, Column] = _columns_by_name()
+COLUMNS: Mapping[str, TableColumn] = _columns_by_name()
 """Columns by every name that is understood."""
 NAMES = tuple(dict.fromkeys(column.name for column in COLUMNS.values()))
 """One name for each column."""
 STATE = COLUMNS["state"]
 
 
-def parse_columns(text: str) -> tuple[Column, ...]:
+def parse_columns(text: str) -> tuple[TableColumn, ...]:
     """Parse names with commas between them; raises `ValueError`, which lists the columns."""
     columns = []
     for name in text.split(","):
@@ -186,7 +188,7 @@ LUXURIES = ("clock", "fan")
 
 
 def table_lines(
-    inventory: Inventory, sample: Sample, columns: Sequence[Column], width: int | None
+    inventory: Inventory, sample: Sample, columns: Sequence[TableColumn], width: int | None
 ) -> Iterator[tuple[str | None, Line]]:
     """Yield the heading, and a line for each device with its UUID.
 
@@ -225,7 +227,7 @@ def table_lines(
         yield None, [Span(f"no room for {', '.join(missing)}", DIM)]
 
 
-def _width(column: Column, spans: Sequence[Span]) -> int:
+def _width(column: TableColumn, spans: Sequence[Span]) -> int:
     return max(cells(column.name), *(cells(span.text) for span in spans))
 
 
@@ -234,7 +236,7 @@ def _total(widths: Sequence[int], more: int = 0) -> int:
     return sum(widths) + GAP * (len(widths) - 1 + more)
 
 
-def _fitting(widths: Mapping[Column, int], width: int | None) -> list[Column]:
+def _fitting(widths: Mapping[TableColumn, int], width: int | None) -> list[TableColumn]:
     """Return the columns that fit. The first one and the state always do."""
     if width is None:
         return [*widths]
@@ -244,10 +246,10 @@ def _fitting(widths: Mapping[Column, int], width: int | None) -> list[Column]:
     always = [column for column in widths if column not in ranked]
     held = next((wide for column, wide in widths.items() if column.name == PROCESSES), 0)
 
-    def taken(column: Column) -> int:
+    def taken(column: TableColumn) -> int:
         return GAP + (min(LEAST, held) if column.name == PROCESSES else widths[column])
 
-    def spare(column: Column) -> int:
+    def spare(column: TableColumn) -> int:
         return min(ENOUGH, held) - min(LEAST, held) if usual and column.name in LUXURIES else 0
 
     room = width + GAP - sum(map(taken, always))
@@ -255,7 +257,7 @@ def _fitting(widths: Mapping[Column, int], width: int | None) -> list[Column]:
     return [column for column in widths if column in kept or column in always]
 
 
-def _line(fields: Sequence[tuple[Column, int, Span]]) -> Line:
+def _line(fields: Sequence[tuple[TableColumn, int, Span]]) -> Line:
     line: Line = []
     for column, wide, span in fields:
         blanks = Span(" " * (wide - cells(span.text)))

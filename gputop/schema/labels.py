@@ -1,4 +1,4 @@
-"""How readings are called and written for people: every field of a device, in exactly one row."""
+"""Rows of the device page: each field of the catalogue in exactly one of them."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """A line about a device: its label, and the fields of the schema that it shows."""
+class DetailRow:
+    """A row about a device: its label, and the fields of the schema that it shows."""
 
     label: str
     names: tuple[str, ...]
     template: str = "{}"
-    """With a place for each name's text."""
+    """Text with a place for each field."""
     terms: tuple[str, ...] = ()
-    """What each name is called where the row has more than one."""
+    """Word for each field, in a row with several."""
     optional: bool = False
-    """Whether it says nothing about most devices: left out where it has no value and no reason."""
+    """True if the row is left out where it has neither a value nor a reason."""
 
     def applies(self, device: Device, sample: DeviceSample) -> bool:
-        """Whether there is anything to say."""
+        """Return True if the row has anything to show."""
         known = {*device.absent, *sample.absent}
         return not self.optional or any(
             name in known or not isinstance(value_of(name, device, sample), Absence)
@@ -41,7 +41,7 @@ class Row:
         )
 
     def text(self, device: Device, sample: DeviceSample) -> str:
-        """The values with their units; `–` where there is none at all."""
+        """Return the values with their units, or `–` if all are missing."""
         values = [value_of(name, device, sample) for name in self.names]
         if all(isinstance(value, Absence) for value in values):
             return ABSENT
@@ -49,16 +49,16 @@ class Row:
             ABSENT if isinstance(value, Absence) else value_text(name, value)
             for name, value in zip(self.names, values, strict=True)
         ]
-        if self.template == OF:  # "50.0 of 80.0 GiB": one unit is enough
+        if self.template == OF:  # one unit is enough: "50.0 of 80.0 GiB"
             first, _, unit = texts[0].rpartition(" ")
             if unit in UNITS and texts[0] == texts[1]:
-                texts[0] = in_unit_of(*values)  # which tells almost all from all
+                texts[0] = in_unit_of(*values)  # ">79.5 of 79.6 GiB" is not all of it
             elif first and unit == texts[1].rpartition(" ")[2]:
                 texts[0] = first
         return self.template.format(*texts)
 
     def reason(self, device: Device, sample: DeviceSample, host: Host | None = None) -> str:
-        """Why values are missing, and the remedy; empty where none is."""
+        """Return why values are missing, and the remedy; empty if none is missing."""
         reasons: dict[str, list[str]] = {}
         for name, term in zip(self.names, self.terms or self.names, strict=True):
             value = value_of(name, device, sample)
@@ -69,7 +69,7 @@ class Row:
         return "; ".join(f"{', '.join(terms)}: {text}" for text, terms in reasons.items())
 
     def is_missing(self, device: Device, sample: DeviceSample) -> bool:
-        """Whether what the label stands for has no value; its maximum may still have."""
+        """Return True if the first field has no value; its maximum may have one."""
         return isinstance(value_of(self.names[0], device, sample), Absence)
 
 
@@ -80,7 +80,7 @@ _FIELDS = {
 
 
 def value_of(name: str, device: Device, sample: DeviceSample) -> Any:
-    """The value of a field of either, or the `Absence` that says why there is none."""
+    """Return the value of a field of either record, or the reason why it is missing."""
     reason = None
     for record in (sample, device):
         if name not in _FIELDS[type(record)]:
@@ -92,27 +92,27 @@ def value_of(name: str, device: Device, sample: DeviceSample) -> Any:
     return reason or Absence.NO_DATA_YET
 
 
-def _rows(readings: Sequence[Reading]) -> Iterator[Row]:
+def _rows(readings: Sequence[Reading]) -> Iterator[DetailRow]:
     """Yield a row for each reading with a label, and those that follow without one."""
     starts = [place for place, reading in enumerate(readings) if reading.label]
     for start, end in zip(starts, [*starts[1:], len(readings)], strict=True):
         first, *_ = parts = readings[start:end]
         terms = tuple(part.term for part in parts) if len(parts) > 1 else ()
         names = tuple(part.name for part in parts)
-        yield Row(first.label, names, first.template, terms, first.is_optional)
+        yield DetailRow(first.label, names, first.template, terms, first.is_optional)
 
 
-GROUPS: Mapping[str, tuple[Row, ...]] = {
+GROUPS: Mapping[str, tuple[DetailRow, ...]] = {
     title: tuple(_rows(readings)) for title, readings in PAGE_GROUPS.items()
 }
-"""The rows in the order in which somebody in a hurry reads them."""
-ROWS: tuple[Row, ...] = tuple(row for rows in GROUPS.values() for row in rows)
+"""Rows by title, in the order of the catalogue."""
+ROWS: tuple[DetailRow, ...] = tuple(row for rows in GROUPS.values() for row in rows)
 
 
 def since_start(name: str, of: Callable[[str], Statistics | None]) -> tuple[str, ...]:
-    """A reading's minimum, mean and maximum; of a counter its increase alone; nothing of words.
+    """Return a reading's minimum, mean and maximum, or a counter's increase; nothing for words.
 
-    `of` gives the statistics by name.
+    `of` returns the statistics of a name.
     """
     if name == "clock_event_seconds":
         return tuple(filter(None, [", ".join(_increases(of))]))
@@ -141,4 +141,4 @@ LEGEND: Mapping[str, str] = {
     **{r.legend_term or r.label: r.legend for r in CATALOGUE.values() if r.legend},
     "Xid": "an error that the driver reports by number",
 }
-"""A sentence for each term that does not explain itself."""
+"""Explanation of each term that is not obvious."""

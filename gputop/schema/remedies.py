@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 class Fault(NamedTuple):
-    """What is wrong, and what to do about it."""
+    """A problem with a device, and its remedy."""
 
     what: str
     remedy: str
 
 
 def fault_of(readings: DeviceSample) -> Fault | None:
-    """What is wrong with a device that does not answer as it should; None where it does."""
+    """Return why a device does not answer as it should, or None if it does."""
     match readings.state:
         case DeviceState.LOST:
             return Fault(
@@ -105,12 +105,13 @@ XIDS = {
     171: Fault("an uncorrectable error in device memory", _SAYS),
     172: Fault("an uncorrectable error in on-chip memory", _SAYS),
 }
-"""The common ones; in each, what to do first.
+"""The common Xid errors, each with the first thing to do.
 
-After the immediate actions in https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html.
+Source: the immediate actions in
+https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html.
 """
 NO_NUMBER = 999
-"""The Xid that NVML gives where it does not know it."""
+"""Xid that NVML reports if it does not know the number."""
 
 _STATES = {
     DeviceState.OK: Fault("answers again", ""),
@@ -121,7 +122,7 @@ _STATES = {
 
 
 def event_text(event: Event) -> Fault:
-    """An event in words: what happened, and what to do; an unknown kind as it came."""
+    """Return what happened and what to do; an event of an unknown kind keeps its name."""
     if event.kind == "xid":
         if event.code in (None, NO_NUMBER):
             return Fault("Xid: the driver does not say which", "`dmesg` has its number")
@@ -146,12 +147,12 @@ UNSEEN = {
     Absence.NOT_SCRAPED: "Prometheus knows no processes: look on the host",
     Absence.NO_DATA_YET: "not looked up yet: wait for the next sample",
 }
-"""Why nothing is known of a process but its pid, and what to do about it."""
+"""Reasons why only the pid of a process is known, and what to do about it."""
 UNSEEN_BRIEFLY = {
     Absence.LOST: "gone, or elsewhere: --pid=host",
     Absence.NO_PERMISSION: "no permission: needs root",
 }
-"""The same where there is no room for it."""
+"""Shorter texts for a narrow column."""
 
 _ALWAYS = {
     Absence.NO_PERMISSION: "no permission: run as root",
@@ -161,11 +162,11 @@ _ALWAYS = {
     Absence.NOT_SCRAPED: "not scraped: no exporter there counts it",
     Absence.ERROR: "the driver failed: `nvidia-smi -q` may say more",
 }
-"""The same whatever is missing."""
+"""Texts that are the same for every reading."""
 
 
 def absence_text(name: str, absence: Absence, device: Device, host: Host | None = None) -> str:
-    """Why the field of that name is missing, and the remedy, in a short sentence."""
+    """Return why the field is missing, and the remedy, in a short sentence."""
     match absence:
         case Absence.NOT_SUPPORTED:
             return _not_supported(name, device, host)
@@ -211,7 +212,7 @@ def _disabled(name: str) -> str:
 
 
 def unseen(process: Process, room: int | None = None) -> str:
-    """Why a process has no command, and the remedy; briefly where that is more than `room`."""
+    """Return why a process has no command, and the remedy; a shorter text if `room` is too small."""
     reason = process.absent.get("command", Absence.LOST)
     text = UNSEEN.get(reason, "the host does not say what it is")
     return text if room is None or len(text) <= room else UNSEEN_BRIEFLY.get(reason, text)

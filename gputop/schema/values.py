@@ -1,4 +1,4 @@
-"""Values of the schema as people read them, with their units."""
+"""Text for values of the schema: how people read them, with their units."""
 
 from __future__ import annotations
 
@@ -13,23 +13,21 @@ from gputop.text import duration, number, percentage, size, visible
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """A reading since the start, or since it was reset; in the reading's unit."""
+    """Statistics of a reading since the start or the last reset, in the reading's unit."""
 
     minimum: float
     mean: float
-    """Over time, not over samples: the interval can be changed while it runs."""
+    """Mean over time, not over samples, because the interval can change."""
     maximum: float
     count: int
-    """Samples that had the reading."""
+    """Number of samples with the reading."""
     increase: float
-    """How much it went up in all: of a counter, what it counted.
-
-    One that goes backwards goes on from there: what it counted meanwhile is not known.
-    """
+    """Sum of all increases: what a counter counted. After a counter goes backwards, counting goes on
+    from there."""
 
 
 CAUSES: Mapping[str, str] = {event.word: event.label for event in CLOCK_EVENTS}
-"""Why clocks are not higher; of later drivers there may be others."""
+"""Labels of clock event reasons. Later drivers may have others."""
 _NOW = {**CAUSES, "sw_power_cap": "power cap (normal at full load)"}
 
 
@@ -38,7 +36,7 @@ def _reasons(reasons: tuple[str, ...]) -> str:
 
 
 def _durations(seconds: Mapping[str, float]) -> str:
-    """The longest first; those without any are left out."""
+    """Return the causes with any time, longest first."""
     spent = sorted(((s, cause) for cause, s in seconds.items() if s > 0), reverse=True)
     return ", ".join(f"{_cause(cause)} {span_text(s)}" for s, cause in spent) or "none"
 
@@ -48,7 +46,7 @@ def _cause(cause: str) -> str:
 
 
 def span_text(seconds: float) -> str:
-    """A time of any length: `4 ms`, `5.0 s`, `1:02:05`."""
+    """Return a time of any length: `4 ms`, `5.0 s`, `1:02:05`."""
     if seconds < 0.9995:
         return f"{max(1, round(seconds * 1000))} ms"
     return f"{seconds:.1f} s" if seconds < 59.95 else duration(seconds)
@@ -59,7 +57,7 @@ def _rate(value: float) -> str:
 
 
 def _links(rates: tuple[int | None, ...]) -> str:
-    """Links with the same rate together: `0–17: 2.28 GiB/s`."""
+    """Return the rates, with adjacent equal ones merged: `0–17: 2.28 GiB/s`."""
     runs: list[tuple[int, int, str]] = []
     for link, rate in enumerate(rates):
         text = "down" if rate is None else _rate(rate)

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 CAPACITY = 1200
 """Samples kept: twenty minutes at one a second."""
 KEPT = tuple(reading.name for reading in CATALOGUE.values() if reading.in_history)
-"""The readings that are drawn over time, and those of which rules want to know how they were."""
+"""Readings that are kept over time: they are drawn, or rules compare them."""
 FASTEST = {reading.name: reading.fastest for reading in CATALOGUE.values()}
-"""What counters count in a second at most, far beyond all devices."""
+"""Most that each counter can count in a second, far beyond all devices."""
 LONGEST_WEIGHT_SECONDS = 60.0
 """A reading says nothing about more time before it than this: the longest interval there is."""
 MOST_GONE = 64

@@ -129,7 +129,7 @@ def test_the_page_of_status_and_csv(
     inventory, *samples = records
     csv = CsvLines(parse_query(DEFAULT_QUERY))
     for record in records:
-        assert all(line.isprintable() for line in csv.of(record))
+        assert all(line.isprintable() for line in csv.lines_of(record))
     text = pages.page(inventory, samples[-1], pages.View(processes=processes, width=width))  # type: ignore[arg-type]
     for line in text.split("\n"):
         assert line.isprintable()

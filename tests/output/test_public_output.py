@@ -118,7 +118,7 @@ def nvidia_smi() -> Iterator[str]:
     for name in sorted((*COLUMNS, *ALIASES)):
         for units in (True, False):
             csv = CsvLines(parse_query(name), units=units)
-            yield " | ".join(chain(csv.of(INVENTORY), csv.of(SAMPLE)))
+            yield " | ".join(chain(csv.lines_of(INVENTORY), csv.lines_of(SAMPLE)))
 
 
 def status() -> Iterator[str]:
