@@ -212,7 +212,7 @@ def _disabled(name: str) -> str:
 
 
 def unseen(process: Process, room: int | None = None) -> str:
-    """Return why a process has no command, and the remedy; a shorter text if `room` is too small."""
+    """Return why a process has no command, and the remedy; briefly if `room` is small."""
     reason = process.absent.get("command", Absence.LOST)
     text = UNSEEN.get(reason, "the host does not say what it is")
     return text if room is None or len(text) <= room else UNSEEN_BRIEFLY.get(reason, text)
