@@ -22,7 +22,7 @@ class Statistics:
     count: int
     """Number of samples with the reading."""
     increase: float
-    """Sum of all increases: what a counter counted. If it goes backwards, it counts on from there."""
+    """Sum of all increases: what a counter counted, also after it went backwards."""
 
 
 CAUSES: Mapping[str, str] = {event.word: event.label for event in CLOCK_EVENTS}
