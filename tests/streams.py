@@ -7,12 +7,8 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from gputop.problem import Problem
+from gputop.schema.device import READINGS, Absence, Device, DeviceSample, DeviceState
 from gputop.schema.snapshot import (
-    READINGS,
-    Absence,
-    Device,
-    DeviceSample,
-    DeviceState,
     DriverState,
     Host,
     Inventory,

@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--columns",
-        type=argument("gputop.output.columns:parse_columns"),
+        type=argument("gputop.output.table:parse_columns"),
         metavar="NAME,...",
         help="these columns, such as GPU,busy,memory,power,sm-active,pcie-rx: any reading, by its "
         "name on a device's page or in the JSON (a wrong name lists them all)",
@@ -200,8 +200,8 @@ def _text(arguments: argparse.Namespace, seen: Snapshot, width: int | None) -> s
 
 
 def _view(arguments: argparse.Namespace, width: int | None) -> View:
-    from gputop.output.columns import OWN
     from gputop.output.page import View
+    from gputop.output.table import OWN
 
     places: dict[bool | None, Processes] = {None: "beside", True: "below", False: "none"}
     return View(arguments.columns or OWN, places[arguments.processes], width, _colour(arguments))

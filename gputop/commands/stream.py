@@ -19,6 +19,7 @@ from gputop.commands.arguments import (
     open_recording,
 )
 from gputop.console import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE, print_message
+from gputop.output.sinks import whole_records
 from gputop.text import count as plural
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the stream, and return the exit status, or end the process with it."""
-    from gputop.output.sinks import ended_whole, open_sink
+    from gputop.output.sinks import open_sink
     from gputop.recording.writer import OutputError
     from gputop.stream.sender import counted
 
@@ -96,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
         print_message(f"writing {'CSV' if csv else 'JSON lines'} to {output}")
     status = FINE
     try:
-        with ended_whole(write_to) if output else nullcontext(write_to) as write:
+        with whole_records(write_to) if output else nullcontext(write_to) as write:
             if recording is not None:
                 for record in counted(recording.records(), arguments.count):
                     write(record)

@@ -14,7 +14,7 @@ from gputop.fleet.model import Gpu, Health, Wrong
 from gputop.health import thresholds as t
 from gputop.health.alerts import PROGRAM_XIDS
 from gputop.schema.clock_events import CLOCK_EVENTS, ClockEvent, gravest
-from gputop.schema.faults import XIDS
+from gputop.schema.remedies import XIDS
 from gputop.text import cut, duration, percentage, visible
 
 if TYPE_CHECKING:

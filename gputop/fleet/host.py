@@ -10,18 +10,8 @@ from gputop.fleet.client import AskError
 from gputop.fleet.matchers import one_of
 from gputop.fleet.queries import NUMBERS
 from gputop.problem import Problem
-from gputop.schema.snapshot import (
-    READINGS,
-    Absence,
-    Device,
-    DeviceSample,
-    DeviceState,
-    DriverState,
-    Event,
-    Inventory,
-    Sample,
-    Source,
-)
+from gputop.schema.device import READINGS, Absence, Device, DeviceSample, DeviceState
+from gputop.schema.snapshot import DriverState, Event, Inventory, Sample, Source
 from gputop.stream.child import Interruption
 from gputop.stream.machines import no_host
 

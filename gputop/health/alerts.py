@@ -7,15 +7,8 @@ from enum import IntEnum
 
 from gputop.frozen import dataclass
 from gputop.schema.clock_events import gravest
-from gputop.schema.snapshot import (
-    Device,
-    DeviceSample,
-    DeviceState,
-    Event,
-    Machine,
-    MachineState,
-    Sample,
-)
+from gputop.schema.device import Device, DeviceSample, DeviceState
+from gputop.schema.snapshot import Event, Machine, MachineState, Sample
 from gputop.text import visible
 
 ALMOST_FULL = 0.98

@@ -13,7 +13,7 @@ from gputop.text import number, percentage, quantity, size
 if TYPE_CHECKING:
     from gputop.health.alerts import Severity
     from gputop.health.view import Look
-    from gputop.schema.snapshot import Absence
+    from gputop.schema.device import Absence
 
 _UNITS = {
     "_percent": "%",

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
-from gputop.schema.snapshot import DeviceState, ProcessKind
+from gputop.schema.device import DeviceState
+from gputop.schema.snapshot import ProcessKind
 from gputop.text import size, visible
 
 if TYPE_CHECKING:
-    from gputop.schema.snapshot import Device, DeviceSample, Inventory, Process, Sample
+    from gputop.schema.device import Device, DeviceSample
+    from gputop.schema.snapshot import Inventory, Process, Sample
 
 MPS_SERVER = "nvidia-cuda-mps-server"
 _AMOUNT = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?) ?(?:(%)|([KMGT]?)(I?B)?)", re.IGNORECASE)

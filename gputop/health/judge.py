@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from gputop.health.findings import Clear, Finding, Insufficient, Judgement, Lack, Rule, Verdict
 from gputop.health.rules import clocks, errors, jobs, links, memory, work
 from gputop.health.view import Axis, Look, NoEvidence
-from gputop.schema.derived import PROCESS_COUNT, PROCESS_CPU, PROCESS_IO_WAIT
-from gputop.schema.snapshot import DeviceSample, DeviceState
+from gputop.schema.device import DeviceSample, DeviceState
+from gputop.schema.snapshot import PROCESS_COUNT, PROCESS_CPU, PROCESS_IO_WAIT
 from gputop.stream.history import History
 
 if TYPE_CHECKING:

@@ -19,13 +19,14 @@ from gputop.health.thresholds import (
     Limit,
 )
 from gputop.schema.clock_events import mask_of
-from gputop.schema.derived import DERIVED, PROCESS_CPU, PROCESS_IO_WAIT, SLOWDOWN_BITS
+from gputop.schema.snapshot import DERIVED, PROCESS_CPU, PROCESS_IO_WAIT, SLOWDOWN_BITS
 
 if TYPE_CHECKING:
     from array import array
     from collections.abc import Callable, Sequence
 
-    from gputop.schema.snapshot import Absence, Device, DeviceSample, Event, Process
+    from gputop.schema.device import Absence, Device, DeviceSample
+    from gputop.schema.snapshot import Event, Process
     from gputop.stream.history import History
 
 

@@ -1,4 +1,4 @@
-"""Text on a terminal: its colours, and a page that is drawn again and again in its place."""
+"""Text with colours on a terminal, and pages that are drawn over each other."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LOUD_RED, LOUD_GREEN, LOUD_YELLOW = "1;31", "1;32", "1;33"
 
 
 class Span(NamedTuple):
-    """Text, and how it looks: parameters of SGR, empty for plain."""
+    """Text with its look: SGR parameters, empty for plain."""
 
     text: str
     look: str = ""
@@ -24,7 +24,7 @@ Line = list[Span]
 
 
 def painted(line: Iterable[Span], *, colour: bool) -> str:
-    """A line as it is written, without blanks at its end."""
+    """Return a line as it is written, without trailing spaces."""
     spans = [*line]
     while spans and not spans[-1].text.rstrip():
         spans.pop()
@@ -36,7 +36,7 @@ def painted(line: Iterable[Span], *, colour: bool) -> str:
 
 
 def clipped(line: Iterable[Span], width: int) -> Line:
-    """As much of a line as fits, with a "…" where something was left out."""
+    """Return as much of a line as fits, with a "…" in place of the rest."""
     spans = [*line]
     room = width
     if sum(cells(span.text) for span in spans) <= room:
@@ -51,7 +51,7 @@ def clipped(line: Iterable[Span], width: int) -> Line:
 
 
 def wanted(environment: Mapping[str, str], *, terminal: bool) -> bool:
-    """Whether colours are, unless the command line says."""
+    """Return True if output has colours by default."""
     return terminal and not without_colours(environment) and environment.get("TERM") != "dumb"
 
 
@@ -60,14 +60,14 @@ HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
 
 
 def frame(page: str, rows: int, *, first: bool = False) -> str:
-    """The page over the one before, to be written at once: nothing is blank in between.
+    """Return what draws a page over the one before in a single write, without flicker.
 
-    The cursor is hidden while it is drawn only, so that no end of the program can leave it so. What
-    is on the screen at `first` is scrolled up, not overwritten. Of a page that is taller than the
-    terminal the end is left out, and how much that is said.
+    The cursor is hidden only while drawing, so the program cannot end with it hidden. `first`
+    scrolls the screen up instead of overwriting it. If a page is taller than the terminal, its last
+    line says how many lines are missing.
     """
     lines = page.split("\n")
-    room = max(1, rows - 1)  # the last is the cursor's
+    room = max(1, rows - 1)  # the last row is the cursor's
     if len(lines) > room > 1:
         lines[room - 1 :] = [f"{ABSENT} {len(lines) - room + 1} more lines"]
     body = "".join(f"{line}{ERASE_LINE}\r\n" for line in lines[:room])

@@ -1,4 +1,4 @@
-"""What doctor found, as a page of text or one JSON document."""
+"""Findings of `gputop doctor` as a page of text or one JSON document."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from gputop.text import visible
 if TYPE_CHECKING:
     from gputop.health.doctor.facts import Facts
     from gputop.health.doctor.finding import Finding, Judgement
-    from gputop.schema.snapshot import Device
+    from gputop.schema.device import Device
 
 MARKS = {status: str(status) for status in Status} | {Status.PROBLEM: "PROBLEM"}
 MARK_WIDTH = max(map(len, MARKS.values()))
 _COLOURS = {Status.OK: "32", Status.NOTE: "36", Status.WARNING: "33", Status.PROBLEM: "1;31"}
 _PLURALS = {Status.NOTE: "notes", Status.WARNING: "warnings", Status.PROBLEM: "problems"}
 LEAST_TEXT = 30
-"""Columns for the text, however narrow the terminal is."""
+"""Columns for the text on the narrowest terminal."""
 
 
 def document(findings: Sequence[Finding], facts: Facts) -> dict[str, Any]:
-    """The findings, and the versions that they are of; a device is named by its UUID."""
+    """Return versions and findings as JSON; a device is named by its UUID."""
     torch = facts.torch
     return {
         "versions": {
@@ -57,9 +57,9 @@ def document(findings: Sequence[Finding], facts: Facts) -> dict[str, Any]:
 def page(
     findings: Sequence[Finding], gpus: int, width: int | None = None, *, colour: bool = False
 ) -> str:
-    """A line for each check, the remedy under it, and a summary; `gpus` is how many there are.
+    """Return a line for each check with the remedy below, and a summary.
 
-    Lines are broken at `width` columns where it is given. Without colours it is the same text.
+    `gpus` is the number of GPUs. Lines break at `width` columns if it is given.
     """
     merged = list(_merged(findings))
     titles = max(len(finding.check.title) for finding, _ in merged)
@@ -85,7 +85,7 @@ def _painted(text: str, status: Status | None) -> str:
 
 
 def _merged(findings: Iterable[Finding]) -> Iterator[tuple[Finding, list[Device]]]:
-    """What several devices have in common is said once, where it comes first."""
+    """Yield each finding once, with all devices that have it, in the order of the first."""
     groups: dict[tuple[object, ...], tuple[Finding, list[Device]]] = {}
     for finding in findings:
         said = finding.judgement
@@ -97,7 +97,7 @@ def _merged(findings: Iterable[Finding]) -> Iterator[tuple[Finding, list[Device]
 
 
 def _named(devices: Sequence[Device], gpus: int) -> str:
-    """Which devices, in front of what is said of them; nothing where there is only one."""
+    """Return the devices as a prefix of the text; empty if the machine has only one."""
     if not devices or gpus == 1:
         return ""
     if len(devices) == gpus:
@@ -123,7 +123,7 @@ def _texts(
 def _broken(text: str, room: int | None, indent: str = "") -> list[str]:
     if room is None:
         return [text]
-    # What is to be typed keeps its hyphens.
+    # Commands must not break at hyphens.
     lines = textwrap.wrap(text, room, subsequent_indent=indent, break_on_hyphens=False)
     return lines or [""]
 

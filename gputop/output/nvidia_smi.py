@@ -1,4 +1,4 @@
-"""Samples as `nvidia-smi --query-gpu=LIST --format=csv` prints them, for scripts made for it.
+"""Samples as CSV like that of `nvidia-smi --query-gpu=LIST --format=csv`, for scripts made for it.
 
 Names and aliases are those of `nvidia-smi --help-query-gpu`; headers, units and the forms of values
 are as drivers of the branches 535 to 590 print them: https://github.com/utkuozdemir/nvidia_gpu_exporter
@@ -8,21 +8,15 @@ keeps a table of both, taken from real ones.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
+from gputop.schema.catalogue import CATALOGUE, Reading
 from gputop.schema.clock_events import CLOCK_EVENTS, mask_of
-from gputop.schema.snapshot import (
-    Absence,
-    Device,
-    DeviceSample,
-    DeviceState,
-    Inventory,
-    Record,
-    Sample,
-)
+from gputop.schema.device import Absence, Device, DeviceSample, DeviceState
+from gputop.schema.snapshot import Inventory, Record, Sample
 from gputop.text import csv_field, moment, visible
 
 MISSING = {
@@ -31,7 +25,7 @@ MISSING = {
     Absence.TIMED_OUT: "[Unknown Error]",
     Absence.ERROR: "[Unknown Error]",
 }
-"""What stands for a value by the reason for which there is none."""
+"""Texts in place of a missing value, by reason."""
 NEEDS_RESET = "[GPU requires reset]"
 DEFAULT_QUERY = (
     "timestamp,index,name,uuid,utilization.gpu,utilization.memory,memory.used,memory.total,"
@@ -40,7 +34,7 @@ DEFAULT_QUERY = (
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class DeviceMoment:
     """A device at one moment."""
 
     inventory: Inventory
@@ -50,54 +44,37 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """One query, and how it is answered."""
+class QueryColumn:
+    """A field that can be queried."""
 
     name: str
-    value: Callable[[Row], Any]
-    """None where there is none."""
+    value: Callable[[DeviceMoment], Any]
+    """Returns None if the value is missing."""
     field: str = ""
-    """Of the schema: under this name stands why there is none."""
+    """Name in the schema, which also has the reason why the value is missing."""
     unit: str = ""
     none: str = "[N/A]"
-    """Printed for a value that is not supported or disabled."""
+    """Text for a value that is not supported or disabled."""
 
     @property
     def title(self) -> str:
-        """As the header has it: `utilization.gpu [%]`."""
+        """Name and unit in the header: `utilization.gpu [%]`."""
         return f"{self.name} [{self.unit}]" if self.unit else self.name
 
-    def text(self, row: Row, *, units: bool) -> str:
-        """The value as it is printed, or what stands for it."""
+    def text(self, row: DeviceMoment, *, units: bool) -> str:
+        """Return the value as it is printed, or the text in its place."""
         value = self.value(row)
         if value is None:
             return self._missing(row)
-        # A comma in a name begins another field, since nvidia-smi quotes none.
+        # A comma in a name starts another field: nvidia-smi quotes nothing.
         text = "".join(map(csv_field, re.split("([,;])", visible(str(value), 256))))
         return f"{text} {self.unit}" if units and self.unit else text
 
-    def _missing(self, row: Row) -> str:
+    def _missing(self, row: DeviceMoment) -> str:
         if row.readings.state is DeviceState.NEEDS_RESET:
             return NEEDS_RESET
         reason = row.readings.absent.get(self.field) or row.device.absent.get(self.field)
         return self.none if reason is None else MISSING.get(reason, self.none)
-
-
-def _read(
-    name: str,
-    field: str,
-    unit: str = "",
-    form: Callable[[Any], Any] = lambda value: value,
-    none: str = "[N/A]",
-) -> Column:
-    """A column of a field of the device's readings, or else of the device."""
-
-    def value(row: Row) -> Any:
-        has = row.readings if hasattr(row.readings, field) else row.device
-        found = getattr(has, field)
-        return None if found is None else form(found)
-
-    return Column(name, value, field, unit, none)
 
 
 def _mib(value: int) -> int:
@@ -105,22 +82,55 @@ def _mib(value: int) -> int:
     return -(-value >> 20)
 
 
-def _hundredths(value: float) -> str:
-    return f"{value:.2f}"
+_UNITS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
+    "percent": ("%", str),
+    "bytes": ("MiB", _mib),
+    "watts": ("W", "{:.2f}".format),
+    "mhz": ("MHz", str),
+}
+"""Units of nvidia-smi, and the functions that write a value."""
+_FORMS: Mapping[str, Callable[[Any], str]] = {
+    "performance_state": "P{}".format,
+    "pci_device_id": lambda digits: f"0x{digits.upper()}10DE",
+    "compute_mode": str.title,
+    "persistence_mode": str.capitalize,
+    "mig_mode": str.capitalize,
+    "ecc_enabled": lambda yes: "Enabled" if yes else "Disabled",
+}
 
 
-def _yes(value: bool) -> str:
-    return "Yes" if value else "No"
+def _columns(reading: Reading) -> Iterator[QueryColumn]:
+    """Yield a column for each name of a field of the readings, or else of the device."""
+    unit, form = _UNITS.get(reading.unit, ("", _yes_or_value))
+    form = _FORMS.get(reading.name, form)
+    for name in reading.smi:
+        none = "N/A" if name == "temperature.memory" else "[N/A]"
+        yield _column(name, reading.name, form, unit, none)
 
 
-def _stamp(row: Row) -> str:
-    """`2025/11/20 12:00:00.000`, as the time is here."""
+def _column(
+    name: str, field: str, form: Callable[[Any], Any], unit: str = "", none: str = "[N/A]"
+) -> QueryColumn:
+    def value(row: DeviceMoment) -> Any:
+        has = row.readings if hasattr(row.readings, field) else row.device
+        found = getattr(has, field)
+        return None if found is None else form(found)
+
+    return QueryColumn(name, value, field, unit, none)
+
+
+def _yes_or_value(value: Any) -> Any:
+    return ("No", "Yes")[value] if isinstance(value, bool) else value
+
+
+def _stamp(row: DeviceMoment) -> str:
+    """Return the local time: `2025/11/20 12:00:00.000`."""
     milliseconds = round(row.sample.time * 1000)
     whole, part = divmod(milliseconds, 1000)
     return f"{moment(whole, '%Y/%m/%d %H:%M:%S')}.{part:03d}"
 
 
-def _gpus(row: Row) -> int:
+def _gpus(row: DeviceMoment) -> int:
     return sum(device.parent_uuid is None for device in row.inventory.devices)
 
 
@@ -129,78 +139,27 @@ def _mask(reasons: tuple[str, ...]) -> str:
     return f"0x{mask_of(reasons):016X}"
 
 
-def _clock_reasons(family: str) -> Iterator[Column]:
-    yield _read(f"{family}.active", "clock_event_reasons", "", _mask)
+def _clock_reasons(family: str) -> Iterator[QueryColumn]:
+    yield _column(f"{family}.active", "clock_event_reasons", _mask)
     for event in CLOCK_EVENTS:
 
         def held(reasons: tuple[str, ...], word: str = event.word) -> str:
             return "Active" if word in reasons else "Not Active"
 
         if event.smi:
-            yield _read(f"{family}.{event.smi}", "clock_event_reasons", "", held)
+            yield _column(f"{family}.{event.smi}", "clock_event_reasons", held)
 
 
 _ALL = (
-    Column("timestamp", _stamp),
-    Column("driver_version", lambda row: row.inventory.driver_version),
-    Column("count", _gpus),
-    _read("name", "name"),
-    _read("index", "index"),
-    _read("uuid", "uuid"),
-    _read("pci.bus_id", "pci_bus_id"),
-    _read("pci.device_id", "pci_device_id", "", lambda digits: f"0x{digits.upper()}10DE"),
-    _read("compute_cap", "compute_capability"),
-    _read("compute_mode", "compute_mode", "", str.title),
-    _read("persistence_mode", "persistence_mode", "", str.capitalize),
-    _read("mig.mode.current", "mig_mode", "", str.capitalize),
-    _read("ecc.mode.current", "ecc_enabled", "", lambda yes: "Enabled" if yes else "Disabled"),
-    _read("pcie.link.gen.current", "pcie_generation"),
-    _read("pcie.link.gen.gpucurrent", "pcie_generation"),
-    _read("pcie.link.gen.max", "pcie_generation_max"),
-    _read("pcie.link.width.current", "pcie_width"),
-    _read("pcie.link.width.max", "pcie_width_max"),
-    _read("fan.speed", "fan_percent", "%"),
-    _read("pstate", "performance_state", "", lambda state: f"P{state}"),
-    _read("utilization.gpu", "gpu_utilization_percent", "%"),
-    _read("utilization.memory", "memory_utilization_percent", "%"),
-    _read("utilization.encoder", "encoder_utilization_percent", "%"),
-    _read("utilization.decoder", "decoder_utilization_percent", "%"),
-    _read("utilization.jpeg", "jpeg_utilization_percent", "%"),
-    _read("utilization.ofa", "ofa_utilization_percent", "%"),
-    _read("memory.total", "memory_total_bytes", "MiB", _mib),
-    _read("memory.reserved", "memory_reserved_bytes", "MiB", _mib),
-    _read("memory.used", "memory_used_bytes", "MiB", _mib),
-    _read("memory.free", "memory_free_bytes", "MiB", _mib),
-    _read("temperature.gpu", "temperature_celsius"),
-    _read("temperature.gpu.tlimit", "temperature_margin_celsius"),
-    _read("temperature.memory", "memory_temperature_celsius", none="N/A"),
-    _read("power.draw", "power_watts", "W", _hundredths),
-    _read("power.draw.average", "power_average_watts", "W", _hundredths),
-    _read("power.draw.instant", "power_instant_watts", "W", _hundredths),
-    _read("power.limit", "power_limit_requested_watts", "W", _hundredths),
-    _read("enforced.power.limit", "power_limit_watts", "W", _hundredths),
-    _read("power.default_limit", "power_limit_default_watts", "W", _hundredths),
-    _read("power.min_limit", "power_limit_min_watts", "W", _hundredths),
-    _read("power.max_limit", "power_limit_max_watts", "W", _hundredths),
-    # One domain since Kepler.
-    _read("clocks.current.graphics", "sm_clock_mhz", "MHz"),
-    _read("clocks.current.sm", "sm_clock_mhz", "MHz"),
-    _read("clocks.current.memory", "memory_clock_mhz", "MHz"),
-    _read("clocks.current.video", "video_clock_mhz", "MHz"),
-    _read("clocks.max.graphics", "sm_clock_max_mhz", "MHz"),
-    _read("clocks.max.sm", "sm_clock_max_mhz", "MHz"),
-    _read("clocks.max.memory", "memory_clock_max_mhz", "MHz"),
-    _read("ecc.errors.corrected.volatile.total", "ecc_corrected"),
-    _read("ecc.errors.uncorrected.volatile.total", "ecc_uncorrected"),
-    _read("ecc.errors.corrected.aggregate.total", "ecc_corrected_lifetime"),
-    _read("ecc.errors.uncorrected.aggregate.total", "ecc_uncorrected_lifetime"),
-    _read("remapped_rows.pending", "remap_pending", "", _yes),
-    _read("remapped_rows.failure", "remap_failed", "", _yes),
+    QueryColumn("timestamp", _stamp),
+    QueryColumn("driver_version", lambda row: row.inventory.driver_version),
+    QueryColumn("count", _gpus),
+    *(column for reading in CATALOGUE.values() for column in _columns(reading)),
     *_clock_reasons("clocks_event_reasons"),
     *_clock_reasons("clocks_throttle_reasons"),  # as drivers before 535 have it
 )
 COLUMNS = {column.name: column for column in _ALL}
-"""What can be asked for."""
+"""Columns by name."""
 ALIASES = {
     "gpu_name": "name",
     "gpu_uuid": "uuid",
@@ -212,11 +171,11 @@ ALIASES = {
     "clocks.max.gr": "clocks.max.graphics",
     "clocks.max.mem": "clocks.max.memory",
 }
-"""Their other names; the header has the one behind."""
+"""Other names; the header has the name on the right."""
 
 
-def parse_query(text: str) -> tuple[Column, ...]:
-    """The columns of a list of names; raises `ValueError` with the closest names there are."""
+def parse_query(text: str) -> tuple[QueryColumn, ...]:
+    """Parse a list of names; raises `ValueError` with the closest names."""
     known = {**COLUMNS, **{alias: COLUMNS[name] for alias, name in ALIASES.items()}}
     columns = []
     for name in (word.strip() for word in text.split(",")):
@@ -229,23 +188,23 @@ def parse_query(text: str) -> tuple[Column, ...]:
 
 
 class CsvLines:
-    """The lines of a stream as CSV: the titles, then one for each GPU and sample.
+    """Lines of CSV for a stream: a header, then one for each GPU and sample.
 
-    MIG instances have none, as with nvidia-smi.
+    MIG instances have no line, as with nvidia-smi.
     """
 
     def __init__(
-        self, columns: tuple[Column, ...], *, header: bool = True, units: bool = True
+        self, columns: tuple[QueryColumn, ...], *, header: bool = True, units: bool = True
     ) -> None:
         self._columns = columns
         self._units = units
         self._header = header
         self._inventory: Inventory | None = None
         self.rows = 0
-        """How many there were."""
+        """Number of lines after the header."""
 
-    def of(self, record: Record) -> Iterator[str]:
-        """What the record says."""
+    def lines_of(self, record: Record) -> Iterator[str]:
+        """Yield the lines of a record."""
         if isinstance(record, Inventory):
             self._inventory = record
             return
@@ -256,6 +215,6 @@ class CsvLines:
             readings = record.device(device.uuid)
             if device.parent_uuid is None and readings is not None:
                 assert self._inventory is not None
-                row = Row(self._inventory, record, device, readings)
+                row = DeviceMoment(self._inventory, record, device, readings)
                 self.rows += 1
                 yield ", ".join(column.text(row, units=self._units) for column in self._columns)

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from gputop.health.alerts import Severity, alerts, summed
-from gputop.output import table
 from gputop.output.ansi import BOLD, DIM, LOUD_RED, LOUD_YELLOW, YELLOW, Span, clipped, painted
-from gputop.output.columns import OWN, PROCESSES, Column
-from gputop.schema.absences import unseen
+from gputop.output.table import OWN, PROCESSES, TableColumn, table_lines
 from gputop.schema.codec import to_json
-from gputop.schema.snapshot import DeviceState, DriverState, Source
+from gputop.schema.device import DeviceState
+from gputop.schema.remedies import unseen
+from gputop.schema.snapshot import DriverState, Source
 from gputop.text import ABSENT, cells, fit_columns, moment, percentage, size, used_of, visible
 
 if TYPE_CHECKING:
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from gputop.schema.snapshot import Inventory, Process, Sample
 
 Processes = Literal["beside", "below", "none"]
-"""Where a device's processes are shown: on its line, each on one of its own, or nowhere."""
+"""Where processes are shown: on the device's line, each on its own line, or nowhere."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """How a page is drawn; `width` is None where nothing breaks its lines."""
+    """Options of a page; `width` is None if lines are not broken."""
 
-    columns: tuple[Column, ...] = OWN
+    columns: tuple[TableColumn, ...] = OWN
     processes: Processes = "beside"
     width: int | None = None
     colour: bool = False
@@ -38,12 +38,12 @@ PLAIN = View()
 
 
 def document(inventory: Inventory, sample: Sample) -> dict[str, Any]:
-    """The snapshot as one JSON document, in the fields of the stream."""
+    """Return the snapshot as one JSON document with the fields of the stream."""
     return {"inventory": to_json(inventory), "sample": to_json(sample)}
 
 
 def page(inventory: Inventory, sample: Sample, view: View = PLAIN) -> str:
-    """The snapshot as text: a heading, a line for each device, what is wrong.
+    """Return the snapshot as text: a heading, a line for each device, what is wrong.
 
     No line is longer than the width, and no number is cut.
     """
@@ -52,7 +52,7 @@ def page(inventory: Inventory, sample: Sample, view: View = PLAIN) -> str:
     if view.processes == "below":
         for process in sample.processes:
             below.setdefault(process.device_uuid, []).append(process)
-    for uuid, line in table.lines(inventory, sample, _columns(view), view.width):
+    for uuid, line in table_lines(inventory, sample, _columns(view), view.width):
         lines.append(line)
         lines += [_process(process) for process in below.get(uuid or "", ())]
     lines += _remarks(inventory, sample, view.width)
@@ -61,13 +61,13 @@ def page(inventory: Inventory, sample: Sample, view: View = PLAIN) -> str:
     return "\n".join(painted(line, colour=view.colour) for line in lines)
 
 
-def _columns(view: View) -> Sequence[Column]:
+def _columns(view: View) -> Sequence[TableColumn]:
     beside = view.processes == "beside"
     return [column for column in view.columns if beside or column.name != PROCESSES]
 
 
 def _heading(inventory: Inventory, sample: Sample, width: int | None) -> Line:
-    """What does not fit is left out from its end."""
+    """Return the heading, without its last parts if they do not fit."""
     host = sample.host
     spans = [Span(visible(inventory.hostname), BOLD)]
     if inventory.source is Source.SIMULATED:
@@ -94,7 +94,7 @@ def _process(process: Process) -> Line:
 
 
 def _remarks(inventory: Inventory, sample: Sample, width: int | None) -> Iterator[Line]:
-    """What is wrong besides a device's state, which its line has."""
+    """Yield what is wrong, except for device states: these are on the devices' lines."""
     if inventory.driver_state is DriverState.STARTING:
         yield [Span("The driver has not answered yet", YELLOW)]
     readings = {device.uuid: device for device in sample.devices}

@@ -1,4 +1,4 @@
-"""Where a stream goes: to standard output or into a file, as JSON lines or CSV."""
+"""Destinations of a stream: standard output or a file, as JSON lines or CSV."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def open_sink(
     path: Path | None, csv: CsvLines | None
 ) -> tuple[Callable[[Record], None], Callable[[], None]]:
-    """Return what writes a record, and what ends the output: standard output without a path.
+    """Return functions that write a record, and that close the output.
 
-    Raises `OutputError` where the file cannot be made, as does writing to it.
+    The output is `path`, or standard output without one. Opening and writing raise `OutputError`.
     """
     if csv is None:
         if path is None:
@@ -36,7 +36,7 @@ def open_sink(
     file = None if path is None else GrowingFile(path)
 
     def write(record: Record) -> None:
-        text = "".join(f"{line}\n" for line in csv.of(record)).encode()
+        text = "".join(f"{line}\n" for line in csv.lines_of(record)).encode()
         if text and file is not None:
             file.write(text)
         elif text:
@@ -46,10 +46,10 @@ def open_sink(
 
 
 @contextmanager
-def ended_whole(write: Callable[[Record], None]) -> Iterator[Callable[[Record], None]]:
-    """`write`, so that signals come between two records, as `KeyboardInterrupt`, and not in one.
+def whole_records(write: Callable[[Record], None]) -> Iterator[Callable[[Record], None]]:
+    """Yield `write`, with signals delayed to the end of a record, as `KeyboardInterrupt`.
 
-    The second one does not wait: a pipe may take no more.
+    The second signal does not wait, because a pipe may take no more data.
     """
     writing = asked = False
 

@@ -1,4 +1,4 @@
-"""Clock event reasons: the one table of the words for why clocks are not higher.
+"""Table of clock event reasons: why clocks are not higher, with all their names.
 
 Bits and meanings are those of nvml.h (`nvmlClocksEventReason…`), which names bits up to 0x100. A
 bit without a name there becomes a word such as `bit_0x200`, so that the mask can be made again.
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ClockEvent:
-    """A reason for clocks that are not higher."""
+    """A reason why clocks are not higher."""
 
     word: str
     """The name in the stream, in recordings and in metrics."""
@@ -57,7 +57,7 @@ CLOCK_EVENTS = (
     ClockEvent("idle", 0x1, "nothing to do", smi="gpu_idle"),
 )
 # fmt: on
-"""The gravest first: of reasons that hold at the same time, it explains the others."""
+"""Reasons, the gravest first: it explains others that apply at the same time."""
 BY_WORD: Mapping[str, ClockEvent] = {event.word: event for event in CLOCK_EVENTS}
 BITS: Mapping[str, int] = {
     event.word: event.bit for event in sorted(CLOCK_EVENTS, key=attrgetter("bit")) if event.bit

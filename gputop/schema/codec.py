@@ -1,4 +1,4 @@
-"""Frozen dataclasses as plain JSON values, and back again with every type checked."""
+"""Conversion of frozen dataclasses into plain JSON values, and back with every type checked."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from typing import Any, NamedTuple, TypeVar, Union, cast, get_args, get_origin, 
 from gputop.bounds import ITEMS, STRING_CHARACTERS
 
 LONGEST = 300
-"""Characters of a message: what it quotes may be as long as a line."""
+"""Most characters of an error message, which may quote a whole line."""
 LIMIT = 1 << 63
-"""Every number is smaller than that."""
+"""Bound of every number."""
 
 
 class DecodeError(ValueError):
-    """JSON that is not what the schema says; the message says where and why, and not all of it."""
+    """JSON that does not fit the schema. The message says where and why, and is cut."""
 
     def __init__(self, what: str, at: str = "") -> None:
-        """`at` is the way to the value, as `devices[3].uuid`."""
+        """`at` is the path of the value, such as `devices[3].uuid`."""
         self._what, self._at = what, at
         message = f"{at}: {what}" if at else what
         super().__init__(message if len(message) <= LONGEST else f"{message[:LONGEST]}…")
 
     def under(self, step: str) -> DecodeError:
-        """The same, seen from one step further out."""
+        """Return the error with a path that starts one step further out."""
         dot = "." if self._at and not self._at.startswith("[") else ""
         return DecodeError(self._what, f"{step}{dot}{self._at}")
 
 
 def to_json(record: Any) -> dict[str, Any]:
-    """A dataclass as plain JSON values: what is seldom there left out, floats rounded."""
+    """Return a dataclass as plain JSON values, without empty `SELDOM` fields, floats rounded."""
     names, all_of, others, seldom = _fields(record.__class__)
     document = dict(zip(names, all_of(record), strict=True))
     for name in seldom:
@@ -48,18 +48,18 @@ def to_json(record: Any) -> dict[str, Any]:
 
 
 SELDOM = {"absent", "check", "echo_seconds", "machine", "machines", "problem", "unmasked"}
-"""Left out where they are empty."""
+"""Fields that are left out if they are empty."""
 _PLAIN = {int, str, bool, NoneType}
-"""What most values are: a sample has thousands."""
+"""Types of most values, which need no conversion. A sample has thousands."""
 _PLAINLY = {f"{kind}{more}" for kind in ("int", "str", "bool") for more in ("", " | None")}
-"""How the fields are declared that have them alone."""
+"""Annotations of fields with such values only."""
 
 
 @cache
 def _fields(
     cls: Any,
 ) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]], list[str], list[str]]:
-    """Names, what gets all at once, and which may have to be converted, and may be left out."""
+    """Return names, a getter of all values, names to convert, and names that may be left out."""
     fields = dataclasses.fields(cls)
     names = tuple(f.name for f in fields)
     get = attrgetter(*names)
@@ -85,24 +85,24 @@ def _plain(value: Any) -> Any:
 
 T = TypeVar("T")
 Convert = Callable[[Any], Any]
-"""Checks and converts a value; raises `DecodeError`."""
+"""Function that checks and converts a value; raises `DecodeError`."""
 _NOT_THERE = object()
 _NUMBERS = {int, float}
 
 
 class _Field(NamedTuple):
-    """One of a dataclass."""
+    """How a field of a dataclass is decoded."""
 
     name: str
     kinds: frozenset[type]
-    """Values of these are taken as they are, numbers within the limit."""
+    """Types that need no conversion; numbers are checked against the limit."""
     convert: Convert
-    """For all others."""
+    """Conversion of all other types."""
     required: bool
 
 
 def from_json(cls: type[T], document: Any) -> T:
-    """The dataclass `cls` from plain JSON values; raises `DecodeError` naming the field."""
+    """Return a `cls` made of plain JSON values; raises `DecodeError`, which names the field."""
     if not isinstance(document, dict):
         raise DecodeError("expected an object", cls.__name__)
     return _record(cls, document)
@@ -116,7 +116,7 @@ def _record(cls: type[T], document: Any) -> T:
         value: Any = document.get(name, _NOT_THERE)
         kind: Any = value.__class__
         if kind is str and len(value) > STRING_CHARACTERS:
-            # Not refused: whoever names a process or a container would take all the rest away.
+            # Not refused: the name of a process or container must not hide everything else.
             value = f"{value[: STRING_CHARACTERS - 1]}…"
         if kind in kinds and (kind not in _NUMBERS or -LIMIT < value < LIMIT):
             values[name] = value
@@ -144,7 +144,7 @@ def _decoded(cls: Any) -> tuple[_Field, ...]:
 
 
 def _conversion(hint: Any) -> tuple[frozenset[type], Convert]:
-    """What needs none, and the check and conversion of the rest, for a type hint of the schema."""
+    """Return types that need no conversion, and the conversion of the others, for a type hint."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (UnionType, Union):
         ((kinds, convert),) = (_conversion(a) for a in arguments if a is not NoneType)
@@ -216,7 +216,7 @@ def _expect(value: Any, kind: type | tuple[type, ...]) -> Any:
         raise DecodeError(f"unexpected {type(value).__name__}")
     if isinstance(value, (list, dict)) and len(value) > ITEMS:
         raise DecodeError(f"more than {ITEMS:,} items")
-    # "1e999" is JSON, and infinite; a reading so large that a sum of them is infinite is none.
+    # "1e999" is JSON, and infinite. A number so large that a sum becomes infinite is no reading.
     if isinstance(value, (int, float)) and not -LIMIT < value < LIMIT:
         raise DecodeError("out of range")
     return value

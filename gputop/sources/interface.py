@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from gputop.frozen import dataclass
 from gputop.problem import Problem, ProblemError
-from gputop.schema.snapshot import Absence, Process
+from gputop.schema.device import Absence
+from gputop.schema.snapshot import Process
 
 if TYPE_CHECKING:
-    from gputop.schema.snapshot import Device, DeviceSample, Event, ProcessKind
+    from gputop.schema.device import Device, DeviceSample
+    from gputop.schema.snapshot import Event, ProcessKind
 
 
 class DriverError(ProblemError):

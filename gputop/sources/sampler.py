@@ -22,20 +22,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gputop import __version__
 from gputop.bounds import EVENTS
-from gputop.schema.samples import joined, repeated
+from gputop.schema.device import READINGS, Absence, Device, DeviceSample, DeviceState, silence_limit
 from gputop.schema.snapshot import (
-    READINGS,
-    Absence,
-    Device,
-    DeviceSample,
-    DeviceState,
     DriverState,
     Event,
     Inventory,
     Record,
     Sample,
     Source,
-    silence_limit,
+    carry_samples,
+    without_samples,
 )
 from gputop.sources.interface import (
     DeviceReading,
@@ -438,7 +434,7 @@ def _grace(interval: float) -> float:
 def _device_sample(device: Device, owned: _Owned | None, state: _SlotState) -> DeviceSample:
     """Return the last reading of a device with its age, or the reason that there is none."""
     if owned is not None and not state.hung:
-        sample = repeated(owned.reading.sample) if state.sent else owned.reading.sample
+        sample = without_samples(owned.reading.sample) if state.sent else owned.reading.sample
         return dataclasses.replace(sample, age_seconds=state.age)
     reason = Absence.TIMED_OUT if state.hung else Absence.NO_DATA_YET
     return DeviceSample(
@@ -452,7 +448,7 @@ def _device_sample(device: Device, owned: _Owned | None, state: _SlotState) -> D
 def _with_unsent(unsent: tuple[_Owned, ...], readings: tuple[_Owned, ...]) -> tuple[_Owned, ...]:
     """Return the newer readings, with the samples of utilization in those that were not sent."""
     before = [owned.reading.sample for owned in unsent]
-    found = joined(before, [owned.reading.sample for owned in readings])
+    found = carry_samples(before, [owned.reading.sample for owned in readings])
     return tuple(
         owned._replace(reading=dataclasses.replace(owned.reading, sample=sample))
         for owned, sample in zip(readings, found, strict=True)

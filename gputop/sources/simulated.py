@@ -10,18 +10,11 @@ import math
 import random
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gputop.schema.snapshot import (
-    GPM_READINGS,
-    Absence,
-    Device,
-    DeviceSample,
-    Event,
-    ProcessKind,
-    Source,
-)
+from gputop.schema.device import GPM_READINGS, READINGS, Absence, Device, DeviceSample
+from gputop.schema.snapshot import Event, ProcessKind, Source
 from gputop.sources.interface import DeviceReading, GpuProcess, Owner
 from gputop.sources.sampler import Sampler
 
@@ -48,7 +41,6 @@ ZERO_READINGS: dict[str, Any] = dict.fromkeys(
     ),
     0,
 )
-ABSENT = dict.fromkeys(("fan_percent", "fans_percent"), Absence.NOT_SUPPORTED)
 
 
 @dataclass
@@ -158,8 +150,13 @@ class SimulatedReader:
             remap_pending=False,
             remap_failed=False,
             recovery_action="none",
-            absent=ABSENT if gpm else ABSENT | dict.fromkeys(GPM_READINGS, Absence.DISABLED),
         )
+        absent = {
+            name: Absence.DISABLED if name in GPM_READINGS else Absence.NOT_SUPPORTED
+            for name in READINGS
+            if getattr(sample, name) is None
+        }
+        sample = replace(sample, absent=absent)
         return (DeviceReading(self.device, sample, processes),)
 
     def _gpm(self, busy: int) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gputop.text import visible
 
 if TYPE_CHECKING:
-    from gputop.schema.snapshot import Device
+    from gputop.schema.device import Device
 
 VARIABLE, ORDER = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"
 BY_BUS = "PCI_BUS_ID"

@@ -17,7 +17,8 @@ from gputop.console import signal_name
 from gputop.frozen import dataclass
 from gputop.problem import Problem
 from gputop.schema.codec import DecodeError
-from gputop.schema.snapshot import NewerSchemaError, Record, decode, silence_limit
+from gputop.schema.device import silence_limit
+from gputop.schema.snapshot import NewerSchemaError, Record, decode
 from gputop.stream.launch import launch
 
 if TYPE_CHECKING:

@@ -12,26 +12,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, overload
 
-from gputop.schema.derived import DERIVED, derive
-from gputop.schema.snapshot import READINGS
+from gputop.schema.catalogue import CATALOGUE
+from gputop.schema.device import READINGS
+from gputop.schema.snapshot import DERIVED, derive
 from gputop.schema.values import Statistics
 
 if TYPE_CHECKING:
-    from gputop.schema.snapshot import DeviceSample, Sample
+    from gputop.schema.device import DeviceSample
+    from gputop.schema.snapshot import Sample
 
 CAPACITY = 1200
-"""Samples kept: twenty minutes at one per second."""
-# fmt: off
-KEPT = (
-    "gpu_utilization_percent", "sm_active_percent", "tensor_active_percent", "memory_used_bytes",
-    "power_watts", "temperature_celsius", "sm_clock_mhz", "pcie_rx_bytes_per_second",
-    "pcie_tx_bytes_per_second", "dram_active_percent", "fp64_active_percent",
-    "memory_unattributed_bytes", "pcie_generation", "pcie_width", "ecc_corrected",
-)
-# fmt: on
-"""Readings that are drawn over time, or whose past the rules use."""
-FASTEST = {"energy_joules": 1e5}
-"""Plausible increase of counters per second, far beyond all devices."""
+"""Samples kept: twenty minutes at one a second."""
+KEPT = tuple(reading.name for reading in CATALOGUE.values() if reading.in_history)
+"""Readings that are kept over time: they are drawn, or rules compare them."""
+FASTEST = {reading.name: reading.fastest for reading in CATALOGUE.values()}
+"""Most that each counter can count in a second, far beyond all devices."""
 LONGEST_WEIGHT_SECONDS = 60.0
 """Longest time before a reading for which it counts: the longest interval."""
 MOST_GONE = 64

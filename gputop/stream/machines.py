@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING
 
 from gputop.bounds import EVENTS
 from gputop.schema.codec import LIMIT
-from gputop.schema.samples import joined, repeated
-from gputop.schema.snapshot import (
+from gputop.schema.device import (
     READINGS,
     THIS_MACHINE,
     Absence,
     Device,
     DeviceSample,
+    qualified,
+    silence_limit,
+)
+from gputop.schema.snapshot import (
     DriverState,
     Event,
     Host,
@@ -25,8 +28,8 @@ from gputop.schema.snapshot import (
     Process,
     Sample,
     Source,
-    qualified,
-    silence_limit,
+    carry_samples,
+    without_samples,
 )
 from gputop.stream.child import Interruption
 
@@ -145,7 +148,7 @@ class MachineStream:
         if self.inventory is not None and not self._restarting:
             renamed = self._renamed(record)
             if self.fresh and self._sample is not None:
-                devices = tuple(joined(self._sample.devices, renamed.devices))
+                devices = tuple(carry_samples(self._sample.devices, renamed.devices))
                 renamed = replace(renamed, devices=devices)
             self._arrived_at, self.made_at = now, made_at
             self.fresh, self._sample = True, renamed
@@ -181,7 +184,7 @@ class MachineStream:
             return tuple(DeviceSample(d.uuid, absent=UNREACHABLE) for d in self.devices)
         devices = self._sample.devices
         if not self.fresh:
-            devices = tuple(repeated(device) for device in devices)
+            devices = tuple(without_samples(device) for device in devices)
         since = now - self.made_at
         return tuple(
             device

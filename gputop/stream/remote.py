@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from gputop.problem import Problem
-from gputop.schema.snapshot import THIS_MACHINE, Inventory, old_after
+from gputop.schema.device import THIS_MACHINE, old_after
+from gputop.schema.snapshot import Inventory
 from gputop.stream.child import Interruption, Patience, StreamChild
 from gputop.stream.launch import command, stream_words
 from gputop.stream.machines import MachineStream, inventory_of, sample_of, uptime
@@ -20,7 +21,7 @@ from gputop.stream.ssh import CONNECT_SECONDS, REMOTE_COMMAND, explain_absence, 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
-    from gputop.schema.snapshot import Record
+    from gputop.schema.snapshot import Inventory, Record
 
 PATIENCE = Patience(start=CONNECT_SECONDS + 15.0, first_pause=1.0, longest_pause=60.0)
 """Time for a connection with authentication, and an interpreter on a slow file system."""

@@ -26,8 +26,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gputop.bounds import LONGEST_INTERVAL, SHORTEST_INTERVAL
-from gputop.schema.samples import merged
-from gputop.schema.snapshot import DriverState, Inventory, MachineState, Record, Sample, encode
+from gputop.schema.snapshot import (
+    DriverState,
+    Inventory,
+    MachineState,
+    Record,
+    Sample,
+    encode,
+    merge_samples,
+)
 from gputop.sources.interface import ReplacedError
 from gputop.sources.linux.owners import Owners
 from gputop.sources.sampler import Sampler
@@ -177,7 +184,7 @@ class SendWindow:
         if isinstance(record, Inventory):
             self._inventory = record
             return []
-        sample = record if self._dropped is None else merged(self._dropped, record)
+        sample = record if self._dropped is None else merge_samples(self._dropped, record)
         with self._lock:
             if len(self._in_flight) >= IN_FLIGHT:
                 self._dropped = sample

@@ -10,15 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
 from gputop.problem import Problem, ProblemError
-from gputop.schema.snapshot import (
-    DeviceState,
-    DriverState,
-    Event,
-    Inventory,
-    Record,
-    Sample,
-    silence_limit,
-)
+from gputop.schema.device import DeviceState, silence_limit
+from gputop.schema.snapshot import DriverState, Event, Inventory, Record, Sample
 from gputop.stream.child import Interruption, StreamChild
 from gputop.stream.launch import command
 

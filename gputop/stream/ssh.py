@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gputop import FROM_CHECKOUT
 from gputop.problem import Problem
-from gputop.schema.snapshot import THIS_MACHINE
+from gputop.schema.device import THIS_MACHINE
 from gputop.text import visible
 
 if TYPE_CHECKING:

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING
 
 from gputop.bounds import DEVICES, EVENTS
 from gputop.health.alerts import Alert, alerts, away, incomplete
+from gputop.schema.device import Device, DeviceSample, DeviceState, is_old, qualified, silence_limit
 from gputop.schema.snapshot import (
-    Device,
-    DeviceSample,
-    DeviceState,
     DriverState,
     Event,
     Host,
@@ -21,9 +19,6 @@ from gputop.schema.snapshot import (
     MachineState,
     Sample,
     Source,
-    is_old,
-    qualified,
-    silence_limit,
 )
 from gputop.stream.child import Interruption
 from gputop.stream.history import CAPACITY, History

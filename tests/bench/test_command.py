@@ -23,10 +23,8 @@ from gputop.bench.results.text_report import result_page
 from gputop.commands import bench as command
 from gputop.commands.bench_results import report_runs
 from gputop.problem import Problem
+from gputop.schema.device import Device, DeviceSample, DeviceState
 from gputop.schema.snapshot import (
-    Device,
-    DeviceSample,
-    DeviceState,
     DriverState,
     Host,
     Inventory,

@@ -22,7 +22,8 @@ from gputop.bench.run.conditions import (
     Trace,
     TraceMoment,
 )
-from gputop.schema.snapshot import Device, Sample
+from gputop.schema.device import Device
+from gputop.schema.snapshot import Sample
 from tests.runs import Clock, cpu_run, gpu_result, gpu_run, gpu_sample
 from tests.sessions import PLANNED
 from tests.streams import NOW, host, inventory, sample

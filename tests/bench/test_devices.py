@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 import pytest
 
 from gputop.bench.plan import devices, request
 from gputop.bench.plan.request import Request, Target
-from gputop.schema.snapshot import Absence, Device, DeviceSample, Inventory
+from gputop.schema.device import Absence, Device, DeviceSample
 from tests.bench.machines import WHOLE, divided, instance, seen, trainer, undivided
 from tests.streams import GIB, device, inventory, readings, sample
+
+if TYPE_CHECKING:
+    from gputop.schema.snapshot import Inventory
 
 TWO = dataclasses.replace(
     inventory(), devices=(Device(0, "GPU-aa01", "one"), Device(1, "GPU-ab02", "another"))

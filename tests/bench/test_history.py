@@ -21,7 +21,8 @@ from gputop.bench.results.compare import with_comparisons
 from gputop.bench.results.facts import COLUMNS, DEVICE, fitting_columns
 from gputop.commands import bench as command
 from gputop.problem import Problem
-from gputop.schema.snapshot import Device, DriverState, Host, Inventory, Sample, Source
+from gputop.schema.device import Device
+from gputop.schema.snapshot import DriverState, Host, Inventory, Sample, Source
 from gputop.stream import snapshots
 from tests.bench.kept import BASE, COPY, SWEEP, soak, table
 from tests.bench.workers import RESULT

@@ -10,7 +10,8 @@ import pytest
 from gputop.bench.cluster.node_readings import thresholds
 from gputop.bench.plan import devices, request
 from gputop.bench.plan.heat_limits import heat_limits, in_short, in_words, reached_limit
-from gputop.schema.snapshot import Absence, Device, DeviceState, Inventory, ProcessKind, Sample
+from gputop.schema.device import Absence, Device, DeviceState
+from gputop.schema.snapshot import Inventory, ProcessKind, Sample
 from tests.bench import heat
 from tests.bench.machines import WHOLE, divided, seen, undivided
 from tests.streams import device, inventory, process, readings, sample

@@ -24,7 +24,7 @@ from gputop.bench.plan.peaks import (
     percent_lines,
     percent_of_peak,
 )
-from gputop.schema.snapshot import Absence, Device
+from gputop.schema.device import Absence, Device
 from gputop.sources.nvml.driver import NvmlReader, start
 from tests.bench.chips import CHIPS, Chip
 from tests.driver import FakeDevice, FakeDriver

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 import pytest
 
 from gputop.bench.plan import devices
 from gputop.bench.plan.devices import busy_question, usable_requests
 from gputop.bench.plan.request import Request
-from gputop.schema.snapshot import Absence, DeviceState, Sample
+from gputop.schema.device import Absence, DeviceState
+from gputop.schema.snapshot import Sample
 from tests.bench.workers import CPU
 from tests.streams import inventory, process, readings, sample
+
+if TYPE_CHECKING:
+    from gputop.schema.snapshot import Sample
 
 GPUS = devices.targets(inventory(4), sample(4))[:4]
 

@@ -18,7 +18,7 @@ from gputop.commands import bench as command
 from gputop.commands import bench_results
 from gputop.commands.bench_results import gravest, report_runs
 from gputop.problem import Problem
-from gputop.schema.snapshot import DeviceState
+from gputop.schema.device import DeviceState
 from gputop.stream import snapshots
 from tests import runs
 from tests.bench.commands import ran

@@ -20,7 +20,7 @@ from gputop.bench.run.progress import run_in_foreground
 from gputop.commands import bench as command
 from gputop.commands.bench_results import report_runs
 from gputop.problem import Problem
-from gputop.schema.snapshot import Absence, DeviceState
+from gputop.schema.device import Absence, DeviceState
 from gputop.stream.child import Interruption
 from tests.sessions import EVENTS, RESULT
 from tests.streams import PreparedStream, inventory, readings, sample

@@ -16,7 +16,7 @@ import pytest
 from gputop import cli
 from gputop.commands import status
 from gputop.problem import Problem
-from gputop.schema.snapshot import Absence
+from gputop.schema.device import Absence
 from gputop.stream.child import Interruption
 from gputop.stream.snapshots import Snapshot, StreamError
 from tests.driver import GPU_IS_LOST, FakeDevice, FakeProcess, platforms

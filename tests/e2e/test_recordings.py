@@ -15,17 +15,8 @@ import pytest
 
 from gputop.recording.reader import Recording
 from gputop.schema.codec import SELDOM
-from gputop.schema.snapshot import (
-    SCHEMA,
-    Device,
-    DeviceSample,
-    Host,
-    Inventory,
-    Process,
-    Sample,
-    decode,
-    encode,
-)
+from gputop.schema.device import Device, DeviceSample
+from gputop.schema.snapshot import SCHEMA, Host, Inventory, Process, Sample, decode, encode
 from gputop.ui.model import Telemetry
 from tests import recordings
 from tests.e2e.shipped import GPUTOP, SOON, children, dashboard, device, held_by, see

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.schema.snapshot import MachineState, Sample, decode, old_after
+from gputop.schema.device import old_after
+from gputop.schema.snapshot import MachineState, Sample, decode
 from gputop.stream.machines import ACK_SECONDS
 from tests.e2e import sshd
 from tests.e2e.shipped import GPUTOP, NO_DRIVER, dashboard, device

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.console import COULD_NOT_RUN, FAULT
-from gputop.schema.snapshot import GPM_READINGS
+from gputop.schema.device import GPM_READINGS
 from gputop.sources.linux.driver_files import inspect_system
 from gputop.sources.nvml.diagnosis import Failure, diagnose
 from tests.driver import DRIVER_NOT_LOADED, UNKNOWN, FakeDriver

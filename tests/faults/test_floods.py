@@ -26,8 +26,8 @@ from gputop.problem import Problem
 from gputop.recording import reader
 from gputop.recording.reader import Recording, RecordingError
 from gputop.schema.codec import DecodeError
+from gputop.schema.device import DeviceSample
 from gputop.schema.snapshot import (
-    DeviceSample,
     Event,
     Host,
     Inventory,

@@ -21,7 +21,7 @@ from gputop.fleet.queries import ALWAYS, LIMITS, NUMBERS, READ_AS
 from gputop.fleet.read import Moment, moment_of, readings_of, rows_of, series_by, values_by, xids_of
 from gputop.fleet.server import Server
 from gputop.fleet.since import moments_by
-from gputop.schema.snapshot import Absence
+from gputop.schema.device import Absence
 from tests.prometheus import (
     EMPTY,
     NOW,

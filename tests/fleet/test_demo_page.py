@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 from gputop.fleet.demo.page import FIELDS, FleetPages, site
 from gputop.fleet.demo.readings import AWAY_AFTER_SECONDS, Simulator
 from gputop.fleet.demo.site import STRANGE_POD, WIDE_POD, Flaw
-from gputop.output.prometheus import dcgm
+from gputop.schema.catalogue import CATALOGUE
 from tests.output.test_metrics import BOUND, findings
 
 STARTED = 1_800_000_000.0
@@ -63,7 +63,8 @@ def test_series_of_a_metric_stand_together_after_its_help_and_its_type() -> None
 
 
 def test_what_the_exporter_of_one_machine_has_too_is_called_the_same() -> None:
-    ours = {f"DCGM_FI_{field.name}": field.help for field in dcgm.FIELDS}
+    fields = (reading.dcgm for reading in CATALOGUE.values() if reading.dcgm[0])
+    ours = {f"DCGM_FI_{name}": about for name, about in fields}
     both = {each.name: each.documentation for each in parse(PAGE) if each.name in ours}
     assert len(both) > 12
     assert both == {name: ours[name] for name in both}

@@ -10,15 +10,8 @@ import pytest
 from gputop.fleet.host import HostStream
 from gputop.fleet.server import Server
 from gputop.fleet.watch import FleetWatch
-from gputop.schema.snapshot import (
-    Absence,
-    DeviceState,
-    DriverState,
-    Inventory,
-    Sample,
-    decode,
-    encode,
-)
+from gputop.schema.device import Absence, DeviceState
+from gputop.schema.snapshot import DriverState, Inventory, Sample, decode, encode
 from gputop.stream.child import Interruption
 from gputop.ui.model import Telemetry
 from tests.prometheus import (

@@ -85,7 +85,7 @@ def check_shown(records: Sequence[Record]) -> None:
     for record in records:
         telemetry.receive(record)
         latest = latest.after(record, 100.0)
-        assert all(line.isprintable() for line in csv.of(record))
+        assert all(line.isprintable() for line in csv.lines_of(record))
         if isinstance(record, Inventory):
             inventory = record
         elif inventory is not None:

@@ -10,10 +10,8 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from hypothesis import strategies as st
 
+from gputop.schema.device import READINGS, Absence, DeviceState
 from gputop.schema.snapshot import (
-    READINGS,
-    Absence,
-    DeviceState,
     Event,
     Inventory,
     Machine,

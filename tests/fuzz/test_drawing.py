@@ -12,7 +12,8 @@ from rich.cells import cell_len
 
 from gputop.output import page as pages
 from gputop.output.nvidia_smi import DEFAULT_QUERY, CsvLines, parse_query
-from gputop.schema.snapshot import DeviceState, decode, encode
+from gputop.schema.device import DeviceState
+from gputop.schema.snapshot import decode, encode
 from gputop.stream.machines import MachineStream, inventory_of, sample_of
 from gputop.stream.ssh import explain_absence
 from gputop.ui.device.details import DetailsView
@@ -126,7 +127,7 @@ def test_the_page_of_status_and_csv(
     inventory, *samples = records
     csv = CsvLines(parse_query(DEFAULT_QUERY))
     for record in records:
-        assert all(line.isprintable() for line in csv.of(record))
+        assert all(line.isprintable() for line in csv.lines_of(record))
     text = pages.page(inventory, samples[-1], pages.View(processes=processes, width=width))  # type: ignore[arg-type]
     for line in text.split("\n"):
         assert line.isprintable()

@@ -11,18 +11,8 @@ from typing import Any
 
 from gputop.health.findings import Clear, Finding, Insufficient, Judgement, Verdict
 from gputop.health.judge import Judge
-from gputop.schema.snapshot import (
-    READINGS,
-    Absence,
-    Device,
-    DeviceSample,
-    DeviceState,
-    Event,
-    Host,
-    Inventory,
-    Process,
-    Sample,
-)
+from gputop.schema.device import READINGS, Absence, Device, DeviceSample, DeviceState
+from gputop.schema.snapshot import Event, Host, Inventory, Process, Sample
 from gputop.stream.history import History
 from tests import streams
 from tests.streams import GIB, NOW

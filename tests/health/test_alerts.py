@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.health.alerts import RECENT_SECONDS, Severity, alerts, summed
-from gputop.schema.snapshot import DeviceSample, DeviceState, Event
+from gputop.schema.device import DeviceSample, DeviceState
+from gputop.schema.snapshot import Event
 from tests.streams import GIB, NOW, device, lost, readings
 
 UUID = device(0).uuid

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gputop.health.findings import Finding
 from gputop.health.view import Fine
-from gputop.schema.snapshot import Absence
+from gputop.schema.device import Absence
 from tests.health.histories import WORKING, Machine, finding, noise, one, saw, trainer
 
 FULL_CORE = trainer(cpu_percent=99.0)

@@ -10,17 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.health.idlest import Candidate, Wanted, candidates, parse_amount
-from gputop.schema.snapshot import (
-    Absence,
-    Device,
-    DeviceSample,
-    DeviceState,
-    Host,
-    Inventory,
-    Process,
-    ProcessKind,
-    Sample,
-)
+from gputop.schema.device import Absence, Device, DeviceSample, DeviceState
+from gputop.schema.snapshot import Host, Inventory, Process, ProcessKind, Sample
 from tests.streams import GIB, device, inventory, process, readings, sample
 
 ANY = Wanted()

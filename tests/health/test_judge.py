@@ -14,18 +14,8 @@ from gputop.health.alerts import Severity
 from gputop.health.findings import Finding, Insufficient
 from gputop.health.judge import RULES, Judge, judge_snapshot
 from gputop.health.thresholds import Limit
-from gputop.schema.snapshot import (
-    READINGS,
-    Absence,
-    Device,
-    DeviceSample,
-    DeviceState,
-    Event,
-    Host,
-    Process,
-    ProcessKind,
-    Sample,
-)
+from gputop.schema.device import READINGS, Absence, Device, DeviceSample, DeviceState
+from gputop.schema.snapshot import Event, Host, Process, ProcessKind, Sample
 from gputop.stream.history import CAPACITY, History
 from tests import streams
 from tests.health.histories import IDLE, WORKING, Machine, device, noise, one, saw, trainer

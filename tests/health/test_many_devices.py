@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputop.health.judge import AT_A_TIME, ROUND_SECONDS, RULES, Judge, Turns
-from gputop.schema.snapshot import DeviceState, Event, Sample
+from gputop.schema.device import DeviceState
+from gputop.schema.snapshot import Event, Sample
 from gputop.stream.history import History
 from tests.health.histories import WORKING, Machine, device, noise, saw, trainer
 from tests.health.test_judge import devices, events, samples

@@ -20,8 +20,7 @@ from gputop.health import thresholds
 from gputop.health.findings import Clear, Finding, Insufficient, Judgement, Verdict
 from gputop.health.judge import Judge
 from gputop.health.thresholds import Limit
-from gputop.schema.derived import PROCESS_CPU
-from gputop.schema.snapshot import Inventory, Sample, decode
+from gputop.schema.snapshot import PROCESS_CPU, Inventory, Sample, decode
 from gputop.stream.history import History
 from tests.driver import FakeDevice, FakeDriver, FakeProcess
 

@@ -11,7 +11,8 @@ import pytest
 from gputop.health.alerts import Severity
 from gputop.health.findings import Finding
 from gputop.health.judge import BY_NAME, RULES
-from gputop.schema.snapshot import Absence, Event, ProcessKind
+from gputop.schema.device import Absence
+from gputop.schema.snapshot import Event, ProcessKind
 from tests.health.histories import (
     GPM_OFF,
     IDLE,

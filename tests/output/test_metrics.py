@@ -19,27 +19,21 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 from gputop.fleet.queries import BEATS, MASKS, READ_AS, XID
 from gputop.health.active import Follower, Standing
 from gputop.health.judge import BY_NAME, RULES
-from gputop.output.prometheus import dcgm, names
-from gputop.output.prometheus.family import word
+from gputop.output.prometheus.family import label_value
 from gputop.output.prometheus.metrics import MOST_PROCESSES, families
 from gputop.output.prometheus.scrape import registry_of
 from gputop.problem import Problem
+from gputop.schema.catalogue import CATALOGUE, PROCESS_READINGS
 from gputop.schema.clock_events import BITS
-from gputop.schema.snapshot import (
+from gputop.schema.device import (
     READINGS,
     SERIES_READINGS,
     Absence,
     Device,
     DeviceSample,
     DeviceState,
-    DriverState,
-    Event,
-    Inventory,
-    Process,
-    Record,
-    Sample,
-    Source,
 )
+from gputop.schema.snapshot import DriverState, Event, Inventory, Process, Record, Sample, Source
 from gputop.sources.nvml import device_queries as nvml_readings
 from gputop.stream.child import Interruption
 from gputop.stream.snapshots import LatestSnapshot, StreamFollower
@@ -98,6 +92,8 @@ def sample_of(*devices: DeviceSample, **changes: Any) -> Sample:
     return dataclasses.replace(streams.sample(processes=()), devices=devices, **changes)
 
 
+METRICS = [CATALOGUE[name] for name in READINGS if name in CATALOGUE]
+ACTIONS = tuple(CATALOGUE["recovery_action"].words or ())
 COUNTED = ("ecc", "pcie", "nvlink_rx", "nvlink_tx", "remapped")
 OTHERS: dict[str, Any] = {
     "fans_percent": (30, 60),
@@ -123,6 +119,7 @@ OTHERS: dict[str, Any] = {
 FULL = dataclasses.replace(
     streams.readings(0, absent={}),
     **{
+        **{name: 7 for name in READINGS if getattr(streams.readings(0), name) is None},
         **dict.fromkeys((name for name in READINGS if name.endswith("_percent")), 40),
         **dict.fromkeys((name for name in READINGS if name.startswith(COUNTED)), 3),
         **OTHERS,
@@ -135,16 +132,17 @@ EVERY = sample_of(
 
 
 def test_every_reading_has_a_metric_and_each_its_own_name() -> None:
-    assert set(names.METRICS) == set(READINGS) - set(SERIES_READINGS)
-    both = [*names.METRICS.values(), *names.PROCESS_METRICS.values()]
-    assert len({metric.name for metric in both}) == len(both)
-    assert set(names.PROCESS_METRICS) <= {f.name for f in dataclasses.fields(Process)}
-    assert {field.reading for field in dcgm.FIELDS} <= set(READINGS)
-    assert None not in (getattr(FULL, name) for name in names.METRICS)
+    assert {reading.name for reading in METRICS} == set(READINGS) - set(SERIES_READINGS)
+    names = [f"process_{reading.metric_name}" for reading in PROCESS_READINGS]
+    names += [reading.metric_name for reading in METRICS]
+    assert len(set(names)) == len(names)
+    process_fields = {f.name for f in dataclasses.fields(Process)}
+    assert {reading.name for reading in PROCESS_READINGS} <= process_fields
+    assert None not in (getattr(FULL, reading.name) for reading in METRICS)
 
 
 def test_the_words_are_those_of_the_driver() -> None:
-    assert set(names.ACTIONS) == set(nvml_readings._RECOVERY_ACTIONS.values())
+    assert set(ACTIONS) == set(nvml_readings._RECOVERY_ACTIONS.values())
 
 
 @pytest.mark.parametrize(
@@ -173,7 +171,7 @@ def test_a_reading_in_base_units(name: str, expected: dict[str, float]) -> None:
     ("name", "label", "known", "holding"),
     [
         ("clock_event_active", "reason", BITS, {"hw_thermal", "bit_0x800"}),
-        ("recovery_action", "action", names.ACTIONS, {"drain_p2p"}),
+        ("recovery_action", "action", ACTIONS, {"drain_p2p"}),
         ("device_state", "state", DeviceState, {"ok"}),
     ],
 )
@@ -239,11 +237,11 @@ def test_names_and_units_are_as_prometheus_wants_them() -> None:
             assert re.fullmatch("[a-z][a-z0-9_]*", label)
             assert label not in ("le", "quantile", "job", "instance")
     units = {"ratio": "_percent", "hertz": "_mhz"}
-    for reading, metric in names.METRICS.items():
-        base = metric.name.removesuffix("_total").rpartition("_")[2]
+    for reading in METRICS:
+        base = reading.metric_name.removesuffix("_total").rpartition("_")[2]
         for unit in ("percent", "bytes", "celsius", "watts", "joules", "mhz", "seconds", "second"):
-            if reading.endswith(f"_{unit}"):
-                assert reading.endswith(units.get(base, f"_{base}")), reading
+            if reading.name.endswith(f"_{unit}"):
+                assert reading.name.endswith(units.get(base, f"_{base}")), reading
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="there is no promtool on the PATH")
@@ -622,8 +620,8 @@ def test_what_is_absent_has_no_series_and_nothing_stands_twice(
     assert len({each.name for each in found}) == len(found)
     inventory, sample = machine
     there = {device.uuid for device in inventory.devices}
-    named_there = {word(uuid): uuid for uuid in there}
-    readings = {f"gputop_{m.name}": name for name, m in names.METRICS.items()}
+    named_there = {label_value(uuid): uuid for uuid in there}
+    readings = {f"gputop_{reading.metric_name}": reading.name for reading in METRICS}
     for family in found:
         if family.name in readings:
             for labels, _ in family.series:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gputop.output.nvidia_smi import ALIASES, COLUMNS, DEFAULT_QUERY, CsvLines, parse_query
-from gputop.schema.snapshot import Absence, DeviceSample, DeviceState, Sample, decode, encode
+from gputop.schema.device import Absence, DeviceSample, DeviceState
+from gputop.schema.snapshot import Sample, decode, encode
 from gputop.schema.values import value_text
 from tests import streams
 
@@ -64,7 +65,7 @@ def printed(query: str, *, devices: int = 1, **changes: object) -> list[str]:
     """All lines of one sample."""
     csv = CsvLines(parse_query(query), **changes)  # type: ignore[arg-type]
     records = (streams.inventory(devices), streams.sample(devices))
-    return [line for record in records for line in csv.of(record)]
+    return [line for record in records for line in csv.lines_of(record)]
 
 
 @pytest.mark.parametrize(("query", "title"), COMMON.items())
@@ -124,7 +125,7 @@ def test_what_is_missing(absence: Absence, state: DeviceState, text: str) -> Non
     names = ("gpu_utilization_percent", "memory_used_bytes")
     lost = DeviceSample(streams.device(0).uuid, state, absent=dict.fromkeys(names, absence))
     records = (streams.inventory(1), _with(lost))
-    assert [line for record in records for line in csv.of(record)] == [f"0, {text}, {text}"]
+    assert [line for record in records for line in csv.lines_of(record)] == [f"0, {text}, {text}"]
 
 
 def _with(readings: DeviceSample) -> Sample:
@@ -145,8 +146,8 @@ def test_the_reasons_are_a_mask_and_words() -> None:
         header=False,
     )
     sample = _with(streams.readings(0, clock_event_reasons=("sw_power_cap", "bit_0x400")))
-    list(csv.of(streams.inventory(1)))
-    assert list(csv.of(sample)) == ["0x0000000000000404, Active, Not Active"]
+    list(csv.lines_of(streams.inventory(1)))
+    assert list(csv.lines_of(sample)) == ["0x0000000000000404, Active, Not Active"]
 
 
 def test_a_recording_with_the_words_of_gputop_0_1() -> None:
@@ -155,8 +156,8 @@ def test_a_recording_with_the_words_of_gputop_0_1() -> None:
     sample = decode(encode(_with(old)))
     assert isinstance(sample, Sample)
     csv = CsvLines(parse_query("clocks_event_reasons.active"), header=False)
-    list(csv.of(streams.inventory(1)))
-    assert list(csv.of(sample)) == ["0x0000000000000604"]
+    list(csv.lines_of(streams.inventory(1)))
+    assert list(csv.lines_of(sample)) == ["0x0000000000000604"]
     text = value_text("clock_event_reasons", sample.devices[0].clock_event_reasons)
     assert text == "power cap (normal at full load), board limit, reliability voltage"
 
@@ -168,8 +169,8 @@ def test_instances_have_no_rows() -> None:
         0, uuid="MIG-1", parent_uuid=gpu.uuid, mig_index=0, name="H100 MIG 1g"
     )
     csv = CsvLines(parse_query("count,uuid"), header=False)
-    list(csv.of(dataclasses.replace(streams.inventory(), devices=(gpu, instance))))
-    assert list(csv.of(_with(streams.readings(0)))) == [f"1, {gpu.uuid}"]
+    list(csv.lines_of(dataclasses.replace(streams.inventory(), devices=(gpu, instance))))
+    assert list(csv.lines_of(_with(streams.readings(0)))) == [f"1, {gpu.uuid}"]
 
 
 def test_the_default_query_is_known() -> None:
@@ -208,8 +209,8 @@ def test_no_field_is_a_formula(name: str, field: str) -> None:
     inventory = streams.inventory(1)
     device = dataclasses.replace(inventory.devices[0], name=name)
     lines = CsvLines(parse_query("index,name,temperature.gpu.tlimit"), header=False)
-    assert not [*lines.of(dataclasses.replace(inventory, devices=(device,)))]
+    assert not [*lines.lines_of(dataclasses.replace(inventory, devices=(device,)))]
     sample = streams.sample(1)
     cold = dataclasses.replace(sample.devices[0], temperature_margin_celsius=-5)
-    (row,) = lines.of(dataclasses.replace(sample, devices=(cold,)))
+    (row,) = lines.lines_of(dataclasses.replace(sample, devices=(cold,)))
     assert row == f"0, {field}, -5"

@@ -14,17 +14,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.output.ansi import LOUD_RED, YELLOW, frame, wanted
-from gputop.output.columns import COLUMNS, parse_columns, slug
 from gputop.output.page import View, document, page
-from gputop.output.table import holders
-from gputop.schema.labels import ROWS
-from gputop.schema.snapshot import (
+from gputop.output.table import COLUMNS, parse_columns, processes_text, slug
+from gputop.schema.device import (
     READINGS,
     SERIES_READINGS,
     Absence,
     Device,
     DeviceSample,
     DeviceState,
+)
+from gputop.schema.labels import ROWS
+from gputop.schema.snapshot import (
     DriverState,
     Host,
     Inventory,
@@ -408,12 +409,12 @@ def held(*users: str) -> list[Process]:
     ],
 )
 def test_the_largest_holder_is_named_longest(room: int | None, shown: str) -> None:
-    assert holders(held("ada", "bo"), room) == shown
+    assert processes_text(held("ada", "bo"), room) == shown
 
 
 @given(st.lists(st.sampled_from(["ada", "名前", "x" * 40]), max_size=6), st.integers(7, 300))
 def test_holders_fit(users: list[str], room: int) -> None:
-    assert cells(holders(held(*users), room)) <= room
+    assert cells(processes_text(held(*users), room)) <= room
 
 
 def test_a_frame_is_drawn_over_the_one_before() -> None:

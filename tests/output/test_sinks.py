@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.output.sinks import SIGNALS, ended_whole
+from gputop.output.sinks import SIGNALS, whole_records
 from tests import streams
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def test_a_signal_waits_for_the_record_and_a_second_one_does_not(
         written.append(record)
 
     sample = streams.sample(1)
-    with pytest.raises(KeyboardInterrupt), ended_whole(write) as whole:
+    with pytest.raises(KeyboardInterrupt), whole_records(write) as whole:
         whole(sample)
     assert written == [sample][: 2 - times]
     assert signal.getsignal(number) == before
@@ -37,7 +37,7 @@ def test_a_signal_waits_for_the_record_and_a_second_one_does_not(
 
 def test_between_two_records_it_ends_at_once() -> None:
     written: list[Record] = []
-    with ended_whole(written.append) as whole:
+    with whole_records(written.append) as whole:
         whole(streams.sample(1))
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGTERM)

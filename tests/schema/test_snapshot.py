@@ -16,13 +16,17 @@ from hypothesis import strategies as st
 
 from gputop.problem import Problem
 from gputop.schema.codec import LIMIT, DecodeError, from_json, to_json
-from gputop.schema.snapshot import (
+from gputop.schema.device import (
     READINGS,
-    SCHEMA,
     Absence,
     Device,
     DeviceSample,
     DeviceState,
+    is_old,
+    silence_limit,
+)
+from gputop.schema.snapshot import (
+    SCHEMA,
     DriverState,
     Host,
     Inventory,
@@ -35,8 +39,6 @@ from gputop.schema.snapshot import (
     Source,
     decode,
     encode,
-    is_old,
-    silence_limit,
 )
 from tests.fuzz.invariants import check_line
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.schema.snapshot import DeviceState, Event
+from gputop.schema.device import DeviceState
+from gputop.schema.snapshot import Event
 from gputop.ui.model import EVENTS_KEPT, Telemetry
 from tests import streams
 from tests.fuzz.test_drawing import monitor

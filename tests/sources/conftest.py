@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.schema.snapshot import Device
+from gputop.schema.device import Device
 from gputop.sources import sampler as module
 from gputop.sources.sampler import Sampler
 from tests.sources.fakes import INTERVAL, Clock, FakeOwners, FakeReader, Open, Stream, answer

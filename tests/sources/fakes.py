@@ -11,11 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from gputop.problem import Problem
+from gputop.schema.device import READINGS, Absence, Device, DeviceSample
 from gputop.schema.snapshot import (
-    READINGS,
-    Absence,
-    Device,
-    DeviceSample,
     DriverState,
     Event,
     Inventory,

@@ -6,14 +6,18 @@ import os
 import statistics
 from pathlib import Path
 from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 
-from gputop.schema.snapshot import Absence, Host
+from gputop.schema.device import Absence
 from gputop.sources.linux import host as module
 from gputop.sources.linux.host import HostReader
 from gputop.sources.linux.procfs import cpu_name
+
+if TYPE_CHECKING:
+    from gputop.schema.snapshot import Host
 
 
 class Clock:

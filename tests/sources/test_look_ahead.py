@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gputop.schema.snapshot import DeviceState
+from gputop.schema.device import DeviceState
 from gputop.sources.nvml.driver import NvmlReader, start
 from tests.driver import GPU_IS_LOST, FakeDevice, FakeDriver
 from tests.sources.test_nvml import Clock

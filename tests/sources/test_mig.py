@@ -14,7 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gputop.schema.snapshot import GPM_READINGS, READINGS, Absence, DeviceState, ProcessKind
+from gputop.schema.device import GPM_READINGS, READINGS, Absence, DeviceState
+from gputop.schema.snapshot import ProcessKind
 from gputop.sources.interface import DeviceReading, GpuProcess
 from gputop.sources.nvml.driver import NvmlReader, start
 from tests.driver import (

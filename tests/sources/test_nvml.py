@@ -15,19 +15,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gputop.schema.snapshot import (
+from gputop.schema.device import (
     GPM_READINGS,
     READINGS,
     SERIES_READINGS,
     Absence,
     DeviceSample,
     DeviceState,
-    Host,
-    ProcessKind,
-    Sample,
-    decode,
-    encode,
 )
+from gputop.schema.snapshot import Host, ProcessKind, Sample, decode, encode
 from gputop.sources.interface import DeviceReading, DriverError, GpuProcess
 from gputop.sources.nvml.device_queries import reading_queries
 from gputop.sources.nvml.driver import NvmlDriver, NvmlReader, start
@@ -61,23 +57,6 @@ pytestmark = pytest.mark.driver
 MIB = 1 << 20
 DEVICE = FakeDevice(fan_percent=38, fans=2, power_limit_enforced_milliwatts=650_500)
 
-FIELDS = (
-    "clock_event_seconds",
-    "ecc_corrected",
-    "ecc_corrected_lifetime",
-    "ecc_uncorrected",
-    "ecc_uncorrected_lifetime",
-    "energy_joules",
-    "memory_temperature_celsius",
-    "pcie_replays",
-    "power_average_watts",
-    "power_instant_watts",
-    "recovery_action",
-    "remap_failed",
-    "remap_pending",
-    "remapped_rows",
-    "remapped_rows_uncorrected",
-)
 RATES = (
     "nvlink_link_rx_bytes_per_second",
     "nvlink_link_tx_bytes_per_second",
@@ -114,8 +93,12 @@ FUNCTIONS = {
     "nvmlDeviceGetCurrPcieLinkGeneration": ("pcie_generation",),
     "nvmlDeviceGetCurrPcieLinkWidth": ("pcie_width",),
     "nvmlDeviceGetCurrentClocksEventReasons": ("clock_event_reasons",),
-    "nvmlDeviceGetFieldValues": (*FIELDS, *RATES),
 }
+NOT_ASKED = ("memory_attributed_bytes", *GPM_READINGS)
+FUNCTIONS["nvmlDeviceGetFieldValues"] = tuple(
+    {*READINGS} - {*NOT_ASKED, *(name for names in FUNCTIONS.values() for name in names)}
+)
+"""All others are fields."""
 OLDER = {
     "nvmlDeviceGetMemoryInfo_v2": "nvmlDeviceGetMemoryInfo",
     "nvmlDeviceGetTemperatureV": "nvmlDeviceGetTemperature",

@@ -17,7 +17,8 @@ from typing import Any
 import pynvml
 import pytest
 
-from gputop.schema.snapshot import Absence, DeviceState, Event, Sample, decode
+from gputop.schema.device import Absence, DeviceState
+from gputop.schema.snapshot import Event, Sample, decode
 from gputop.sources.nvml import xid_events as nvml_events
 from gputop.sources.nvml.driver import NvmlDriver, NvmlReader, start
 from tests.driver import (

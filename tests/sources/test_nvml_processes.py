@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 import pynvml
 import pytest
 
-from gputop.schema.snapshot import Absence, ProcessKind
+from gputop.schema.device import Absence
+from gputop.schema.snapshot import ProcessKind
 from gputop.sources.nvml import processes as nvml_processes
 from gputop.sources.nvml.driver import NvmlReader, start
 from gputop.sources.nvml.processes import merge_processes, process_queries

@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
-from gputop.schema.snapshot import Absence
+from gputop.schema.device import Absence
 from gputop.sources.interface import OWNER_FIELDS, Owner
 from gputop.sources.linux import owners as module
 from gputop.sources.linux import procfs

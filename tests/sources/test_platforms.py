@@ -10,17 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.schema.snapshot import (
-    GPM_READINGS,
-    READINGS,
-    SERIES_READINGS,
-    Absence,
-    DeviceState,
-    Host,
-    Sample,
-    decode,
-    encode,
-)
+from gputop.schema.device import GPM_READINGS, READINGS, SERIES_READINGS, Absence, DeviceState
+from gputop.schema.snapshot import Host, Sample, decode, encode
 from gputop.sources.nvml.device_queries import memory_is_shared
 from gputop.sources.nvml.driver import NvmlReader, start
 from tests.driver import NOT_SUPPORTED, FakeDevice, FakeDriver, FakeInstance

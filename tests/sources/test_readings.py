@@ -12,17 +12,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from gputop.schema.codec import to_json
-from gputop.schema.snapshot import (
-    GPM_READINGS,
-    READINGS,
-    SERIES_READINGS,
-    Absence,
-    Device,
-    Host,
-    Sample,
-    decode,
-    encode,
-)
+from gputop.schema.device import GPM_READINGS, READINGS, SERIES_READINGS, Absence, Device
+from gputop.schema.snapshot import Host, Sample, decode, encode
 from gputop.sources.nvml.driver import NvmlReader, start
 from gputop.sources.nvml.fields import Durations, FieldBatch, FieldKey, FieldValue
 from tests.driver import (

@@ -14,19 +14,8 @@ from dataclasses import replace
 import pytest
 
 from gputop import __version__
-from gputop.schema.snapshot import (
-    READINGS,
-    Absence,
-    DeviceSample,
-    DeviceState,
-    DriverState,
-    Event,
-    Inventory,
-    ProcessKind,
-    Sample,
-    Source,
-    silence_limit,
-)
+from gputop.schema.device import READINGS, Absence, DeviceSample, DeviceState, silence_limit
+from gputop.schema.snapshot import DriverState, Event, Inventory, ProcessKind, Sample, Source
 from gputop.sources import sampler as module
 from gputop.sources.interface import OWNER_FIELDS, DeviceReading, DriverError, Owner, ReplacedError
 from gputop.sources.linux.owners import Owners

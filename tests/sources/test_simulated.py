@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from gputop.schema.snapshot import READINGS, DeviceSample, Inventory, Sample, Source, decode, encode
+from gputop.schema.device import READINGS, DeviceSample
+from gputop.schema.snapshot import Inventory, Sample, Source, decode, encode
 from gputop.sources import simulated
 from gputop.sources.simulated import (
     CHECKPOINT_EVERY_SECONDS,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.schema.snapshot import Absence, DeviceSample, DeviceState
+from gputop.schema.device import Absence, DeviceSample, DeviceState
 from gputop.sources.nvml.driver import NvmlReader, start
 from gputop.sources.nvml.fields import FieldValue
 from gputop.sources.nvml.traffic import Pcie, RateCounter

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.schema.snapshot import Device
+from gputop.schema.device import Device
 from gputop.sources.visible_devices import BY_BUS, in_bus_order, seen
 
 A, B, C = "GPU-aa11", "GPU-aa22", "GPU-bb33"

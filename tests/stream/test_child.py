@@ -15,16 +15,8 @@ import pytest
 
 from gputop.bounds import LINE_BYTES
 from gputop.problem import Problem
-from gputop.schema.snapshot import (
-    DriverState,
-    Host,
-    Inventory,
-    Record,
-    Sample,
-    Source,
-    encode,
-    silence_limit,
-)
+from gputop.schema.device import silence_limit
+from gputop.schema.snapshot import DriverState, Host, Inventory, Record, Sample, Source, encode
 from gputop.stream import child as module
 from gputop.stream import snapshots as snapshots_module
 from gputop.stream.child import Interruption, StreamChild

@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.bounds import LONGEST_INTERVAL, SHORTEST_INTERVAL
-from gputop.schema.snapshot import Absence, Inventory, Sample, decode
+from gputop.schema.device import Absence
+from gputop.schema.snapshot import Inventory, Sample, decode
 from gputop.stream.child import StreamChild
 from gputop.stream.launch import command
 from gputop.stream.sender import IN_FLIGHT, handle_requests

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.schema.derived import (
+from gputop.schema.device import READINGS, Absence, DeviceSample
+from gputop.schema.snapshot import (
     DERIVED,
     HOST_CPU,
     OTHER_SLOWDOWN,
@@ -21,8 +22,9 @@ from gputop.schema.derived import (
     PROCESS_CPU,
     PROCESS_IO_WAIT,
     SLOWDOWN_BITS,
+    Host,
+    Sample,
 )
-from gputop.schema.snapshot import READINGS, Absence, DeviceSample, Host, Sample
 from gputop.schema.values import Statistics
 from gputop.stream.history import CAPACITY, FINE_CAPACITY, KEPT, LONGEST_WEIGHT_SECONDS, History
 from tests import streams

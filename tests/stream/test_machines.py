@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from gputop.problem import Problem
 from gputop.recording.reader import Recording
 from gputop.recording.writer import Recorder
+from gputop.schema.device import READINGS, Absence
 from gputop.schema.snapshot import (
-    READINGS,
-    Absence,
     DriverState,
     Event,
     Machine,

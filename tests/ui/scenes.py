@@ -5,15 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from gputop.schema.snapshot import (
-    Absence,
-    Device,
-    DeviceSample,
-    DeviceState,
-    Event,
-    Process,
-    Sample,
-)
+from gputop.schema.device import Absence, Device, DeviceSample, DeviceState
+from gputop.schema.snapshot import Event, Process, Sample
 from tests import streams
 from tests.streams import GIB, NOW
 

@@ -12,7 +12,8 @@ from gputop.bench.events import Failed
 from gputop.bench.plan import request as plan
 from gputop.bench.run import supervision
 from gputop.problem import Problem
-from gputop.schema.snapshot import DeviceState, Source
+from gputop.schema.device import DeviceState
+from gputop.schema.snapshot import Source
 from gputop.stream.child import Interruption
 from gputop.ui.benchmark.chart import ThroughputChart
 from gputop.ui.benchmark.readout import ReadoutView, TitleView

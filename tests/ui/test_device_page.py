@@ -12,19 +12,10 @@ from hypothesis import strategies as st
 from textual.app import App
 from textual.widget import Widget
 
-from gputop.schema.absences import absence_text
+from gputop.schema.device import GPM_READINGS, READINGS, Absence, Device, DeviceSample
 from gputop.schema.labels import ROWS
-from gputop.schema.snapshot import (
-    GPM_READINGS,
-    READINGS,
-    Absence,
-    Device,
-    DeviceSample,
-    Event,
-    Sample,
-    decode,
-    encode,
-)
+from gputop.schema.remedies import absence_text
+from gputop.schema.snapshot import Event, Sample, decode, encode
 from gputop.sources.nvml.driver import NvmlReader, start
 from gputop.ui.device.details import DetailsView, in_columns
 from gputop.ui.device.screen import DevicePage, DeviceTitle, EventsView

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from rich.console import Console
 
-from gputop.schema.snapshot import DeviceState, Source
+from gputop.schema.device import DeviceState
+from gputop.schema.snapshot import Source
 from gputop.settings import Settings
 from gputop.ui.drawing import palette
 from gputop.ui.drawing.look import (

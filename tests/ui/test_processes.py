@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from textual import events
 from textual.app import App
 
-from gputop.schema.snapshot import Absence
+from gputop.schema.device import Absence
 from gputop.text import visible
 from gputop.ui.drawing.cells import width_of
 from gputop.ui.drawing.palette import ACCENT, CURSOR, DIM

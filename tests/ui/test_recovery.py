@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.problem import Problem
-from gputop.schema.snapshot import READINGS, Absence, DeviceSample, DeviceState, DriverState
+from gputop.schema.device import READINGS, Absence, DeviceSample, DeviceState
+from gputop.schema.snapshot import DriverState
 from gputop.stream.child import Interruption
 from gputop.ui.device.screen import DeviceTitle
 from gputop.ui.monitor.devices import DevicesView

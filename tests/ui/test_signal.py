@@ -15,13 +15,16 @@ from textual.containers import Vertical
 
 import gputop.ui
 from gputop.problem import Problem
-from gputop.schema.snapshot import Absence, Process
+from gputop.schema.device import Absence
+from gputop.schema.snapshot import Process
 from gputop.ui.processes.signal import SIGNALS, SendSignal, SignalList, SignalTarget, signal_target
 from tests.streams import GIB, device, process, unseen
 from tests.ui.pilots import settle
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
+
+    from gputop.schema.snapshot import Process
 
 DEVICES = tuple(device(index) for index in range(12))
 

@@ -29,7 +29,7 @@ from tests.ui import scenes
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gputop.schema.snapshot import DeviceSample
+    from gputop.schema.device import DeviceSample
     from gputop.ui.drawing.cells import Row
 
 GIB, MIB = 1 << 30, 1 << 20

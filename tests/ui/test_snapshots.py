@@ -21,7 +21,6 @@ from gputop.bench.run.group_state import GroupState
 from gputop.schema.snapshot import DriverState, Inventory, Sample, Source
 from gputop.settings import Settings
 from gputop.sources.nvml.driver import NvmlReader, start
-from gputop.ui import model
 from gputop.ui.benchmark import screen
 from gputop.ui.benchmark.chart import ThroughputChart
 from gputop.ui.benchmark.readout import ReadoutView, TitleView

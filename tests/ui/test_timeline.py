@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual.app import App
 
-from gputop.schema.snapshot import READINGS, Sample
+from gputop.schema.device import READINGS
+from gputop.schema.snapshot import Sample
 from gputop.ui.drawing.cells import Row, changed_spans, width_of
 from gputop.ui.model import Telemetry
 from gputop.ui.widgets.timeline import (

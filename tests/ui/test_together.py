@@ -13,7 +13,7 @@ from gputop.bench.events import Done, Failed, Verified
 from gputop.bench.results.history import ResultsError
 from gputop.bench.run import supervision
 from gputop.problem import Problem
-from gputop.schema.snapshot import DeviceState
+from gputop.schema.device import DeviceState
 from gputop.ui.benchmark import screen
 from gputop.ui.benchmark.chart import ThroughputChart
 from gputop.ui.benchmark.device_choice import ALL, MORE, DevicesDialog

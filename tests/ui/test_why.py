@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.schema.snapshot import Absence, DeviceState, Event, Sample
+from gputop.schema.device import Absence, DeviceState
+from gputop.schema.snapshot import Event, Sample
 from gputop.ui.model import Telemetry
 from gputop.ui.monitor.devices import DevicesView
 from gputop.ui.shell.app import GputopApp

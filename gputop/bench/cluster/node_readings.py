@@ -8,15 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from gputop.bench.plan.request import Target
 from gputop.schema.clock_events import words_of
-from gputop.schema.snapshot import (
-    Device,
-    DeviceSample,
-    DriverState,
-    Host,
-    Inventory,
-    Sample,
-    Source,
-)
+from gputop.schema.device import Device, DeviceSample
+from gputop.schema.snapshot import DriverState, Host, Inventory, Sample, Source
 from gputop.text import fold_list, size, visible
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from gputop.bench.plan import request as plan
 from gputop.bench.plan.request import Target, cpu_target
 from gputop.console import COULD_NOT_RUN, print_message
 from gputop.problem import Problem
-from gputop.schema.snapshot import DeviceState, ProcessKind
+from gputop.schema.device import DeviceState
+from gputop.schema.snapshot import ProcessKind
 from gputop.sources.visible_devices import ORDER, VARIABLE, seen
 from gputop.text import fold_list, visible
 
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from gputop.bench.plan.request import Request
-    from gputop.schema.snapshot import Device, Inventory, Process, Sample
+    from gputop.schema.device import Device
+    from gputop.schema.snapshot import Inventory, Process, Sample
 
 
 ALL = "all"

@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from gputop.bench.plan.request import Target
-    from gputop.schema.snapshot import Device, DeviceSample, Inventory, Sample
+    from gputop.schema.device import Device, DeviceSample
+    from gputop.schema.snapshot import Inventory, Sample
 
 MARGIN_CELSIUS = 3
 """Distance to the driver's threshold, so that the test ends before the device throttles."""

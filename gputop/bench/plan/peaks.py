@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gputop import text
 
 if TYPE_CHECKING:
-    from gputop.schema.snapshot import Device
+    from gputop.schema.device import Device
 
 
 @dataclass(frozen=True, slots=True)

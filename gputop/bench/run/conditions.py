@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from gputop.bench.events import Result
     from gputop.bench.plan.heat_limits import HeatLimit
     from gputop.bench.plan.request import Target
-    from gputop.schema.snapshot import Device, Inventory, Sample
+    from gputop.schema.device import Device
+    from gputop.schema.snapshot import Inventory, Sample
 
 
 MOST_ITEMS = 4000

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from gputop.bench.events import Done
 from gputop.bench.plan import heat_limits
-from gputop.schema.snapshot import DeviceState, Inventory, Sample
+from gputop.schema.device import DeviceState
+from gputop.schema.snapshot import Inventory, Sample
 from gputop.stream.child import StreamChild
 from gputop.stream.launch import command
 

@@ -18,8 +18,9 @@ from wsgiref.util import application_uri
 
 from gputop.fleet.demo.readings import Reading
 from gputop.fleet.demo.site import DRIVER
-from gputop.output.prometheus import dcgm
+from gputop.output.prometheus.metrics import XID_HELP
 from gputop.output.prometheus.scrape import TEXT, routed
+from gputop.schema.catalogue import CATALOGUE
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
@@ -65,7 +66,7 @@ FIELDS = (
     Field("PROF_DRAM_ACTIVE", "gauge", "dram_active", ".6f"),
 )
 """In the order of dcgm-exporter's page."""
-_HELPS = {field.name: field.help for field in dcgm.FIELDS} | {"DEV_XID_ERRORS": dcgm.XID_HELP}
+_HELPS = dict(reading.dcgm for reading in CATALOGUE.values()) | {"DEV_XID_ERRORS": XID_HELP}
 _XIDS = {0: "No Error", 48: "Double Bit ECC Error", 79: "GPU has fallen off the bus"}
 """In dcgm-exporter's words."""
 

@@ -15,7 +15,7 @@ from gputop.text import visible
 
 if TYPE_CHECKING:
     from gputop.health.doctor.facts import CudaDevice, Facts, TorchFacts
-    from gputop.schema.snapshot import Device
+    from gputop.schema.device import Device
 
 _BUILD = "Install a CUDA build of torch there, or name another Python with --python"
 _BUILDS = f"{GET_TORCH} lists the builds"

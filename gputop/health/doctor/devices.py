@@ -21,8 +21,9 @@ from gputop.health.doctor.finding import (
 )
 from gputop.health.rules.clocks import lowered_limit
 from gputop.health.rules.errors import gravest
-from gputop.schema.faults import event_text, fault_of
-from gputop.schema.snapshot import Device, DeviceSample, Event
+from gputop.schema.device import Device, DeviceSample
+from gputop.schema.remedies import event_text, fault_of
+from gputop.schema.snapshot import Event
 from gputop.schema.values import value_text
 from gputop.sources.linux.driver_files import same_address
 from gputop.text import duration

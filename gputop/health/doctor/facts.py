@@ -18,7 +18,8 @@ from gputop.bench.plan.interpreters import InterpreterSearch, NoAnswerError, run
 from gputop.bench.results import history
 from gputop.console import terminfo_colours
 from gputop.schema.codec import DecodeError, from_json
-from gputop.schema.snapshot import DeviceState, DriverState
+from gputop.schema.device import DeviceState
+from gputop.schema.snapshot import DriverState
 from gputop.sources.linux.driver_files import KernelLog, System, inspect_system, read_kernel_log
 from gputop.sources.nvml.diagnosis import installed_bindings
 from gputop.stream.snapshots import StreamError, one_snapshot
@@ -26,7 +27,8 @@ from gputop.stream.snapshots import StreamError, one_snapshot
 if TYPE_CHECKING:
     from gputop.bench.plan.interpreters import Interpreter
     from gputop.problem import Problem
-    from gputop.schema.snapshot import Device, DeviceSample, Event, Inventory, Sample
+    from gputop.schema.device import Device, DeviceSample
+    from gputop.schema.snapshot import Event, Inventory, Sample
 
 ASK_SECONDS = 60.0
 """Importing torch from a network file system, and starting CUDA on many devices, can take long."""

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from gputop.schema.absences import absence_text
-from gputop.schema.snapshot import Absence
+from gputop.schema.device import Absence
+from gputop.schema.remedies import absence_text
 
 if TYPE_CHECKING:
     from gputop.health.doctor.facts import Facts
-    from gputop.schema.snapshot import Device, DeviceSample
+    from gputop.schema.device import Device, DeviceSample
 
 
 INDEX = "{index}"

@@ -9,7 +9,7 @@ from gputop.health.alerts import Severity
 from gputop.health.doctor.finding import INDEX, Check, Group, Judgement, Status, absent, note, ok
 from gputop.health.judge import judge_snapshot
 from gputop.health.thresholds import FULL
-from gputop.schema.snapshot import Device, DeviceSample
+from gputop.schema.device import Device, DeviceSample
 
 if TYPE_CHECKING:
     from gputop.health.doctor.facts import Facts

@@ -10,7 +10,7 @@ from gputop.health.alerts import Severity
 from gputop.health.findings import Evidence, Said
 from gputop.health.view import Look, now
 from gputop.schema.clock_events import BITS, mask_of
-from gputop.schema.derived import SLOWDOWN_BITS
+from gputop.schema.snapshot import SLOWDOWN_BITS
 from gputop.schema.values import span_text
 from gputop.text import duration, percentage
 

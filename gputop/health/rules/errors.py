@@ -11,7 +11,7 @@ from gputop.health import thresholds as t
 from gputop.health.alerts import PROGRAM_XIDS, Severity
 from gputop.health.findings import Evidence, Said
 from gputop.health.view import Look, now
-from gputop.schema.faults import event_text
+from gputop.schema.remedies import event_text
 from gputop.schema.values import value_text
 from gputop.text import duration, visible
 

@@ -10,7 +10,7 @@ from gputop.health import thresholds as t
 from gputop.health.alerts import Severity
 from gputop.health.findings import Evidence, Said
 from gputop.health.view import Look, NoEvidence, finite, now
-from gputop.schema.derived import PROCESS_COUNT
+from gputop.schema.snapshot import PROCESS_COUNT
 from gputop.text import duration, percentage, size, visible
 
 if TYPE_CHECKING:

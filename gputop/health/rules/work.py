@@ -8,8 +8,13 @@ from gputop.health import thresholds as t
 from gputop.health.alerts import Severity
 from gputop.health.findings import Evidence, Said
 from gputop.health.view import Look, NoEvidence
-from gputop.schema.derived import HOST_CPU, PROCESS_COUNT, PROCESS_CPU, PROCESS_IO_WAIT
-from gputop.schema.snapshot import ProcessKind
+from gputop.schema.snapshot import (
+    HOST_CPU,
+    PROCESS_COUNT,
+    PROCESS_CPU,
+    PROCESS_IO_WAIT,
+    ProcessKind,
+)
 from gputop.text import percentage
 
 BUSY, SM, TENSOR = "gpu_utilization_percent", "sm_active_percent", "tensor_active_percent"

@@ -1,37 +1,41 @@
-"""A metric of Prometheus with its series, whoever's names it has."""
+"""A metric of Prometheus with its series, and what makes series of a reading.
+
+Metrics are named after https://prometheus.io/docs/practices/naming, in base units: ratios from 0
+to 1, hertz, bytes, watts, joules, seconds, degrees Celsius; counters end in `_total`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from gputop.text import visible
 
 if TYPE_CHECKING:
-    from gputop.schema.snapshot import Device, DeviceSample, Process
+    from gputop.schema.catalogue import Reading
+    from gputop.schema.device import Device, DeviceSample
+    from gputop.schema.snapshot import Process
 
 Kind = Literal["gauge", "counter", "unknown"]
 Labels = Mapping[str, str]
 Part = tuple[Labels, float]
 """A number, with the labels that tell it from others."""
-Parts = Callable[[Any], Iterable[Part]]
-"""The numbers of one reading."""
+Convert = Callable[[Any], float]
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A metric with its series; no two have the same labels."""
+    """A metric with its series. No two of them have the same labels."""
 
     name: str
-    """As it stands in a query, `_total` included."""
+    """The name in a query, with `_total`."""
     help: str
     kind: Kind
     series: tuple[Part, ...]
 
 
-class Read(NamedTuple):
+class LabelledDevice(NamedTuple):
     """A device with its readings, and the labels of its series."""
 
     device: Device
@@ -40,7 +44,7 @@ class Read(NamedTuple):
 
 
 def family(name: str, about: str, series: Iterable[Part], kind: Kind | None = None) -> Family:
-    """Of series with the same labels the first stays; what ends in `_total` is a counter."""
+    """Make a family; of series with the same labels keep the first. `_total` means a counter."""
     kind = kind or ("counter" if name.endswith("_total") else "gauge")
     unique: dict[frozenset[tuple[str, str]], Part] = {}
     for part in series:
@@ -49,29 +53,70 @@ def family(name: str, about: str, series: Iterable[Part], kind: Kind | None = No
 
 
 def series_of(
-    records: Iterable[tuple[Labels, DeviceSample | Process]], name: str, parts: Parts
+    records: Iterable[tuple[Labels, DeviceSample | Process]],
+    name: str,
+    parts: Callable[[Any], Iterable[Part]],
 ) -> Iterator[Part]:
-    """The numbers of that field, of those records that have it."""
-    present = (
-        (labels, getattr(record, name)) for labels, record in records if name not in record.absent
-    )
-    return chain.from_iterable(
-        (({**labels, **more}, number) for more, number in parts(value))
-        for labels, value in present
-        if value is not None
-    )
+    """Yield the numbers of the field `name` of those records that have a value."""
+    for labels, record in records:
+        value = getattr(record, name)
+        if value is not None and name not in record.absent:
+            yield from (({**labels, **more}, number) for more, number in parts(value))
 
 
-def word(text: str, limit: int = 200) -> str:
-    """Foreign text as the value of a label."""
+def label_value(text: str, limit: int = 200) -> str:
+    """Return foreign text as the value of a label."""
     return visible(text, limit)
 
 
-def plain(value: float) -> Iterator[Part]:
-    """The reading as it is."""
-    yield {}, float(value)
+def base_unit(reading: Reading) -> Convert:
+    """Return what converts a number of this reading into the base unit of Prometheus."""
+    return {"percent": _ratio, "mhz": _hertz}.get(reading.unit, float)
 
 
-def ratio(percent: float) -> Iterator[Part]:
-    """A percentage as a share, 1 for 100 %."""
-    yield {}, round(percent / 100, 6)
+def dcgm_unit(field: str, reading: Reading) -> Convert:
+    """Return what converts a reading into the unit of this field of DCGM, such as MiB or mJ."""
+    if reading.unit == "percent" and field.startswith("PROF_"):
+        return _ratio
+    return {"bytes": _mib, "joules": _millijoules}.get(reading.unit, float)
+
+
+def _ratio(percent: float) -> float:
+    return round(percent / 100, 6)
+
+
+def _hertz(mhz: float) -> float:
+    return mhz * 1e6
+
+
+def _mib(value: int) -> float:
+    return float(value >> 20)
+
+
+def _millijoules(joules: float) -> float:
+    return round(joules * 1000, 0)
+
+
+def parts_of(reading: Reading) -> Callable[[Any], Iterator[Part]]:
+    """Return what yields the numbers of a value of this reading, in base units.
+
+    Each known word is a series: 1 if it applies, else 0. Words of later drivers have a series while
+    they apply. Items of a list that are None have none.
+    """
+    convert, label, known = base_unit(reading), reading.part_label, reading.words or ()
+
+    def words(value: str | tuple[str, ...]) -> Iterator[Part]:
+        current = (value,) if isinstance(value, str) else value
+        for name in dict.fromkeys((*known, *current)):
+            yield {label: label_value(name)}, float(name in current)
+
+    def numbers(value: Any) -> Iterator[Part]:
+        if isinstance(value, Mapping):
+            yield from (({label: label_value(name)}, number) for name, number in value.items())
+        elif isinstance(value, tuple):
+            each = enumerate(value)
+            yield from (({label: str(n)}, convert(part)) for n, part in each if part is not None)
+        else:
+            yield {}, convert(value)
+
+    return words if known else numbers

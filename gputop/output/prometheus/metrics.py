@@ -1,27 +1,49 @@
-"""A stream as metrics of Prometheus: what is missing has no series, and never is 0."""
+"""A stream as metrics of Prometheus, under gputop's names or those of dcgm-exporter.
+
+A reading that is missing has no series; it is never 0.
+
+DCGM's names, units and help texts are those of `etc/default-counters.csv` in dcgm-exporter, or else
+of DCGM's field identifiers: https://github.com/NVIDIA/dcgm-exporter, release 4.5.3-4.8.2. Its
+counters are `untyped` here, because their names do not end in `_total`; queries are the same. Of
+the default counters only the licence of virtual GPUs is missing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gputop.health.judge import RULES
-from gputop.output.prometheus.dcgm import dcgm_families
-from gputop.output.prometheus.family import Family, Labels, Read, family, series_of, word
-from gputop.output.prometheus.names import METRICS, PROCESS_METRICS, Metric
-from gputop.schema.snapshot import Device, DeviceState, DriverState, Inventory, Process, Sample
+from gputop.output.prometheus.family import (
+    Family,
+    Kind,
+    LabelledDevice,
+    Labels,
+    Part,
+    dcgm_unit,
+    family,
+    label_value,
+    parts_of,
+    series_of,
+)
+from gputop.schema.catalogue import CATALOGUE, PROCESS_READINGS, Reading
+from gputop.schema.clock_events import mask_of
+from gputop.schema.device import READINGS, Device, DeviceSample, DeviceState
+from gputop.schema.remedies import XIDS
+from gputop.schema.snapshot import DriverState, Inventory, Process, Sample
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from gputop.health.active import Standing
     from gputop.health.findings import Finding
-    from gputop.schema.snapshot import DeviceSample
-    from gputop.stream.snapshots import LatestSnapshot
+    from gputop.schema.device import DeviceSample
+    from gputop.stream.snapshots import LatestSnapshot, XidCount, XidKey
 
 MOST_PROCESSES = 32
-"""On each device: every process is a series of each metric, and a new one each time it starts."""
+"""Processes of a device that are exported. Each is a series of each metric, new at each start."""
+XID_HELP = "Value of the last XID error encountered."
+_UP = "Whether the newest sample is recent and the driver answers: 1 or 0."
+_INTERRUPTIONS = "How often the sampler was started again, or a line of it could not be read."
 
 
 def families(
@@ -32,9 +54,9 @@ def families(
     processes: bool = False,
     dcgm: bool = False,
 ) -> list[Family]:
-    """What is known at that monotonic time; of a stream that is silent, that it is.
+    """Return the metrics at the monotonic time `now`; of a silent stream only that it is silent.
 
-    `standing` is what rules find, where they are asked. With `dcgm` devices have the metrics of
+    `standing` has the findings of the rules, if these run. With `dcgm` devices have the metrics of
     dcgm-exporter instead of ours.
     """
     current = latest.current(now)
@@ -46,45 +68,41 @@ def families(
     if current is None:
         return found
     inventory, sample = current
-    read = _read(inventory, sample)
+    devices = _devices(inventory, sample)
     if dcgm:
-        found += dcgm_families(inventory, read, latest.xids)
+        found += _dcgm(inventory, devices, latest.xids)
     else:
-        found += [_info(inventory), *_devices(read, sample, now - latest.received)]
-        samples = [(each.labels, each.sample) for each in read]
-        found += [_measured(name, metric, samples) for name, metric in METRICS.items()]
-        found += _xids(inventory, read, latest)
+        found += [_info(inventory), *_states(devices, sample, now - latest.received)]
+        samples = [(each.labels, each.sample) for each in devices]
+        found += [_measured(CATALOGUE[name], samples) for name in READINGS if name in CATALOGUE]
+        found += _xids(inventory, devices, latest)
         if standing is not None:
-            found += _findings(read, standing)
+            found += _findings(devices, standing)
     if processes:
-        found += _processes(read, sample)
+        found += _processes(devices, sample)
     return [each for each in found if each.series]
 
 
-_UP = "Whether the newest sample is recent and the driver answers: 1 or 0."
-_INTERRUPTIONS = "How often the sampler was started again, or a line of it could not be read."
-
-
-def _read(inventory: Inventory, sample: Sample) -> list[Read]:
-    """The devices that there are, each once."""
+def _devices(inventory: Inventory, sample: Sample) -> list[LabelledDevice]:
+    """Return the devices with readings, each once."""
     known = {device.uuid: device for device in inventory.devices}
     return [
-        Read(device, readings, _labels(device, inventory.hostname))
+        LabelledDevice(device, readings, _labels(device, inventory.hostname))
         for device in known.values()
         if (readings := sample.device(device.uuid)) is not None
     ]
 
 
 def _labels(device: Device, host: str) -> Labels:
-    """Which device it is: of a MIG instance, also the GPU that it is a part of."""
+    """Return the labels that identify a device; a MIG instance has those of its GPU, too."""
     found = {
         "index": str(device.index),
-        "uuid": word(device.uuid),
-        "name": word(device.name),
-        "host": word(host),
+        "uuid": label_value(device.uuid),
+        "name": label_value(device.name),
+        "host": label_value(host),
     }
     instance = {
-        "parent": device.parent_uuid and word(device.parent_uuid),
+        "parent": device.parent_uuid and label_value(device.parent_uuid),
         "mig_index": device.mig_index,
         "gpu_instance": device.mig_gpu_instance,
         "compute_instance": device.mig_compute_instance,
@@ -101,59 +119,60 @@ def _info(inventory: Inventory) -> Family:
         "cuda_version": inventory.cuda_version,
     }
     about = "Versions, and whether the devices are simulated: always 1."
-    return family("gputop_info", about, [({k: word(v) for k, v in labels.items() if v}, 1.0)])
+    return family("gputop_info", about, [(_present(labels), 1.0)])
 
 
-def _devices(read: Sequence[Read], sample: Sample, waited: float) -> Iterator[Family]:
-    """What is there of a device that answers nothing, too."""
-    identity = [({**each.labels, **_identity(each.device)}, 1.0) for each in read]
+def _present(labels: Mapping[str, str | None], limit: int = 200) -> dict[str, str]:
+    return {name: label_value(value, limit) for name, value in labels.items() if value}
+
+
+def _states(devices: Sequence[LabelledDevice], sample: Sample, waited: float) -> Iterator[Family]:
+    """Yield what is known of a device even if it answers nothing."""
+    identity = [({**each.labels, **_identity(each.device)}, 1.0) for each in devices]
     yield family("gputop_device_info", "What a device is: always 1.", identity)
     states = [
         ({**each.labels, "state": state}, float(each.sample.state is state))
-        for each in read
+        for each in devices
         for state in DeviceState
     ]
     about = "Whether a device answers: 1 for the state it is in, 0 for the others."
     yield family("gputop_device_state", about, states)
     ages = [
         (each.labels, each.sample.age_seconds + waited)
-        for each in read
+        for each in devices
         if each.sample.age_seconds is not None
     ]
     about = "Age of a device's readings; of one that does not answer, how long it has not."
     yield family("gputop_reading_age_seconds", about, ages)
     listed = [
-        (each.labels, float(len(_on(each, sample))))
-        for each in read
+        (each.labels, float(len(_processes_on(each, sample))))
+        for each in devices
         if "processes" not in each.sample.absent
     ]
     yield family("gputop_processes", "Processes on a device.", listed)
 
 
 def _identity(device: Device) -> Labels:
-    known = {
-        "pci_bus_id": device.pci_bus_id,
-        "pci_device_id": device.pci_device_id,
-        "architecture": device.architecture,
-        "compute_capability": device.compute_capability,
-    }
-    return {name: word(value) for name, value in known.items() if value}
+    names = ("pci_bus_id", "pci_device_id", "architecture", "compute_capability")
+    return _present({name: getattr(device, name) for name in names})
 
 
 def _measured(
-    name: str, metric: Metric, records: Iterable[tuple[Labels, DeviceSample | Process]]
+    reading: Reading, records: Iterable[tuple[Labels, DeviceSample | Process]], prefix: str = ""
 ) -> Family:
-    series = series_of(records, name, metric.parts)
-    return family(f"gputop_{metric.name}", metric.help, series)
+    series = series_of(records, reading.name, parts_of(reading))
+    return family(f"gputop_{prefix}{reading.metric_name}", reading.about, series)
 
 
-def _xids(inventory: Inventory, read: Sequence[Read], latest: LatestSnapshot) -> Iterator[Family]:
-    """Those of devices that are there, and those of which the driver does not say whose they are.
+def _xids(
+    inventory: Inventory, devices: Sequence[LabelledDevice], latest: LatestSnapshot
+) -> Iterator[Family]:
+    """Yield the XidCount of devices that are there, and those without a device.
 
-    No series until the first of a code: an alert compares the time of the last with `time()`.
+    There is no series before the first of a code: an alert compares the last one with `time()`.
     """
-    labels: dict[str | None, Labels] = {each.device.uuid: each.labels for each in read}
-    labels[None] = {"host": word(inventory.hostname)}
+    labels: dict[str | None, Labels] = {each.device.uuid: each.labels for each in devices}
+    labels[None] = {"host": label_value(inventory.hostname)}
     known = [
         ({**labels[uuid], "code": "unknown" if code is None else str(code)}, xids)
         for (uuid, code), xids in latest.xids.items()
@@ -165,50 +184,56 @@ def _xids(inventory: Inventory, read: Sequence[Read], latest: LatestSnapshot) ->
     yield family("gputop_xid_last_timestamp_seconds", about, [(k, x.last) for k, x in known])
 
 
-def _findings(read: Sequence[Read], standing: Standing) -> Iterator[Family]:
-    """What stands is there while it does; every rule is counted from 0 on, as `increase` needs."""
-    labels = {each.device.uuid: each.labels for each in read}
+def _findings(devices: Sequence[LabelledDevice], standing: Standing) -> Iterator[Family]:
+    """Yield the active findings, and counts of every rule from 0 on, as `increase` needs them.
+
+    A finding's sentence is no label, because it changes with every sample.
+    """
+    labels = {each.device.uuid: each.labels for each in devices}
     active = [
-        ({**labels[found.device_uuid], **_which(found)}, 1.0)
+        ({**labels[found.device_uuid], **_rule_labels(found)}, 1.0)
         for found in standing.findings
         if found.device_uuid in labels
     ]
     about = "What slows a device down or is wrong with it now: always 1."
     yield family("gputop_finding_active", about, active)
     begun = [
-        ({**of_device, "rule": rule.name}, float(standing.begun.get((uuid, rule.name), 0)))
-        for uuid, of_device in labels.items()
+        ({**own, "rule": rule.name}, float(standing.begun.get((uuid, rule.name), 0)))
+        for uuid, own in labels.items()
         for rule in RULES
     ]
     about = "How often a rule began to find something on a device, since this exporter started."
     yield family("gputop_findings_total", about, begun)
 
 
-def _which(found: Finding) -> Labels:
-    """Not its sentence, which changes with every sample."""
+def _rule_labels(found: Finding) -> Labels:
     return {"rule": found.rule, "severity": found.severity.name.lower()}
 
 
-def _processes(read: Sequence[Read], sample: Sample) -> Iterator[Family]:
-    """Those with the most memory on each device."""
+def _processes(devices: Sequence[LabelledDevice], sample: Sample) -> Iterator[Family]:
+    """Yield the metrics of the processes with the most memory on each device."""
     largest = [
-        ({**each.labels, **_who(process)}, process)
-        for each in read
-        for process in sorted(_on(each, sample), key=lambda p: -(p.memory_used_bytes or 0))[
+        ({**each.labels, **_process_labels(process)}, process)
+        for each in devices
+        for process in sorted(_processes_on(each, sample), key=_memory, reverse=True)[
             :MOST_PROCESSES
         ]
     ]
-    return (_measured(name, metric, largest) for name, metric in PROCESS_METRICS.items())
+    return (_measured(reading, largest, "process_") for reading in PROCESS_READINGS)
 
 
-def _on(each: Read, sample: Sample) -> list[Process]:
+def _memory(process: Process) -> int:
+    return process.memory_used_bytes or 0
+
+
+def _processes_on(each: LabelledDevice, sample: Sample) -> list[Process]:
     return [process for process in sample.processes if process.device_uuid == each.device.uuid]
 
 
-def _who(process: Process) -> Labels:
-    """No command line: it changes with every run, and may hold what is secret."""
+def _process_labels(process: Process) -> Labels:
+    """Return labels without the command line: it changes with every run, and may hold secrets."""
     program, _, _ = (process.command or "").partition(" ")
-    named = {
+    labels = {
         "pid": str(process.pid),
         "user": process.user,
         "program": PurePosixPath(program).name,
@@ -216,4 +241,98 @@ def _who(process: Process) -> Labels:
         "pod": process.pod,
         "slurm_job": process.slurm_job,
     }
-    return {name: word(value, 64) for name, value in named.items() if value}
+    return _present(labels, 64)
+
+
+class CombinedField(NamedTuple):
+    """A field of DCGM that is computed from several readings."""
+
+    name: str
+    help: str
+    value: Callable[[DeviceSample], float | None]
+    """Returns None where a reading is missing."""
+
+
+def _corrected_rows(sample: DeviceSample) -> float | None:
+    every, uncorrected = sample.remapped_rows, sample.remapped_rows_uncorrected
+    return None if every is None or uncorrected is None else float(every - uncorrected)
+
+
+def _nvlink_megabytes(sample: DeviceSample) -> float | None:
+    """Return the rate in both directions: DCGM calls it a counter, and gives MB per second."""
+    rx, tx = sample.nvlink_rx_bytes_per_second, sample.nvlink_tx_bytes_per_second
+    return None if rx is None or tx is None else (rx + tx) / 1e6
+
+
+# fmt: off
+COMBINED_FIELDS = (
+    CombinedField("DEV_CORRECTABLE_REMAPPED_ROWS",
+                  "Number of remapped rows for correctable errors", _corrected_rows),
+    CombinedField("DEV_NVLINK_BANDWIDTH_TOTAL",
+                  "Total number of NVLink bandwidth counters for all lanes.", _nvlink_megabytes),
+)
+# fmt: on
+
+
+def _dcgm(
+    inventory: Inventory, devices: Sequence[LabelledDevice], xids: Mapping[XidKey, XidCount]
+) -> Iterator[Family]:
+    """Yield the readings, and the last Xid of each GPU: 0 where there was none, as in DCGM."""
+    labelled = [(_dcgm_labels(each.device, inventory), each.sample) for each in devices]
+    for reading in CATALOGUE.values():
+        name, about = reading.dcgm
+        if name:
+            series = series_of(labelled, reading.name, _dcgm_parts(reading))
+            kind: Kind = "unknown" if reading.is_counter else "gauge"
+            yield family(f"DCGM_FI_{name}", about, series, kind)
+    for combined in COMBINED_FIELDS:
+        known = [
+            (labels, value)
+            for labels, sample in labelled
+            if (value := combined.value(sample)) is not None
+        ]
+        yield family(f"DCGM_FI_{combined.name}", combined.help, known, "unknown")
+    last = [
+        (_dcgm_labels(each.device, inventory) | _xid_labels(code), float(code))
+        for each in devices
+        if each.device.parent_uuid is None
+        for code in (_last_code(each.device.uuid, xids),)
+    ]
+    yield family("DCGM_FI_DEV_XID_ERRORS", XID_HELP, last)
+
+
+def _dcgm_parts(reading: Reading) -> Callable[[Any], list[Part]]:
+    if reading.name == "clock_event_reasons":
+        return lambda reasons: [({}, float(mask_of(reasons)))]
+    convert = dcgm_unit(reading.dcgm[0], reading)
+    return lambda value: [({}, convert(value))]
+
+
+def _xid_labels(code: int) -> dict[str, str]:
+    words = XIDS[code].what if code in XIDS else "Unknown Error"
+    return {"err_code": str(code), "err_msg": words if code else "No Error"}
+
+
+def _last_code(uuid: str, xids: Mapping[XidKey, XidCount]) -> int:
+    own = [(x.last, code) for (of, code), x in xids.items() if of == uuid and code is not None]
+    return max(own, default=(0.0, 0))[1]
+
+
+def _dcgm_labels(device: Device, inventory: Inventory) -> dict[str, str]:
+    """Return the labels of a GPU; a MIG instance adds its profile (`1g.10gb`) to those of its."""
+    gpu = inventory.device(device.parent_uuid) if device.parent_uuid is not None else None
+    gpu = gpu or device
+    labels = {
+        "gpu": str(gpu.index),
+        "UUID": gpu.uuid,
+        "pci_bus_id": gpu.pci_bus_id,
+        "device": f"nvidia{gpu.index}",
+        "modelName": gpu.name,
+        "Hostname": inventory.hostname,
+        "DCGM_FI_DRIVER_VERSION": inventory.driver_version,
+    }
+    if device.parent_uuid is not None:
+        labels["GPU_I_PROFILE"] = device.name.rpartition("MIG ")[2]
+        if device.mig_gpu_instance is not None:
+            labels["GPU_I_ID"] = str(device.mig_gpu_instance)
+    return _present(labels)

@@ -28,21 +28,21 @@ if TYPE_CHECKING:
     from gputop.output.prometheus.web_config import WebConfig
 
 Look = Callable[[], Iterable[Family]]
-"""What is known now; called by several threads, and waits for nothing."""
+"""Function that returns the current metrics. Several threads call it; it must not block."""
 SILENCE_SECONDS = 10.0
-"""After which a client that asks for nothing is left."""
+"""Time after which a silent client is disconnected."""
 TEXT = (("Content-Type", "text/plain; charset=utf-8"),)
-"""Headers; each answer needs a list of its own, as the server writes the length into it."""
+"""Headers. Each answer needs its own list, because the server appends the length."""
 
 
 class _Families(Collector):
-    """Our metrics as the client has them."""
+    """Collector of the official client for our metrics."""
 
     def __init__(self, look: Look) -> None:
         self._look = look
 
     def collect(self) -> Iterable[Metric]:
-        """Each with its series."""
+        """Yield each metric with its series."""
         for family in self._look():
             # The client adds `_total` to the name of a counter, and not to its series.
             metric = Metric(family.name.removesuffix("_total"), family.help, family.kind)
@@ -52,7 +52,7 @@ class _Families(Collector):
 
 
 def registry_of(look: Look) -> CollectorRegistry:
-    """What the client writes as text."""
+    """Return the registry that the client writes as text."""
     registry = CollectorRegistry()
     registry.register(_Families(look))
     return registry
@@ -66,9 +66,9 @@ def application(look: Look, is_ready: Callable[[], bool]) -> WSGIApplication:
 def routed(
     pages: Mapping[str, WSGIApplication], is_ready: Callable[[], bool] = lambda: True
 ) -> WSGIApplication:
-    """Serve each page at its path, a page with links to them, and what probes ask for.
+    """Serve each page at its path, a page with links to them, and two probes.
 
-    `/-/healthy` answers as long as the program does, `/-/ready` once there is something to scrape.
+    `/-/healthy` always answers, `/-/ready` once there is something to scrape.
     """
     links = "".join(f'<p><a href="{path}">{path.removeprefix("/")}</a>\n' for path in pages)
 
@@ -97,7 +97,7 @@ def routed(
 def guarded(
     app: WSGIApplication, *, on_loopback: bool, web_config: WebConfig | None
 ) -> WSGIApplication:
-    """Refuse requests for a foreign `Host` on the loopback, and whom the configuration refuses."""
+    """Refuse requests for a foreign `Host` on the loopback, and users without a valid login."""
 
     def answer(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
         if on_loopback and not _is_loopback(environ.get("HTTP_HOST", "localhost")):
@@ -124,16 +124,16 @@ def _is_loopback(host: str) -> bool:
 
 
 class _Handler(WSGIRequestHandler):
-    """Says nothing of requests."""
+    """Handler that logs no requests: Prometheus sends one every few seconds."""
 
     timeout = SILENCE_SECONDS
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        """Prometheus asks every few seconds."""
+        """Log nothing."""
 
 
 class Server(ThreadingWSGIServer):
-    """Answers each request in a thread of its own."""
+    """Server with a thread for each request."""
 
     allow_reuse_port = False
     request_queue_size = 128
@@ -155,16 +155,16 @@ class Server(ThreadingWSGIServer):
         self.set_app(guarded(app, on_loopback=bound.is_loopback, web_config=web_config))
 
     def server_bind(self) -> None:
-        """As the base does, without looking up who it is: that waits where names do not resolve."""
+        """Bind like the base class, but without the host name lookup, which can block."""
         if self.address_family == socket.AF_INET6:
-            # `::` is all interfaces, also where the system would keep IPv4 out.
+            # `::` means all interfaces, even if the system would exclude IPv4.
             self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         TCPServer.server_bind(self)
         self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]
         self.setup_environ()
 
     def finish_request(self, request: Any, client_address: Any) -> None:
-        """Answer a connection in its thread: a client may be slow to shake hands, too."""
+        """Answer a connection in its thread, because a TLS handshake can be slow."""
         if self.web_config is None or not self.web_config.has_tls:
             super().finish_request(request, client_address)
             return
@@ -175,17 +175,17 @@ class Server(ThreadingWSGIServer):
                 secure.unwrap()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Says nothing of a client that left before it was answered."""
+        """Ignore clients that leave before they are answered."""
 
     def start(self) -> None:
-        """Answers from now on, until the program ends."""
+        """Answer requests until the program ends."""
         threading.Thread(target=self.serve_forever, name="http", daemon=True).start()
 
 
 def listen(
     host: str, port: int, app: WSGIApplication, web_config: WebConfig | None = None
 ) -> Server:
-    """Return a server of that address, all interfaces for an empty one; raises `OSError`."""
+    """Return a server for this address, or for all interfaces if empty; raises `OSError`."""
     if not host:
         host = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"  # noqa: S104
     family, _, _, _, address = socket.getaddrinfo(

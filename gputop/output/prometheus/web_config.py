@@ -1,8 +1,8 @@
 """TLS and basic authentication of the exporter, by the web configuration of Prometheus exporters.
 
 https://github.com/prometheus/exporter-toolkit/blob/master/docs/web-configuration.md says what the
-fields mean. As there, the files are read for each connection, and nobody is answered while they
-cannot be used.
+fields mean. As there, the files are read for each connection, and all requests are refused while
+they are invalid.
 """
 
 from __future__ import annotations
@@ -30,31 +30,31 @@ POLICIES = {
     "VerifyClientCertIfGiven": ssl.CERT_OPTIONAL,
     "RequireAndVerifyClientCert": ssl.CERT_REQUIRED,
 }
-"""Go has two more, which accept certificates that nobody verifies."""
+"""Go has two more, which accept unverified certificates."""
 FILES = ("cert_file", "key_file", "client_ca_file")
 CHOICES: dict[str, tuple[str, Mapping[str, object]]] = {
     "client_auth_type": ("verify_mode", POLICIES),
     "min_version": ("minimum_version", VERSIONS),
     "max_version": ("maximum_version", VERSIONS),
 }
-"""Attributes of the context, with what the fields may be."""
+"""Attributes of the TLS context, with the values of their fields."""
 TLS, USERS = "tls_server_config", "basic_auth_users"
 REMEDY = "Mend it: nobody is answered until then."
 
 
 class WebConfigError(Exception):
-    """The file cannot be used; the text says why."""
+    """The file is not valid; the text says why."""
 
 
 class WebConfig:
-    """A web configuration file that is read again and again; used by several threads."""
+    """A web configuration file, read for each connection, by several threads."""
 
     def __init__(self, file: Path, tell: Callable[[str], None]) -> None:
-        """Read the file; raises `WebConfigError`, after telling it, as each later one."""
+        """Read the file; reports errors to `tell`, and raises `WebConfigError`."""
         self._file, self._tell, self._told = file, tell, ""
         self._hashing = threading.Lock()
         self._signed_in: dict[str, bytes] = {}
-        """Digest of each user's last right login: bcrypt is slow on purpose."""
+        """Digest of each user's last valid login, because bcrypt is slow on purpose."""
         self._protection: tuple[ssl.VerifyMode | None, bool] | None = None
         context, _ = self._read()
         self.has_tls = context is not None
@@ -82,12 +82,12 @@ class WebConfig:
             return False
         if scheme.lower() != "basic":
             return False
-        # The hash of another user takes as long: time does not tell which users there are.
+        # An unknown user takes as long as a known one: timing must not tell which users exist.
         stored = users.get(user, next(iter(users.values()))).encode()
         login = sha256(stored + password).digest()
         if user in users and compare_digest(self._signed_in.get(user, b""), login):
             return True
-        with self._hashing:  # guessing takes one core at most
+        with self._hashing:  # guessing passwords uses one core at most
             if not bcrypt.checkpw(password[:72], stored) or user not in users:
                 return False
         self._signed_in[user] = login
@@ -108,7 +108,7 @@ class WebConfig:
         return context, users
 
     def _check_protection(self, now: tuple[ssl.VerifyMode | None, bool]) -> None:
-        """Refuse a file that has lost its protection: it may not be written to its end."""
+        """Refuse a file with another kind of protection: it may be half written."""
         if self._protection not in (None, now):
             raise WebConfigError("TLS, client certificates or users begin or end at a restart")
         self._protection = now

@@ -9,7 +9,8 @@ from typing import TypeVar
 
 import psutil
 
-from gputop.schema.snapshot import Absence, Host
+from gputop.schema.device import Absence
+from gputop.schema.snapshot import Host
 
 Value = TypeVar("Value")
 

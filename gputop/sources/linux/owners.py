@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from gputop.frozen import dataclass
 from gputop.masking import masked_arguments
-from gputop.schema.snapshot import Absence
+from gputop.schema.device import Absence
 from gputop.sources.interface import OWNER_FIELDS, Owner
 from gputop.sources.linux import procfs
 from gputop.sources.linux.procfs import PROC, Stat

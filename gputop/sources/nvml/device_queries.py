@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gputop.schema.clock_events import words_of
-from gputop.schema.snapshot import Absence
+from gputop.schema.device import Absence
 from gputop.sources.nvml.bindings import nvml
 from gputop.sources.nvml.fields import Clock, Durations, FieldBatch, FieldSum, FirstField, signed
 from gputop.sources.nvml.query import SECOND, SLOW, UNAVAILABLE, NvmlQuery, scalar, string

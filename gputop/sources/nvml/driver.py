@@ -9,9 +9,10 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gputop.schema.snapshot import Absence, Device, DeviceSample, DeviceState, Event
+from gputop.schema.device import Absence, Device, DeviceSample, DeviceState
+from gputop.schema.snapshot import Event
 from gputop.sources.interface import DeviceReading, DriverError
 from gputop.sources.linux.driver_files import inspect_system
 from gputop.sources.nvml.bindings import nvml
@@ -39,6 +40,9 @@ from gputop.sources.nvml.query import (
 from gputop.sources.nvml.traffic import Pcie
 from gputop.sources.nvml.utilization import Gpm, Percentages, all_missing
 from gputop.sources.nvml.xid_events import XidEvents
+
+if TYPE_CHECKING:
+    from gputop.schema.snapshot import Event
 
 SHARES = 4
 """Groups of devices that are asked slow queries at different ticks."""

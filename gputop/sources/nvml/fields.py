@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from gputop.schema.snapshot import Absence
+from gputop.schema.device import Absence
 from gputop.sources.nvml.bindings import check, nvml, raw_function
 from gputop.sources.nvml.query import AGAIN, UNAVAILABLE, absence_of
 

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from gputop.schema.snapshot import READINGS, Absence, Device, DeviceSample
+from gputop.schema.device import READINGS, Absence, Device, DeviceSample
 from gputop.sources.interface import DeviceReading, GpuProcess
 from gputop.sources.nvml.bindings import nvml
 from gputop.sources.nvml.device_queries import BAR1, BAR1_TOTAL, MEMORY, MEMORY_TOTAL

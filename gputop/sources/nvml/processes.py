@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gputop.schema.snapshot import Absence, ProcessKind
+from gputop.schema.device import Absence
+from gputop.schema.snapshot import ProcessKind
 from gputop.sources.interface import GpuProcess
 from gputop.sources.nvml.bindings import check, nvml, raw_function
 from gputop.sources.nvml.query import SECOND, Answers, NvmlQuery, Source, absence_of, value_of

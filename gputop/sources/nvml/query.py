@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from gputop.schema.snapshot import READINGS, Absence, Device, DeviceSample, DeviceState
+from gputop.schema.device import READINGS, Absence, Device, DeviceSample, DeviceState
 from gputop.sources.nvml.bindings import nvml
 
 # Seconds between queries that cost the driver more than others. Under the round number: of ticks

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from gputop.schema.snapshot import Absence
+from gputop.schema.device import Absence
 from gputop.sources.nvml.bindings import nvml
 from gputop.sources.nvml.fields import Clock, FieldKey, FieldValue, FieldValues, first_reason
 from gputop.sources.nvml.query import AGAIN, SECOND, SLOW, UNAVAILABLE, absence_of

@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from gputop.schema.snapshot import GPM_READINGS, SERIES_READINGS, Absence
+from gputop.schema.device import GPM_READINGS, SERIES_READINGS, Absence
 from gputop.sources.nvml.bindings import check, nvml, raw_function
 from gputop.sources.nvml.fields import VALUE_TYPES
 from gputop.sources.nvml.query import AGAIN, SLOW, absence_of

@@ -14,7 +14,8 @@ import threading
 import time
 from typing import Any
 
-from gputop.schema.snapshot import Absence, Event
+from gputop.schema.device import Absence
+from gputop.schema.snapshot import Event
 from gputop.sources.nvml.bindings import nvml
 from gputop.sources.nvml.query import absence_of
 

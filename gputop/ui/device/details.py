@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from rich.style import Style
 
-    from gputop.schema.snapshot import Device
+    from gputop.schema.device import Device
 
 LABEL, FIGURE = 14, 9
 """Cells of a label, and of each statistic."""

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from textual.containers import Container, Vertical
 
-from gputop.schema.faults import event_text, fault_of
-from gputop.schema.snapshot import DeviceState, MachineState
+from gputop.schema.device import DeviceState
+from gputop.schema.remedies import event_text, fault_of
+from gputop.schema.snapshot import MachineState
 from gputop.text import age, moment, short_name, visible
 from gputop.ui.device.details import DetailsView
 from gputop.ui.drawing.cells import Row, Span, clip_words, rule_of, width_of
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.widget import Widget
 
-    from gputop.schema.snapshot import Device, Event
+    from gputop.schema.device import Device
+    from gputop.schema.snapshot import Event
     from gputop.ui.model import Telemetry
 
 

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from textual.events import Click
 
     from gputop.health.findings import Finding
-    from gputop.schema.snapshot import Device, Machine
+    from gputop.schema.device import Device
+    from gputop.schema.snapshot import Machine
     from gputop.ui.drawing.cells import Row
     from gputop.ui.model import Telemetry
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.frozen import dataclass
 from gputop.schema.clock_events import BY_WORD, CLOCK_EVENTS, gravity
-from gputop.schema.faults import Fault, fault_of
-from gputop.schema.snapshot import Absence, DeviceState
+from gputop.schema.device import Absence, DeviceState
+from gputop.schema.remedies import Fault, fault_of
 from gputop.text import (
     ABSENT,
     age,
@@ -58,7 +58,8 @@ if TYPE_CHECKING:
     from rich.style import Style
 
     from gputop.health.findings import Finding
-    from gputop.schema.snapshot import Device, DeviceSample, Host
+    from gputop.schema.device import Device, DeviceSample
+    from gputop.schema.snapshot import Host
 
 
 class Density(IntEnum):

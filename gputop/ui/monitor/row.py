@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rich.cells import cell_len
 
 from gputop.frozen import dataclass
-from gputop.schema.snapshot import DeviceState, DriverState, MachineState, Source
+from gputop.schema.device import DeviceState
+from gputop.schema.snapshot import DriverState, MachineState, Source
 from gputop.text import (
     ABSENT,
     age,
@@ -62,7 +63,8 @@ if TYPE_CHECKING:
 
     from rich.style import Style
 
-    from gputop.schema.snapshot import Device, DeviceSample, Machine
+    from gputop.schema.device import Device, DeviceSample
+    from gputop.schema.snapshot import Machine
     from gputop.ui.monitor.panel import Panel
 
 

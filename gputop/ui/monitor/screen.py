@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from textual.events import Click
     from textual.widget import Widget
 
-    from gputop.schema.snapshot import Device
+    from gputop.schema.device import Device
     from gputop.ui.model import Telemetry
     from gputop.ui.processes.table import ProcessTable
 

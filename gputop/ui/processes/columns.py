@@ -6,12 +6,16 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gputop.frozen import dataclass
-from gputop.schema.absences import unseen
-from gputop.schema.snapshot import Device, Machine, Process, ProcessKind
+from gputop.schema.device import Device
+from gputop.schema.remedies import unseen
+from gputop.schema.snapshot import Machine, Process, ProcessKind
 from gputop.text import ABSENT, fit_columns, quantity, size, visible
+
+if TYPE_CHECKING:
+    from gputop.schema.device import Device
 
 MARK_WIDTH = 1
 """Cells for the mark of the selected row, before the first column."""

@@ -9,8 +9,8 @@ from textual import work
 from textual.message import Message
 
 from gputop.problem import Problem
-from gputop.schema.absences import unseen
-from gputop.schema.snapshot import Absence, DeviceState
+from gputop.schema.device import Absence, DeviceState
+from gputop.schema.remedies import unseen
 from gputop.sources.linux.procfs import ProcError, environment, send_signal
 from gputop.text import ABSENT
 from gputop.ui.drawing.cells import Row, Span, cell, spread
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from textual.events import Click
     from textual.widget import Widget
 
-    from gputop.schema.snapshot import Device, Process
+    from gputop.schema.device import Device
+    from gputop.schema.snapshot import Process
     from gputop.ui.model import Telemetry
     from gputop.ui.processes.signal import SignalTarget
     from gputop.ui.processes.table import ProcessLine

@@ -11,7 +11,7 @@ from textual.containers import Vertical
 from textual.message import Message
 
 from gputop.problem import Problem
-from gputop.schema.absences import unseen
+from gputop.schema.remedies import unseen
 from gputop.text import ABSENT, size, visible
 from gputop.ui.drawing.cells import Row, Span, cell, clip
 from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, TAB, TEXT, WARN
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.events import Click, Key
 
-    from gputop.schema.snapshot import Device, Process
+    from gputop.schema.device import Device
+    from gputop.schema.snapshot import Process
 
 SIGNALS = (
     (Signals.SIGTERM, "asks it to end: it may clean up or refuse"),

@@ -17,7 +17,8 @@ from gputop.ui.processes.columns import (
 )
 
 if TYPE_CHECKING:
-    from gputop.schema.snapshot import Device, Process, Sample
+    from gputop.schema.device import Device
+    from gputop.schema.snapshot import Process, Sample
 
 Identity = tuple[int, float | None, str]
 

@@ -6,7 +6,8 @@ import time
 from typing import TYPE_CHECKING
 
 from gputop.health.alerts import Severity, summed
-from gputop.schema.snapshot import DeviceState, MachineState
+from gputop.schema.device import DeviceState
+from gputop.schema.snapshot import MachineState
 from gputop.text import cells, duration, moment, number, percentage, rounded, used_of, visible
 from gputop.ui.drawing.cells import Row, Span, clip, fit, spread, width_of
 from gputop.ui.drawing.palette import ACCENT, BADGE, DIM, FAULT, STRONG, TAB, WARN
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from textual.events import Click
 
     from gputop.health.alerts import Alert
-    from gputop.schema.snapshot import DeviceSample, Machine
+    from gputop.schema.device import DeviceSample
+    from gputop.schema.snapshot import Machine
     from gputop.ui.model import Telemetry
 
 TABS = (("monitor", " 1 Monitor "), ("benchmark", " 2 Benchmark "), ("processes", " 3 Processes "))

@@ -6,9 +6,9 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from gputop.health.judge import BY_NAME, RULES
-from gputop.schema.absences import absence_text
-from gputop.schema.derived import PROCESS_COUNT, PROCESS_CPU, PROCESS_IO_WAIT, SLOWDOWN_BITS
 from gputop.schema.labels import ROWS
+from gputop.schema.remedies import absence_text
+from gputop.schema.snapshot import PROCESS_COUNT, PROCESS_CPU, PROCESS_IO_WAIT, SLOWDOWN_BITS
 from gputop.ui.drawing.cells import Row, Span, rule_of
 from gputop.ui.drawing.palette import ACCENT, GOOD, TEXT
 from gputop.ui.model import find_device
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from gputop.health.findings import Lack
-    from gputop.schema.snapshot import Device
+    from gputop.schema.device import Device
 
 LABELS = {name: row.label for row in ROWS for name in row.names[:1]} | {
     "state": "device",

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.widget import Widget
 
-    from gputop.schema.snapshot import Device
+    from gputop.schema.device import Device
     from gputop.ui.model import Telemetry
 
 

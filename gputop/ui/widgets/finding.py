@@ -6,7 +6,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from gputop.health.alerts import Severity
-from gputop.schema.derived import HOST_CPU, PROCESS_CPU
+from gputop.schema.snapshot import HOST_CPU, PROCESS_CPU
 from gputop.text import duration, moment
 from gputop.ui.drawing.cells import Row, Span, cell, clip_words, fit, history, width_of
 from gputop.ui.drawing.palette import CPU, DIM, FAULT, MEMORY, STRONG, TEXT, WARN, ink
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.style import Style
 
     from gputop.health.findings import Evidence, Finding
-    from gputop.schema.snapshot import Device
+    from gputop.schema.device import Device
     from gputop.ui.model import Telemetry
 
 CHART_ROWS, MOST_CHARTS = 2, 2

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from textual.events import MouseScrollDown, MouseScrollUp
     from textual.filter import LineFilter
 
-    from gputop.schema.snapshot import Device
+    from gputop.schema.device import Device
     from gputop.ui.drawing.cells import Row
     from gputop.ui.model import Telemetry
     from gputop.ui.widgets.filter import FilterView

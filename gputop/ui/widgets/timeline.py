@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from rich.style import Style
 
-    from gputop.schema.snapshot import Device, DeviceSample
+    from gputop.schema.device import Device, DeviceSample
 
 GUTTER = 21
 """Cells at the left for the label of a chart and its value."""

@@ -1,0 +1,382 @@
+"""Catalogue of readings: one row for each field of a device, with its names and forms everywhere.
+
+The device page, `gputop status --columns`, nvidia-smi's CSV, the exporter under its own and under
+DCGM's names, the fleet's queries and the history read this table. A new reading needs a row here,
+a typed field in `schema.snapshot`, a question to NVML in `sources.nvml.readings`, and a test.
+
+This module is data alone: the first screen imports it. Functions that format a value are chosen by
+the reading's `form`, or else by its unit, where they are needed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gputop.frozen import dataclass
+from gputop.schema.clock_events import BITS, BY_WORD
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+UNITS = ("percent", "bytes_per_second", "bytes", "celsius", "watts", "joules", "mhz", "seconds")
+"""Endings of names that say the unit."""
+OF = "{} of {}"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A field of `Device` or `DeviceSample`: what it is called, and how it is written."""
+
+    name: str
+    label: str = ""
+    """Label on the device page, and column of `gputop status --columns`. A reading without one is
+    in the row of the reading before."""
+    about: str = ""
+    """Help text of the metric. A field without one is no metric."""
+    form: str = ""
+    """Key of the function that writes its value; its unit where empty."""
+    words: Mapping[str, str] | None = None
+    """Texts for its values, of a reading in words. As a metric each word is a series: 1 or 0."""
+    template: str = "{}"
+    """Text of the row, with a place for each of its readings."""
+    term: str = ""
+    """Word for the reading in a row with several."""
+    is_optional: bool = False
+    """True if the row is left out where it has neither a value nor a reason."""
+    legend: str = ""
+    """Explanation in the help, under `legend_term` or else the label."""
+    legend_term: str = ""
+    not_supported: str = ""
+    """Why it is missing where it is not supported; empty for the common text."""
+    metric: str = ""
+    """Name in Prometheus without unit and `_total`; its own name where empty."""
+    part_label: str = ""
+    """Label in Prometheus that tells the numbers of a reading with several apart."""
+    dcgm: tuple[str, str] = ("", "")
+    """Name without `DCGM_FI_`, and help text, in dcgm-exporter."""
+    dcgm_fallback: str = ""
+    """Another field of DCGM that the fleet reads where this one is missing."""
+    smi: tuple[str, ...] = ()
+    """Names in `nvidia-smi --query-gpu`."""
+    in_history: bool = False
+    """True if the history keeps it over time: it is drawn, or rules compare it."""
+    has_mean: bool = True
+    """False if minimum, mean and maximum since the start say nothing."""
+    is_counter: bool = False
+    """True if it only grows: its increase is shown, and Prometheus counts it."""
+    fastest: float = float("inf")
+    """Most that a counter can grow in a second: more is a counter that was replaced."""
+    limits: tuple[float, float] | None = None
+    """Smallest and largest plausible number where the unit does not tell."""
+
+    @property
+    def unit(self) -> str:
+        """Unit that the name ends in; empty for none."""
+        return next((unit for unit in UNITS if self.name.endswith(f"_{unit}")), "")
+
+    @property
+    def metric_name(self) -> str:
+        """Name in Prometheus after `gputop_`, in base units."""
+        unit = {"percent": "ratio", "mhz": "hertz"}.get(self.unit, self.unit)
+        name = self.metric or self.name.removesuffix(f"_{self.unit}")
+        if unit:
+            name += f"_{unit}"
+        return f"{name}_total" if self.is_counter else name
+
+
+_RECOVERIES = {
+    "none": "nothing to do",
+    "gpu_reset": "reset it: end its processes, then `nvidia-smi --gpu-reset`",
+    "node_reboot": "reboot the machine",
+    "drain_p2p": "end the processes that use peer-to-peer traffic, then look here again",
+    "drain_and_reset": "start nothing more on it, then reset it",
+    "recover_imex_domain": "recover its IMEX domain",
+    "bus_reset": "reset its bus, or reboot the machine",
+    "system_reboot": "reboot the machine",
+}
+_VIRTUALIZATIONS = {
+    "none": "none",
+    "passthrough": "passed through to this guest",
+    "vgpu": "a virtual GPU in a guest",
+    "host_vgpu": "host of virtual GPUs",
+    "host_vsga": "host of shared graphics",
+}
+_GPM = "Average since the reading before, by GPM."
+_LOADED = "since the driver was loaded"
+
+# fmt: off
+PAGE_GROUPS: Mapping[str, tuple[Reading, ...]] = {
+    "Activity": (
+        Reading("gpu_utilization_percent", "busy",
+            "Share of time in which at least one kernel ran, 0 to 1.",
+            legend="share of time in which at least one kernel ran; 100 % may be one SM of 132: "
+            "look at SM active", dcgm=("DEV_GPU_UTIL", "GPU utilization (in %)."),
+            dcgm_fallback="PROF_GR_ENGINE_ACTIVE", smi=("utilization.gpu",), in_history=True),
+        Reading("graphics_active_percent", "engine active",
+            f"Share of time in which a compute or graphics engine worked, 0 to 1. {_GPM}",
+            is_optional=True,
+            dcgm=("PROF_GR_ENGINE_ACTIVE", "Ratio of time the graphics engine is active.")),
+        Reading("sm_active_percent", "SM active",
+            f"Share of the SMs' time in which one had a warp, 0 to 1. {_GPM}",
+            legend="share of the SMs' time in which they had work: what busy does not tell",
+            dcgm=("PROF_SM_ACTIVE", "The ratio of cycles an SM has at least 1 warp assigned."),
+            in_history=True),
+        Reading("sm_occupancy_percent", "SM occupancy",
+            f"Warps on the SMs of the most they can hold, 0 to 1. {_GPM}",
+            legend="warps on the SMs, of the most that they can hold; half is often enough",
+            dcgm=("PROF_SM_OCCUPANCY", "The ratio of number of warps resident on an SM.")),
+        Reading("tensor_active_percent", "tensor active",
+            f"Share of time in which the tensor cores worked, 0 to 1. {_GPM}",
+            legend="share of time in which the tensor cores worked: where matmuls should be",
+            dcgm=("PROF_PIPE_TENSOR_ACTIVE", "Ratio of cycles the tensor (HMMA) pipe is active."),
+            in_history=True),
+        Reading("dram_active_percent", "DRAM active",
+            f"Bandwidth of the device memory of the most it can, 0 to 1. {_GPM}",
+            legend="memory bandwidth in use, of the most that there is", dcgm=("PROF_DRAM_ACTIVE",
+            ("Ratio of cycles the device memory interface is active "
+            "sending or receiving data.")), in_history=True),
+        Reading("fp64_active_percent", "FP64 active",
+            f"Share of time with FP64 outside tensor cores, 0 to 1. {_GPM}",
+            legend="share of time in which these units, outside the tensor cores, worked",
+            legend_term="FP64/32/16 active",
+            dcgm=("PROF_PIPE_FP64_ACTIVE", "Ratio of cycles the fp64 pipes are active."),
+            in_history=True),
+        Reading("fp32_active_percent", "FP32 active",
+            f"Share of time with FP32 outside tensor cores, 0 to 1. {_GPM}",
+            dcgm=("PROF_PIPE_FP32_ACTIVE", "Ratio of cycles the fp32 pipes are active.")),
+        Reading("fp16_active_percent", "FP16 active",
+            f"Share of time with FP16 outside tensor cores, 0 to 1. {_GPM}",
+            dcgm=("PROF_PIPE_FP16_ACTIVE", "Ratio of cycles the fp16 pipes are active.")),
+        Reading("memory_utilization_percent", "memory busy",
+            "Share of time in which device memory was read or written, 0 to 1.",
+            legend="share of time in which device memory was read or written, not how much of it",
+            dcgm=("DEV_MEM_COPY_UTIL", "Memory utilization (in %)."), smi=("utilization.memory",)),
+        Reading("encoder_utilization_percent", "encoder",
+            "Utilization of the video encoder, 0 to 1.",
+            dcgm=("DEV_ENC_UTIL", "Encoder utilization (in %)."), smi=("utilization.encoder",)),
+        Reading("decoder_utilization_percent", "decoder",
+            "Utilization of the video decoder, 0 to 1.",
+            dcgm=("DEV_DEC_UTIL", "Decoder utilization (in %)."), smi=("utilization.decoder",)),
+        Reading("jpeg_utilization_percent", "JPEG", "Utilization of the JPEG engine, 0 to 1.",
+            smi=("utilization.jpeg",)),
+        Reading("ofa_utilization_percent", "optical flow",
+            "Utilization of the optical flow accelerator, 0 to 1.", smi=("utilization.ofa",)),
+    ),
+    "Memory": (
+        Reading("memory_used_bytes", "used",
+            "Device memory in use, with the reserved part where that has no metric.", template=OF,
+            term="used",
+            legend="memory of processes and of the driver's contexts; a driver before 510 adds "
+            "the reserved part", dcgm=("DEV_FB_USED", "Framebuffer memory used (in MiB)."),
+            smi=("memory.used",), in_history=True),
+        Reading("memory_total_bytes", about="Device memory there is.", term="total",
+            dcgm_fallback="DEV_FB_TOTAL", smi=("memory.total",), has_mean=False),
+        Reading("memory_free_bytes", "free", "Device memory that is free.",
+            dcgm=("DEV_FB_FREE", "Framebuffer memory free (in MiB)."), smi=("memory.free",)),
+        Reading("memory_reserved_bytes", "reserved", "Device memory that driver and firmware keep.",
+            not_supported="not told apart by this driver: used includes it",
+            legend="memory that driver and firmware keep: page tables, ECC",
+            dcgm=("DEV_FB_RESERVED", "Framebuffer memory reserved (in MiB)."),
+            smi=("memory.reserved",)),
+        Reading("memory_attributed_bytes", "attributed",
+            "Device memory that the listed processes hold.",
+            legend="memory that the listed processes hold together"),
+        Reading("memory_unattributed_bytes", "unattributed",
+            "Device memory in use that no listed process holds.",
+            legend="memory in use that no listed process holds: those of another pid "
+            "namespace, or gone", in_history=True),
+        Reading("bar1_used_bytes", "BAR1 used", "BAR1 memory in use.", template=OF, term="used",
+            legend="the window through which the host and other devices reach its memory",
+            legend_term="BAR1"),
+        Reading("bar1_total_bytes", term="total"),
+        Reading("memory_is_shared", "memory is", form="shared"),
+    ),
+    "Power and temperature": (
+        Reading("power_watts", "power",
+            "Power draw; on most devices since Ampere the average of a second.",
+            legend="on most devices since Ampere an average over a second; instant is the moment",
+            dcgm=("DEV_POWER_USAGE", "Power draw (in W)."), smi=("power.draw",), in_history=True),
+        Reading("power_average_watts", "power average", "Power draw, over a second.",
+            smi=("power.draw.average",)),
+        Reading("power_instant_watts", "power instant", "Power draw at the moment.",
+            smi=("power.draw.instant",)),
+        Reading("power_limit_watts", "power limit", "Power limit that is enforced.",
+            template="{}, default {}", term="limit",
+            dcgm=("DEV_ENFORCED_POWER_LIMIT", "Enforced power limit (in W)."),
+            smi=("enforced.power.limit",)),
+        Reading("power_limit_default_watts", term="default", smi=("power.default_limit",)),
+        # A recording of gputop 0.1 does not have it.
+        Reading("power_limit_requested_watts", "limit set to",
+            "Power limit that was set; others can be lower.", is_optional=True,
+            dcgm=("DEV_POWER_MGMT_LIMIT", "Current power limit (in W)."), smi=("power.limit",)),
+        Reading("power_limit_min_watts", "limit can be", template="{} to {}", term="minimum",
+            smi=("power.min_limit",)),
+        Reading("power_limit_max_watts", term="maximum", smi=("power.max_limit",)),
+        Reading("energy_joules", "energy", f"Energy used {_LOADED}.", is_counter=True, fastest=1e5,
+            dcgm=("DEV_TOTAL_ENERGY_CONSUMPTION", "Total energy consumption since boot (in mJ).")),
+        Reading("temperature_celsius", "temperature", "Temperature of the GPU.",
+            dcgm=("DEV_GPU_TEMP", "GPU temperature (in C)."), smi=("temperature.gpu",),
+            in_history=True),
+        Reading("temperature_margin_celsius", "margin",
+            "Degrees left until the GPU slows itself down.",
+            legend="how much warmer it may get before it slows itself down",
+            smi=("temperature.gpu.tlimit",), limits=(-300, 300)),
+        Reading("temperature_slowdown_celsius", "slowdown at"),
+        Reading("temperature_shutdown_celsius", "shutdown at"),
+        # As nvidia-smi calls it. Devices have this scale or the absolute thresholds above.
+        Reading("temperature_slowdown_margin_celsius", "T.Limit", is_optional=True,
+            template="slowdown {}, shutdown {}", term="slowdown"),
+        Reading("temperature_shutdown_margin_celsius", term="shutdown"),
+        Reading("temperature_max_margin_celsius", "T.Limit max", is_optional=True,
+            template="{}, of the memory {}", term="GPU"),
+        Reading("memory_temperature_max_margin_celsius", term="memory"),
+        Reading("memory_temperature_celsius", "memory temp.", "Temperature of the device memory.",
+            template=OF, term="now", dcgm=("DEV_MEMORY_TEMP", "Memory temperature (in C)."),
+            smi=("temperature.memory",)),
+        Reading("memory_temperature_max_celsius", term="maximum"),
+        Reading("fan_percent", "fan", "Speed the fans are to have, 1 is their nominal maximum.",
+            not_supported="no fan that the driver knows of", metric="fan_speed", smi=("fan.speed",),
+            limits=(0, 200)),
+        Reading("fans_percent", "each fan", "Speed each fan is to have, 1 is its nominal maximum.",
+            form="percentages", not_supported="no fan that the driver knows of",
+            metric="each_fan_speed", part_label="fan"),
+    ),
+    "Clocks": (
+        # One domain since Kepler: nvidia-smi has it under two names.
+        Reading("sm_clock_mhz", "SM clock", "Clock of the SMs.", template=OF, term="now",
+            dcgm=("DEV_SM_CLOCK", "SM clock frequency (in MHz)."),
+            smi=("clocks.current.graphics", "clocks.current.sm"), in_history=True),
+        Reading("sm_clock_max_mhz", term="maximum", smi=("clocks.max.graphics", "clocks.max.sm")),
+        Reading("memory_clock_mhz", "memory clock", "Clock of the device memory.", template=OF,
+            term="now", dcgm=("DEV_MEM_CLOCK", "Memory clock frequency (in MHz)."),
+            smi=("clocks.current.memory",)),
+        Reading("memory_clock_max_mhz", term="maximum", smi=("clocks.max.memory",)),
+        Reading("video_clock_mhz", "video clock", "Clock of the video engines.", template=OF,
+            term="now", smi=("clocks.current.video",)),
+        Reading("video_clock_max_mhz", term="maximum"),
+        Reading("performance_state", "P-state", "Performance state, 0 (P0, the fastest) to 15.",
+            form="p_state", legend="P0 is the fastest, P15 the slowest", smi=("pstate",),
+            has_mean=False, limits=(0, 32)),
+        # nvidia-smi has columns for each of them: see `schema.clock_events`.
+        Reading("clock_event_reasons", "held back by",
+            "Whether that reason holds the clocks back now: 1 or 0.", form="reasons",
+            legend="why clocks are not higher; a power cap is normal at full load, heat is not",
+            words={word: BY_WORD[word].label for word in BITS}, metric="clock_event_active",
+            part_label="reason", dcgm=("DEV_CLOCKS_EVENT_REASONS",
+            "Reasons for which the clocks are held back (bit mask).")),
+        Reading("clock_event_seconds", "held back for",
+            f"Time in which that reason held the clocks back, {_LOADED}.", form="durations",
+            part_label="reason", is_counter=True),
+    ),
+    "Links": (
+        Reading("pcie_generation", "PCIe link",
+            "Generation of the PCIe link now; lower while idle.", template="gen {} {} of gen {} {}",
+            term="generation", legend="as it is now: it slows down when there is nothing to send",
+            smi=("pcie.link.gen.current", "pcie.link.gen.gpucurrent"), in_history=True,
+            has_mean=False, limits=(0, 32)),
+        Reading("pcie_width", about="Lanes of the PCIe link now.", form="width", term="width",
+            metric="pcie_width_lanes", smi=("pcie.link.width.current",), in_history=True,
+            has_mean=False, limits=(0, 64)),
+        Reading("pcie_generation_max", term="maximum generation", smi=("pcie.link.gen.max",)),
+        Reading("pcie_width_max", form="width", term="maximum width", smi=("pcie.link.width.max",)),
+        Reading("pcie_rx_bytes_per_second", "PCIe rx", "What the device receives over PCIe.",
+            legend="what the device receives and sends", legend_term="PCIe rx, tx",
+            dcgm=("PROF_PCIE_RX_BYTES", ("The rate of data received over the PCIe bus - including "
+            "both protocol headers and data payloads - in bytes per second.")), in_history=True),
+        Reading("pcie_tx_bytes_per_second", "PCIe tx", "What the device sends over PCIe.",
+            dcgm=("PROF_PCIE_TX_BYTES", ("The rate of data transmitted over the PCIe bus - "
+            "including both protocol headers and data payloads - in bytes per second.")),
+            in_history=True),
+        Reading("pcie_replays", "PCIe replays", f"PCIe packets sent again {_LOADED}.",
+            legend="packets that had to be sent again: many of them mean a bad slot or riser",
+            legend_term="replays", is_counter=True,
+            dcgm=("DEV_PCIE_REPLAY_COUNTER", "Total number of PCIe retries.")),
+        Reading("nvlink_rx_bytes_per_second", "NVLink rx",
+            "What the device receives over all NVLinks.", dcgm=("PROF_NVLINK_RX_BYTES",
+            "The rate of data received over NVLink in bytes per second.")),
+        Reading("nvlink_tx_bytes_per_second", "NVLink tx",
+            "What the device sends over all NVLinks.", dcgm=("PROF_NVLINK_TX_BYTES",
+            "The rate of data transmitted over NVLink in bytes per second.")),
+        Reading("nvlink_link_rx_bytes_per_second", "each link rx",
+            "What the device receives over each NVLink that is up.", form="links",
+            part_label="link"),
+        Reading("nvlink_link_tx_bytes_per_second", "each link tx",
+            "What the device sends over each NVLink that is up.", form="links", part_label="link"),
+    ),
+    "Health": (
+        Reading("ecc_enabled", "ECC", form="enabled", smi=("ecc.mode.current",)),
+        Reading("ecc_corrected", "ECC corrected", f"Corrected memory errors {_LOADED}.",
+            legend="memory errors since the driver was loaded that were put right; uncorrected "
+            "ones end what they hit; `ever` is in the device's life", metric="ecc_corrected_errors",
+            is_counter=True, in_history=True,
+            dcgm=("DEV_ECC_SBE_VOL_TOTAL", "Total number of single-bit volatile ECC errors."),
+            smi=("ecc.errors.corrected.volatile.total",)),
+        Reading("ecc_uncorrected", "ECC uncorr.", f"Uncorrected memory errors {_LOADED}.",
+            metric="ecc_uncorrected_errors", is_counter=True,
+            dcgm=("DEV_ECC_DBE_VOL_TOTAL", "Total number of double-bit volatile ECC errors."),
+            smi=("ecc.errors.uncorrected.volatile.total",)),
+        Reading("ecc_corrected_lifetime", "ever corr.",
+            "Corrected memory errors in the device's life.", metric="ecc_corrected_errors_lifetime",
+            is_counter=True,
+            dcgm=("DEV_ECC_SBE_AGG_TOTAL", "Total number of single-bit persistent ECC errors."),
+            smi=("ecc.errors.corrected.aggregate.total",)),
+        Reading("ecc_uncorrected_lifetime", "ever uncorr.",
+            "Uncorrected memory errors in the device's life.",
+            metric="ecc_uncorrected_errors_lifetime", is_counter=True,
+            dcgm=("DEV_ECC_DBE_AGG_TOTAL", "Total number of double-bit persistent ECC errors."),
+            smi=("ecc.errors.uncorrected.aggregate.total",)),
+        Reading("remapped_rows", "remapped rows",
+            "Rows of memory replaced by spare ones in the device's life.",
+            legend="rows of memory replaced by spare ones", is_counter=True),
+        Reading("remapped_rows_uncorrected", "uncorr. rows",
+            "Rows of memory replaced after an uncorrected error in the device's life.",
+            is_optional=True, is_counter=True, dcgm=("DEV_UNCORRECTABLE_REMAPPED_ROWS",
+            "Number of remapped rows for uncorrectable errors")),
+        Reading("remap_pending", "remap pending",
+            "Whether a row of memory is replaced at the next reset: 1 or 0.", form="remap_pending",
+            smi=("remapped_rows.pending",),
+            dcgm=("DEV_ROW_REMAP_PENDING", "Whether remapping of rows is due")),
+        Reading("remap_failed", "remap failed",
+            "Whether there was no spare row of memory left: 1 or 0.", form="remap_failed",
+            smi=("remapped_rows.failure",),
+            dcgm=("DEV_ROW_REMAP_FAILURE", "Whether remapping of rows has failed")),
+        Reading("recovery_action", "to recover",
+            "What the driver wants done: 1 for that action, 0 for the others.", form="word",
+            words=_RECOVERIES, part_label="action"),
+    ),
+    "Identity": (
+        Reading("name", "name", smi=("name",)),
+        Reading("index", "index", smi=("index",)),
+        Reading("machine", "host", is_optional=True),
+        Reading("mig_index", "MIG instance", template="{}, GPU instance {}, compute {}",
+            term="index", is_optional=True),
+        Reading("mig_gpu_instance", term="GPU instance"),
+        Reading("mig_compute_instance", term="compute instance"),
+        Reading("parent_uuid", "part of", is_optional=True),
+        Reading("uuid", "UUID", smi=("uuid",)),
+        Reading("pci_bus_id", "PCI bus id", smi=("pci.bus_id",)),
+        Reading("pci_device_id", "PCI device id", form="pci_device", smi=("pci.device_id",)),
+        Reading("minor_number", "device file", form="device_file"),
+        Reading("architecture", "architecture", form="title"),
+        Reading("compute_capability", "compute cap.", smi=("compute_cap",)),
+        Reading("sm_count", "SMs"),
+        Reading("compute_mode", "compute mode", form="words", smi=("compute_mode",)),
+        Reading("persistence_mode", "persistence", smi=("persistence_mode",)),
+        Reading("mig_mode", "MIG mode", smi=("mig.mode.current",)),
+        Reading("virtualization", "virtualized", form="word", words=_VIRTUALIZATIONS),
+    ),
+}
+# fmt: on
+"""Readings by group of the device page, in the order in which somebody in a hurry reads them."""
+CATALOGUE: Mapping[str, Reading] = {r.name: r for group in PAGE_GROUPS.values() for r in group}
+PROCESS_READINGS = (
+    Reading("memory_used_bytes", about="Device memory that the process holds."),
+    Reading("sm_utilization_percent", about="Share of time in which its kernels ran, 0 to 1."),
+    Reading(
+        "memory_utilization_percent",
+        about="Share of time in which it read or wrote device memory, 0 to 1.",
+    ),
+    Reading("encoder_utilization_percent", about="Its use of the video encoder, 0 to 1."),
+    Reading("decoder_utilization_percent", about="Its use of the video decoder, 0 to 1."),
+)
+"""Fields of a process that are metrics. Other exporters count its use of the host."""

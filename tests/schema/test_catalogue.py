@@ -1,0 +1,99 @@
+"""Each row of the catalogue is shown, exported, queried and explained, without another table."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gputop.fleet.queries import LIMITS, NUMBERS, READ_AS, Scope, all_of
+from gputop.output.nvidia_smi import COLUMNS as SMI_COLUMNS
+from gputop.output.prometheus.metrics import families
+from gputop.output.table import COLUMNS, parse_columns
+from gputop.schema.catalogue import CATALOGUE, UNITS
+from gputop.schema.device import READINGS, SERIES_READINGS, Device
+from gputop.schema.labels import LEGEND, ROWS, since_start
+from gputop.schema.values import Statistics, value_text
+from gputop.stream.history import KEPT, History
+from gputop.stream.snapshots import LatestSnapshot
+from tests.output.test_public_output import FULL, INVENTORY, SAMPLE
+
+if TYPE_CHECKING:
+    from gputop.output.prometheus.family import Family
+    from gputop.schema.catalogue import Reading
+
+METRICS = [CATALOGUE[name] for name in READINGS if name not in SERIES_READINGS]
+DEVICE = INVENTORY.devices[0]
+
+
+def exported(*, dcgm: bool) -> dict[str, Family]:
+    latest = LatestSnapshot().after(INVENTORY, 0.0).after(SAMPLE, 0.0)
+    return {each.name: each for each in families(latest, 0.0, dcgm=dcgm)}
+
+
+OURS, DCGM = exported(dcgm=False), exported(dcgm=True)
+
+
+def test_each_field_of_a_device_has_a_row() -> None:
+    fields = {f.name for f in dataclasses.fields(Device)} - {"absent"}
+    assert set(CATALOGUE) == ({*READINGS} | fields) - {*SERIES_READINGS}
+    assert all(reading.name == name for name, reading in CATALOGUE.items())
+    assert all(reading.label or reading.term for reading in CATALOGUE.values())
+
+
+@pytest.mark.parametrize("reading", CATALOGUE.values(), ids=CATALOGUE)
+def test_each_is_shown(reading: Reading) -> None:
+    (row,) = (row for row in ROWS if reading.name in row.names)
+    value = getattr(FULL if reading.name in READINGS else DEVICE, reading.name)
+    if value is not None:
+        assert value_text(reading.name, value).split()[0] in row.text(DEVICE, FULL)
+    column = COLUMNS.get(reading.name) or COLUMNS[row.names[0]]
+    assert parse_columns(column.name) == (column,)
+
+
+@pytest.mark.parametrize("reading", METRICS, ids=lambda reading: reading.name)
+def test_each_is_exported_and_explained(reading: Reading) -> None:
+    family = OURS[f"gputop_{reading.metric_name}"]
+    assert family.help == reading.about != ""
+    assert family.kind == ("counter" if reading.is_counter else "gauge")
+    assert any(labels["uuid"] == FULL.uuid for labels, _ in family.series)
+    if reading.dcgm[0]:
+        assert DCGM[f"DCGM_FI_{reading.dcgm[0]}"].help == reading.dcgm[1] != ""
+
+
+@pytest.mark.parametrize("name", sorted({*NUMBERS} - {*SERIES_READINGS}))
+def test_each_number_is_asked_of_prometheus(name: str) -> None:
+    text = all_of(Scope(), '="GPU-0"')
+    assert all(metric.name in text for metric in READ_AS[name])
+    value = float(getattr(FULL, name))
+    for metric in READ_AS[name]:
+        family = {**OURS, **DCGM}.get(metric.name)
+        if family is not None and name != "gpu_utilization_percent":
+            number = next(n for k, n in family.series if FULL.uuid in k.values())
+            assert number * metric.factor == pytest.approx(value, rel=1e-3, abs=1 << 20)
+    low, high = LIMITS[name]
+    assert low < high
+
+
+def test_nvidia_smi_has_the_names_of_the_catalogue_once() -> None:
+    names = [name for reading in CATALOGUE.values() for name in reading.smi]
+    assert len(set(names)) == len(names)
+    assert set(names) <= set(SMI_COLUMNS)
+
+
+def test_history_keeps_what_the_catalogue_says() -> None:
+    history = History()
+    history.add(SAMPLE)
+    for reading in METRICS:
+        assert bool(history.series(FULL.uuid, reading.name)) == reading.in_history
+        assert (reading.name in KEPT) == reading.in_history
+        value = getattr(FULL, reading.name)
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            figures = since_start(reading.name, lambda _: Statistics(1.0, 2.0, 3.0, 4, 5.0))
+            assert len(figures) == (1 if reading.is_counter else 3 * reading.has_mean)
+
+
+def test_units_are_the_endings_of_names() -> None:
+    assert {reading.unit for reading in CATALOGUE.values()} == {*UNITS, ""}
+    assert LEGEND["FP64/32/16 active"] == CATALOGUE["fp64_active_percent"].legend
