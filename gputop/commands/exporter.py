@@ -153,7 +153,7 @@ def _run_fleet(arguments: argparse.Namespace) -> int:
     from gputop.fleet.demo.site import GPUS_OF_HOST
 
     with needs_extra("exporter"):
-        from gputop.fleet.demo.page import site
+        from gputop.fleet.demo.exporter import site
 
     gpus = arguments.demo_fleet
     simulator = Simulator(gpus, started=time.time())

@@ -20,7 +20,7 @@ from gputop.text import short_name, visible
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
-    from gputop.health.idlest import Candidate
+    from gputop.health.idle_devices import Candidate
     from gputop.schema.snapshot import Inventory, Sample
     from gputop.stream.child import Interruption, Snapshot
 
@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--min-free",
-        type=argument("gputop.health.idlest:parse_amount"),
+        type=argument("gputop.health.idle_devices:parse_amount"),
         metavar="SIZE",
         help="with so much memory free, such as 20GiB, 20GB or 80%%",
     )
@@ -187,7 +187,7 @@ async def _look(
 def _outcome(
     arguments: argparse.Namespace, inventory: Inventory, looks: Sequence[Sample]
 ) -> Outcome:
-    from gputop.health.idlest import Wanted, candidates
+    from gputop.health.idle_devices import Wanted, candidates
     from gputop.sources.visible_devices import ORDER, VARIABLE, seen
 
     if not inventory.devices:

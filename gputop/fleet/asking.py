@@ -13,9 +13,10 @@ from dataclasses import replace
 from itertools import chain
 
 from gputop.bounds import ANSWER_BYTES, ANSWERS_BYTES
+from gputop.fleet.builder import NotAnAnswerError, Picture
 from gputop.fleet.client import AWAY, LATER, AskError, Client, slow
 from gputop.fleet.model import Fleet
-from gputop.fleet.picture import NotAnAnswerError, Picture
+from gputop.fleet.parse import Moment, moment_of, result_of
 from gputop.fleet.queries import (
     CLOCK,
     FIRST,
@@ -27,8 +28,7 @@ from gputop.fleet.queries import (
     names_of,
     values_of,
 )
-from gputop.fleet.read import Moment, moment_of, result_of
-from gputop.fleet.since import Beginnings, moments_by
+from gputop.fleet.start_times import Beginnings, moments_by
 from gputop.problem import Problem
 from gputop.text import visible
 

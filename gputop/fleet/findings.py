@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from gputop.fleet.model import Gpu, Health, Wrong
 from gputop.health import thresholds as t
 from gputop.health.alerts import PROGRAM_XIDS
+from gputop.health.conditions import XIDS
 from gputop.schema.clock_events import CLOCK_EVENTS, ClockEvent, gravest
-from gputop.schema.faults import XIDS
 from gputop.text import cut, duration, percentage, visible
 
 if TYPE_CHECKING:
-    from gputop.fleet.read import Values
+    from gputop.fleet.parse import Values
 
 LONGEST = 59
 """Cells of a text."""

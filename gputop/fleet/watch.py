@@ -17,8 +17,8 @@ from gputop.fleet.asking import REFRESH_SECONDS, Asking, stalled
 from gputop.fleet.client import SECONDS, AskError, Client
 from gputop.fleet.matchers import quoted
 from gputop.fleet.model import Fleet, Gpu, Series
+from gputop.fleet.parse import Checked, readings_of, result_of, series_by
 from gputop.fleet.queries import Scope, all_of
-from gputop.fleet.read import Checked, readings_of, result_of, series_by
 
 if TYPE_CHECKING:
     from gputop.fleet.places import Places

@@ -12,7 +12,7 @@ from gputop.text import number, percentage, quantity, size
 
 if TYPE_CHECKING:
     from gputop.health.alerts import Severity
-    from gputop.health.view import Look
+    from gputop.health.device_view import Look
     from gputop.schema.snapshot import Absence
 
 _UNITS = {

@@ -9,9 +9,9 @@ from math import ceil
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
+from gputop.health.device_view import Axis, Look, NoEvidence
 from gputop.health.findings import Clear, Finding, Insufficient, Judgement, Lack, Rule, Verdict
-from gputop.health.rules import clocks, errors, jobs, links, memory, work
-from gputop.health.view import Axis, Look, NoEvidence
+from gputop.health.rules import errors, hardware, jobs, links, memory, workload
 from gputop.schema.derived import PROCESS_COUNT, PROCESS_CPU, PROCESS_IO_WAIT
 from gputop.schema.snapshot import DeviceSample, DeviceState
 from gputop.stream.history import History
@@ -33,26 +33,29 @@ RULES = (
     _now("remap", "bad memory rows", ("remap_pending",), errors.remap),
     _now("recovery", "recovery", ("recovery_action",), errors.recovery),
     _now("almost_full", "out of memory", (_USED, "memory_free_bytes"), memory.almost_full),
-    _now("thermal", "heat", (_REASONS,), clocks.thermal),
-    _now("hardware_slowdown", "hardware slowdown", (_REASONS,), clocks.hardware_slowdown),
+    _now("thermal", "heat", (_REASONS,), hardware.thermal),
+    _now("hardware_slowdown", "hardware slowdown", (_REASONS,), hardware.hardware_slowdown),
     Rule("straggler", "straggler", (_BUSY, _CLOCK), jobs.straggler),
-    Rule("input_bound", "input", (_BUSY, PROCESS_CPU, PROCESS_IO_WAIT), work.input_bound),
-    Rule("not_working", "busy without work", (_BUSY, _SM, "power_watts"), work.not_working),
+    Rule("input_bound", "input", (_BUSY, PROCESS_CPU, PROCESS_IO_WAIT), workload.input_bound),
+    Rule("not_working", "busy without work", (_BUSY, _SM, "power_watts"), workload.not_working),
     _now("link_degraded", "slow link", ("pcie_generation", "pcie_width", "pcie_generation_max",
          "pcie_width_max", _BUSY), links.link_degraded),
     Rule("pcie_bound", "full link", (*links.TRAFFIC, "pcie_generation", "pcie_width"),
          links.pcie_bound),
     Rule(
-        "clocks_low", "low clocks", (_BUSY, _CLOCK, "sm_clock_max_mhz", _REASONS), clocks.clocks_low
+        "clocks_low",
+        "low clocks",
+        (_BUSY, _CLOCK, "sm_clock_max_mhz", _REASONS),
+        hardware.clocks_low,
     ),
     Rule("leak", "leak", (_USED,), memory.leak),
     Rule("ghost_load", "ghost load", (_BUSY, PROCESS_COUNT), memory.ghost_load),
     _now("unattributed", "unattributed memory", (memory.UNATTRIBUTED,), memory.unattributed),
-    Rule("no_tensor_cores", "tensor cores", (_SM, _TENSOR), work.no_tensor_cores),
-    Rule("memory_bound", "memory bandwidth", (_DRAM, _TENSOR), work.memory_bound),
+    Rule("no_tensor_cores", "tensor cores", (_SM, _TENSOR), workload.no_tensor_cores),
+    Rule("memory_bound", "memory bandwidth", (_DRAM, _TENSOR), workload.memory_bound),
     Rule("imbalance", "imbalance", (_USED, _BUSY), jobs.imbalance),
     Rule("held_idle", "held but idle", (memory.ATTRIBUTED, _BUSY), memory.held_idle),
-    Rule("power_capped", "power limit", (_REASONS,), clocks.power_capped),
+    Rule("power_capped", "power limit", (_REASONS,), hardware.power_capped),
 )
 # fmt: on
 """Of findings that are equally grave, the first of these is the one to look at first."""

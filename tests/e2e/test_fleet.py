@@ -23,9 +23,9 @@ from gputop.fleet.asking import Asking
 from gputop.fleet.client import Client
 from gputop.fleet.demo.readings import Simulator
 from gputop.fleet.demo.site import Flaw
-from gputop.fleet.host import HostStream
+from gputop.fleet.host_stream import HostStream
+from gputop.fleet.parse import SETTLE_SECONDS
 from gputop.fleet.queries import SELDOM
-from gputop.fleet.read import SETTLE_SECONDS
 from gputop.fleet.server import Server
 from gputop.fleet.watch import FleetWatch
 from gputop.schema.snapshot import Inventory, Sample

@@ -13,14 +13,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.fleet import asking, client, host, picture
+from gputop.fleet import asking, builder, client, host_stream
 from gputop.fleet.asking import Asking
+from gputop.fleet.builder import Picture
 from gputop.fleet.client import JSON_VALUES, SERIES, AskError, Client
-from gputop.fleet.picture import Picture
+from gputop.fleet.parse import (
+    Moment,
+    moment_of,
+    readings_of,
+    rows_of,
+    series_by,
+    values_by,
+    xids_of,
+)
 from gputop.fleet.queries import ALWAYS, LIMITS, NUMBERS, READ_AS
-from gputop.fleet.read import Moment, moment_of, readings_of, rows_of, series_by, values_by, xids_of
 from gputop.fleet.server import Server
-from gputop.fleet.since import moments_by
+from gputop.fleet.start_times import moments_by
 from gputop.schema.snapshot import Absence
 from tests.prometheus import (
     EMPTY,
@@ -147,7 +155,7 @@ def test_answers_at_the_same_time_share_a_bound(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_gpus_beyond_the_bound_are_left_out_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(picture, "SERIES", 40)
+    monkeypatch.setattr(builder, "SERIES", 40)
     more = [(labels(number), 1) for number in range(1000, 1020)]
     fleet = refreshed(Site(32, names_2=more), turns=1)
     assert len(fleet.gpus) == 40
@@ -156,7 +164,7 @@ def test_gpus_beyond_the_bound_are_left_out_by_name(monkeypatch: pytest.MonkeyPa
 
 
 def test_gpus_that_come_and_go_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(picture, "SERIES", 100)
+    monkeypatch.setattr(builder, "SERIES", 100)
     known = Picture()
     for turn in range(50):
         now = NOW + 10 * turn
@@ -250,7 +258,7 @@ def test_every_value_that_is_taken_in_is_plausible(
         assert low <= value <= high
     for moment in moments_by(ranged, key_of).get("a", {}).values():
         assert low <= moment[reading] <= high
-    shown = host._read("a", details, {})
+    shown = host_stream._read("a", details, {})
     value = getattr(shown, reading)
     assert value is None or low <= value <= high
     if details.get(reading, 0.0) is None:

@@ -14,7 +14,7 @@ from wsgiref.util import setup_testing_defaults
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from gputop.fleet.demo.page import FIELDS, FleetPages, site
+from gputop.fleet.demo.exporter import FIELDS, FleetPages, site
 from gputop.fleet.demo.readings import AWAY_AFTER_SECONDS, Simulator
 from gputop.fleet.demo.site import STRANGE_POD, WIDE_POD, Flaw
 from gputop.output.prometheus import dcgm

@@ -9,9 +9,9 @@ import pytest
 from gputop.fleet.asking import Asking
 from gputop.fleet.client import Client
 from gputop.fleet.demo.readings import Simulator
-from gputop.fleet.host import HostStream
+from gputop.fleet.host_stream import HostStream
+from gputop.fleet.parse import SETTLE_SECONDS, Moment, moment_of
 from gputop.fleet.queries import SELDOM
-from gputop.fleet.read import SETTLE_SECONDS, Moment, moment_of
 from gputop.fleet.server import Server
 from gputop.fleet.watch import FleetWatch
 from gputop.schema.snapshot import Sample

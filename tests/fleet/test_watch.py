@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.fleet.asking import Asking
+from gputop.fleet.builder import NotAnAnswerError, Picture
 from gputop.fleet.client import Client
-from gputop.fleet.picture import NotAnAnswerError, Picture
+from gputop.fleet.parse import Moment
 from gputop.fleet.queries import SELDOM, Scope, names_of, values_of
-from gputop.fleet.read import Moment
 from gputop.fleet.server import Server
 from gputop.fleet.watch import FleetWatch
 from tests.prometheus import (

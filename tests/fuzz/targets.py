@@ -24,10 +24,10 @@ from gputop.fleet.asking import Asking
 from gputop.fleet.client import AskError, Client
 from gputop.fleet.model import Fleet, Gpu
 from gputop.fleet.page import page
+from gputop.fleet.parse import readings_of, result_of, series_by
 from gputop.fleet.queries import CLOCK, Scope, gone_of, names_of, values_of
-from gputop.fleet.read import readings_of, result_of, series_by
 from gputop.fleet.server import Server
-from gputop.fleet.since import moments_by
+from gputop.fleet.start_times import moments_by
 from gputop.recording.reader import Recording, RecordingError
 from gputop.schema.snapshot import Inventory, Sample, encode
 from gputop.settings import KEYS, Settings, SettingsError

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.health.idlest import Amount, parse_amount
+from gputop.health.idle_devices import Amount, parse_amount
 
 GIB = 1 << 30
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gputop.health.device_view import Fine
 from gputop.health.findings import Finding
-from gputop.health.view import Fine
 from gputop.schema.snapshot import Absence
 from tests.health.histories import WORKING, Machine, finding, noise, one, saw, trainer
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gputop.health.conditions import XIDS, event_text, fault_of
 from gputop.schema.absences import absence_text
 from gputop.schema.clock_events import BITS
-from gputop.schema.faults import XIDS, event_text, fault_of
 from gputop.schema.labels import GROUPS, LEGEND, ROWS, since_start, value_of
 from gputop.schema.snapshot import (
     GPM_READINGS,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gputop.health.doctor import cuda, devices, driver, installation
+from gputop.health.doctor import cuda, devices, installation, system
 from gputop.health.doctor.finding import Finding, problem
 
 if TYPE_CHECKING:
     from gputop.health.doctor.facts import Facts
 
-CHECKS = (*driver.CHECKS, *devices.CHECKS, *cuda.CHECKS, *installation.CHECKS)
+CHECKS = (*system.CHECKS, *devices.CHECKS, *cuda.CHECKS, *installation.CHECKS)
 NAMES = frozenset(check.name for check in CHECKS)
 DEFAULT = "nvml"
 """Whose finding a problem of the driver is that names no check."""

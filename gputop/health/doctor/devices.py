@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gputop.health.alerts import PROGRAM_XIDS
+from gputop.health.conditions import event_text, fault_of
 from gputop.health.doctor import rules
 from gputop.health.doctor.finding import (
     INDEX,
@@ -19,9 +20,8 @@ from gputop.health.doctor.finding import (
     problem,
     warning,
 )
-from gputop.health.rules.clocks import lowered_limit
 from gputop.health.rules.errors import gravest
-from gputop.schema.faults import event_text, fault_of
+from gputop.health.rules.hardware import lowered_limit
 from gputop.schema.snapshot import Device, DeviceSample, Event
 from gputop.schema.values import value_text
 from gputop.sources.linux.kernel_log import same_address

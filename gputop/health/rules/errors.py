@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from gputop.health import thresholds as t
 from gputop.health.alerts import PROGRAM_XIDS, Severity
+from gputop.health.conditions import event_text
+from gputop.health.device_view import Look, now
 from gputop.health.findings import Evidence, Said
-from gputop.health.view import Look, now
-from gputop.schema.faults import event_text
 from gputop.schema.values import value_text
 from gputop.text import duration, visible
 

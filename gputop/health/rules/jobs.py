@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from gputop.health import thresholds as t
 from gputop.health.alerts import Severity
+from gputop.health.device_view import Look, NoEvidence
 from gputop.health.findings import Evidence, Said, unit_of
-from gputop.health.view import Look, NoEvidence
 from gputop.text import percentage, size
 
 if TYPE_CHECKING:

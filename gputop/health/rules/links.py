@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from gputop.health import thresholds as t
 from gputop.health.alerts import Severity
+from gputop.health.device_view import Look, NoEvidence, finite, now
 from gputop.health.findings import Evidence, Said
-from gputop.health.view import Look, NoEvidence, finite, now
 from gputop.text import size
 
 BUSY = "gpu_utilization_percent"

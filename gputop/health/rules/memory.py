@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.health import thresholds as t
 from gputop.health.alerts import Severity
+from gputop.health.device_view import Look, NoEvidence, finite, now
 from gputop.health.findings import Evidence, Said
-from gputop.health.view import Look, NoEvidence, finite, now
 from gputop.schema.derived import PROCESS_COUNT
 from gputop.text import duration, percentage, size, visible
 

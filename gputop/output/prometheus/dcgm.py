@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from gputop.health.conditions import XIDS
 from gputop.output.prometheus.family import (
     Family,
     Kind,
@@ -23,7 +24,6 @@ from gputop.output.prometheus.family import (
     word,
 )
 from gputop.schema.clock_events import mask_of
-from gputop.schema.faults import XIDS
 
 if TYPE_CHECKING:
     from gputop.output.prometheus.family import Part

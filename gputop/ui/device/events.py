@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gputop.schema.faults import event_text
+from gputop.health.conditions import event_text
 from gputop.schema.snapshot import DeviceState
 from gputop.text import moment
 from gputop.ui.drawing.draw import Row, Span, clip_words

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from textual.containers import Container, Vertical
 
-from gputop.schema.faults import fault_of
+from gputop.health.conditions import fault_of
 from gputop.schema.snapshot import MachineState
 from gputop.text import age, moment, short_name, visible
 from gputop.ui.device.details import DetailsView

@@ -7,8 +7,8 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.frozen import dataclass
+from gputop.health.conditions import Fault, fault_of
 from gputop.schema.clock_events import BY_WORD, CLOCK_EVENTS, gravity
-from gputop.schema.faults import Fault, fault_of
 from gputop.schema.snapshot import Absence, DeviceState
 from gputop.text import (
     ABSENT,

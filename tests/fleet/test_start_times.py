@@ -14,7 +14,7 @@ from gputop.fleet.asking import Asking
 from gputop.fleet.client import Client
 from gputop.fleet.queries import Scope, values_of
 from gputop.fleet.server import Server
-from gputop.fleet.since import LOOK_BACK_SECONDS, MOST_BATCHES, MOST_GPUS, Condition, begin
+from gputop.fleet.start_times import LOOK_BACK_SECONDS, MOST_BATCHES, MOST_GPUS, Condition, begin
 from tests.prometheus import (
     NOW,
     FakePrometheus,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.health.idlest import Candidate, Wanted, candidates, parse_amount
+from gputop.health.idle_devices import Candidate, Wanted, candidates, parse_amount
 from gputop.schema.snapshot import (
     Absence,
     Device,

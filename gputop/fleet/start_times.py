@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gputop.fleet.findings import HOT, HOT_MEMORY, kind_of
 from gputop.fleet.matchers import one_of
+from gputop.fleet.parse import labels_of, plausible, points_of
 from gputop.fleet.queries import MASKS, READING_OF, XID
-from gputop.fleet.read import labels_of, plausible, points_of
 from gputop.health import thresholds as t
 from gputop.schema.clock_events import BITS, BY_WORD, SLOWDOWNS
 
 if TYPE_CHECKING:
     from gputop.fleet.findings import Known
     from gputop.fleet.model import Fleet, Gpu, Wrong
-    from gputop.fleet.read import KeyOf
+    from gputop.fleet.parse import KeyOf
 
 LOOK_BACK_SECONDS, STEP_SECONDS = 86_400.0, 60.0
 """How far a beginning is looked for, and how exactly it is found."""

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from gputop.health import thresholds as t
 from gputop.health.alerts import Severity
+from gputop.health.device_view import Look, NoEvidence
 from gputop.health.findings import Evidence, Said
-from gputop.health.view import Look, NoEvidence
 from gputop.schema.derived import HOST_CPU, PROCESS_COUNT, PROCESS_CPU, PROCESS_IO_WAIT
 from gputop.schema.snapshot import ProcessKind
 from gputop.text import percentage

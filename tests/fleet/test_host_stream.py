@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.fleet.host import HostStream
+from gputop.fleet.host_stream import HostStream
 from gputop.fleet.server import Server
 from gputop.fleet.watch import FleetWatch
 from gputop.schema.snapshot import (

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from gputop.health import thresholds as t
 from gputop.health.alerts import Severity
+from gputop.health.device_view import Look, now
 from gputop.health.findings import Evidence, Said
-from gputop.health.view import Look, now
 from gputop.schema.clock_events import BITS, mask_of
 from gputop.schema.derived import SLOWDOWN_BITS
 from gputop.schema.values import span_text

@@ -12,9 +12,7 @@ from typing import Any
 from gputop.fleet.client import FEWER, SERIES
 from gputop.fleet.findings import Known, find
 from gputop.fleet.model import Fleet, Gpu
-from gputop.fleet.places import Labels, Places
-from gputop.fleet.queries import ANY, EVERY, LIMITS, NUMBERS, READ_AS, SELDOM
-from gputop.fleet.read import (
+from gputop.fleet.parse import (
     Moment,
     labels_of,
     result_of,
@@ -25,6 +23,8 @@ from gputop.fleet.read import (
     values_by,
     xids_of,
 )
+from gputop.fleet.places import Labels, Places
+from gputop.fleet.queries import ANY, EVERY, LIMITS, NUMBERS, READ_AS, SELDOM
 from gputop.problem import Problem
 from gputop.schema.clock_events import words_of
 from gputop.text import brief, visible
