@@ -118,22 +118,22 @@ def run(arguments: argparse.Namespace) -> int:
         return _run_fleet(arguments)
     import asyncio
 
-    from gputop.health.active import Follower
+    from gputop.health.judge import FindingTracker
     from gputop.output.prometheus.metrics import families
     from gputop.stream.child import StreamChild
     from gputop.stream.latest import Watch
     from gputop.stream.launch import command
 
-    follower = Follower()
+    tracker = FindingTracker()
     with needs_extra("exporter"):
         from gputop.output.prometheus.scrape import application
     web_config = _web_config(arguments.web_config)
-    take = None if arguments.dcgm_names else follower.take
+    take = None if arguments.dcgm_names else tracker.add_record
     watch = Watch(lambda problem: say(f"error: {problem}."), take)
     options = {"processes": arguments.processes, "dcgm": arguments.dcgm_names}
 
     def look() -> list[Family]:
-        return families(watch.latest, time.monotonic(), follower.standing, **options)
+        return families(watch.latest, time.monotonic(), tracker.active, **options)
 
     pages = application(look, lambda: watch.latest.sample is not None)
     server = _listen(arguments.listen, pages, web_config)

@@ -28,7 +28,7 @@ from gputop.fleet.queries import (
     names_of,
     values_of,
 )
-from gputop.fleet.start_times import Beginnings, moments_by
+from gputop.fleet.start_times import StartTimes, readings_over_time
 from gputop.problem import Problem
 from gputop.text import visible
 
@@ -70,7 +70,7 @@ class Asking:
         self._turn = EVERYTHING if at_once else 0
         self._last: Fleet | None = None
         self._at_once = at_once
-        self._beginnings = Beginnings()
+        self._start_times = StartTimes()
         self._said: dict[str, tuple[Problem, ...]] = {}
         """By question, what was wrong with its last answer: it stays until it is asked again."""
 
@@ -147,12 +147,12 @@ class Asking:
         whole = self._turn >= EVERYTHING
         if not self._at_once:
             deadline = min(deadline, time.monotonic() + DATING_SECONDS)
-        batches = self._beginnings.undated(fleet, self.picture.known, every=self._at_once)
+        batches = self._start_times.undated(fleet, self.picture.known, every=self._at_once)
         for batch in batches if whole else ():  # the first screen does not wait for it
             left = deadline - time.monotonic()
             if left <= 0:
                 break
-            start, end, step = self._beginnings.range(fleet)
+            start, end, step = self._start_times.range(fleet)
             text = all_of(self._scope, batch.uuids, batch.readings)
             span = {"start": f"{start:.3f}", "end": f"{end:.3f}", "step": f"{step:g}"}
             try:
@@ -161,9 +161,9 @@ class Asking:
                 if error.whole:
                     break  # the readings are there: they are worth more than when it began
                 continue
-            found = moments_by(result_of(data, "matrix") or [], self.picture.places.key_of)
-            self._beginnings.take(batch, found)
-        return self._beginnings.dated(fleet, self.picture.known, whole=whole)
+            found = readings_over_time(result_of(data, "matrix") or [], self.picture.places.key_of)
+            self._start_times.add_answer(batch, found)
+        return self._start_times.dated(fleet, self.picture.known, whole=whole)
 
     def _ask_at_once(self, queries: list[Query], deadline: float) -> None:
         """For the first screen: names, and a value of each GPU, which is read by its name."""

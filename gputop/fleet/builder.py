@@ -189,12 +189,12 @@ class Picture:
         gpus = tuple(self._gpus())
         self.known = self._known()
         # Before it is known how old they are, all would be stale.
-        wrong = find(gpus, self.known) if "beat" in self._answers else ()
+        findings = find(gpus, self.known) if "beat" in self._answers else ()
         simulated = self.places.simulated or bool(self._newest("simulated"))
         return Fleet(
             time=self.moment.now,
             gpus=gpus,
-            wrong=wrong,
+            findings=findings,
             problems=(*problems, *self._gaps(gpus)),
             label_names=self.places.label_names,
             read_at={

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gputop.bounds import DEVICES, EVENTS
-from gputop.health.alerts import Alert, alerts, away, incomplete
+from gputop.health.conditions import find_alerts, machine_alerts
 from gputop.schema.snapshot import (
     Device,
     DeviceSample,
@@ -31,8 +31,8 @@ from gputop.stream.history import CAPACITY, History
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from gputop.health.findings import Judgement
-    from gputop.health.judge import Judge
+    from gputop.health.findings import Finding
+    from gputop.health.judge import Judge, Judgement
     from gputop.problem import Problem
     from gputop.schema.snapshot import Record
 
@@ -64,7 +64,7 @@ class Telemetry:
         """The newest one; while it is paused, another than the one that is shown."""
         self.paused = False
         """Whether what is shown stays as it is."""
-        self.alerts: list[Alert] = []
+        self.alerts: list[Finding] = []
         """Of the newest sample: what is wrong is said also while the picture is paused."""
         self._reported: deque[Event] = deque(maxlen=EVENTS)
         """Those that are looked at for alerts."""
@@ -111,8 +111,8 @@ class Telemetry:
             self._reported.extend(record.events)
             readings = {sample.uuid: sample for sample in record.devices}
             hostname = self.inventory.hostname if self.inventory else ""
-            self.alerts = away(record.machines) + incomplete(record, hostname)
-            self.alerts += alerts(self.devices, readings, self._reported, record.time)
+            self.alerts = machine_alerts(record.machines, record, hostname)
+            self.alerts += find_alerts(self.devices, readings, self._reported, record.time)
         if self.paused and len(self._held) < MOST_HELD:
             self._held.append(record)
             return
@@ -163,8 +163,7 @@ class Telemetry:
         A picture that catches up after a pause is judged at its end.
         """
         if self._judge is None:
-            from gputop.health.findings import Judgement
-            from gputop.health.judge import Judge
+            from gputop.health.judge import Judge, Judgement
 
             self._judge, self._judgement = Judge(), Judgement()
         if self._judged != self.history.count and self.inventory and self.sample:

@@ -88,7 +88,7 @@ async def until_all_is_found(watch: FleetWatch) -> Fleet:
 def wanted(fleet: Fleet) -> dict[str, str]:
     """What is missing: by GPU, what should be found of it."""
     gpus = {f"{gpu.host}:{gpu.index}": gpu.key for gpu in fleet.gpus}
-    found = {(wrong.key, wrong.kind) for wrong in fleet.wrong}
+    found = {(wrong.device_uuid, wrong.rule) for wrong in fleet.findings}
     kinds = {
         Flaw.LOST: "xid",
         Flaw.ECC: "xid",
@@ -136,7 +136,7 @@ async def test_what_is_planted_is_what_is_wrong(tmp_path: Path) -> None:
     assert len(fleet.gpus) == GPUS
     assert fleet.simulated
     flaws = {gpu.uuid for gpu in PLANTED.values()}
-    first = [wrong.key for wrong in fleet.wrong]
+    first = [wrong.device_uuid for wrong in fleet.findings]
     assert first[:2] == [PLANTED[Flaw.LOST].uuid, PLANTED[Flaw.ECC].uuid]
     away = {gpu.key for gpu in fleet.gpus if f"{gpu.host}:{gpu.index}" in AWAY}
     assert set(first) - away <= flaws

@@ -28,7 +28,7 @@ from gputop.fleet.parse import (
 )
 from gputop.fleet.queries import ALWAYS, LIMITS, NUMBERS, READ_AS
 from gputop.fleet.server import Server
-from gputop.fleet.start_times import moments_by
+from gputop.fleet.start_times import readings_over_time
 from gputop.schema.snapshot import Absence
 from tests.prometheus import (
     EMPTY,
@@ -256,7 +256,7 @@ def test_every_value_that_is_taken_in_is_plausible(
         assert each is None or low <= each <= high
     for _, value in chain(*series_by(ranged, key_of).values()):
         assert low <= value <= high
-    for moment in moments_by(ranged, key_of).get("a", {}).values():
+    for moment in readings_over_time(ranged, key_of).get("a", {}).values():
         assert low <= moment[reading] <= high
     shown = host_stream._read("a", details, {})
     value = getattr(shown, reading)

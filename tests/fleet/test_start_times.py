@@ -14,7 +14,13 @@ from gputop.fleet.asking import Asking
 from gputop.fleet.client import Client
 from gputop.fleet.queries import Scope, values_of
 from gputop.fleet.server import Server
-from gputop.fleet.start_times import LOOK_BACK_SECONDS, MOST_BATCHES, MOST_GPUS, Condition, begin
+from gputop.fleet.start_times import (
+    LOOK_BACK_SECONDS,
+    MOST_BATCHES,
+    MOST_GPUS,
+    Condition,
+    find_start,
+)
 from tests.prometheus import (
     NOW,
     FakePrometheus,
@@ -61,15 +67,15 @@ HOURS = range(0, 7200, 60)
 )
 def test_when_a_condition_began(high: Any, since: float | None) -> None:
     points = {END - ago: {"x": 9.0 if high(ago) else 1.0} for ago in HOURS}
-    found = begin(points, HIGH, (END - 7140, END, MINUTE))
+    found = find_start(points, HIGH, (END - 7140, END, MINUTE))
     assert found == (None if since is None else END - since)
 
 
 def test_what_was_not_scraped_proves_nothing() -> None:
     points = {END - ago: {"x": 9.0} for ago in HOURS if ago < 900 or ago > 3000}
-    assert begin(points, HIGH, (END - 9999, END, MINUTE)) == END - 840
-    assert begin({}, HIGH, (END - 9999, END, MINUTE)) is None
-    assert begin({END: {"y": 9.0}}, HIGH, (END - 9999, END, MINUTE)) is None
+    assert find_start(points, HIGH, (END - 9999, END, MINUTE)) == END - 840
+    assert find_start({}, HIGH, (END - 9999, END, MINUTE)) is None
+    assert find_start({END: {"y": 9.0}}, HIGH, (END - 9999, END, MINUTE)) is None
 
 
 class Past(Site):
@@ -88,7 +94,7 @@ class Past(Site):
 
 
 def began(fleet: Fleet) -> list[float | None]:
-    return [wrong.since for wrong in fleet.wrong if wrong.kind == "xid"]
+    return [wrong.since for wrong in fleet.findings if wrong.rule == "xid"]
 
 
 def test_a_finding_that_was_there_before_is_dated_by_one_range_query() -> None:
@@ -200,7 +206,7 @@ def test_throttling_of_both_exporters() -> None:
         asking = Asking(Client(Server(fake.url)), "", at_once=True)
         fleet = asking.refresh()
         asking.client.close()
-    assert {wrong.key: wrong.since for wrong in fleet.wrong} == {
+    assert {wrong.device_uuid: wrong.since for wrong in fleet.findings} == {
         uuid(0): END - 300,
         uuid(1): END - 900,
     }

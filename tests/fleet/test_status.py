@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.fleet.model import Fleet
+from gputop.fleet.model import Fleet, spread
 from gputop.fleet.page import page
-from gputop.fleet.spread import spread
 from gputop.text import cells
 from tests.prometheus import NOW, FakePrometheus, Request, Response, Site, labels, uuid
 

@@ -97,7 +97,7 @@ def test_readings_come_together() -> None:
     assert gpu.memory_used_percent == 75
     assert (gpu.power_watts, gpu.power_limit_watts, gpu.remap_failed) == (600.5, None, None)
     assert (gpu.age_seconds, gpu.xid, gpu.clock_event_reasons) == (5, None, None)
-    assert fleet.wrong == ()
+    assert fleet.findings == ()
 
 
 def test_both_exporters_and_what_only_one_of_them_says() -> None:
@@ -119,7 +119,7 @@ def test_both_exporters_and_what_only_one_of_them_says() -> None:
     assert fleet.gpus[0].clock_event_reasons == ("hw_thermal",)
     assert fleet.gpus[1].clock_event_reasons == ("idle", "sw_power_cap")
     assert fleet.gpus[1].xid == 79
-    assert [wrong.kind for wrong in fleet.wrong] == ["xid", "state", "thermal"]
+    assert [wrong.rule for wrong in fleet.findings] == ["xid", "state", "thermal"]
 
 
 def test_what_is_no_number_is_missing_and_what_is_strange_is_inert() -> None:
@@ -238,11 +238,11 @@ def test_a_gpu_that_is_gone_is_stale_and_comes_back() -> None:
             fleet = asking.refresh()
         assert [gpu.key for gpu in fleet.gpus] == [uuid(0), uuid(1), uuid(2)]
         assert [gpu.age_seconds for gpu in fleet.gpus] == [5, 105, 5]
-        (wrong,) = fleet.wrong
-        assert (wrong.key, wrong.kind) == (uuid(1), "stale")
-        assert wrong.text == "No readings for 1:45: its series are gone"
+        (wrong,) = fleet.findings
+        assert (wrong.device_uuid, wrong.rule) == (uuid(1), "stale")
+        assert wrong.sentence == "No readings for 1:45: its series are gone"
         site.gone.clear()
-        assert asking.refresh().wrong == ()
+        assert asking.refresh().findings == ()
         site.gone.add(1)
         site.now += 4000
         for _ in range(7):
@@ -260,7 +260,9 @@ def test_one_that_was_gone_before_it_was_first_asked_is_there() -> None:
     fleet = asked(Site(2, gone=gone, down=[({"job": "dcgm", "instance": "node1:9400"}, 0)]))
     assert [gpu.age_seconds for gpu in fleet.gpus] == [5, 5, 700]
     assert "pod" not in fleet.gpus[2].labels
-    assert [wrong.text for wrong in fleet.wrong] == ["No readings for 11:40: its scrape fails"]
+    assert [wrong.sentence for wrong in fleet.findings] == [
+        "No readings for 11:40: its scrape fails"
+    ]
 
 
 def test_an_exporter_that_was_away_from_the_start_is_named() -> None:
@@ -370,8 +372,8 @@ def test_the_first_fleet_comes_as_soon_as_there_is_something_to_see() -> None:
     ((requests, first),) = told
     assert requests == 6
     assert [gpu.gpu_utilization_percent for gpu in first.gpus] == [90, 90]
-    assert (first.wrong, first.took_seconds) == ((), None)
-    assert [wrong.kind for wrong in whole.wrong] == ["xid"]
+    assert (first.findings, first.took_seconds) == ((), None)
+    assert [wrong.rule for wrong in whole.findings] == ["xid"]
 
 
 def test_what_is_seen_first_stays_where_the_rest_does_not_come() -> None:

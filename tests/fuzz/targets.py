@@ -27,7 +27,7 @@ from gputop.fleet.page import page
 from gputop.fleet.parse import readings_of, result_of, series_by
 from gputop.fleet.queries import CLOCK, Scope, gone_of, names_of, values_of
 from gputop.fleet.server import Server
-from gputop.fleet.start_times import moments_by
+from gputop.fleet.start_times import readings_over_time
 from gputop.recording.reader import Recording, RecordingError
 from gputop.schema.snapshot import Inventory, Sample, encode
 from gputop.settings import KEYS, Settings, SettingsError
@@ -243,7 +243,7 @@ def _check_range(client: Client) -> bool:
     instant = result_of(data, "vector")
     for found in (series_by(result or [], str), readings_of(instant or [], str)):
         assert all(math.isfinite(number) for number in _numbers(found))
-    moments_by(result or [], str)
+    readings_over_time(result or [], str)
     return result is not None
 
 

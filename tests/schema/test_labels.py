@@ -374,8 +374,8 @@ def test_nothing_is_wrong_with_a_device_that_answers() -> None:
         (Event(0.0, "GPU-0", "xid", 12345), "Xid 12345"),
         (Event(0.0, None, "xid", 999), "Xid: the driver does not say which"),
         (Event(0.0, None, "xid"), "Xid: the driver does not say which"),
-        (Event(0.0, "GPU-0", "lost"), "lost: it no longer answers on its bus"),
-        (Event(0.0, "GPU-0", "ok"), "answers again"),
+        (Event(0.0, "GPU-0", "lost"), "LOST: it no longer answers on its bus"),
+        (Event(0.0, "GPU-0", "ok"), "Answers again"),
         (Event(0.0, "GPU-0", "new\x1b", 3), "new␛ 3"),
     ],
 )

@@ -1,21 +1,32 @@
-"""Checks of the driver. Where it cannot be used, the one that `facts.problem` names says why."""
+"""Checks of the driver as a whole, and of gputop itself.
+
+If the driver cannot be used, the check that `facts.problem` names says why.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gputop.health.doctor.finding import Check, Group, Judgement, note, ok, warning
+from gputop import DISTRIBUTION, FROM_CHECKOUT, __version__
+from gputop.health.conditions import counted
+from gputop.health.doctor.checks import Check, Group, note, ok, warning
 from gputop.sources.linux.driver_files import LIBRARY, WSL_FOLDER
 from gputop.sources.linux.kernel_log import same_address
+from gputop.sources.nvml.bindings import NAME, others
 from gputop.sources.nvml.diagnosis import ask_for
+from gputop.terminal import ascii_is_safer, locale_of, without_colours
+from gputop.text import visible
 
 if TYPE_CHECKING:
     from gputop.health.doctor.facts import Facts
+    from gputop.health.findings import Finding
+
+_TERM = "Set TERM to what the terminal is, such as xterm-256color"
 
 
-def library(facts: Facts) -> Iterator[Judgement]:
-    """NVML's own file."""
+def library(facts: Facts) -> Iterator[Finding]:
+    """Check the file of NVML."""
     system = facts.system
     if system.library:
         yield ok(system.library)
@@ -25,8 +36,8 @@ def library(facts: Facts) -> Iterator[Judgement]:
         yield note(f"{LIBRARY} is not found")
 
 
-def module(facts: Facts) -> Iterator[Judgement]:
-    """The kernel's side of the driver."""
+def module(facts: Facts) -> Iterator[Finding]:
+    """Check the kernel module of the driver."""
     if facts.system.module_version:
         yield ok(f"{facts.system.module_version}, loaded")
     elif facts.driver_answers:
@@ -35,14 +46,14 @@ def module(facts: Facts) -> Iterator[Judgement]:
         yield note("not loaded")
 
 
-def versions(facts: Facts) -> Iterator[Judgement]:
-    """Library and kernel module have to be of one version."""
+def versions(facts: Facts) -> Iterator[Finding]:
+    """Check that library and kernel module have the same version."""
     if facts.driver_answers:
         yield ok(f"library and kernel module agree: {facts.driver_version or 'no version'}")
 
 
-def permission(facts: Facts) -> Iterator[Judgement]:
-    """Whether the device files may be opened."""
+def permission(facts: Facts) -> Iterator[Finding]:
+    """Check the permissions of the device files."""
     files, refusals = facts.system.device_files, facts.system.refusals
     if not files:
         return
@@ -54,8 +65,8 @@ def permission(facts: Facts) -> Iterator[Judgement]:
     yield warning(f"not to be opened: {named}{more}", ask_for(refusals[0]))
 
 
-def nouveau(facts: Facts) -> Iterator[Judgement]:
-    """The kernel's own driver, beside which NVIDIA's cannot have the same GPU."""
+def nouveau(facts: Facts) -> Iterator[Finding]:
+    """Check that the kernel's own driver holds no GPU, as NVIDIA's driver cannot share one."""
     held = facts.system.held_by("nouveau")
     if held:
         yield warning(
@@ -68,19 +79,19 @@ def nouveau(facts: Facts) -> Iterator[Judgement]:
         yield ok("not loaded")
 
 
-def container(facts: Facts) -> Iterator[Judgement]:
-    """Whether this is one, and what it was given."""
+def container(facts: Facts) -> Iterator[Finding]:
+    """Report a container and the GPUs that it was given."""
     kind = facts.system.container
     if kind is None:
         yield ok("not in one")
     elif facts.driver_answers:
-        yield ok(f"{kind}, with {_many(len(facts.gpus))}")
+        yield ok(f"{kind}, with {counted(len(facts.gpus), 'GPU')}")
     else:
         yield note(f"{kind}: it has the GPUs only where it was given them")
 
 
-def wsl(facts: Facts) -> Iterator[Judgement]:
-    """The Windows Subsystem for Linux, whose driver is that of Windows."""
+def wsl(facts: Facts) -> Iterator[Finding]:
+    """Check the Windows Subsystem for Linux, which uses the driver of Windows."""
     system = facts.system
     if not system.wsl:
         yield ok("not in it")
@@ -92,17 +103,17 @@ def wsl(facts: Facts) -> Iterator[Judgement]:
             "Remove the Linux driver from this WSL: that of Windows is used",
         )
     else:
-        yield ok("the driver of Windows; it tells nothing of single processes")
+        yield ok("the driver of Windows; it has no readings of single processes")
 
 
-def nvml(facts: Facts) -> Iterator[Judgement]:
-    """Whether the driver answers at all."""
+def nvml(facts: Facts) -> Iterator[Finding]:
+    """Check that the driver answers."""
     if facts.driver_answers:
         yield ok(f"answers; CUDA up to {facts.cuda_version or 'an unknown version'}")
 
 
-def devices(facts: Facts) -> Iterator[Judgement]:
-    """What is plugged in, against what the driver has."""
+def devices(facts: Facts) -> Iterator[Finding]:
+    """Compare the GPUs on the PCI bus with those that the driver has."""
     if not facts.driver_answers:
         return
     plugged = () if facts.system.container else facts.system.gpus or ()
@@ -114,18 +125,14 @@ def devices(facts: Facts) -> Iterator[Judgement]:
     ]
     if missing:
         yield warning(
-            f"{_many(len(facts.gpus))}; on the PCI bus also {', '.join(missing)}",
+            f"{counted(len(facts.gpus), 'GPU')}; on the PCI bus also {', '.join(missing)}",
             "`sudo dmesg | grep NVRM` says why it was not started",
         )
     else:
-        yield ok(_many(len(facts.gpus)))
+        yield ok(counted(len(facts.gpus), "GPU"))
 
 
-def _many(count: int) -> str:
-    return "1 GPU" if count == 1 else f"{count} GPUs"
-
-
-CHECKS = (
+DRIVER_CHECKS = (
     Check("library", Group.DRIVER, "NVML library", library),
     Check("module", Group.DRIVER, "kernel module", module),
     Check("versions", Group.DRIVER, "versions", versions),
@@ -135,4 +142,80 @@ CHECKS = (
     Check("wsl", Group.DRIVER, "WSL", wsl),
     Check("nvml", Group.DRIVER, "NVML", nvml),
     Check("devices", Group.DRIVER, "devices", devices),
+)
+
+
+def version(facts: Facts) -> Iterator[Finding]:
+    """Report the versions to name in a bug report."""
+    yield ok(f"gputop {__version__}, Python {facts.python_version}")
+
+
+def bindings(facts: Facts) -> Iterator[Finding]:
+    """Check which nvidia-ml-py is installed, and whether another package installs its module."""
+    installed = f"{NAME} {facts.bindings.get(NAME, 'of unknown version')}"
+    if other := others(facts.bindings):
+        yield note(f"{installed}, used although {other} installs a pynvml too")
+    else:
+        yield ok(installed)
+
+
+def installation(facts: Facts) -> Iterator[Finding]:
+    """Check for another distribution that overwrites the same files."""
+    if facts.other_gputop is None:
+        yield ok(f"as {DISTRIBUTION}")
+        return
+    yield warning(
+        f"another project's gputop {facts.other_gputop} is installed too, and shares its files",
+        f"`pip uninstall gputop {DISTRIBUTION}`, then {FROM_CHECKOUT}",
+    )
+
+
+def terminal(facts: Facts) -> Iterator[Finding]:
+    """Check that the dashboard can be drawn, and in how many colours."""
+    name = visible(facts.environment.get("TERM", ""), 40)
+    if name in ("", "dumb"):
+        made = warning if facts.on_terminal else note
+        yield made(f"TERM is {name or 'not set'}: the dashboard cannot be drawn", _TERM)
+    elif without_colours(facts.environment):
+        yield ok(f"{name}, without colours (NO_COLOR)")
+    elif facts.environment.get("COLORTERM", "").lower() in ("truecolor", "24bit"):
+        yield ok(f"{name}, true colour")
+    elif facts.colours is None:
+        yield note(f"{name} is not known to terminfo: its colours are guessed", _TERM)
+    elif facts.colours < 256 and name != "linux":
+        yield note(f"{name}, {facts.colours} colours", _TERM)
+    else:
+        yield ok(f"{name}, {facts.colours} colours")
+
+
+def characters(facts: Facts) -> Iterator[Finding]:
+    """Check that charts can be drawn in more than ASCII."""
+    locale = visible(locale_of(facts.environment), 40)
+    if not ascii_is_safer(facts.environment):
+        yield ok(f"locale {locale or 'not set'}, drawn in UTF-8")
+    elif facts.environment.get("TERM") == "linux":
+        yield note("drawn in ASCII: the Linux console has few glyphs", "`gputop --no-ascii` tries")
+    else:
+        yield note(
+            f"drawn in ASCII: the locale {locale} is not UTF-8",
+            "Set a UTF-8 locale such as LC_ALL=C.UTF-8, if the terminal has it",
+        )
+
+
+def results(facts: Facts) -> Iterator[Finding]:
+    """Check that results of stress tests can be saved."""
+    file = visible(facts.results_file, 300)
+    if facts.results_problem is None:
+        yield ok(f"{file} can be written")
+    else:
+        yield warning(f"{file}: {facts.results_problem.why}", facts.results_problem.remedy)
+
+
+GPUTOP_CHECKS = (
+    Check("version", Group.GPUTOP, "version", version),
+    Check("bindings", Group.GPUTOP, "NVML bindings", bindings),
+    Check("installation", Group.GPUTOP, "installation", installation),
+    Check("terminal", Group.GPUTOP, "terminal", terminal),
+    Check("characters", Group.GPUTOP, "characters", characters),
+    Check("results", Group.GPUTOP, "results file", results),
 )

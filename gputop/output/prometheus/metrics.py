@@ -15,8 +15,8 @@ from gputop.schema.snapshot import Device, DeviceState, DriverState, Inventory, 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gputop.health.active import Standing
     from gputop.health.findings import Finding
+    from gputop.health.judge import ActiveFindings
     from gputop.schema.snapshot import DeviceSample
     from gputop.stream.latest import Latest
 
@@ -27,14 +27,14 @@ MOST_PROCESSES = 32
 def families(
     latest: Latest,
     now: float,
-    standing: Standing | None = None,
+    active: ActiveFindings | None = None,
     *,
     processes: bool = False,
     dcgm: bool = False,
 ) -> list[Family]:
     """What is known at that monotonic time; of a stream that is silent, that it is.
 
-    `standing` is what rules find, where they are asked. With `dcgm` devices have the metrics of
+    `active` has what the rules find, if they are asked. With `dcgm` devices have the metrics of
     dcgm-exporter instead of ours.
     """
     current = latest.current(now)
@@ -54,8 +54,8 @@ def families(
         samples = [(each.labels, each.sample) for each in read]
         found += [_measured(name, metric, samples) for name, metric in METRICS.items()]
         found += _xids(inventory, read, latest)
-        if standing is not None:
-            found += _findings(read, standing)
+        if active is not None:
+            found += _findings(read, active)
     if processes:
         found += _processes(read, sample)
     return [each for each in found if each.series]
@@ -165,18 +165,18 @@ def _xids(inventory: Inventory, read: Sequence[Read], latest: Latest) -> Iterato
     yield family("gputop_xid_last_timestamp_seconds", about, [(k, x.last) for k, x in known])
 
 
-def _findings(read: Sequence[Read], standing: Standing) -> Iterator[Family]:
-    """What stands is there while it does; every rule is counted from 0 on, as `increase` needs."""
+def _findings(read: Sequence[Read], tracked: ActiveFindings) -> Iterator[Family]:
+    """Yield active findings, and counts of every rule from 0 on, as `increase` needs."""
     labels = {each.device.uuid: each.labels for each in read}
     active = [
         ({**labels[found.device_uuid], **_which(found)}, 1.0)
-        for found in standing.findings
+        for found in tracked.findings
         if found.device_uuid in labels
     ]
     about = "What slows a device down or is wrong with it now: always 1."
     yield family("gputop_finding_active", about, active)
     begun = [
-        ({**of_device, "rule": rule.name}, float(standing.begun.get((uuid, rule.name), 0)))
+        ({**of_device, "rule": rule.name}, float(tracked.begun.get((uuid, rule.name), 0)))
         for uuid, of_device in labels.items()
         for rule in RULES
     ]
@@ -186,7 +186,7 @@ def _findings(read: Sequence[Read], standing: Standing) -> Iterator[Family]:
 
 def _which(found: Finding) -> Labels:
     """Not its sentence, which changes with every sample."""
-    return {"rule": found.rule, "severity": found.severity.name.lower()}
+    return {"rule": found.rule, "severity": found.severity.word}
 
 
 def _processes(read: Sequence[Read], sample: Sample) -> Iterator[Family]:
