@@ -158,7 +158,7 @@ def add_fleet(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--match",
-        type=argument("gputop.fleet.matchers:parse_match"),
+        type=argument("gputop.fleet.server:parse_match"),
         default=argparse.SUPPRESS,
         metavar="LABELS",
         help="of the fleet those GPUs, in label matchers of PromQL, "

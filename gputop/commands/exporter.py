@@ -149,11 +149,10 @@ def _run_fleet(arguments: argparse.Namespace) -> int:
     refuse(arguments, not_of_fleets, "a simulated fleet", "--demo-fleet")
     import asyncio
 
-    from gputop.fleet.demo.readings import Simulator
     from gputop.fleet.demo.site import GPUS_OF_HOST
 
     with needs_extra("exporter"):
-        from gputop.fleet.demo.exporter import site
+        from gputop.fleet.demo.exporter import Simulator, site
 
     gpus = arguments.demo_fleet
     simulator = Simulator(gpus, started=time.time())

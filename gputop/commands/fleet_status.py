@@ -33,7 +33,7 @@ def watch_of(
     from gputop.fleet.server import Server
 
     try:
-        server = Server.of(arguments.prometheus, os.environ)
+        server = Server.from_environment(arguments.prometheus, os.environ)
     except ValueError as error:
         fail(str(error), USAGE)
     return FleetWatch(server, arguments.match or "", interval, at_once=at_once)

@@ -13,9 +13,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gputop.fleet.findings import slowdown_rule
-from gputop.fleet.matchers import one_of
 from gputop.fleet.parse import labels_of, plausible, points_of
 from gputop.fleet.queries import MASKS, READING_OF, XID
+from gputop.fleet.server import one_of
 from gputop.health import thresholds as t
 from gputop.schema.clock_events import BITS, BY_WORD, SLOWDOWNS
 

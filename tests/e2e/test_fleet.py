@@ -19,15 +19,14 @@ from urllib.request import urlopen
 
 import pytest
 
-from gputop.fleet.asking import Asking
 from gputop.fleet.client import Client
-from gputop.fleet.demo.readings import Simulator
+from gputop.fleet.demo.exporter import Simulator
 from gputop.fleet.demo.site import Flaw
 from gputop.fleet.host_stream import HostStream
 from gputop.fleet.parse import SETTLE_SECONDS
 from gputop.fleet.queries import SELDOM
 from gputop.fleet.server import Server
-from gputop.fleet.watch import FleetWatch
+from gputop.fleet.watch import FleetWatch, Refresher
 from gputop.schema.snapshot import Inventory, Sample
 from tests.e2e.shipped import SOON
 from tests.e2e.test_exporter import BOUND, answer, serving
@@ -105,7 +104,7 @@ def test_no_row_contradicts_itself(tmp_path: Path) -> None:
     """While Prometheus scrapes every second, the simulator says what fits what."""
     simulator = Simulator(GPUS, started=0.0)
     with prometheus(tmp_path) as url:
-        asking = Asking(Client(Server(url)), "", at_once=True)
+        asking = Refresher(Client(Server(url)), "", at_once=True)
         fleets = [asking.refresh() for _ in range(2 * SELDOM)]
         asking.client.close()
     assert all(fleet.fresh for fleet in fleets)

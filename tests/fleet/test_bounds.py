@@ -13,9 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.fleet import asking, builder, client, host_stream
-from gputop.fleet.asking import Asking
-from gputop.fleet.builder import Picture
+from gputop.fleet import builder, client, host_stream, watch
+from gputop.fleet.builder import FleetBuilder
 from gputop.fleet.client import JSON_VALUES, SERIES, AskError, Client
 from gputop.fleet.parse import (
     Moment,
@@ -29,6 +28,7 @@ from gputop.fleet.parse import (
 from gputop.fleet.queries import ALWAYS, LIMITS, NUMBERS, READ_AS
 from gputop.fleet.server import Server
 from gputop.fleet.start_times import readings_over_time
+from gputop.fleet.watch import Refresher
 from gputop.schema.snapshot import Absence
 from tests.prometheus import (
     EMPTY,
@@ -52,11 +52,11 @@ START = b'{"status":"success","data":{"resultType":"vector","result":['
 ROW = b'{"metric":{"UUID":"GPU-%08d"},"value":[1763640000.0,"90"]},'
 PEAK = """
 import pathlib, sys
-from gputop.fleet.asking import Asking
+from gputop.fleet.watch import Refresher
 from gputop.fleet.client import Client
 from gputop.fleet.server import Server
 client = Client(Server(sys.argv[1]), 60)
-asking = Asking(client, "", 60)
+asking = Refresher(client, "", 60)
 asking.refresh()
 fleet = asking.refresh()
 print(*fleet.problems, sep="|")
@@ -84,7 +84,7 @@ def answered(response: Response) -> AskError:
 def refreshed(site: Any, turns: int = 2, seconds: float = 20.0) -> Fleet:
     with FakePrometheus(site) as fake:
         asked = Client(Server(fake.url))
-        fleets = Asking(asked, "", seconds)
+        fleets = Refresher(asked, "", seconds)
         for _ in range(turns):
             fleet = fleets.refresh()
         asked.close()
@@ -107,7 +107,7 @@ TWICE = gzip.compress(gzip.compress(b"\n" * 100_000_000, 9), 9)
 )
 def test_an_answer_beyond_a_bound_is_one_line(response: Response, said: str) -> None:
     found = answered(response)
-    assert str(found).startswith("An answer of Prometheus is left out: it ")
+    assert str(found).startswith("An answer of Prometheus was left out: it ")
     assert said in str(found)
     assert "\n" not in str(found)
     assert not found.whole
@@ -147,7 +147,7 @@ def names() -> list[str]:
 
 
 def test_answers_at_the_same_time_share_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "ANSWERS_BYTES", 5 << 20)
+    monkeypatch.setattr(watch, "ANSWERS_BYTES", 5 << 20)
     spaces = Response(EMPTY.body + b" " * (2 << 20))
     fleet = refreshed(Site(8, names_3=spaces), turns=1)
     assert "it is larger than 1 MiB" in str(fleet.problems[0])
@@ -165,20 +165,20 @@ def test_gpus_beyond_the_bound_are_left_out_by_name(monkeypatch: pytest.MonkeyPa
 
 def test_gpus_that_come_and_go_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(builder, "SERIES", 100)
-    known = Picture()
+    known = FleetBuilder()
     for turn in range(50):
         now = NOW + 10 * turn
-        known.begin(Moment(now, now))
+        known.begin_refresh(Moment(now, now))
         each = range(100 * turn, 100 * turn + 60)
-        known.take("names_0", data_of((labels(n), 1) for n in each))
-        known.settle()
-        known.take("beat", data_of(({"UUID": uuid(n)}, now) for n in each))
-        assert len(known.places.all) <= 100
+        known.add_answer("names_0", data_of((labels(n), 1) for n in each))
+        known.update_identities()
+        known.add_answer("beat", data_of(({"UUID": uuid(n)}, now) for n in each))
+        assert len(known.identities.all) <= 100
         assert len(known._beats) <= 200
 
 
 def data_of(rows: Any) -> Any:
-    return CLIENT.unpacked(vector(rows).body)[0]
+    return CLIENT.parse_answer(vector(rows).body)[0]
 
 
 @pytest.mark.parametrize("digits", [400, 4000, 1_000_000])
@@ -189,7 +189,7 @@ def test_a_number_of_many_digits_is_none(digits: int, place: str) -> None:
     bare = row.replace('"', "")
     for text in (row, bare):
         body = START + b'{"metric":{"UUID":"a"},"value":%s}]}}' % text.encode()
-        data, _ = CLIENT.unpacked(body)
+        data, _ = CLIENT.parse_answer(body)
         assert [*rows_of(data["result"])] == []
         if place == "value":
             assert values_by(data["result"], key_of) == {}
@@ -199,7 +199,7 @@ def test_an_error_that_is_no_text_is_one_line() -> None:
     depth = 600
     deep = b'{"status":"error","error":' + b"[" * depth + b"]" * depth + b',"warnings":[[],1]}'
     with pytest.raises(AskError, match="Prometheus could not answer"):
-        CLIENT.unpacked(deep)
+        CLIENT.parse_answer(deep)
 
 
 BAD = {

@@ -39,7 +39,7 @@ def refused(response: Response, most_bytes: int = ANSWER_BYTES) -> AskError:
     with FakePrometheus(lambda _: response) as fake:
         client = Client(Server(fake.url))
         with pytest.raises(AskError) as found:
-            client.unpacked(client.fetch("query", {"query": "up"}, most_bytes=most_bytes))
+            client.parse_answer(client.fetch("query", {"query": "up"}, most_bytes=most_bytes))
         client.close()
     return found.value
 
@@ -47,25 +47,29 @@ def refused(response: Response, most_bytes: int = ANSWER_BYTES) -> AskError:
 @pytest.mark.parametrize(
     ("response", "said", "whole"),
     [
-        (Response(b"", 401), "does not know you: 401", True),
-        (Response(b"", 403), "does not let you ask: 403", True),
+        (Response(b"", 401), "requires credentials: 401", True),
+        (Response(b"", 403), "denies access: 403", True),
         (Response(b"404 page not found", 404), "/prometheus", True),
         (Response(b"", 405), "No Prometheus there", True),
         (Response(b"<html>", 500, HTML), "answers 500", True),
         (Response(b"upstream", 503), "answers 503", True),
-        (Response(b"", 429), "asked too much", True),
+        (Response(b"", 429), "too many requests", True),
         (error("timeout", "query timed out", 503), "timeout: query timed out", True),
         (error("bad_data", "parse error at char 3", 400), "bad_data: parse error", False),
         (error("execution", "found duplicate series", 422), "duplicate series", False),
         (answer({"error": "x"}, 400), "No Prometheus there", True),
         (answer({"status": "error", "error": "x\x1b[31m"}), "x␛[31m", False),
-        (Response(b"<!doctype html><title>Grafana</title>", 200, HTML), "with a page", True),
-        (Response(b"hello"), "not JSON", True),
-        (Response(b"[1,2]"), "not JSON", True),
+        (Response(b"<!doctype html><title>Grafana</title>", 200, HTML), "with a web page", True),
+        (Response(b"hello"), "other than JSON", True),
+        (Response(b"[1,2]"), "other than JSON", True),
         (Response(b'{"status":"success","data":{"resu'), "breaks off", True),
-        (Response(b"[" * 100_000), "not JSON", True),
-        (Response(b"", 200), "not JSON", True),
-        (Response(b"", 302, {"Location": "https://u:pw@login.example/x?t=1"}), "leads else", True),
+        (Response(b"[" * 100_000), "other than JSON", True),
+        (Response(b"", 200), "other than JSON", True),
+        (
+            Response(b"", 302, {"Location": "https://u:pw@login.example/x?t=1"}),
+            "redirects to",
+            True,
+        ),
     ],
 )
 def test_what_is_no_answer(response: Response, said: str, whole: bool) -> None:
@@ -145,7 +149,7 @@ def test_a_401_names_the_header_that_is_missing(
 ) -> None:
     given = {f"GPUTOP_PROMETHEUS_{name}": value for name, value in environment.items()}
     with FakePrometheus(lambda _: response) as fake:
-        client = Client(Server.of(fake.url, given))
+        client = Client(Server.from_environment(fake.url, given))
         with pytest.raises(AskError) as found:
             client.ask("query", {"query": "up"})
         client.close()
@@ -158,7 +162,7 @@ def test_headers_of_the_environment_are_sent_and_not_to_where_a_redirect_leads()
     with FakePrometheus(lambda _: EMPTY) as other:
         headers = {"Location": f"{other.url}/api/v1/query"}
         with FakePrometheus(lambda _: Response(b"", 307, headers)) as fake:
-            client = Client(Server.of(fake.url, given))
+            client = Client(Server.from_environment(fake.url, given))
             with pytest.raises(AskError) as failed:
                 client.ask("query", {"query": "up"})
             client.close()
@@ -279,7 +283,7 @@ def test_a_connection_is_used_again_and_one_that_was_closed_is_opened_again() ->
 def test_nobody_there() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
-    with pytest.raises(AskError, match=r"Prometheus is away: Connection refused"):
+    with pytest.raises(AskError, match=r"Cannot reach Prometheus: Connection refused"):
         Client(Server(f"http://127.0.0.1:{port}")).ask("query", {"query": "up"})
 
 
@@ -340,7 +344,7 @@ def test_certificates_of_both_ends(certified: Path) -> None:
         known.ask("query", {"query": "up"})
         known.close()
         stranger = Client(Server(fake.url, authorities=cert))
-        with pytest.raises(AskError, match="Prometheus is away"):
+        with pytest.raises(AskError, match="Cannot reach Prometheus"):
             stranger.ask("query", {"query": "up"})
         stranger.close()
         unknown = Client(Server(fake.url, certificate=cert, key=key))
@@ -353,6 +357,6 @@ def test_certificates_of_both_ends(certified: Path) -> None:
 def test_a_plain_server_behind_https_is_named() -> None:
     with FakePrometheus(lambda _: EMPTY) as fake:
         client = Client(Server(fake.url.replace("http:", "https:")))
-        with pytest.raises(AskError, match="Prometheus is away"):
+        with pytest.raises(AskError, match="Cannot reach Prometheus"):
             client.ask("query", {"query": "up"})
         client.close()

@@ -10,9 +10,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputop.fleet.demo.load import IDLE, INFERENCE, NOTEBOOK, TRAINING, Kind, job_of
-from gputop.fleet.demo.readings import AWAY_AFTER_SECONDS, ORIGIN, Reading, Simulator
-from gputop.fleet.demo.site import GPUS_OF_HOST, STRANGE_POD, WIDE_POD, Flaw, SimulatedGpu
+from gputop.fleet.demo.exporter import AWAY_AFTER_SECONDS, ORIGIN, Reading, Simulator
+from gputop.fleet.demo.site import (
+    GPUS_OF_HOST,
+    IDLE,
+    INFERENCE,
+    NOTEBOOK,
+    STRANGE_POD,
+    TRAINING,
+    WIDE_POD,
+    Flaw,
+    Kind,
+    SimulatedGpu,
+    job_of,
+)
 
 STARTED = ORIGIN + 40e6
 """More than a year after the drivers were loaded."""

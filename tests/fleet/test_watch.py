@@ -13,13 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.fleet.asking import Asking
-from gputop.fleet.builder import NotAnAnswerError, Picture
+from gputop.fleet.builder import FleetBuilder, NotAnAnswerError
 from gputop.fleet.client import Client
 from gputop.fleet.parse import Moment
 from gputop.fleet.queries import SELDOM, Scope, names_of, values_of
 from gputop.fleet.server import Server
-from gputop.fleet.watch import FleetWatch
+from gputop.fleet.watch import FleetWatch, Refresher
 from tests.prometheus import (
     EMPTY,
     NOW,
@@ -62,7 +61,7 @@ async def first_of(watch: FleetWatch, many: int = 1) -> list[Fleet]:
 def asked(respond: Callable[[Request], Response | None], turns: int = 1) -> Fleet:
     """The fleet after so many refreshes."""
     with FakePrometheus(respond) as fake:
-        asking = Asking(Client(Server(fake.url), 5.0), "", 10.0, at_once=True)
+        asking = Refresher(Client(Server(fake.url), 5.0), "", 10.0, at_once=True)
         for _ in range(turns):
             fleet = asking.refresh()
         asking.client.close()
@@ -73,7 +72,7 @@ async def test_the_number_of_requests_is_the_same_for_any_number_of_gpus() -> No
     counts = []
     for many in (10, 10_000):
         with FakePrometheus(Site(many)) as fake:
-            asking = Asking(Client(Server(fake.url)), "")
+            asking = Refresher(Client(Server(fake.url)), "")
             numbers = []
             for _ in range(8):
                 before = len(fake.requests)
@@ -168,7 +167,7 @@ def test_warnings_and_one_question_that_fails_leave_the_rest() -> None:
     said = " / ".join(str(problem) for problem in fleet.problems)
     assert "found duplicate series" in said
     assert "1 of 2 stores" in said
-    assert "another form" in said
+    assert "the form of Prometheus" in said
 
 
 class Turns:
@@ -193,7 +192,7 @@ def test_a_question_that_fails_keeps_its_last_answer() -> None:
     name = "memory_total_bytes"
     site = Turns(Site(2), name, GOOD, error("execution", "x", 422))
     with FakePrometheus(site) as fake:
-        asking = Asking(Client(Server(fake.url)), "", at_once=True)
+        asking = Refresher(Client(Server(fake.url)), "", at_once=True)
         fleets = [asking.refresh() for _ in range(14)]
         asking.client.close()
     assert [fleet.gpus[0].memory_total_bytes for fleet in fleets] == [80 << 30] * 14
@@ -228,7 +227,7 @@ def test_while_it_is_away_the_numbers_before_stay(broken: Response) -> None:
 def test_a_gpu_that_is_gone_is_stale_and_comes_back() -> None:
     site = Site(3)
     with FakePrometheus(site) as fake:
-        asking = Asking(Client(Server(fake.url)), "", at_once=True)
+        asking = Refresher(Client(Server(fake.url)), "", at_once=True)
         asking.refresh()
         site.now += 15
         asking.refresh()
@@ -272,36 +271,36 @@ def test_an_exporter_that_was_away_from_the_start_is_named() -> None:
     ]
     (problem,) = asked(Site(16, down=down)).problems
     assert problem.why == "`up` is 0 for node9:9400"
-    assert problem.what == "Exporters that cannot be scraped, and GPUs that nobody knows of"
+    assert problem.what == "Exporters that cannot be scraped, and whose GPUs are unknown"
     assert asked(Site(16)).problems == ()
 
 
 def test_stale_is_what_has_missed_three_scrapes() -> None:
-    picture = Picture()
-    assert picture.stale_after == 60
+    builder = FleetBuilder()
+    assert builder.stale_after == 60
     for time in (0, 30, 60):
-        picture.begin(Moment(NOW + time, NOW + time))
-        picture.take("beat", _data(vector([({"UUID": "a"}, NOW + time)], NOW + time)))
-    assert picture.stale_after == 90
+        builder.begin_refresh(Moment(NOW + time, NOW + time))
+        builder.add_answer("beat", _data(vector([({"UUID": "a"}, NOW + time)], NOW + time)))
+    assert builder.stale_after == 90
 
 
 @pytest.mark.parametrize(("interval", "until"), [(10.0, 300.0), (60.0, 900.0), (600.0, 9000.0)])
 def test_what_is_asked_seldom_counts_until_it_is_asked_again(interval: float, until: float) -> None:
-    picture = Picture(interval)
-    picture.take("names_0", _data(vector([(labels(0), 1)], NOW)))
-    picture.settle()
-    picture.take("ecc_uncorrected", _data(vector([({"UUID": uuid(0)}, 3)], NOW)))
+    builder = FleetBuilder(interval)
+    builder.add_answer("names_0", _data(vector([(labels(0), 1)], NOW)))
+    builder.update_identities()
+    builder.add_answer("ecc_uncorrected", _data(vector([({"UUID": uuid(0)}, 3)], NOW)))
     found = []
     for time in (until, until + 1):
-        picture.begin(Moment(time, time))
-        found += [gpu.ecc_uncorrected for gpu in picture.fleet().gpus]
+        builder.begin_refresh(Moment(time, time))
+        found += [gpu.ecc_uncorrected for gpu in builder.build().gpus]
     assert found == [3, None]
 
 
 def test_a_new_gpu_is_named_at_the_next_refresh() -> None:
     site = Site(1)
     with FakePrometheus(site) as fake:
-        asking = Asking(Client(Server(fake.url)), "", at_once=True)
+        asking = Refresher(Client(Server(fake.url)), "", at_once=True)
         asking.refresh()
         site.many = 2
         assert len(asking.refresh().gpus) == 1
@@ -348,14 +347,14 @@ QUERIES = [query.name for query in (*names_of(Scope()), *values_of(Scope()))] + 
 
 @given(st.lists(st.tuples(st.sampled_from(QUERIES), JSON | ROWS), max_size=8))
 def test_whatever_is_answered_makes_a_fleet(answers: list[tuple[str, Any]]) -> None:
-    picture = Picture()
+    builder = FleetBuilder()
     for name, result in answers:
         try:
-            picture.take(name, {"resultType": "vector", "result": result})
+            builder.add_answer(name, {"resultType": "vector", "result": result})
         except NotAnAnswerError:
             assert not isinstance(result, list)
-        picture.settle()
-    fleet = picture.fleet()
+        builder.update_identities()
+    fleet = builder.build()
     for gpu in fleet.gpus:
         assert gpu.age_seconds is None or math.isfinite(gpu.age_seconds)
 
@@ -364,7 +363,7 @@ def test_the_first_fleet_comes_as_soon_as_there_is_something_to_see() -> None:
     """With its names and what a map shows first; what is wrong, when all is known for that."""
     told: list[tuple[int, Fleet]] = []
     with FakePrometheus(Site(2, xid=[({"UUID": uuid(0)}, 79)])) as fake:
-        asking = Asking(Client(Server(fake.url)), "")
+        asking = Refresher(Client(Server(fake.url)), "")
         whole = asking.refresh(lambda fleet: told.append((len(fake.requests), fleet)))
         asking.refresh(lambda fleet: told.append((len(fake.requests), fleet)))
         assert asking.is_complete
@@ -378,7 +377,7 @@ def test_the_first_fleet_comes_as_soon_as_there_is_something_to_see() -> None:
 
 def test_what_is_seen_first_stays_where_the_rest_does_not_come() -> None:
     with FakePrometheus(Turns(Site(2), "beat", Response(b"", 503))) as fake:
-        asking = Asking(Client(Server(fake.url)), "")
+        asking = Refresher(Client(Server(fake.url)), "")
         fleet = asking.refresh(lambda _: None)
         asking.client.close()
     assert (len(fleet.gpus), fleet.fresh) == (2, False)

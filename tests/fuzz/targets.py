@@ -20,7 +20,6 @@ from urllib3 import HTTPResponse
 
 from gputop import settings
 from gputop.bounds import ANSWER_BYTES
-from gputop.fleet.asking import Asking
 from gputop.fleet.client import AskError, Client
 from gputop.fleet.model import Fleet, Gpu
 from gputop.fleet.page import page
@@ -28,6 +27,7 @@ from gputop.fleet.parse import readings_of, result_of, series_by
 from gputop.fleet.queries import CLOCK, Scope, gone_of, names_of, values_of
 from gputop.fleet.server import Server
 from gputop.fleet.start_times import readings_over_time
+from gputop.fleet.watch import Refresher
 from gputop.recording.reader import Recording, RecordingError
 from gputop.schema.snapshot import Inventory, Sample, encode
 from gputop.settings import KEYS, Settings, SettingsError
@@ -222,7 +222,7 @@ def check_answer(case: bytes) -> bool:
     client = _Prepared(name, coding, body)
     if name == RANGE:
         return _check_range(client)
-    asking = Asking(client, "", at_once=True)
+    asking = Refresher(client, "", at_once=True)
     fleet = asking.refresh()
     _check_fleet(fleet)
     refused = bool(fleet.problems) or not fleet.fresh

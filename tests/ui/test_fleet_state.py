@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.fleet.places import natural
+from gputop.fleet.parse import natural_key
 from gputop.health.findings import Severity
 from gputop.ui.fleet.filter import Filter
 from gputop.ui.fleet.grouping import choices, grouped
@@ -127,7 +127,7 @@ def test_whatever_is_typed_is_no_fault(text: str) -> None:
 
 def test_names_are_in_natural_order() -> None:
     names = ["node10", "node2", "a", "", "node2b", "10", "9"]
-    assert sorted(names, key=natural) == ["", "9", "10", "a", "node2", "node2b", "node10"]
+    assert sorted(names, key=natural_key) == ["", "9", "10", "a", "node2", "node2b", "node10"]
 
 
 @pytest.mark.parametrize("by", choices(SOME))

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.fleet.model import OF_DEVICE, devices, totals
-from gputop.fleet.places import natural
+from gputop.fleet.parse import natural_key
 from gputop.text import cells, short_name
 from gputop.ui.fleet.layout import Density, Labels, arrange
 from gputop.ui.fleet.metrics import BUSY, GRAVEST_FIRST, SUMMARISED, distribution
@@ -44,7 +44,7 @@ def grouped(gpus: Sequence[Gpu], shown: Iterable[int], by: str) -> list[Group]:
     found: dict[str, list[int]] = {}
     for number in shown:
         found.setdefault(of(gpus[number]), []).append(number)
-    names = sorted(found, key=lambda name: (not name, natural(name)))
+    names = sorted(found, key=lambda name: (not name, natural_key(name)))
     return [Group(name, found[name]) for name in names]
 
 
