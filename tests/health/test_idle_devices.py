@@ -155,7 +155,7 @@ def test_the_compute_mode(mode: str | None, holder: Process | None, wanted: str 
 
 def test_an_exclusive_device_whose_processes_are_not_known_is_left_out() -> None:
     unknown = taken(look(absent={"processes": Absence.NO_PERMISSION}))
-    assert "is not known" in (reason(unknown, compute_mode="exclusive_process") or "")
+    assert "it is not known whether" in (reason(unknown, compute_mode="exclusive_process") or "")
 
 
 @pytest.mark.parametrize(
@@ -176,9 +176,9 @@ def test_what_is_not_known_does_not_fit_and_is_not_zero() -> None:
     assert reason(unknown) is None
     assert seen(unknown)[0].taken_percent == 100
     memory = reason(unknown, wanted=Wanted(min_free=parse_amount("0G")))
-    assert memory == "how much memory is free is not known"
+    assert memory == "its free memory is not known"
     busy = reason(unknown, wanted=Wanted(max_busy_percent=100))
-    assert busy == "how busy it is is not known"
+    assert busy == "its load is not known"
 
 
 def test_a_device_with_the_hosts_memory() -> None:
@@ -209,7 +209,7 @@ def test_instances_are_picked_and_not_their_gpu() -> None:
     )
     found = seen(taken(*looks), devices=(GPU, *PARTS))
     assert [each.device.uuid for each in found] == ["MIG-1", "MIG-0", GPU.uuid]
-    assert found[-1].reason == "MIG is on: its instances are looked at instead"
+    assert found[-1].reason == "MIG is on: its instances are considered instead"
     found = seen(taken(*looks), devices=(GPU, *PARTS), wanted=Wanted(by_index=True))
     assert all(each.reason for each in found)
 
