@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.bounds import EVENTS
 from gputop.frozen import dataclass as frozen
-from gputop.health.device_view import DeviceView, NoEvidence, SampleWindows
 from gputop.health.findings import Finding
+from gputop.health.rule_view import DeviceView, NoEvidence, SampleWindows
 from gputop.health.rules import hardware, memory, workload
 from gputop.schema.derived import PROCESS_COUNT, PROCESS_CPU, PROCESS_IO_WAIT
 from gputop.schema.snapshot import (

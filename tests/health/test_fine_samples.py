@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputop.health.device_view import DriverSamples
 from gputop.health.findings import Finding
+from gputop.health.rule_view import DriverSamples
 from gputop.schema.snapshot import Absence
 from tests.health.histories import WORKING, Machine, finding, noise, one, saw, trainer
 

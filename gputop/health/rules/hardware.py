@@ -17,8 +17,8 @@ from gputop.health.conditions import (
     recovery_text,
     xid_severity,
 )
-from gputop.health.device_view import DeviceView, NoEvidence, evidence_now, finite
 from gputop.health.findings import Evidence, Finding, Severity
+from gputop.health.rule_view import DeviceView, NoEvidence, evidence_now, finite
 from gputop.schema.clock_events import BITS, BY_WORD, mask_of
 from gputop.schema.derived import SLOWDOWN_BITS
 from gputop.schema.values import span_text, value_text

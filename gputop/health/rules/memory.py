@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.health import thresholds as t
 from gputop.health.conditions import ALMOST_FULL
-from gputop.health.device_view import DeviceView, NoEvidence, evidence_now, finite
 from gputop.health.findings import Evidence, Finding, Severity
+from gputop.health.rule_view import DeviceView, NoEvidence, evidence_now, finite
 from gputop.schema.derived import PROCESS_COUNT
 from gputop.text import duration, percentage, size, visible
 

@@ -6,8 +6,8 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.health import thresholds as t
-from gputop.health.device_view import DeviceView, NoEvidence
 from gputop.health.findings import Evidence, Finding, Severity, unit_of
+from gputop.health.rule_view import DeviceView, NoEvidence
 from gputop.schema.derived import HOST_CPU, PROCESS_COUNT, PROCESS_CPU, PROCESS_IO_WAIT
 from gputop.schema.snapshot import ProcessKind
 from gputop.text import percentage, size
