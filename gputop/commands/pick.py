@@ -187,13 +187,13 @@ async def _look(
 def _outcome(
     arguments: argparse.Namespace, inventory: Inventory, looks: Sequence[Sample]
 ) -> Outcome:
-    from gputop.health.idle_devices import Wanted, candidates
+    from gputop.health.idle_devices import Requirements, candidates
     from gputop.sources.visible_devices import ORDER, VARIABLE, seen
 
     if not inventory.devices:
         raise ValueError("There is no device to pick: the driver has none. See `gputop status`")
     allowed = seen(inventory.devices, os.environ.get(VARIABLE), os.environ.get(ORDER))
-    wanted = Wanted(arguments.min_free, arguments.max_busy, arguments.index)
+    wanted = Requirements(arguments.min_free, arguments.max_busy, arguments.index)
     every = candidates(inventory, looks, wanted, allowed.uuids)
     fitting = sum(each.reason is None for each in every)
     enough = arguments.count if fitting >= arguments.count else 0

@@ -15,7 +15,7 @@ from gputop.fleet.model import Fleet, Gpu
 from gputop.fleet.parse import (
     Identities,
     Labels,
-    Moment,
+    RefreshMoment,
     labels_of,
     result_of,
     rows_of,
@@ -73,7 +73,7 @@ class FleetBuilder:
         self.identities = Identities()
         self.is_named = False
         """True if the identities of GPUs were answered."""
-        self.moment = Moment(0.0, 0.0)
+        self.moment = RefreshMoment(0.0, 0.0)
         """Moment of the present refresh by the server's clock."""
         self.known = Known()
         """Evidence for the findings of the last fleet."""
@@ -86,7 +86,7 @@ class FleetBuilder:
         self.unknown = False
         """True if the last answers had a GPU without an identity."""
 
-    def begin_refresh(self, moment: Moment) -> None:
+    def begin_refresh(self, moment: RefreshMoment) -> None:
         """Begin a refresh: answers from now on are of that moment."""
         self.moment = moment
 

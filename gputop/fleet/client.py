@@ -26,7 +26,7 @@ from urllib3.exceptions import HTTPError, ProtocolError, ReadTimeoutError
 
 from gputop import __version__
 from gputop.bounds import ANSWER_BYTES
-from gputop.fleet.server import AUTHORIZATION, CA, CERT, CredentialError, Server
+from gputop.fleet.server import AUTHORIZATION, CA, CERT, CredentialError, PrometheusServer
 from gputop.problem import Problem
 from gputop.text import visible
 
@@ -64,7 +64,7 @@ class AskError(Exception):
 class Client:
     """Client of one server over connections that stay open. Any thread may `stop` it."""
 
-    def __init__(self, server: Server, seconds: float = SECONDS) -> None:
+    def __init__(self, server: PrometheusServer, seconds: float = SECONDS) -> None:
         self._server = server
         self._seconds = seconds
         self._pool: urllib3.PoolManager | None = None
@@ -312,7 +312,7 @@ def _strip_login(url: str) -> str:
     return url.rpartition("@")[2] if "@" in url else url
 
 
-def _context(server: Server) -> ssl.SSLContext:
+def _context(server: PrometheusServer) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=server.authorities)
     except (OSError, ssl.SSLError):

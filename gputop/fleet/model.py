@@ -70,7 +70,7 @@ class Gpu:
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class GpuSeries:
     """A reading of a GPU over time, oldest first."""
 
     name: str
@@ -177,7 +177,7 @@ def wholes(gpus: Sequence[Gpu]) -> Sequence[Gpu]:
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class ReadingSpread:
     """Distribution of a reading over the GPUs that have it."""
 
     count: int
@@ -189,13 +189,13 @@ class Spread:
     total: float
 
 
-def spread(values: Iterable[float | None]) -> Spread | None:
+def spread(values: Iterable[float | None]) -> ReadingSpread | None:
     """Return the spread of the known values, or None if there are none."""
     found = sorted(value for value in values if value is not None)
     if not found:
         return None
     low, middle, high = (_at(found, share) for share in (0.05, 0.5, 0.95))
-    return Spread(len(found), low, middle, high, sum(found))
+    return ReadingSpread(len(found), low, middle, high, sum(found))
 
 
 def _at(values: list[float], share: float) -> float:

@@ -35,7 +35,7 @@ from gputop.text import (
 )
 
 if TYPE_CHECKING:
-    from gputop.fleet.model import Spread
+    from gputop.fleet.model import ReadingSpread
 
 SCHEMA = 1
 """Schema version of the JSON document: raised where a field is renamed, removed or redefined."""
@@ -144,7 +144,7 @@ def _spreads(fleet: Fleet) -> Iterator[Line]:
         yield [Span(f"{name:<12}{_figures(found, unit)}"), *_total(name, found), *older]
 
 
-def _figures(found: Spread | None, unit: str) -> str:
+def _figures(found: ReadingSpread | None, unit: str) -> str:
     if found is None:
         return f"{ABSENT:>9}" * 3 + f"{0:>9}"
     numbers = (found.median, found.low, found.high)
@@ -152,7 +152,7 @@ def _figures(found: Spread | None, unit: str) -> str:
     return "".join(f"{text(n, unit):>9}" for n in numbers) + f"{found.count:>9,}"
 
 
-def _total(name: str, found: Spread | None) -> Line:
+def _total(name: str, found: ReadingSpread | None) -> Line:
     if name != "power" or found is None:
         return []
     watts = found.total

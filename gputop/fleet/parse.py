@@ -44,7 +44,7 @@ Checked = dict[str, float | None]
 NOT_READ = (TypeError, KeyError, ValueError, IndexError, AttributeError, OverflowError)
 
 
-class Row(NamedTuple):
+class VectorRow(NamedTuple):
     """Series of an instant query."""
 
     labels: Mapping[str, str]
@@ -61,7 +61,7 @@ remote write, was sent. After this delay, queries of one refresh see the same sa
 """
 
 
-class Moment(NamedTuple):
+class RefreshMoment(NamedTuple):
     """Time of a refresh by the server's clock."""
 
     now: float
@@ -69,7 +69,7 @@ class Moment(NamedTuple):
     """Time for which all its queries are evaluated."""
 
 
-def moment_of(data: Any) -> Moment | None:
+def moment_of(data: Any) -> RefreshMoment | None:
     """Return the moment of a refresh from the answer to `queries.CLOCK`; None if it has none.
 
     If the server itself evaluates for an earlier time, that time counts.
@@ -78,7 +78,7 @@ def moment_of(data: Any) -> Moment | None:
     if row is None or not TIMES[0] <= row.value <= TIMES[1]:
         return None
     # The API takes milliseconds; the same float everywhere makes readings of one moment equal.
-    return Moment(row.time, round(min(row.value, row.time - SETTLE_SECONDS), 3))
+    return RefreshMoment(row.time, round(min(row.value, row.time - SETTLE_SECONDS), 3))
 
 
 def result_of(data: Any, kind: str) -> list[Any] | None:
@@ -89,11 +89,11 @@ def result_of(data: Any, kind: str) -> list[Any] | None:
     return found if isinstance(found, list) else None
 
 
-def rows_of(result: list[Any]) -> Iterator[Row]:
+def rows_of(result: list[Any]) -> Iterator[VectorRow]:
     """Yield the series with a finite number."""
     for each in result:
         for time, value in _numbers(each.get("value") if isinstance(each, dict) else None):
-            yield Row(labels_of(each), value, time)
+            yield VectorRow(labels_of(each), value, time)
 
 
 def values_by(result: list[Any], key_of: KeyOf, limits: Limits = ANY) -> Checked:

@@ -72,7 +72,7 @@ def parse_url(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class PrometheusServer:
     """A server with the HTTP API of Prometheus."""
 
     url: str

@@ -48,7 +48,7 @@ class Condition(NamedTuple):
     holds: Callable[[Readings], bool]
 
 
-class Batch(NamedTuple):
+class RangeBatch(NamedTuple):
     """Findings whose start one range query tells."""
 
     readings: tuple[str, ...]
@@ -80,7 +80,7 @@ class StartTimes:
         self._span = (fleet.moment - LOOK_BACK_SECONDS, fleet.moment, STEP_SECONDS)
         return self._span
 
-    def undated(self, fleet: Fleet, known: Known, *, every: bool = False) -> Iterator[Batch]:
+    def undated(self, fleet: Fleet, known: Known, *, every: bool = False) -> Iterator[RangeBatch]:
         """Yield batches of findings to ask for; a bounded number unless `every`."""
         gpus = {gpu.key: gpu for gpu in fleet.gpus} if fleet.findings else {}
         new: dict[tuple[str, ...], dict[Mark, Condition]] = defaultdict(dict)
@@ -107,14 +107,14 @@ class StartTimes:
         readings: tuple[str, ...],
         conditions: Mapping[Mark, Condition],
         gpus: Mapping[str, Gpu],
-    ) -> Batch:
+    ) -> RangeBatch:
         for mark in conditions:
             self._found[mark].asked = True
-        return Batch(
+        return RangeBatch(
             readings, conditions, f"=~{one_of(sorted({gpus[key].uuid for key, _ in conditions}))}"
         )
 
-    def add_answer(self, batch: Batch, answer: Mapping[str, Points]) -> None:
+    def add_answer(self, batch: RangeBatch, answer: Mapping[str, Points]) -> None:
         """Find the start times of a batch in the readings of its GPUs over the range."""
         for mark, condition in batch.conditions.items():
             start = find_start(answer.get(mark[0], {}), condition, self._span)

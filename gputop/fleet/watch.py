@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from gputop.bounds import ANSWER_BYTES, ANSWERS_BYTES
 from gputop.fleet.builder import FleetBuilder, NotAnAnswerError
 from gputop.fleet.client import AWAY, LATER, SECONDS, AskError, Client, slow
-from gputop.fleet.model import Fleet, Gpu, Series
-from gputop.fleet.parse import Checked, Moment, moment_of, readings_of, result_of, series_by
+from gputop.fleet.model import Fleet, Gpu, GpuSeries
+from gputop.fleet.parse import Checked, RefreshMoment, moment_of, readings_of, result_of, series_by
 from gputop.fleet.queries import (
     CLOCK,
     FIRST,
@@ -34,7 +34,7 @@ from gputop.text import visible
 
 if TYPE_CHECKING:
     from gputop.fleet.parse import Identities
-    from gputop.fleet.server import Server
+    from gputop.fleet.server import PrometheusServer
 
 REFRESH_SECONDS = 20.0
 """Seconds for all answers of one refresh."""
@@ -146,7 +146,7 @@ class Refresher:
                 break  # it has its turn again
             self._ask(query, deadline)
 
-    def _moment(self, deadline: float) -> Moment:
+    def _moment(self, deadline: float) -> RefreshMoment:
         """Ask the server for its time, as the clock of this machine may differ."""
         data, _ = self.client.ask("query", {"query": CLOCK.text}, deadline - time.monotonic())
         moment = moment_of(data)
@@ -271,7 +271,7 @@ class FleetWatch:
 
     def __init__(
         self,
-        server: Server,
+        server: PrometheusServer,
         match: str = "",
         interval: float = 10.0,
         *,
@@ -344,11 +344,11 @@ class FleetWatch:
         """Refresh at once, or again as soon as the present refresh has ended."""
         self._wanted.set()
 
-    async def history(self, gpu: Gpu, seconds: float) -> tuple[Series, ...]:
+    async def history(self, gpu: Gpu, seconds: float) -> tuple[GpuSeries, ...]:
         """Return the readings of a GPU over the last seconds; raises `AskError`."""
         found = await self.ranges(f"={quoted(gpu.uuid)}", seconds)
         return tuple(
-            Series(name, tuple(t for t, _ in points), tuple(v for _, v in points))
+            GpuSeries(name, tuple(t for t, _ in points), tuple(v for _, v in points))
             for (of, name), points in found.items()
             if of == gpu.key and points
         )

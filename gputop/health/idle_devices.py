@@ -56,7 +56,7 @@ def parse_amount(text: str) -> Amount:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Requirements:
     """Requirements of a device."""
 
     min_free: Amount | None = None
@@ -91,7 +91,10 @@ class Candidate:
 
 
 def candidates(
-    inventory: Inventory, samples: Sequence[Sample], wanted: Wanted, visible_uuids: Iterable[str]
+    inventory: Inventory,
+    samples: Sequence[Sample],
+    wanted: Requirements,
+    visible_uuids: Iterable[str],
 ) -> list[Candidate]:
     """Return every device: first those that fit, the idlest first, then the others in order.
 
@@ -111,7 +114,7 @@ def _candidate(
     device: Device,
     inventory: Inventory,
     samples: Sequence[Sample],
-    wanted: Wanted,
+    wanted: Requirements,
     allowed: set[str],
 ) -> Candidate:
     readings = [each for sample in samples if (each := sample.device(device.uuid)) is not None]
@@ -199,13 +202,13 @@ def _shares(process: Process) -> bool:
     return process.kind is ProcessKind.MPS or program.rpartition("/")[2] == MPS_SERVER
 
 
-def _index(device: Device, wanted: Wanted) -> str | None:
+def _index(device: Device, wanted: Requirements) -> str | None:
     if wanted.by_index and device.parent_uuid is not None:
         return "a MIG instance has no index for CUDA: leave out --index"
     return None
 
 
-def _full(seen: Candidate, wanted: Wanted) -> str | None:
+def _full(seen: Candidate, wanted: Requirements) -> str | None:
     if wanted.min_free is None:
         return None
     free, usable = seen.memory_free_bytes, seen.memory_usable_bytes
@@ -216,7 +219,7 @@ def _full(seen: Candidate, wanted: Wanted) -> str | None:
     return f"{size(free)} of {size(usable)} free, {wanted.min_free} wanted"
 
 
-def _at_work(seen: Candidate, wanted: Wanted) -> str | None:
+def _at_work(seen: Candidate, wanted: Requirements) -> str | None:
     if wanted.max_busy_percent is None:
         return None
     if seen.busy_percent is None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gputop.bounds import EVENTS
 from gputop.frozen import dataclass as frozen
 from gputop.health.findings import Finding
-from gputop.health.rule_view import DeviceView, NoEvidence, SampleWindows
+from gputop.health.rule_view import NoEvidence, RuleView, SampleWindows
 from gputop.health.rules import hardware, memory, workload
 from gputop.schema.derived import PROCESS_COUNT, PROCESS_CPU, PROCESS_IO_WAIT
 from gputop.schema.snapshot import (
@@ -97,7 +97,7 @@ class Rule(NamedTuple):
     """The condition in a word or two, for the list of rules that found nothing."""
     needs: tuple[str, ...]
     """Readings that it needs. Missing ones are listed if it cannot tell."""
-    judge: Callable[[DeviceView], Finding | None]
+    judge: Callable[[RuleView], Finding | None]
     """Returns None for no finding. Raises `NoEvidence` if it cannot tell, and nothing else."""
     of_silent: bool = False
     """True if it also judges a device that does not answer."""
@@ -221,7 +221,7 @@ class Judge:
         findings = chain.from_iterable(each.findings for each in self._last.values())
         return Judgement(sample.time, tuple(verdicts), _gravest_first(findings))
 
-    def _judge_device(self, view: DeviceView) -> _Turn:
+    def _judge_device(self, view: RuleView) -> _Turn:
         before = self._last.get(view.device.uuid, _Turn()).since
         verdicts = tuple(_ask(rule, view, before.get(rule.name)) for rule in RULES)
         view.held = False  # its peers read it, too
@@ -247,7 +247,7 @@ def _gravest_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     return tuple(sorted(findings, key=lambda found: (-found.severity, -found.rank)))
 
 
-def _ask(rule: Rule, view: DeviceView, since: float | None) -> Verdict:
+def _ask(rule: Rule, view: RuleView, since: float | None) -> Verdict:
     """Return the verdict of a rule; `since` is when its active finding began, None if none is."""
     uuid = view.device.uuid
     if view.sample.state is not DeviceState.OK and not rule.of_silent:
@@ -271,7 +271,7 @@ def _ask(rule: Rule, view: DeviceView, since: float | None) -> Verdict:
     )
 
 
-def _missing(rule: Rule, view: DeviceView, reading: str) -> tuple[MissingReading, ...]:
+def _missing(rule: Rule, view: RuleView, reading: str) -> tuple[MissingReading, ...]:
     """Return all missing readings that the rule needs, first the one that stopped it."""
     names = dict.fromkeys((reading, *rule.needs))
     found = ((name, view.absence(name)) for name in names)
@@ -280,14 +280,14 @@ def _missing(rule: Rule, view: DeviceView, reading: str) -> tuple[MissingReading
     )
 
 
-def _news(view: DeviceView) -> object:
+def _news(view: RuleView) -> object:
     """Return what has the device judged at once when it changes."""
     return _SUDDEN(view.sample), view.events[-1] if view.events else None
 
 
 def _views(
     windows: SampleWindows, inventory: Inventory, sample: Sample, events: Iterable[Event]
-) -> dict[str, DeviceView]:
+) -> dict[str, RuleView]:
     processes: dict[str, list[Process]] = defaultdict(list)
     for process in sample.processes:
         processes[process.device_uuid].append(process)
@@ -296,7 +296,7 @@ def _views(
         events_by_device[event.device_uuid].append(event)
     readings = {device.uuid: device for device in sample.devices}
     return {
-        device.uuid: DeviceView(
+        device.uuid: RuleView(
             windows,
             device,
             readings.get(device.uuid) or DeviceSample(device.uuid),

@@ -82,7 +82,7 @@ class NoEvidence(Exception):  # noqa: N818 - no error: it ends a rule that canno
         self.reading = reading
 
 
-class Window(NamedTuple):
+class SampleWindow(NamedTuple):
     """The last samples."""
 
     samples: int
@@ -109,21 +109,21 @@ class SampleWindows:
         self.momentary = momentary
         """True if there is only one sample, whose numbers are the means of any window."""
         self._shortest = FEWEST_SAMPLES * max(0.0, interval)
-        self._known: dict[float, Window] = {}
+        self._known: dict[float, SampleWindow] = {}
         self.read = 0
         """Count of numbers read from the history: the cost of a tick."""
 
-    def within(self, seconds: float) -> Window:
+    def within(self, seconds: float) -> SampleWindow:
         """Return the samples of that time, or of more time at a long interval."""
         known = self._known.get(seconds)
         if known is None:
             wanted = max(seconds, self._shortest)
             count = self.history.samples_within(wanted)
-            known = self._known[seconds] = Window(count, self.history.span(count), wanted)
+            known = self._known[seconds] = SampleWindow(count, self.history.span(count), wanted)
         return known
 
 
-class DeviceView:
+class RuleView:
     """A device at one moment. A missing reading raises `NoEvidence`, except in `mean_or_none`."""
 
     def __init__(
@@ -141,7 +141,7 @@ class DeviceView:
         self.processes = processes
         self.events = events
         self.now = now
-        self.peers: Sequence[DeviceView] = ()
+        self.peers: Sequence[RuleView] = ()
         """Other devices of the same job and model."""
         self.held = False
         """True if the current rule already has a finding that has not ended."""

@@ -14,7 +14,7 @@ from gputop.health.findings import Severity
 from gputop.text import visible
 
 if TYPE_CHECKING:
-    from gputop.health.doctor.facts import Facts
+    from gputop.health.doctor.facts import DoctorFacts
     from gputop.health.findings import Finding
     from gputop.schema.snapshot import Device
 
@@ -36,7 +36,7 @@ LEAST_TEXT = 30
 """Fewest columns for the text, however narrow the terminal is."""
 
 
-def document(findings: Sequence[Finding], facts: Facts) -> dict[str, Any]:
+def document(findings: Sequence[Finding], facts: DoctorFacts) -> dict[str, Any]:
     """Return findings and versions as JSON values; a device is named by its UUID."""
     torch = facts.torch
     devices = {device.uuid: device for device in facts.gpus}
@@ -68,7 +68,11 @@ def document(findings: Sequence[Finding], facts: Facts) -> dict[str, Any]:
 
 
 def page(
-    findings: Sequence[Finding], facts: Facts, width: int | None = None, *, colour: bool = False
+    findings: Sequence[Finding],
+    facts: DoctorFacts,
+    width: int | None = None,
+    *,
+    colour: bool = False,
 ) -> str:
     """Return a line for each check with its remedy below, and a summary.
 

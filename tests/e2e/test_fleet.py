@@ -25,7 +25,7 @@ from gputop.fleet.demo.site import Flaw
 from gputop.fleet.host_stream import HostStream
 from gputop.fleet.parse import SETTLE_SECONDS
 from gputop.fleet.queries import SELDOM
-from gputop.fleet.server import Server
+from gputop.fleet.server import PrometheusServer
 from gputop.fleet.watch import FleetWatch, Refresher
 from gputop.schema.snapshot import Inventory, Sample
 from tests.e2e.shipped import SOON
@@ -104,7 +104,7 @@ def test_no_row_contradicts_itself(tmp_path: Path) -> None:
     """While Prometheus scrapes every second, the simulator says what fits what."""
     simulator = Simulator(GPUS, started=0.0)
     with prometheus(tmp_path) as url:
-        asking = Refresher(Client(Server(url)), "", at_once=True)
+        asking = Refresher(Client(PrometheusServer(url)), "", at_once=True)
         fleets = [asking.refresh() for _ in range(2 * SELDOM)]
         asking.client.close()
     assert all(fleet.fresh for fleet in fleets)
@@ -114,7 +114,7 @@ def test_no_row_contradicts_itself(tmp_path: Path) -> None:
 
 async def test_what_is_planted_is_what_is_wrong(tmp_path: Path) -> None:
     with prometheus(tmp_path) as url:
-        watch = FleetWatch(Server(url), interval=1.0)
+        watch = FleetWatch(PrometheusServer(url), interval=1.0)
         fleet = await asyncio.wait_for(until_all_is_found(watch), 2 * BOUND)
         opened = fleet.gpus[0].host
         history = await watch.history(fleet.gpus[0], 60)

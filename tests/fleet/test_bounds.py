@@ -17,7 +17,7 @@ from gputop.fleet import builder, client, host_stream, watch
 from gputop.fleet.builder import FleetBuilder
 from gputop.fleet.client import JSON_VALUES, SERIES, AskError, Client
 from gputop.fleet.parse import (
-    Moment,
+    RefreshMoment,
     moment_of,
     readings_of,
     rows_of,
@@ -26,7 +26,7 @@ from gputop.fleet.parse import (
     xids_of,
 )
 from gputop.fleet.queries import ALWAYS, LIMITS, NUMBERS, READ_AS
-from gputop.fleet.server import Server
+from gputop.fleet.server import PrometheusServer
 from gputop.fleet.start_times import readings_over_time
 from gputop.fleet.watch import Refresher
 from gputop.schema.snapshot import Absence
@@ -47,15 +47,15 @@ if TYPE_CHECKING:
 
     from gputop.fleet.model import Fleet
 
-CLIENT = Client(Server("http://x"))
+CLIENT = Client(PrometheusServer("http://x"))
 START = b'{"status":"success","data":{"resultType":"vector","result":['
 ROW = b'{"metric":{"UUID":"GPU-%08d"},"value":[1763640000.0,"90"]},'
 PEAK = """
 import pathlib, sys
 from gputop.fleet.watch import Refresher
 from gputop.fleet.client import Client
-from gputop.fleet.server import Server
-client = Client(Server(sys.argv[1]), 60)
+from gputop.fleet.server import PrometheusServer
+client = Client(PrometheusServer(sys.argv[1]), 60)
 asking = Refresher(client, "", 60)
 asking.refresh()
 fleet = asking.refresh()
@@ -74,7 +74,7 @@ def zipped(parts: Any, **headers: str) -> Response:
 
 def answered(response: Response) -> AskError:
     with FakePrometheus(lambda _: response) as fake:
-        asked = Client(Server(fake.url))
+        asked = Client(PrometheusServer(fake.url))
         with pytest.raises(AskError) as found:
             asked.ask("query", {"query": "up"})
         asked.close()
@@ -83,7 +83,7 @@ def answered(response: Response) -> AskError:
 
 def refreshed(site: Any, turns: int = 2, seconds: float = 20.0) -> Fleet:
     with FakePrometheus(site) as fake:
-        asked = Client(Server(fake.url))
+        asked = Client(PrometheusServer(fake.url))
         fleets = Refresher(asked, "", seconds)
         for _ in range(turns):
             fleet = fleets.refresh()
@@ -117,7 +117,7 @@ def test_an_answer_without_end_is_given_up() -> None:
     with FakePrometheus(lambda _: Response(b"", 200, {"Transfer-Encoding": "chunked"})) as fake:
         endless = repeat(b"10000\r\n" + b" " * 65536 + b"\r\n")
         fake.after = endless
-        asked = Client(Server(fake.url), 30)
+        asked = Client(PrometheusServer(fake.url), 30)
         with pytest.raises(AskError, match="larger than 64 MiB"):
             asked.ask("query", {"query": "up"})
         asked.close()
@@ -168,7 +168,7 @@ def test_gpus_that_come_and_go_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -
     known = FleetBuilder()
     for turn in range(50):
         now = NOW + 10 * turn
-        known.begin_refresh(Moment(now, now))
+        known.begin_refresh(RefreshMoment(now, now))
         each = range(100 * turn, 100 * turn + 60)
         known.add_answer("names_0", data_of((labels(n), 1) for n in each))
         known.update_identities()

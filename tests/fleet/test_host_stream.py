@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gputop.fleet.host_stream import HostStream
-from gputop.fleet.server import Server
+from gputop.fleet.server import PrometheusServer
 from gputop.fleet.watch import FleetWatch
 from gputop.schema.snapshot import (
     Absence,
@@ -84,7 +84,7 @@ async def records(
     """So many records of the stream of that host."""
     found: list[Record | Interruption] = []
     with FakePrometheus(respond) as fake:
-        watch = FleetWatch(Server(fake.url), interval=600.0, at_once=True)
+        watch = FleetWatch(PrometheusServer(fake.url), interval=600.0, at_once=True)
         stream = HostStream(watch, host)
         async with aclosing(stream.records()) as stream_of:
             async for record in stream_of:

@@ -9,9 +9,9 @@ import pytest
 from gputop.fleet.client import Client
 from gputop.fleet.demo.exporter import Simulator
 from gputop.fleet.host_stream import HostStream
-from gputop.fleet.parse import SETTLE_SECONDS, Moment, moment_of
+from gputop.fleet.parse import SETTLE_SECONDS, RefreshMoment, moment_of
 from gputop.fleet.queries import SELDOM
-from gputop.fleet.server import Server
+from gputop.fleet.server import PrometheusServer
 from gputop.fleet.watch import FleetWatch, Refresher
 from gputop.schema.snapshot import Sample
 from tests.fleet.moments import contradictions
@@ -38,7 +38,7 @@ def refreshed(
     """The fleets of so many refreshes, and the requests of each."""
     fleets, requests = [], []
     with FakePrometheus(respond) as fake:
-        asking = Refresher(Client(Server(fake.url), 5.0), "", 10.0, **options)
+        asking = Refresher(Client(PrometheusServer(fake.url), 5.0), "", 10.0, **options)
         for _ in range(turns):
             before = len(fake.requests)
             fleets.append(asking.refresh())
@@ -162,14 +162,14 @@ def test_a_reading_whose_query_fails_is_older_than_the_rest() -> None:
 @pytest.mark.parametrize(
     ("row", "moment"),
     [
-        ([NOW, str(NOW)], Moment(NOW, NOW - 5)),
+        ([NOW, str(NOW)], RefreshMoment(NOW, NOW - 5)),
         # VictoriaMetrics: half a minute ago, so that ingestion has come to its end.
-        ([NOW, str(NOW - 30)], Moment(NOW, NOW - 30)),
+        ([NOW, str(NOW - 30)], RefreshMoment(NOW, NOW - 30)),
         ([NOW, "NaN"], None),
         ([], None),
     ],
 )
-def test_the_moment_of_a_refresh(row: list[Any], moment: Moment | None) -> None:
+def test_the_moment_of_a_refresh(row: list[Any], moment: RefreshMoment | None) -> None:
     assert moment_of({"resultType": "vector", "result": [{"metric": {}, "value": row}]}) == moment
 
 
@@ -183,7 +183,7 @@ def test_a_server_that_does_not_say_what_time_it_is(response: Response) -> None:
 
 async def test_what_a_host_shows_besides_is_of_the_moment_of_the_fleet() -> None:
     with FakePrometheus(Site(8)) as fake:
-        watch = FleetWatch(Server(fake.url), interval=600.0, at_once=True)
+        watch = FleetWatch(PrometheusServer(fake.url), interval=600.0, at_once=True)
         stream = HostStream(watch, "node0").records()
         _, sample = await anext(stream), await anext(stream)
         await stream.aclose()

@@ -218,11 +218,11 @@ def test_without_the_client_it_says_how_to_get_it() -> None:
 @pytest.mark.parametrize("width", [40, 80, 120])
 def test_no_line_is_longer_than_the_terminal(width: int) -> None:
     from gputop.fleet.client import Client
-    from gputop.fleet.server import Server
+    from gputop.fleet.server import PrometheusServer
     from gputop.fleet.watch import Refresher
 
     with FakePrometheus(SITE) as fake:
-        asking = Refresher(Client(Server(fake.url)), "", at_once=True)
+        asking = Refresher(Client(PrometheusServer(fake.url)), "", at_once=True)
         fleet = asking.refresh()
         asking.client.close()
     text = page(fleet, "http://prometheus:9090", 'a="b"', width, colour=False)

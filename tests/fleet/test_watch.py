@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from gputop.fleet.builder import FleetBuilder, NotAnAnswerError
 from gputop.fleet.client import Client
-from gputop.fleet.parse import Moment
+from gputop.fleet.parse import RefreshMoment
 from gputop.fleet.queries import SELDOM, Scope, names_of, values_of
-from gputop.fleet.server import Server
+from gputop.fleet.server import PrometheusServer
 from gputop.fleet.watch import FleetWatch, Refresher
 from tests.prometheus import (
     EMPTY,
@@ -61,7 +61,7 @@ async def first_of(watch: FleetWatch, many: int = 1) -> list[Fleet]:
 def asked(respond: Callable[[Request], Response | None], turns: int = 1) -> Fleet:
     """The fleet after so many refreshes."""
     with FakePrometheus(respond) as fake:
-        asking = Refresher(Client(Server(fake.url), 5.0), "", 10.0, at_once=True)
+        asking = Refresher(Client(PrometheusServer(fake.url), 5.0), "", 10.0, at_once=True)
         for _ in range(turns):
             fleet = asking.refresh()
         asking.client.close()
@@ -72,7 +72,7 @@ async def test_the_number_of_requests_is_the_same_for_any_number_of_gpus() -> No
     counts = []
     for many in (10, 10_000):
         with FakePrometheus(Site(many)) as fake:
-            asking = Refresher(Client(Server(fake.url)), "")
+            asking = Refresher(Client(PrometheusServer(fake.url)), "")
             numbers = []
             for _ in range(8):
                 before = len(fake.requests)
@@ -192,7 +192,7 @@ def test_a_question_that_fails_keeps_its_last_answer() -> None:
     name = "memory_total_bytes"
     site = Turns(Site(2), name, GOOD, error("execution", "x", 422))
     with FakePrometheus(site) as fake:
-        asking = Refresher(Client(Server(fake.url)), "", at_once=True)
+        asking = Refresher(Client(PrometheusServer(fake.url)), "", at_once=True)
         fleets = [asking.refresh() for _ in range(14)]
         asking.client.close()
     assert [fleet.gpus[0].memory_total_bytes for fleet in fleets] == [80 << 30] * 14
@@ -227,7 +227,7 @@ def test_while_it_is_away_the_numbers_before_stay(broken: Response) -> None:
 def test_a_gpu_that_is_gone_is_stale_and_comes_back() -> None:
     site = Site(3)
     with FakePrometheus(site) as fake:
-        asking = Refresher(Client(Server(fake.url)), "", at_once=True)
+        asking = Refresher(Client(PrometheusServer(fake.url)), "", at_once=True)
         asking.refresh()
         site.now += 15
         asking.refresh()
@@ -279,7 +279,7 @@ def test_stale_is_what_has_missed_three_scrapes() -> None:
     builder = FleetBuilder()
     assert builder.stale_after == 60
     for time in (0, 30, 60):
-        builder.begin_refresh(Moment(NOW + time, NOW + time))
+        builder.begin_refresh(RefreshMoment(NOW + time, NOW + time))
         builder.add_answer("beat", _data(vector([({"UUID": "a"}, NOW + time)], NOW + time)))
     assert builder.stale_after == 90
 
@@ -292,7 +292,7 @@ def test_what_is_asked_seldom_counts_until_it_is_asked_again(interval: float, un
     builder.add_answer("ecc_uncorrected", _data(vector([({"UUID": uuid(0)}, 3)], NOW)))
     found = []
     for time in (until, until + 1):
-        builder.begin_refresh(Moment(time, time))
+        builder.begin_refresh(RefreshMoment(time, time))
         found += [gpu.ecc_uncorrected for gpu in builder.build().gpus]
     assert found == [3, None]
 
@@ -300,7 +300,7 @@ def test_what_is_asked_seldom_counts_until_it_is_asked_again(interval: float, un
 def test_a_new_gpu_is_named_at_the_next_refresh() -> None:
     site = Site(1)
     with FakePrometheus(site) as fake:
-        asking = Refresher(Client(Server(fake.url)), "", at_once=True)
+        asking = Refresher(Client(PrometheusServer(fake.url)), "", at_once=True)
         asking.refresh()
         site.many = 2
         assert len(asking.refresh().gpus) == 1
@@ -363,7 +363,7 @@ def test_the_first_fleet_comes_as_soon_as_there_is_something_to_see() -> None:
     """With its names and what a map shows first; what is wrong, when all is known for that."""
     told: list[tuple[int, Fleet]] = []
     with FakePrometheus(Site(2, xid=[({"UUID": uuid(0)}, 79)])) as fake:
-        asking = Refresher(Client(Server(fake.url)), "")
+        asking = Refresher(Client(PrometheusServer(fake.url)), "")
         whole = asking.refresh(lambda fleet: told.append((len(fake.requests), fleet)))
         asking.refresh(lambda fleet: told.append((len(fake.requests), fleet)))
         assert asking.is_complete
@@ -377,7 +377,7 @@ def test_the_first_fleet_comes_as_soon_as_there_is_something_to_see() -> None:
 
 def test_what_is_seen_first_stays_where_the_rest_does_not_come() -> None:
     with FakePrometheus(Turns(Site(2), "beat", Response(b"", 503))) as fake:
-        asking = Refresher(Client(Server(fake.url)), "")
+        asking = Refresher(Client(PrometheusServer(fake.url)), "")
         fleet = asking.refresh(lambda _: None)
         asking.client.close()
     assert (len(fleet.gpus), fleet.fresh) == (2, False)
@@ -385,7 +385,7 @@ def test_what_is_seen_first_stays_where_the_rest_does_not_come() -> None:
 
 async def test_nothing_waits_for_a_server_that_hangs() -> None:
     with FakePrometheus(lambda _: None) as fake:
-        watch = FleetWatch(Server(fake.url), seconds=0.2, refresh_seconds=0.3)
+        watch = FleetWatch(PrometheusServer(fake.url), seconds=0.2, refresh_seconds=0.3)
         (fleet,) = await asyncio.wait_for(first_of(watch), 20)
     assert not fleet.fresh
     assert fleet.gpus == ()
@@ -395,7 +395,7 @@ async def test_nothing_waits_for_a_server_that_hangs() -> None:
 async def test_a_watch_ends_while_it_is_asking() -> None:
     asked_once = threading.Event()
     with FakePrometheus(lambda _: asked_once.set()) as fake:
-        watch = FleetWatch(Server(fake.url), seconds=60)
+        watch = FleetWatch(PrometheusServer(fake.url), seconds=60)
 
         async def read() -> int:
             return len([fleet async for fleet in watch.fleets()])
@@ -411,7 +411,7 @@ async def test_a_watch_ends_while_it_is_asking() -> None:
 
 async def test_two_read_the_same_watch() -> None:
     with FakePrometheus(Site(2)) as fake:
-        watch = FleetWatch(Server(fake.url), interval=600.0)
+        watch = FleetWatch(PrometheusServer(fake.url), interval=600.0)
         async with aclosing(watch.fleets()) as one, aclosing(watch.fleets()) as other:
             first = await asyncio.wait_for(anext(one), 20)
             assert first.gpus
@@ -434,7 +434,7 @@ async def test_the_history_of_a_gpu_is_one_question() -> None:
         )
 
     with FakePrometheus(respond) as fake:
-        watch = FleetWatch(Server(fake.url), interval=600.0)
+        watch = FleetWatch(PrometheusServer(fake.url), interval=600.0)
         async with aclosing(watch.fleets()) as fleets:
             fleet = await anext(fleets)
         found = await watch.history(fleet.gpus[1], 600)

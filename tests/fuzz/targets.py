@@ -25,7 +25,7 @@ from gputop.fleet.model import Fleet, Gpu
 from gputop.fleet.page import page
 from gputop.fleet.parse import readings_of, result_of, series_by
 from gputop.fleet.queries import CLOCK, Scope, gone_of, names_of, values_of
-from gputop.fleet.server import Server
+from gputop.fleet.server import PrometheusServer
 from gputop.fleet.start_times import readings_over_time
 from gputop.fleet.watch import Refresher
 from gputop.recording.reader import Recording, RecordingError
@@ -194,7 +194,7 @@ class _Prepared(Client):
     """A client whose server answers one query with what was prepared, and the others well."""
 
     def __init__(self, name: str, coding: str, body: bytes) -> None:
-        super().__init__(Server("http://fake"))
+        super().__init__(PrometheusServer("http://fake"))
         self._prepared = name, coding, body
 
     def fetch(

@@ -10,7 +10,7 @@ import pytest
 from gputop.bench.plan.interpreters import Found, Interpreter
 from gputop.health.doctor import BY_NAME, CHECKS, examine
 from gputop.health.doctor.devices import BY_RULE
-from gputop.health.doctor.facts import CudaDevice, Facts, TorchFacts
+from gputop.health.doctor.facts import CudaDevice, DoctorFacts, TorchFacts
 from gputop.health.findings import Finding, Severity
 from gputop.health.judge import RULES
 from gputop.output.doctor import remedy as remedy_of
@@ -483,14 +483,14 @@ def test_a_machine_that_is_well_has_no_other_finding(nvml: FakeDriver, tmp_path:
 
 
 def test_a_machine_that_has_nothing_can_be_examined() -> None:
-    statuses = {finding.severity for finding in examine(Facts())}
+    statuses = {finding.severity for finding in examine(DoctorFacts())}
     assert PROBLEM not in statuses
 
 
 def test_a_problem_that_names_no_check_is_nvmls() -> None:
     """As that of the stream, or of another version."""
     for check in ("", "a later one"):
-        facts = Facts(unanswered=Problem("It stopped", "it ended", "Try again", check))
+        facts = DoctorFacts(unanswered=Problem("It stopped", "it ended", "Try again", check))
         (finding,) = found_by("nvml", examine(facts))
         assert finding.severity is PROBLEM
         assert finding.sentence == "It stopped: it ended"

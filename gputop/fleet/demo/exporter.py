@@ -41,7 +41,7 @@ RIPPLE, RIPPLE_PER_SECOND = 0.006, 0.31
 IDLE_MHZ = 345
 
 
-class Reading(NamedTuple):
+class DcgmReading(NamedTuple):
     """Readings of a GPU in the units of DCGM; None if unreadable."""
 
     xid: int
@@ -101,17 +101,17 @@ class Simulator:
             gpu.flaw is Flaw.AWAY for gpu in self.hosts[host]
         )
 
-    def readings(self, gpus: Iterable[SimulatedGpu], now: float) -> list[Reading]:
+    def readings(self, gpus: Iterable[SimulatedGpu], now: float) -> list[DcgmReading]:
         """Return the readings of each GPU at that time."""
         seconds = max(0.0, now - ORIGIN)
         gpus = tuple(gpus)
         loads = {job: _load(job.wave, seconds) for job in {gpu.job for gpu in gpus}}
         return [self._reading(gpu, loads[gpu.job], seconds, now) for gpu in gpus]
 
-    def _reading(self, gpu: SimulatedGpu, load: _Load, seconds: float, now: float) -> Reading:
+    def _reading(self, gpu: SimulatedGpu, load: _Load, seconds: float, now: float) -> DcgmReading:
         flaw, model, kind = gpu.flaw, gpu.model, gpu.job.kind
         if flaw is Flaw.LOST:
-            return Reading(xid=79)
+            return DcgmReading(xid=79)
         if flaw is Flaw.IDLE_HELD:
             load = _NONE
         level = load.level * gpu.evenness
@@ -128,7 +128,7 @@ class Simulator:
         used = round(model.memory_mib * (0.74 if flaw is Flaw.IDLE_HELD else gpu.job.memory))
         errors = _errors(now - self.started) if flaw is Flaw.ECC else 0
         dram = kind.dram * level
-        return Reading(
+        return DcgmReading(
             xid=48 if errors else 0,
             sm_clock_mhz=round(model.sm_mhz * slowed - 0.2 * power) if level else IDLE_MHZ,
             memory_clock_mhz=model.memory_mhz,
@@ -242,7 +242,7 @@ class FleetPages:
         labels = [self._labels[gpu] for gpu in gpus]
         # By reading, not by GPU: going through a column is cheaper than many lookups.
         columns = zip(*self.simulator.readings(gpus, now), strict=True)
-        numbers = dict(zip(Reading._fields, columns, strict=True)) if gpus else {}
+        numbers = dict(zip(DcgmReading._fields, columns, strict=True)) if gpus else {}
         for field in DCGM_METRICS:
             if text := "".join(_lines(field, labels, numbers.get(field.reading, ()))):
                 name = f"DCGM_FI_{field.name}"

@@ -52,7 +52,7 @@ class Wave:
         return area
 
 
-class Kind(NamedTuple):
+class JobKind(NamedTuple):
     """Kind of job: its load, its share of power and units, and its names."""
 
     corners: Corners
@@ -69,7 +69,7 @@ class Kind(NamedTuple):
     names: tuple[str, ...] = ("",)
 
 
-TRAINING = Kind(
+TRAINING = JobKind(
     # A sawtooth of the data loader, and a checkpoint at the end of each period.
     (
         (0.0, 0.94),
@@ -91,7 +91,7 @@ TRAINING = Kind(
     namespaces=("research", "vision", "speech"),
     names=("llm-70b-pretrain", "llm-8b-finetune", "diffusion-xl", "whisper-large", "moe-8x22b"),
 )
-INFERENCE = Kind(
+INFERENCE = JobKind(
     ((0.0, 0.25), (0.35, 0.70), (0.5, 0.62), (0.75, 0.35), (1.0, 0.25)),
     (600.0, 1800.0),
     draw=0.72,
@@ -102,7 +102,7 @@ INFERENCE = Kind(
     namespaces=("serving",),
     names=("chat-8b", "chat-70b", "embeddings", "rerank"),
 )
-NOTEBOOK = Kind(
+NOTEBOOK = JobKind(
     # Never idle for ten minutes, as it would then hold its memory for nothing.
     ((0.0, 0.0), (0.70, 0.0), (0.72, 0.65), (0.97, 0.45), (1.0, 0.0)),
     (180.0, 300.0),
@@ -114,14 +114,16 @@ NOTEBOOK = Kind(
     namespaces=("users",),
     names=("jupyter-ada", "jupyter-grace", "jupyter-linus", "jupyter-barbara"),
 )
-IDLE = Kind(((0.0, 0.0), (1.0, 0.0)), (60.0, 60.0), draw=0.0, tensor=0.0, dram=0.0, memory=(0, 0))
+IDLE = JobKind(
+    ((0.0, 0.0), (1.0, 0.0)), (60.0, 60.0), draw=0.0, tensor=0.0, dram=0.0, memory=(0, 0)
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Job:
     """Work that some GPUs do in step."""
 
-    kind: Kind
+    kind: JobKind
     name: str
     """Name of its pods without their rank; "" for no job."""
     namespace: str
@@ -130,7 +132,7 @@ class Job:
     """Share of each GPU's memory."""
 
 
-def job_of(kind: Kind, digits: Random) -> Job:
+def job_of(kind: JobKind, digits: Random) -> Job:
     """Return a random job of that kind."""
     name = digits.choice(kind.names)
     period = digits.uniform(*kind.seconds)
@@ -250,7 +252,7 @@ def _jobs(pool: tuple[str, Model], seed: int) -> Iterator[tuple[Job, int]]:
         yield from zip(repeat(job_of(kind, digits)), range(hosts), strict=False)
 
 
-def _kinds(digits: Random) -> Iterator[tuple[Kind, int]]:
+def _kinds(digits: Random) -> Iterator[tuple[JobKind, int]]:
     while True:
         kind = digits.choice(_KINDS)
         yield kind, digits.choice(_TRAINING_HOSTS) if kind is TRAINING else digits.randint(1, 3)

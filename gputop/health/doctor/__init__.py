@@ -9,7 +9,7 @@ from gputop.health.doctor import cuda, devices, system
 from gputop.health.doctor.checks import problem
 
 if TYPE_CHECKING:
-    from gputop.health.doctor.facts import Facts
+    from gputop.health.doctor.facts import DoctorFacts
     from gputop.health.findings import Finding
 
 CHECKS = (*system.DRIVER_CHECKS, *devices.CHECKS, *cuda.CHECKS, *system.GPUTOP_CHECKS)
@@ -19,7 +19,7 @@ DEFAULT = "nvml"
 """Check that reports a problem of the driver if the problem names no check."""
 
 
-def examine(facts: Facts) -> tuple[Finding, ...]:
+def examine(facts: DoctorFacts) -> tuple[Finding, ...]:
     """Return the findings of all checks; `Finding.rule` is the name of the check."""
     known = facts.problem
     culprit = None if known is None else known.check if known.check in BY_NAME else DEFAULT

@@ -11,14 +11,14 @@ from gputop.schema.absences import absence_text
 from gputop.schema.snapshot import Absence
 
 if TYPE_CHECKING:
-    from gputop.health.doctor.facts import Facts
+    from gputop.health.doctor.facts import DoctorFacts
     from gputop.schema.snapshot import Device, DeviceSample
 
 INDEX = "{index}"
 """Placeholder in a remedy for the index of the device, or of all that have the same finding."""
 
 
-class Group(StrEnum):
+class CheckGroup(StrEnum):
     """Section of the page, in order."""
 
     DRIVER = "Driver"
@@ -31,9 +31,9 @@ class Check(NamedTuple):
     """A check: `name` is for programs, `title` for people."""
 
     name: str
-    group: Group
+    group: CheckGroup
     title: str
-    judge: Callable[[Facts], Iterable[Finding]]
+    judge: Callable[[DoctorFacts], Iterable[Finding]]
 
 
 def _finding(severity: Severity, text: str, remedy: str, device: Device | None) -> Finding:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from gputop.bench.plan.interpreters import GET_TORCH
 from gputop.bench.worker.cuda import runs_on
-from gputop.health.doctor.checks import Check, Group, note, ok, problem, warning
+from gputop.health.doctor.checks import Check, CheckGroup, note, ok, problem, warning
 from gputop.sources.linux.kernel_log import same_address
 from gputop.sources.visible_devices import BY_BUS, ORDER, VARIABLE, Seen, seen
 from gputop.text import visible
 
 if TYPE_CHECKING:
-    from gputop.health.doctor.facts import CudaDevice, Facts, TorchFacts
+    from gputop.health.doctor.facts import CudaDevice, DoctorFacts, TorchFacts
     from gputop.health.findings import Finding
     from gputop.schema.snapshot import Device
 
@@ -23,7 +23,7 @@ _BUILD = "Install a CUDA build of torch there, or name another Python with --pyt
 _BUILDS = f"{GET_TORCH} lists the builds"
 
 
-def torch(facts: Facts) -> Iterator[Finding]:
+def torch(facts: DoctorFacts) -> Iterator[Finding]:
     """Check the torch that stress tests use."""
     chosen, answer, missing = facts.found.chosen, facts.torch, facts.found.problem
     if missing is not None:
@@ -38,7 +38,7 @@ def torch(facts: Facts) -> Iterator[Finding]:
         yield ok(f"{visible(answer.version or '', 40)} of {where}")
 
 
-def build(facts: Facts) -> Iterator[Finding]:
+def build(facts: DoctorFacts) -> Iterator[Finding]:
     """Check that torch has CUDA support: without it, it computes on the CPU."""
     said = _imported(facts)
     if said is None:
@@ -51,7 +51,7 @@ def build(facts: Facts) -> Iterator[Finding]:
         yield ok("built without CUDA, and there is no GPU")
 
 
-def cuda(facts: Facts) -> Iterator[Finding]:
+def cuda(facts: DoctorFacts) -> Iterator[Finding]:
     """Check that torch can use the driver."""
     said = _imported(facts)
     if said is None or not said.cuda_version or not facts.gpus or _hides_all(facts):
@@ -70,7 +70,7 @@ def cuda(facts: Facts) -> Iterator[Finding]:
         yield problem(f"torch cannot use the GPUs: {why}", f"See what nvidia-smi says; {takes}")
 
 
-def architecture(facts: Facts) -> Iterator[Finding]:
+def architecture(facts: DoctorFacts) -> Iterator[Finding]:
     """Check that this build of torch has code for each device."""
     said = _imported(facts)
     if said is None or not said.architectures:
@@ -91,7 +91,7 @@ def architecture(facts: Facts) -> Iterator[Finding]:
             )
 
 
-def selection(facts: Facts) -> Iterator[Finding]:
+def selection(facts: DoctorFacts) -> Iterator[Finding]:
     """Check which GPUs CUDA_VISIBLE_DEVICES leaves visible."""
     value = facts.environment.get(VARIABLE)
     if value is None:
@@ -122,7 +122,7 @@ def selection(facts: Facts) -> Iterator[Finding]:
         yield ok(f"{shown}: {gpus} of {len(facts.gpus)} GPUs")
 
 
-def order(facts: Facts) -> Iterator[Finding]:
+def order(facts: DoctorFacts) -> Iterator[Finding]:
     """Check that CUDA's indices are those of NVML."""
     if not facts.gpus:
         return
@@ -154,7 +154,7 @@ def _row(each: CudaDevice, device: Device) -> str:
     return f"CUDA {each.index} = NVML {device.label}  {visible(device.name, 40)}  {device.uuid}"
 
 
-def _nvml(each: CudaDevice, facts: Facts) -> Device | None:
+def _nvml(each: CudaDevice, facts: DoctorFacts) -> Device | None:
     """Return the device as NVML has it, among the GPUs and their instances."""
     among = facts.inventory.devices if facts.inventory else ()
     for device in among:
@@ -170,18 +170,18 @@ def _bare(uuid: str) -> str:
     return uuid.lower().removeprefix("gpu-").removeprefix("mig-")
 
 
-def _imported(facts: Facts) -> TorchFacts | None:
+def _imported(facts: DoctorFacts) -> TorchFacts | None:
     said = facts.torch
     return said if said is not None and said.failure is None else None
 
 
-def _allowed(facts: Facts) -> Seen:
+def _allowed(facts: DoctorFacts) -> Seen:
     """Return the visible devices; raises `ValueError` if they are not certain."""
     devices = facts.inventory.devices if facts.inventory else ()
     return seen(devices, facts.environment.get(VARIABLE), facts.environment.get(ORDER))
 
 
-def _hides_all(facts: Facts) -> bool:
+def _hides_all(facts: DoctorFacts) -> bool:
     with contextlib.suppress(ValueError):
         return not _allowed(facts).uuids
     return False
@@ -193,10 +193,10 @@ def _major(version: str) -> int:
 
 
 CHECKS = (
-    Check("torch", Group.TORCH, "torch", torch),
-    Check("torch_build", Group.TORCH, "build", build),
-    Check("torch_cuda", Group.TORCH, "CUDA", cuda),
-    Check("architecture", Group.TORCH, "architecture", architecture),
-    Check("visible_devices", Group.TORCH, "visible GPUs", selection),
-    Check("device_order", Group.TORCH, "device order", order),
+    Check("torch", CheckGroup.TORCH, "torch", torch),
+    Check("torch_build", CheckGroup.TORCH, "build", build),
+    Check("torch_cuda", CheckGroup.TORCH, "CUDA", cuda),
+    Check("architecture", CheckGroup.TORCH, "architecture", architecture),
+    Check("visible_devices", CheckGroup.TORCH, "visible GPUs", selection),
+    Check("device_order", CheckGroup.TORCH, "device order", order),
 )

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gputop.health.conditions import PROGRAM_XIDS, event_text, fault_of, gravest_xid
-from gputop.health.doctor.checks import INDEX, Check, Group, absent, note, ok, problem, warning
+from gputop.health.doctor.checks import INDEX, Check, CheckGroup, absent, note, ok, problem, warning
 from gputop.health.judge import judge_snapshot
 from gputop.health.rules.hardware import link_text, lowered_limit
 from gputop.health.thresholds import FULL
@@ -17,7 +17,7 @@ from gputop.sources.linux.kernel_log import same_address
 from gputop.text import duration
 
 if TYPE_CHECKING:
-    from gputop.health.doctor.facts import Facts
+    from gputop.health.doctor.facts import DoctorFacts
     from gputop.health.findings import Finding
 
 DeviceCheck = Callable[[Device, DeviceSample], "Finding"]
@@ -26,7 +26,7 @@ DAY_SECONDS = 86_400.0
 """Age up to which an Xid in the kernel's log is a finding."""
 
 
-def state(facts: Facts) -> Iterator[Finding]:
+def state(facts: DoctorFacts) -> Iterator[Finding]:
     """Check that each GPU answers."""
     for device in facts.gpus:
         readings = facts.readings(device)
@@ -39,7 +39,7 @@ def state(facts: Facts) -> Iterator[Finding]:
             yield ok("answers", device)
 
 
-def xids(facts: Facts) -> Iterator[Finding]:
+def xids(facts: DoctorFacts) -> Iterator[Finding]:
     """Check for Xid errors in the kernel's log and among the events since the start."""
     log = facts.kernel_log
     for device in facts.gpus:
@@ -75,10 +75,10 @@ def _worst(device: Device, found: Sequence[Event]) -> Finding:
     return made(f"{fault.what}, {ago}{more}", fault.remedy, device)
 
 
-def _by_rule(name: str, otherwise: DeviceCheck) -> Callable[[Facts], Iterator[Finding]]:
+def _by_rule(name: str, otherwise: DeviceCheck) -> Callable[[DoctorFacts], Iterator[Finding]]:
     """Return a check made by a rule; `otherwise` is asked about devices without a finding."""
 
-    def judge(facts: Facts) -> Iterator[Finding]:
+    def judge(facts: DoctorFacts) -> Iterator[Finding]:
         if facts.inventory is None or facts.sample is None:
             return
         findings = judge_snapshot(facts.inventory, facts.sample).findings
@@ -133,10 +133,10 @@ def _link_not_slow(device: Device, readings: DeviceSample) -> Finding:
     )
 
 
-def _for_each(check: DeviceCheck) -> Callable[[Facts], Iterator[Finding]]:
+def _for_each(check: DeviceCheck) -> Callable[[DoctorFacts], Iterator[Finding]]:
     """Return a check of the devices that answer."""
 
-    def judge(facts: Facts) -> Iterator[Finding]:
+    def judge(facts: DoctorFacts) -> Iterator[Finding]:
         for device, readings in facts.answering():
             yield check(device, readings)
 
@@ -212,13 +212,13 @@ BY_RULE = (
 """Checks made by a rule: name, title, the rule, and the check for devices without a finding."""
 
 CHECKS = (
-    Check("state", Group.DEVICES, "state", state),
-    Check("xid", Group.DEVICES, "Xid errors", xids),
+    Check("state", CheckGroup.DEVICES, "state", state),
+    Check("xid", CheckGroup.DEVICES, "Xid errors", xids),
     *(
-        Check(name, Group.DEVICES, title, _by_rule(rule, otherwise))
+        Check(name, CheckGroup.DEVICES, title, _by_rule(rule, otherwise))
         for name, title, rule, otherwise in BY_RULE
     ),
-    Check("power_limit", Group.DEVICES, "power limit", _for_each(power_limit)),
-    Check("persistence", Group.DEVICES, "persistence", _for_each(persistence)),
-    Check("compute_mode", Group.DEVICES, "compute mode", _for_each(compute_mode)),
+    Check("power_limit", CheckGroup.DEVICES, "power limit", _for_each(power_limit)),
+    Check("persistence", CheckGroup.DEVICES, "persistence", _for_each(persistence)),
+    Check("compute_mode", CheckGroup.DEVICES, "compute mode", _for_each(compute_mode)),
 )

@@ -118,7 +118,7 @@ DRIVER_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class DoctorFacts:
     """Facts at one moment. The defaults are those of a machine that has nothing."""
 
     inventory: Inventory | None = None
@@ -192,7 +192,7 @@ class Facts:
 
 async def gather(
     python: str | None = None, *, root: Path = Path("/"), driver_seconds: float = DRIVER_SECONDS
-) -> Facts:
+) -> DoctorFacts:
     """Ask driver and torch at the same time; `python` (of `--python`) is the only candidate."""
     asked_torch = asyncio.create_task(interpreters.find(python, cuda=True))
     inventory, sample, unanswered = await _snapshot(driver_seconds)
@@ -202,7 +202,7 @@ async def gather(
         results_problem = None
     except store.ResultsError as error:
         results_problem = error.problem
-    return Facts(
+    return DoctorFacts(
         inventory=inventory,
         sample=sample,
         unanswered=unanswered,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gputop import DISTRIBUTION, FROM_CHECKOUT, __version__
 from gputop.health.conditions import counted
-from gputop.health.doctor.checks import Check, Group, note, ok, warning
+from gputop.health.doctor.checks import Check, CheckGroup, note, ok, warning
 from gputop.sources.linux.driver_files import LIBRARY, WSL_FOLDER
 from gputop.sources.linux.kernel_log import same_address
 from gputop.sources.nvml.bindings import NAME, others
@@ -19,13 +19,13 @@ from gputop.terminal import ascii_is_safer, locale_of, without_colours
 from gputop.text import visible
 
 if TYPE_CHECKING:
-    from gputop.health.doctor.facts import Facts
+    from gputop.health.doctor.facts import DoctorFacts
     from gputop.health.findings import Finding
 
 _TERM = "Set TERM to what the terminal is, such as xterm-256color"
 
 
-def library(facts: Facts) -> Iterator[Finding]:
+def library(facts: DoctorFacts) -> Iterator[Finding]:
     """Check the file of NVML."""
     system = facts.system
     if system.library:
@@ -36,7 +36,7 @@ def library(facts: Facts) -> Iterator[Finding]:
         yield note(f"{LIBRARY} is not found")
 
 
-def module(facts: Facts) -> Iterator[Finding]:
+def module(facts: DoctorFacts) -> Iterator[Finding]:
     """Check the kernel module of the driver."""
     if facts.system.module_version:
         yield ok(f"{facts.system.module_version}, loaded")
@@ -46,13 +46,13 @@ def module(facts: Facts) -> Iterator[Finding]:
         yield note("not loaded")
 
 
-def versions(facts: Facts) -> Iterator[Finding]:
+def versions(facts: DoctorFacts) -> Iterator[Finding]:
     """Check that library and kernel module have the same version."""
     if facts.driver_answers:
         yield ok(f"library and kernel module agree: {facts.driver_version or 'no version'}")
 
 
-def permission(facts: Facts) -> Iterator[Finding]:
+def permission(facts: DoctorFacts) -> Iterator[Finding]:
     """Check the permissions of the device files."""
     files, refusals = facts.system.device_files, facts.system.refusals
     if not files:
@@ -65,7 +65,7 @@ def permission(facts: Facts) -> Iterator[Finding]:
     yield warning(f"not to be opened: {named}{more}", ask_for(refusals[0]))
 
 
-def nouveau(facts: Facts) -> Iterator[Finding]:
+def nouveau(facts: DoctorFacts) -> Iterator[Finding]:
     """Check that the kernel's own driver holds no GPU, as NVIDIA's driver cannot share one."""
     held = facts.system.held_by("nouveau")
     if held:
@@ -79,7 +79,7 @@ def nouveau(facts: Facts) -> Iterator[Finding]:
         yield ok("not loaded")
 
 
-def container(facts: Facts) -> Iterator[Finding]:
+def container(facts: DoctorFacts) -> Iterator[Finding]:
     """Report a container and the GPUs that it was given."""
     kind = facts.system.container
     if kind is None:
@@ -90,7 +90,7 @@ def container(facts: Facts) -> Iterator[Finding]:
         yield note(f"{kind}: it has the GPUs only where it was given them")
 
 
-def wsl(facts: Facts) -> Iterator[Finding]:
+def wsl(facts: DoctorFacts) -> Iterator[Finding]:
     """Check the Windows Subsystem for Linux, which uses the driver of Windows."""
     system = facts.system
     if not system.wsl:
@@ -106,13 +106,13 @@ def wsl(facts: Facts) -> Iterator[Finding]:
         yield ok("the driver of Windows; it has no readings of single processes")
 
 
-def nvml(facts: Facts) -> Iterator[Finding]:
+def nvml(facts: DoctorFacts) -> Iterator[Finding]:
     """Check that the driver answers."""
     if facts.driver_answers:
         yield ok(f"answers; CUDA up to {facts.cuda_version or 'an unknown version'}")
 
 
-def devices(facts: Facts) -> Iterator[Finding]:
+def devices(facts: DoctorFacts) -> Iterator[Finding]:
     """Compare the GPUs on the PCI bus with those that the driver has."""
     if not facts.driver_answers:
         return
@@ -133,24 +133,24 @@ def devices(facts: Facts) -> Iterator[Finding]:
 
 
 DRIVER_CHECKS = (
-    Check("library", Group.DRIVER, "NVML library", library),
-    Check("module", Group.DRIVER, "kernel module", module),
-    Check("versions", Group.DRIVER, "versions", versions),
-    Check("permission", Group.DRIVER, "permission", permission),
-    Check("nouveau", Group.DRIVER, "nouveau", nouveau),
-    Check("container", Group.DRIVER, "container", container),
-    Check("wsl", Group.DRIVER, "WSL", wsl),
-    Check("nvml", Group.DRIVER, "NVML", nvml),
-    Check("devices", Group.DRIVER, "devices", devices),
+    Check("library", CheckGroup.DRIVER, "NVML library", library),
+    Check("module", CheckGroup.DRIVER, "kernel module", module),
+    Check("versions", CheckGroup.DRIVER, "versions", versions),
+    Check("permission", CheckGroup.DRIVER, "permission", permission),
+    Check("nouveau", CheckGroup.DRIVER, "nouveau", nouveau),
+    Check("container", CheckGroup.DRIVER, "container", container),
+    Check("wsl", CheckGroup.DRIVER, "WSL", wsl),
+    Check("nvml", CheckGroup.DRIVER, "NVML", nvml),
+    Check("devices", CheckGroup.DRIVER, "devices", devices),
 )
 
 
-def version(facts: Facts) -> Iterator[Finding]:
+def version(facts: DoctorFacts) -> Iterator[Finding]:
     """Report the versions to name in a bug report."""
     yield ok(f"gputop {__version__}, Python {facts.python_version}")
 
 
-def bindings(facts: Facts) -> Iterator[Finding]:
+def bindings(facts: DoctorFacts) -> Iterator[Finding]:
     """Check which nvidia-ml-py is installed, and whether another package installs its module."""
     installed = f"{NAME} {facts.bindings.get(NAME, 'of unknown version')}"
     if other := others(facts.bindings):
@@ -159,7 +159,7 @@ def bindings(facts: Facts) -> Iterator[Finding]:
         yield ok(installed)
 
 
-def installation(facts: Facts) -> Iterator[Finding]:
+def installation(facts: DoctorFacts) -> Iterator[Finding]:
     """Check for another distribution that overwrites the same files."""
     if facts.other_gputop is None:
         yield ok(f"as {DISTRIBUTION}")
@@ -170,7 +170,7 @@ def installation(facts: Facts) -> Iterator[Finding]:
     )
 
 
-def terminal(facts: Facts) -> Iterator[Finding]:
+def terminal(facts: DoctorFacts) -> Iterator[Finding]:
     """Check that the dashboard can be drawn, and in how many colours."""
     name = visible(facts.environment.get("TERM", ""), 40)
     if name in ("", "dumb"):
@@ -188,7 +188,7 @@ def terminal(facts: Facts) -> Iterator[Finding]:
         yield ok(f"{name}, {facts.colours} colours")
 
 
-def characters(facts: Facts) -> Iterator[Finding]:
+def characters(facts: DoctorFacts) -> Iterator[Finding]:
     """Check that charts can be drawn in more than ASCII."""
     locale = visible(locale_of(facts.environment), 40)
     if not ascii_is_safer(facts.environment):
@@ -202,7 +202,7 @@ def characters(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def results(facts: Facts) -> Iterator[Finding]:
+def results(facts: DoctorFacts) -> Iterator[Finding]:
     """Check that results of stress tests can be saved."""
     file = visible(facts.results_file, 300)
     if facts.results_problem is None:
@@ -212,10 +212,10 @@ def results(facts: Facts) -> Iterator[Finding]:
 
 
 GPUTOP_CHECKS = (
-    Check("version", Group.GPUTOP, "version", version),
-    Check("bindings", Group.GPUTOP, "NVML bindings", bindings),
-    Check("installation", Group.GPUTOP, "installation", installation),
-    Check("terminal", Group.GPUTOP, "terminal", terminal),
-    Check("characters", Group.GPUTOP, "characters", characters),
-    Check("results", Group.GPUTOP, "results file", results),
+    Check("version", CheckGroup.GPUTOP, "version", version),
+    Check("bindings", CheckGroup.GPUTOP, "NVML bindings", bindings),
+    Check("installation", CheckGroup.GPUTOP, "installation", installation),
+    Check("terminal", CheckGroup.GPUTOP, "terminal", terminal),
+    Check("characters", CheckGroup.GPUTOP, "characters", characters),
+    Check("results", CheckGroup.GPUTOP, "results file", results),
 )

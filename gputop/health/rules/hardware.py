@@ -18,7 +18,7 @@ from gputop.health.conditions import (
     xid_severity,
 )
 from gputop.health.findings import Evidence, Finding, Severity
-from gputop.health.rule_view import DeviceView, NoEvidence, evidence_now, finite
+from gputop.health.rule_view import NoEvidence, RuleView, evidence_now, finite
 from gputop.schema.clock_events import BITS, BY_WORD, mask_of
 from gputop.schema.derived import SLOWDOWN_BITS
 from gputop.schema.values import span_text, value_text
@@ -41,7 +41,7 @@ MOST_POINTS = 60
 """Most samples of ten minutes that are read: more precision than anyone needs."""
 
 
-def power_capped(view: DeviceView) -> Finding | None:
+def power_capped(view: RuleView) -> Finding | None:
     """Find clocks held down by the power limit: normal at full load unless it was lowered."""
     share = view.slowed_percent("sw_power_cap")
     if not view.passes(t.POWER_CAP, share):
@@ -75,7 +75,7 @@ def lowered_limit(limit: float | None, default: float | None, index: str) -> tup
     )
 
 
-def thermal(view: DeviceView) -> Finding | None:
+def thermal(view: RuleView) -> Finding | None:
     """Find clocks held down by heat."""
     share = view.slowed_percent(*HEAT_CAUSES)
     if not view.passes(t.HEAT, share):
@@ -94,7 +94,7 @@ def thermal(view: DeviceView) -> Finding | None:
     )
 
 
-def hardware_slowdown(view: DeviceView) -> Finding | None:
+def hardware_slowdown(view: RuleView) -> Finding | None:
     """Find a slowdown by hardware other than heat: mostly by the power supply."""
     causes = ("hw_power_brake", "hw_slowdown")
     share = view.slowed_percent(*causes, without="hw_thermal")
@@ -110,7 +110,7 @@ def hardware_slowdown(view: DeviceView) -> Finding | None:
     )
 
 
-def clocks_low(view: DeviceView) -> Finding | None:
+def clocks_low(view: RuleView) -> Finding | None:
     """Find clocks that are low under load for no reason that the driver gives."""
     if not view.passes(t.CLOCK_LOAD, view.mean(view.activity)):
         return None
@@ -138,15 +138,15 @@ def _fault(cause: str) -> str:
     return BY_WORD[cause].fault.capitalize()
 
 
-def _when(share: float, view: DeviceView) -> str:
+def _when(share: float, view: RuleView) -> str:
     return "now" if view.windows.momentary else f"{percentage(share)} of the time"
 
 
-def _share(label: str, share: float, view: DeviceView) -> Evidence:
+def _share(label: str, share: float, view: RuleView) -> Evidence:
     return Evidence(label, REASONS, share, "%", view.span(t.WINDOW_SECONDS))
 
 
-def _clock(view: DeviceView) -> list[Evidence]:
+def _clock(view: RuleView) -> list[Evidence]:
     found = view.mean_evidence("SM clock", CLOCK)
     maximum = view.device.sm_clock_max_mhz
     return (
@@ -156,7 +156,7 @@ def _clock(view: DeviceView) -> list[Evidence]:
     )
 
 
-def _lost(view: DeviceView, causes: Sequence[str]) -> list[Evidence]:
+def _lost(view: RuleView, causes: Sequence[str]) -> list[Evidence]:
     """Return for how long it was slowed in the last minutes, and the work lost by that.
 
     A slowed second counts by how far its clock is below that of the other busy seconds.
@@ -196,7 +196,7 @@ def link_bytes(generation: float, width: float) -> float | None:
     return lane * width if lane is not None and width > 0 else None
 
 
-def pcie_bound(view: DeviceView) -> Finding | None:
+def pcie_bound(view: RuleView) -> Finding | None:
     """Find a PCIe link with hardly any bandwidth left."""
     rates = {name: view.mean_or_none(name, t.SHORT_SECONDS) for name in TRAFFIC}
     known = {name: rate for name, rate in rates.items() if rate is not None}
@@ -232,7 +232,7 @@ def link_text(generation: float, width: float) -> str:
     return f"gen {generation:.0f} ×{width:.0f}"
 
 
-def link_degraded(view: DeviceView) -> Finding | None:
+def link_degraded(view: RuleView) -> Finding | None:
     """Find a PCIe link that is narrower or slower under load than device and slot allow."""
     generation_max, width_max = view.reading("pcie_generation_max"), view.reading("pcie_width_max")
     generation = max(finite(view.values(GENERATION)))
@@ -260,7 +260,7 @@ def link_degraded(view: DeviceView) -> Finding | None:
     )
 
 
-def xid(view: DeviceView) -> Finding | None:
+def xid(view: RuleView) -> Finding | None:
     """Find the gravest Xid of the last hour."""
     recent = [e for e in view.events if e.kind == "xid" and view.now - e.time < t.XID_SECONDS]
     if not recent:
@@ -273,7 +273,7 @@ def xid(view: DeviceView) -> Finding | None:
     return Finding(xid_severity(last.code), what, evidence, remedy, last.time)
 
 
-def ecc(view: DeviceView) -> Finding | None:
+def ecc(view: RuleView) -> Finding | None:
     """Find any uncorrected memory error, and corrected ones while they rise.
 
     One snapshot shows no rise.
@@ -293,7 +293,7 @@ def ecc(view: DeviceView) -> Finding | None:
     return rising
 
 
-def _corrected(view: DeviceView) -> Finding | None:
+def _corrected(view: RuleView) -> Finding | None:
     counts = view.values(ECC, t.ECC_SECONDS, enough=0.01)
     known = [*filter(isfinite, counts)]
     last = known[-1]
@@ -313,7 +313,7 @@ def _corrected(view: DeviceView) -> Finding | None:
     )
 
 
-def remap(view: DeviceView) -> Finding | None:
+def remap(view: RuleView) -> Finding | None:
     """Find a memory row that waits for its spare, or a device without spares."""
     if view.sample.remap_failed:
         return Finding(Severity.FAULT, NO_SPARE_ROWS, _rows(view), "Have it replaced")
@@ -327,14 +327,14 @@ def remap(view: DeviceView) -> Finding | None:
     return None
 
 
-def _rows(view: DeviceView) -> list[Evidence]:
+def _rows(view: RuleView) -> list[Evidence]:
     rows = view.sample.remapped_rows
     return (
         [] if rows is None else [evidence_now("rows replaced in its life", "remapped_rows", rows)]
     )
 
 
-def recovery(view: DeviceView) -> Finding | None:
+def recovery(view: RuleView) -> Finding | None:
     """Find a recovery action that the driver asks for."""
     action = view.sample.recovery_action
     if action is None:

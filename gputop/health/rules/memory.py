@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gputop.health import thresholds as t
 from gputop.health.conditions import ALMOST_FULL
 from gputop.health.findings import Evidence, Finding, Severity
-from gputop.health.rule_view import DeviceView, NoEvidence, evidence_now, finite
+from gputop.health.rule_view import NoEvidence, RuleView, evidence_now, finite
 from gputop.schema.derived import PROCESS_COUNT
 from gputop.text import duration, percentage, size, visible
 
@@ -25,7 +25,7 @@ MOST_POINTS = 60
 LONGEST_COMMAND = 48
 
 
-def held_idle(view: DeviceView) -> Finding | None:
+def held_idle(view: RuleView) -> Finding | None:
     """Find memory that is held for minutes while nothing runs."""
     held = view.reading(ATTRIBUTED)
     if not view.passes(t.HELD, held):
@@ -62,7 +62,7 @@ def process_text(process: Process | None) -> str:
     return f"{user} ({command}{more})" if command else f"{user} (pid {process.pid})"
 
 
-def _idle_seconds(view: DeviceView, activity: str) -> float:
+def _idle_seconds(view: RuleView, activity: str) -> float:
     """Return the seconds since it last worked, at most the length of the history."""
     history = view.windows.history
     numbers = history.last(view.device.uuid, activity, history.count)
@@ -74,7 +74,7 @@ def _idle_seconds(view: DeviceView, activity: str) -> float:
     return history.span(idle)
 
 
-def unattributed(view: DeviceView) -> Finding | None:
+def unattributed(view: RuleView) -> Finding | None:
     """Find memory in use that no listed process holds."""
     # Process lists are older than the memory reading: only a lasting difference counts.
     least = min(finite(view.values(UNATTRIBUTED)))
@@ -92,7 +92,7 @@ def unattributed(view: DeviceView) -> Finding | None:
     )
 
 
-def ghost_load(view: DeviceView) -> Finding | None:
+def ghost_load(view: RuleView) -> Finding | None:
     """Find load without any listed process."""
     if view.processes:
         return None
@@ -125,7 +125,7 @@ class Trend(NamedTuple):
     seconds: float
 
 
-def trend(view: DeviceView, enough: float) -> Trend | None:
+def trend(view: RuleView, enough: float) -> Trend | None:
     """Return the trend of up to ten minutes, or None unless each third is above the one before."""
     numbers = view.values(USED, t.LONG_SECONDS, enough)
     if view.reading(USED) <= (view.mean_or_none(USED, t.LONG_SECONDS) or 0.0):
@@ -160,7 +160,7 @@ def _trend(numbers: array[float], each: float) -> Trend | None:
     return Trend(xy / xx / each, xy * xy / (xx * yy), grew, each * (len(numbers) - 1))
 
 
-def almost_full(view: DeviceView) -> Finding | None:
+def almost_full(view: RuleView) -> Finding | None:
     """Find memory that is full, or soon will be at the present growth."""
     used, free = view.reading(USED), view.reading(FREE)
     total = used + free
@@ -189,7 +189,7 @@ def almost_full(view: DeviceView) -> Finding | None:
     )
 
 
-def _growth(view: DeviceView) -> Trend | None:
+def _growth(view: RuleView) -> Trend | None:
     """Return the trend if there is a straight one."""
     wanted = view.windows.within(t.LONG_SECONDS).wanted
     try:
@@ -199,7 +199,7 @@ def _growth(view: DeviceView) -> Trend | None:
     return line if line is not None and view.passes(t.LEAK_FIT, line.fit) else None
 
 
-def leak(view: DeviceView) -> Finding | None:
+def leak(view: RuleView) -> Finding | None:
     """Find memory that grows steadily for longer than loading takes."""
     line = trend(view, t.ENOUGH_OF_WINDOW)
     total = view.sample.memory_total_bytes or view.device.memory_total_bytes

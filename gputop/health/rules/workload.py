@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.health import thresholds as t
 from gputop.health.findings import Evidence, Finding, Severity, unit_of
-from gputop.health.rule_view import DeviceView, NoEvidence
+from gputop.health.rule_view import NoEvidence, RuleView
 from gputop.schema.derived import HOST_CPU, PROCESS_COUNT, PROCESS_CPU, PROCESS_IO_WAIT
 from gputop.schema.snapshot import ProcessKind
 from gputop.text import percentage, size
@@ -34,7 +34,7 @@ class _HostSide(NamedTuple):
     """CPU of the host, % of all cores."""
 
 
-def input_bound(view: DeviceView) -> Finding | None:
+def input_bound(view: RuleView) -> Finding | None:
     """Find idle time while the host has no CPU to spare or waits for storage."""
     activity = view.activity
     busy, fine = view.mean(activity), view.driver_samples(activity)
@@ -77,7 +77,7 @@ def input_bound(view: DeviceView) -> Finding | None:
     return Finding(Severity.WARNING, sentence, evidence, advice)
 
 
-def _short_of(view: DeviceView, side: _HostSide) -> tuple[str, str]:
+def _short_of(view: RuleView, side: _HostSide) -> tuple[str, str]:
     """Return what its processes lack, and the advice; empty if nothing."""
     if side.waits is not None and view.passes(t.IO_WAIT, side.waits):
         return "a process waits for storage", STORAGE
@@ -108,7 +108,7 @@ HOST = (
 )
 
 
-def not_working(view: DeviceView) -> Finding | None:
+def not_working(view: RuleView) -> Finding | None:
     """Find a device that is always busy while few of its SMs work."""
     busy = view.mean(BUSY)
     if not view.passes(t.BUSY, busy):
@@ -141,7 +141,7 @@ def not_working(view: DeviceView) -> Finding | None:
     return Finding(Severity.WARNING, sentence, evidence, advice)
 
 
-def no_tensor_cores(view: DeviceView) -> Finding | None:
+def no_tensor_cores(view: RuleView) -> Finding | None:
     """Find SMs that work without their tensor cores."""
     if not any(process.kind in COMPUTES for process in view.processes):
         return None
@@ -163,7 +163,7 @@ def no_tensor_cores(view: DeviceView) -> Finding | None:
     )
 
 
-def memory_bound(view: DeviceView) -> Finding | None:
+def memory_bound(view: RuleView) -> Finding | None:
     """Find work that is limited by the bandwidth of the device memory."""
     activity = view.mean_or_none(view.activity)
     if activity is not None and activity < t.SMS_WORK.end:
@@ -185,17 +185,17 @@ def memory_bound(view: DeviceView) -> Finding | None:
     )
 
 
-def find_peers(views: Mapping[str, DeviceView], uuids: Iterable[str]) -> None:
+def find_peers(views: Mapping[str, RuleView], uuids: Iterable[str]) -> None:
     """Set the peers of these devices: those of the same model that work on the same job."""
     whole = {uuid: view for uuid, view in views.items() if view.device.parent_uuid is None}
-    jobs: dict[tuple[str, object], dict[str, DeviceView]] = defaultdict(dict)
+    jobs: dict[tuple[str, object], dict[str, RuleView]] = defaultdict(dict)
     for uuid, view in whole.items():
         for process in view.processes:
             for key in _jobs(process):
                 jobs[key][uuid] = view
     for uuid in whole.keys() & uuids:
         view = views[uuid]
-        peers: dict[str, DeviceView] = {}
+        peers: dict[str, RuleView] = {}
         for process in view.processes:
             for key in _jobs(process):
                 peers |= jobs[key]
@@ -217,7 +217,7 @@ def _jobs(process: Process) -> Iterable[tuple[str, object]]:
         yield "launcher", (process.parent_pid, program)
 
 
-def straggler(view: DeviceView) -> Finding | None:
+def straggler(view: RuleView) -> Finding | None:
     """Find a clock below those of its peers, which then wait for it."""
     if not view.peers:
         return None
@@ -248,7 +248,7 @@ def straggler(view: DeviceView) -> Finding | None:
     )
 
 
-def imbalance(view: DeviceView) -> Finding | None:
+def imbalance(view: RuleView) -> Finding | None:
     """Find a device that holds more memory, or does less work, than its peers."""
     if not view.peers:
         return None
@@ -283,13 +283,13 @@ def imbalance(view: DeviceView) -> Finding | None:
     return None
 
 
-def _peers(view: DeviceView) -> str:
+def _peers(view: RuleView) -> str:
     if len(view.peers) > 1:
         return f"the median of its {len(view.peers)} peers"
     return f"its peer (GPU {view.peers[0].device.label})"
 
 
-def _known_median(view: DeviceView, name: str) -> float | None:
+def _known_median(view: RuleView, name: str) -> float | None:
     medians: dict[str, float | None] = view.memo.setdefault("medians", {})
     if name not in medians:
         numbers = sorted(n for peer in view.peers if (n := peer.mean_or_none(name)) is not None)
@@ -298,14 +298,14 @@ def _known_median(view: DeviceView, name: str) -> float | None:
     return medians[name]
 
 
-def _median(view: DeviceView, name: str) -> float:
+def _median(view: RuleView, name: str) -> float:
     found = _known_median(view, name)
     if found is None:
         raise NoEvidence(name)
     return found
 
 
-def _beside(view: DeviceView, label: str, name: str) -> list[Evidence]:
+def _beside(view: RuleView, label: str, name: str) -> list[Evidence]:
     """Return its mean and the median of its peers as evidence."""
     theirs = _known_median(view, name)
     found = view.mean_evidence(label, name)
