@@ -250,7 +250,7 @@ def fleet_dashboard(
 
     interval = INTERVAL if arguments.interval is None else arguments.interval
     watch = watch_of(arguments, interval)
-    from gputop.fleet.host import HostStream
+    from gputop.fleet.host_stream import HostStream
     from gputop.ui.shell.fleet_start import run as start
 
     return start(

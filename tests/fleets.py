@@ -7,7 +7,8 @@ from functools import cache
 from random import Random
 from typing import Any
 
-from gputop.fleet.model import Fleet, Gpu, Health, Wrong
+from gputop.fleet.model import Fleet, Gpu
+from gputop.health.findings import Finding, Severity
 from gputop.problem import Problem
 from tests.streams import GIB, NOW
 
@@ -24,13 +25,13 @@ AWAY = Problem(
     "Start it, or check the address",
 )
 WRONG = (
-    ("xid", Health.FAULT, "Xid 79: the GPU has fallen off the bus"),
-    ("ecc", Health.FAULT, "Xid 48: 14 uncorrectable memory errors, rising"),
-    ("remap", Health.FAULT, "Row remapping failed: replace the GPU"),
-    ("thermal", Health.WARNING, "Slowed down by heat: 88 °C"),
-    ("slow", Health.WARNING, "Slower than its job's others: 1410 of 1980 MHz"),
-    ("idle_held", Health.WARNING, "Idle for 3 h with 71 GiB held"),
-    ("stale", Health.STALE, "No scrape for 4:10"),
+    ("xid", Severity.FAULT, "Xid 79: the GPU has fallen off the bus"),
+    ("ecc", Severity.FAULT, "Xid 48: 14 uncorrectable memory errors, rising"),
+    ("remap", Severity.FAULT, "Row remapping failed: replace the GPU"),
+    ("thermal", Severity.WARNING, "Slowed down by heat: 88 °C"),
+    ("slow", Severity.WARNING, "Slower than its job's others: 1410 of 1980 MHz"),
+    ("idle_held", Severity.WARNING, "Idle for 3 h with 71 GiB held"),
+    ("stale", Severity.STALE, "No scrape for 4:10"),
 )
 
 
@@ -97,10 +98,16 @@ def _made(count: int, seed: int, tick: int) -> Fleet:
     places = drawn(seed).sample(range(count), min(count, 2 + count // 1000 + count // 64 % 8))
     for n, number in enumerate(sorted(places)):
         kind, severity, text = WRONG[n % len(WRONG)]
-        wrong.append(Wrong(gpus[number].key, kind, severity, text, since=NOW - 60 - 977 * n))
-        if severity is Health.STALE or kind == "xid":
+        wrong.append(
+            Finding(
+                severity, text, rule=kind, device_uuid=gpus[number].key, since=NOW - 60 - 977 * n
+            )
+        )
+        if severity is Severity.STALE or kind == "xid":
             gpus[number] = without_readings(gpus[number])
-    wrong.sort(key=lambda each: [Health.FAULT, Health.WARNING, Health.STALE].index(each.severity))
+    wrong.sort(
+        key=lambda each: [Severity.FAULT, Severity.WARNING, Severity.STALE].index(each.severity)
+    )
     return Fleet(NOW + 10 * tick, tuple(gpus), tuple(wrong), took_seconds=0.42, label_names=LABELS)
 
 

@@ -157,7 +157,7 @@ def add_fleet(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--match",
-        type=argument("gputop.fleet.matchers:parse_match"),
+        type=argument("gputop.fleet.server:parse_match"),
         default=argparse.SUPPRESS,
         metavar="LABELS",
         help="""only these GPUs of the fleet, as PromQL matchers: 'cluster="a",rack=~"r1.*"'""",

@@ -30,9 +30,9 @@ def run(arguments: argparse.Namespace) -> int:
     import json
     import os
 
-    from gputop.health.doctor.checks import examine
+    from gputop.health.doctor import examine
     from gputop.health.doctor.facts import gather
-    from gputop.health.doctor.finding import Status
+    from gputop.health.findings import Severity
     from gputop.output.ansi import wanted
     from gputop.output.doctor import document, page
 
@@ -48,8 +48,8 @@ def run(arguments: argparse.Namespace) -> int:
         print_text(json.dumps(document(findings, facts), indent=2))
     else:
         colour = wanted(os.environ, terminal=sys.stdout.isatty())
-        print_text(page(findings, len(facts.gpus), output_width(), colour=colour))
-    return FAULT if any(each.judgement.status is Status.PROBLEM for each in findings) else FINE
+        print_text(page(findings, facts, output_width(), colour=colour))
+    return FAULT if any(each.severity is Severity.FAULT for each in findings) else FINE
 
 
 def _print_progress(text: str) -> None:

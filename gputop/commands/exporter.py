@@ -117,22 +117,22 @@ def run(arguments: argparse.Namespace) -> int:
         return _run_fleet(arguments)
     import asyncio
 
-    from gputop.health.active import Follower
+    from gputop.health.judge import FindingTracker
     from gputop.output.prometheus.metrics import families
     from gputop.stream.child import StreamChild
     from gputop.stream.launch import command
     from gputop.stream.snapshots import StreamFollower
 
-    follower = Follower()
+    tracker = FindingTracker()
     with needs_extra("exporter"):
         from gputop.output.prometheus.scrape import application
     web_config = _web_config(arguments.web_config)
-    take = None if arguments.dcgm_names else follower.take
+    take = None if arguments.dcgm_names else tracker.add_record
     watch = StreamFollower(lambda problem: print_message(f"error: {problem}."), take)
     options = {"processes": arguments.processes, "dcgm": arguments.dcgm_names}
 
     def look() -> list[Family]:
-        return families(watch.latest, time.monotonic(), follower.standing, **options)
+        return families(watch.latest, time.monotonic(), tracker.active, **options)
 
     pages = application(look, lambda: watch.latest.sample is not None)
     server = _listen(arguments.listen, pages, web_config)
@@ -148,11 +148,10 @@ def _run_fleet(arguments: argparse.Namespace) -> int:
     refuse(arguments, not_of_fleets, "a simulated fleet", "--demo-fleet")
     import asyncio
 
-    from gputop.fleet.demo.readings import Simulator
     from gputop.fleet.demo.site import GPUS_OF_HOST
 
     with needs_extra("exporter"):
-        from gputop.fleet.demo.page import site
+        from gputop.fleet.demo.exporter import Simulator, site
 
     gpus = arguments.demo_fleet
     simulator = Simulator(gpus, started=time.time())

@@ -30,10 +30,10 @@ def watch_of(
     """The fleet that the arguments name; ends the program where it cannot be asked."""
     with needs_extra("fleet"):
         from gputop.fleet.watch import FleetWatch
-    from gputop.fleet.server import Server
+    from gputop.fleet.server import PrometheusServer
 
     try:
-        server = Server.of(arguments.prometheus, os.environ)
+        server = PrometheusServer.from_environment(arguments.prometheus, os.environ)
     except ValueError as error:
         fail(str(error), USAGE)
     return FleetWatch(server, arguments.match or "", interval, at_once=at_once)

@@ -19,7 +19,7 @@ from gputop.text import short_name, visible
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
-    from gputop.health.idlest import Candidate
+    from gputop.health.idle_devices import Candidate
     from gputop.schema.snapshot import Inventory, Sample
     from gputop.stream.child import Interruption
     from gputop.stream.snapshots import Snapshot
@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--min-free",
-        type=argument("gputop.health.idlest:parse_amount"),
+        type=argument("gputop.health.idle_devices:parse_amount"),
         metavar="SIZE",
         help="at least so much free memory, such as 20GiB, 20GB or 80%%",
     )
@@ -187,13 +187,13 @@ async def _look(
 def _outcome(
     arguments: argparse.Namespace, inventory: Inventory, looks: Sequence[Sample]
 ) -> Outcome:
-    from gputop.health.idlest import Wanted, candidates
+    from gputop.health.idle_devices import Requirements, candidates
     from gputop.sources.visible_devices import ORDER, VARIABLE, seen
 
     if not inventory.devices:
         raise ValueError("There is no device to pick: the driver has none. See `gputop status`")
     allowed = seen(inventory.devices, os.environ.get(VARIABLE), os.environ.get(ORDER))
-    wanted = Wanted(arguments.min_free, arguments.max_busy, arguments.index)
+    wanted = Requirements(arguments.min_free, arguments.max_busy, arguments.index)
     every = candidates(inventory, looks, wanted, allowed.uuids)
     fitting = sum(each.reason is None for each in every)
     enough = arguments.count if fitting >= arguments.count else 0

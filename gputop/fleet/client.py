@@ -1,7 +1,7 @@
-"""Questions to Prometheus's HTTP API, each bounded in time and size: the only module of urllib3.
+"""Client of the HTTP API of Prometheus, bounded in time and size. Only this module uses urllib3.
 
-Not httpx: half as much CPU for each answer, and no packages besides. Redirects are not followed,
-so that credentials go nowhere but where they are meant to.
+urllib3 takes half the CPU of httpx for an answer and needs no other packages. Redirects are not
+followed, so that credentials reach no other server.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from urllib3.exceptions import HTTPError, ProtocolError, ReadTimeoutError
 
 from gputop import __version__
 from gputop.bounds import ANSWER_BYTES
-from gputop.fleet.server import AUTHORIZATION, CA, CERT, CredentialError, Server
+from gputop.fleet.server import AUTHORIZATION, CA, CERT, CredentialError, PrometheusServer
 from gputop.problem import Problem
 from gputop.text import visible
 
@@ -34,25 +34,25 @@ if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse
 
 SECONDS = 10.0
-"""For one answer, from its question to its last byte."""
+"""Seconds for one answer, from its question to its last byte."""
 CONNECT_SECONDS = 5.0
 SERIES = 100_000
-"""Series of one answer, and GPUs of a fleet."""
+"""Most series of an answer, and GPUs of a fleet."""
 JSON_VALUES = 1 << 20
-"""Numbers, texts, lists and objects of one answer, roughly: each takes some 100 bytes of memory."""
+"""Most values of an answer, roughly. Each takes some 100 bytes of memory."""
 LONGEST_ERROR = 1 << 16
 LONGEST_GET = 4000
 PIECE = 1 << 13
-"""Bytes read at a time: gzip makes up to a thousand times as much of them."""
-LEFT_OUT, FEWER = "An answer of Prometheus is left out", "Ask for fewer GPUs with --match"
-AWAY = "Prometheus is away"
-LATER = "It is asked again; see whether it is up, and the URL"
+"""Bytes read at a time. gzip can expand them a thousandfold."""
+LEFT_OUT, FEWER = "An answer of Prometheus was left out", "Ask for fewer GPUs with --match"
+AWAY = "Cannot reach Prometheus"
+LATER = "Check that it is up, and the URL"
 
 
 class AskError(Exception):
-    """There is no answer to be had; `problem` says it to the user.
+    """A question without an answer; `problem` is for the user.
 
-    `whole` is whether the server is at fault, and not the one question.
+    `whole` is true if the server is at fault rather than the one question.
     """
 
     def __init__(self, problem: Problem, *, whole: bool = True) -> None:
@@ -62,9 +62,9 @@ class AskError(Exception):
 
 
 class Client:
-    """Asks one server over connections that stay open; any thread may `stop` it."""
+    """Client of one server over connections that stay open. Any thread may `stop` it."""
 
-    def __init__(self, server: Server, seconds: float = SECONDS) -> None:
+    def __init__(self, server: PrometheusServer, seconds: float = SECONDS) -> None:
         self._server = server
         self._seconds = seconds
         self._pool: urllib3.PoolManager | None = None
@@ -72,8 +72,8 @@ class Client:
         self._opened: WeakSet[socket.socket] = WeakSet()
         self._stopped = threading.Event()
 
-    def begin(self) -> None:
-        """Reads credentials anew, before questions that belong together; raises `AskError`."""
+    def load_credentials(self) -> None:
+        """Read the credentials again, before a group of questions; raises `AskError`."""
         headers = {"Accept": "application/json", "Accept-Encoding": "gzip"}
         headers["User-Agent"] = f"gputop/{__version__}"
         try:
@@ -89,10 +89,10 @@ class Client:
     def ask(
         self, path: str, parameters: Mapping[str, str], seconds: float | None = None
     ) -> tuple[Any, tuple[str, ...]]:
-        """What is in `data` of its answer, and its warnings; raises `AskError`."""
-        return self.unpacked(self.fetch(path, parameters, seconds))
+        """Return the `data` of the answer and its warnings; raises `AskError`."""
+        return self.parse_answer(self.fetch(path, parameters, seconds))
 
-    def unpacked(self, body: bytes) -> tuple[Any, tuple[str, ...]]:
+    def parse_answer(self, body: bytes) -> tuple[Any, tuple[str, ...]]:
         """Return the `data` of an answer and its warnings; raises `AskError`."""
         if sum(map(body.count, (b",", b"[", b"{"))) > JSON_VALUES:
             raise _left_out(f"it has more than {JSON_VALUES} values")
@@ -100,10 +100,10 @@ class Client:
         if "status" not in document:
             url = visible(self._server.url, 200)
             html = body[:200].lstrip().startswith(b"<")
-            why = f"{url} answers {'with a page' if html else 'what is not JSON'}"
+            why = f"{url} answers {'with a web page' if html else 'with something other than JSON'}"
             if body[:1] == b"{":
                 why = f"an answer of {url} breaks off"
-            raise AskError(Problem("No answer of Prometheus", why, "See what is at that URL"))
+            raise AskError(Problem("No answer of Prometheus", why, "Check what is at that URL"))
         if document["status"] != "success":
             raise AskError(_failed(_words(document)), whole=False)
         warnings = document.get("warnings")
@@ -115,18 +115,18 @@ class Client:
         return data, tuple(each for each in listed if isinstance(each, str))
 
     def stop(self) -> None:
-        """Ends what is under way, and refuses what follows."""
+        """End what is under way, and refuse what follows."""
         self._stopped.set()
         self._shut()
 
     def close(self) -> None:
-        """Lets go of its connections."""
+        """Close all connections."""
         self.stop()
         if self._pool is not None:
             self._pool.clear()
 
     def _shut(self) -> None:
-        """Wakes up who waits for an answer."""
+        """Wake up threads that wait for an answer."""
         for each in [*self._opened]:
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
@@ -153,7 +153,7 @@ class Client:
             bare = f"{found.scheme}://{found.hostname}{port}"
             return self._pooled(urllib3.ProxyManager(bare, proxy_headers=headers, **options))
         except (ValueError, HTTPError):
-            why = f"{parts.scheme}_proxy in the environment is none that can be used"
+            why = f"{parts.scheme}_proxy in the environment cannot be used"
             raise AskError(Problem(AWAY, why, "Correct it, or name the host in no_proxy")) from None
 
     def _pooled(self, manager: urllib3.PoolManager) -> urllib3.PoolManager:
@@ -170,11 +170,11 @@ class Client:
         """Return an answer of at most so many bytes, decompressed; raises `AskError`."""
         seconds = min(self._seconds, seconds if seconds is not None else self._seconds)
         if self._pool is None:
-            self.begin()
+            self.load_credentials()
         if self._stopped.is_set():
             raise AskError(Problem(AWAY, "it is no longer asked", LATER))
         deadline = time.monotonic() + seconds
-        # A socket's own time limit begins anew with each byte.
+        # The time limit of a socket restarts with each byte.
         alarm = threading.Timer(seconds, self._shut)
         alarm.daemon = True
         alarm.start()
@@ -185,7 +185,7 @@ class Client:
                 over = self._stopped.is_set() or time.monotonic() >= deadline
                 if over or not isinstance(error.args[-1], RemoteDisconnected):
                     raise
-                # It had closed the connection that was kept open: a new one is well.
+                # The server had closed the kept connection: a new one works.
                 return self._read(self._send(path, parameters, seconds), deadline, most_bytes)
         except (HTTPError, OSError, ValueError) as error:
             if time.monotonic() >= deadline or isinstance(error, ReadTimeoutError):
@@ -203,7 +203,7 @@ class Client:
             "redirect": False,
             "timeout": urllib3.Timeout(connect=min(CONNECT_SECONDS, seconds), read=seconds),
         }
-        # Not all that is between lets a POST through, nor a long GET.
+        # Some proxies block POST, others a long GET.
         if len(form) <= LONGEST_GET:
             return self._pool.request("GET", f"{url}?{form}", **options)
         options["headers"] = {**self._headers, "Content-Type": "application/x-www-form-urlencoded"}
@@ -214,7 +214,7 @@ class Client:
         largest = most_bytes if good else LONGEST_ERROR
         if "," in answer.headers.get("Content-Encoding", ""):
             answer.close()
-            raise _left_out("it is compressed more than once", "See what is between it and here")
+            raise _left_out("it is compressed more than once", "Check the proxies in between")
         parts, size = [], 0
         for part in answer.stream(PIECE, decode_content=True):
             size += len(part)
@@ -222,7 +222,7 @@ class Client:
             if size > largest or time.monotonic() >= deadline:
                 break
         if time.monotonic() >= deadline:
-            raise TimeoutError  # it looks as if it had ended: its connection was shut
+            raise TimeoutError  # the connection was shut, which looks like an end
         if size > largest:
             answer.close()  # with what is left of it
             if good:
@@ -233,41 +233,41 @@ class Client:
         return body
 
     def _refusal(self, answer: BaseHTTPResponse, body: bytes) -> AskError:
-        """What a status means that is not 200."""
+        """Return the error for a status other than 200."""
         status, url = answer.status, visible(self._server.url, 200)
-        said = _said(body)
+        words = _error_text(body)
         if 300 <= status < 400:
             to = visible(answer.headers.get("Location", "nowhere"), 120).partition("?")[0]
-            why = f"{url} leads elsewhere, to {_without_login(to)}, where no credentials are taken"
+            why = f"{url} redirects to {_strip_login(to)}, and credentials are not sent there"
             return AskError(Problem(AWAY, why, "Give the URL of Prometheus itself"))
         if status in (401, 403):
-            what = "does not know you" if status == 401 else "does not let you ask"
-            words = body[:1000].decode("utf-8", "replace")
+            what = "requires credentials" if status == 401 else "denies access"
+            text = body[:1000].decode("utf-8", "replace")
             challenge = answer.headers.get("WWW-Authenticate", "")
             signed = AUTHORIZATION in self._headers
-            lacks, remedy = self._server.sign_in(words, challenge, signed=signed)
+            lacks, remedy = self._server.sign_in(text, challenge, signed=signed)
             without = f": the request has no {lacks} header" if lacks and status == 401 else ""
             return AskError(Problem(f"Prometheus {what}", f"{status} of {url}{without}", remedy))
-        if said is not None and status in (400, 422, 503):
-            return AskError(_failed(said), whole=status == 503)
+        if words is not None and status in (400, 422, 503):
+            return AskError(_failed(words), whole=status == 503)
         if status in (404, 405, 400, 422):
             remedy = f"Give the URL with its path, such as {url}/prometheus"
             return AskError(Problem("No Prometheus there", f"{url} answers {status}", remedy))
         if status == 429:
-            return AskError(Problem(AWAY, f"{url} is asked too much (429)", LATER))
+            return AskError(Problem(AWAY, f"{url} gets too many requests (429)", LATER))
         return AskError(Problem(AWAY, f"{url} answers {status}", LATER))
 
 
-def _said(body: bytes) -> str | None:
-    """What Prometheus says of its error; None where it is none of Prometheus."""
+def _error_text(body: bytes) -> str | None:
+    """Return the error in words, or None if it does not come from Prometheus."""
     document = _document(body)
     return _words(document) if document.get("status") == "error" else None
 
 
 def _document(body: bytes) -> Mapping[str, Any]:
-    """Return an answer as an object, which is empty where it is none."""
+    """Return an answer as an object, which is empty if it is not one."""
     with contextlib.suppress(ValueError, RecursionError):
-        # As floats, numbers of hundreds of digits are infinite, and so are left out.
+        # As floats, numbers of hundreds of digits are infinite, and are left out.
         document = json.loads(body, parse_int=float)
         return document if isinstance(document, dict) else {}
     return {}
@@ -287,13 +287,13 @@ def _left_out(why: str, remedy: str = FEWER) -> AskError:
 
 
 def slow(seconds: float) -> AskError:
-    """Return the error of answers that did not come in time."""
+    """Return the error for answers that did not come in time."""
     why = f"it took longer than {seconds:.0f} s to answer"
     return AskError(Problem("Prometheus is slow", why, "Ask for fewer GPUs with --match, or later"))
 
 
 def _why(error: Exception) -> str:
-    """The cause in words: that of the system behind those of the client, which are full of code."""
+    """Return the cause in words: that of the system, as those of the client are full of code."""
     seen: BaseException | None = error
     while seen is not None:
         words = getattr(seen, "strerror", None)
@@ -308,31 +308,31 @@ def _why(error: Exception) -> str:
     return visible(str(words).rstrip(". "), 160) or type(error).__name__
 
 
-def _without_login(url: str) -> str:
+def _strip_login(url: str) -> str:
     return url.rpartition("@")[2] if "@" in url else url
 
 
-def _context(server: Server) -> ssl.SSLContext:
+def _context(server: PrometheusServer) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=server.authorities)
     except (OSError, ssl.SSLError):
         why = f"{visible(str(server.authorities), 100)} holds no certificates that can be read"
-        raise AskError(Problem("No certificates", why, f"See to it, or unset {CA}")) from None
+        raise AskError(Problem("No certificates", why, f"Check it, or unset {CA}")) from None
     if server.certificate is not None:
         try:
-            # Asked for a password it would wait at the terminal.
+            # Without a password it would ask at the terminal.
             context.load_cert_chain(server.certificate, server.key, password="")
         except (OSError, ssl.SSLError, ValueError) as error:
             shown = visible(str(server.certificate), 100)
             why = f"{shown} or its key cannot be used, {getattr(error, 'reason', None) or error}"
-            raise AskError(Problem("No certificate", visible(why, 200), f"See to {CERT}")) from None
+            raise AskError(Problem("No certificate", visible(why, 200), f"Check {CERT}")) from None
     return context
 
 
 def _pools(opened: WeakSet[socket.socket]) -> dict[str, type[HTTPConnectionPool]]:
-    """Pools that put their sockets into `opened`, so that another thread can end them.
+    """Return pools that add their sockets to `opened`, so that another thread can end them.
 
-    A connection forgets its own where the answer ends with it.
+    A connection forgets its socket when the answer ends with it.
     """
 
     class Plain(HTTPConnection):

@@ -1,29 +1,20 @@
-"""A fleet at one moment: every GPU that a Prometheus server has scraped, and what is wrong with it.
+"""A fleet at one moment: every GPU that a Prometheus server has scraped, its findings and totals.
 
-Readings have the names and units of `DeviceSample`; None is what nobody has scraped, never zero.
+Readings have the names and units of `DeviceSample`. None is a reading that nobody scraped, never 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from gputop.frozen import dataclass
 
 if TYPE_CHECKING:
+    from gputop.health.findings import Finding, Severity
     from gputop.problem import Problem
-
-
-class Health(StrEnum):
-    """How a GPU is, best first."""
-
-    OK = "ok"
-    WARNING = "warning"
-    FAULT = "fault"
-    STALE = "stale"
-    """It was there, and its last scrape is too long ago, or failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +22,17 @@ class Gpu:
     """A GPU, or a MIG instance of one, with its newest readings."""
 
     key: str
-    """Unique in the fleet: the UUID, with the host where one is there twice."""
+    """Unique key in the fleet: the UUID, with the host if the UUID is there twice."""
     uuid: str
     host: str
     index: str
-    """On its host: `3`, or `3:1` for a MIG instance; "" where nobody says."""
+    """Index on its host: `3`, or `3:1` for a MIG instance; "" if unknown."""
     name: str = ""
     """The model: `NVIDIA H100 80GB HBM3`."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """All others that say where it is and who uses it: cluster, rack, namespace, pod, job, ..."""
+    """Other labels, such as cluster, rack, namespace, pod and job."""
     age_seconds: float | None = None
-    """Since its newest reading was scraped."""
+    """Seconds since its newest reading was scraped."""
     gpu_utilization_percent: float | None = None
     sm_active_percent: float | None = None
     tensor_active_percent: float | None = None
@@ -55,7 +46,7 @@ class Gpu:
     sm_clock_mhz: float | None = None
     clock_event_reasons: tuple[str, ...] | None = None
     xid: int | None = None
-    """The last one, where there was one lately; dcgm-exporter has 0 for none."""
+    """Last Xid, if there was one lately; dcgm-exporter has 0 for none."""
     ecc_uncorrected: float | None = None
     remap_failed: bool | None = None
     remap_pending: bool | None = None
@@ -72,72 +63,144 @@ class Gpu:
 
     @property
     def memory_used_percent(self) -> float | None:
-        """Of its memory."""
+        """Memory in use, % of the total."""
         if self.memory_used_bytes is None or not self.memory_total_bytes:
             return None
         return 100 * self.memory_used_bytes / self.memory_total_bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Wrong:
-    """Something that is wrong with a GPU, in words for the list."""
-
-    key: str
-    """The GPU's."""
-    kind: str
-    """`xid`, `ecc`, `remap`, `thermal`, `slowdown`, `idle_held`, `stale`, ...."""
-    severity: Health
-    """`WARNING`, `FAULT` or `STALE`."""
-    text: str
-    """What it is, with its numbers, in less than 60 characters: `Xid 79: fell off the bus`."""
-    rank: float = 0.0
-    """Among those of its severity: more is worse."""
-    since: float | None = None
-    """Unix seconds of when it began, where that is known."""
-
-
-@dataclass(frozen=True, slots=True)
-class Series:
+class GpuSeries:
     """A reading of a GPU over time, oldest first."""
 
     name: str
-    """As that of the field of `Gpu`, or of `DeviceSample`."""
+    """Name of the field of `Gpu` or `DeviceSample`."""
     times: tuple[float, ...]
-    """In Unix seconds; where nothing was scraped, there is none."""
+    """Unix seconds, without times at which nothing was scraped."""
     values: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """All of it, as the last refresh found it."""
+    """The fleet as of the last refresh."""
 
     time: float
-    """When it was asked, in Unix seconds, by the server's clock; ages count until then."""
+    """Unix time of the refresh by the server's clock. Ages count until then."""
     gpus: tuple[Gpu, ...] = ()
     """By host and index, in natural order: node2 is before node10."""
-    wrong: tuple[Wrong, ...] = ()
+    findings: tuple[Finding, ...] = ()
     """Worst first."""
     problems: tuple[Problem, ...] = ()
-    """Of the server: away, slow, refusing; or of metrics that nobody scrapes."""
+    """Problems of the server, such as away or slow, and of metrics that nobody scrapes."""
     took_seconds: float | None = None
-    """From the first question to the last answer."""
+    """Seconds from the first question to the last answer."""
     fresh: bool = True
-    """Whether the last refresh succeeded: else these are the readings of the one before."""
+    """True if the last refresh succeeded. Otherwise these are the readings of the one before."""
     label_names: tuple[str, ...] = ()
-    """That differ among its GPUs, and so can be grouped by: those that most GPUs have first."""
+    """Labels that differ between GPUs, for grouping; those of the most GPUs first."""
     read_at: Mapping[str, float] = field(default_factory=dict)
-    """For which moment each reading was asked, in Unix seconds: all of one moment fit each other.
+    """Unix time for which each reading was asked. Readings of one time fit each other.
 
-    Readings that change seldom are asked seldom, and so are of an earlier moment than others.
+    Readings that seldom change are asked seldom, and so are older than others.
     """
     simulated: bool = False
-    """Whether any of it is made up, by `gputop exporter --demo` or `--demo-fleet`."""
+    """True if any of it comes from `gputop exporter --demo` or `--demo-fleet`."""
 
     @property
     def moment(self) -> float:
-        """The moment of the newest readings, by the server's clock."""
+        """Time of the newest readings by the server's clock."""
         return max(self.read_at.values(), default=self.time)
 
     def lag_seconds(self, reading: str) -> float:
         """Return by how much a reading is older than the newest ones."""
         return self.moment - self.read_at.get(reading, self.moment)
+
+
+OF_DEVICE = frozenset(("power_watts", "temperature_celsius"))
+"""Readings of a whole GPU, which each of its MIG instances reports."""
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Totals of a fleet, or of a part of it."""
+
+    gpus: int
+    """Physical GPUs."""
+    instances: int
+    """MIG instances of these GPUs."""
+    hosts: int
+    models: int
+    power_watts: float | None
+    memory_used_bytes: float | None
+    """Sum over the GPUs with both memory readings, like the next field."""
+    memory_total_bytes: float | None
+    gpus_with_findings: int
+    findings: Mapping[Severity, int]
+    """Count of findings of each severity."""
+
+
+def totals(gpus: Sequence[Gpu], findings: Sequence[Finding]) -> Totals:
+    """Add up some GPUs and their findings."""
+    both = [(each.memory_used_bytes, each.memory_total_bytes) for each in wholes(gpus)]
+    memory = [(used, of) for used, of in both if used is not None and of is not None]
+    watts = [each.power_watts for each in devices(gpus) if each.power_watts is not None]
+    keys = {each.device_uuid for each in findings}
+    return Totals(
+        gpus=len(devices(gpus)),
+        instances=sum(each.is_instance for each in gpus),
+        hosts=len({each.host for each in gpus}),
+        models=len({each.name for each in gpus}),
+        power_watts=sum(watts) if watts else None,
+        memory_used_bytes=sum(used for used, _ in memory) if memory else None,
+        memory_total_bytes=sum(of for _, of in memory) if memory else None,
+        gpus_with_findings=len({each.device for each in gpus if each.key in keys}),
+        findings=Counter(each.severity for each in findings),
+    )
+
+
+def devices(gpus: Sequence[Gpu]) -> Sequence[Gpu]:
+    """Return each physical GPU once: itself where it is there, else the first of its instances."""
+    if not any(each.is_instance for each in gpus):
+        return gpus
+    found: dict[tuple[str, str], Gpu] = {}
+    for each in sorted(gpus, key=lambda gpu: (gpu.is_instance, gpu.power_watts is None)):
+        found.setdefault(each.device, each)
+    return [*found.values()]
+
+
+def wholes(gpus: Sequence[Gpu]) -> Sequence[Gpu]:
+    """Leave out instances of GPUs that are there themselves, whose memory has theirs in it."""
+    whole = {each.device for each in gpus if not each.is_instance}
+    if len(whole) == len(gpus):
+        return gpus
+    return [each for each in gpus if not each.is_instance or each.device not in whole]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingSpread:
+    """Distribution of a reading over the GPUs that have it."""
+
+    count: int
+    low: float
+    """5th percentile."""
+    median: float
+    high: float
+    """95th percentile."""
+    total: float
+
+
+def spread(values: Iterable[float | None]) -> ReadingSpread | None:
+    """Return the spread of the known values, or None if there are none."""
+    found = sorted(value for value in values if value is not None)
+    if not found:
+        return None
+    low, middle, high = (_at(found, share) for share in (0.05, 0.5, 0.95))
+    return ReadingSpread(len(found), low, middle, high, sum(found))
+
+
+def _at(values: list[float], share: float) -> float:
+    """Return a percentile by linear interpolation; `share` is 0 to 1."""
+    place = share * (len(values) - 1)
+    below = int(place)
+    above = min(below + 1, len(values) - 1)
+    return values[below] + (place - below) * (values[above] - values[below])

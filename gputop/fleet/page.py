@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from gputop import __version__
-from gputop.fleet.model import Fleet, Gpu, Health, Wrong
-from gputop.fleet.spread import OF_DEVICE, devices, spread, totals
+from gputop.fleet.model import OF_DEVICE, Fleet, Gpu, devices, spread, totals
+from gputop.health.findings import Finding, Severity
 from gputop.output.ansi import (
     BOLD,
     DIM,
@@ -35,14 +35,14 @@ from gputop.text import (
 )
 
 if TYPE_CHECKING:
-    from gputop.fleet.spread import Spread
+    from gputop.fleet.model import ReadingSpread
 
 SCHEMA = 1
 """Schema version of the JSON document: raised where a field is renamed, removed or redefined."""
 DAY_SECONDS = 86_400
 MOST_ROWS = 40
-"""Of what is wrong: a page is read by people, and JSON has them all."""
-_LOOKS = {Health.FAULT: LOUD_RED, Health.STALE: MAGENTA, Health.WARNING: YELLOW}
+"""Most findings on the page. JSON has all of them."""
+_LOOKS = {Severity.FAULT: LOUD_RED, Severity.STALE: MAGENTA, Severity.WARNING: YELLOW}
 _FIGURES: tuple[tuple[str, str, str, Callable[[Gpu], float | None]], ...] = (
     ("busy", " %", "gpu_utilization_percent", lambda gpu: gpu.gpu_utilization_percent),
     ("memory", " %", "memory_used_bytes", lambda gpu: gpu.memory_used_percent),
@@ -50,39 +50,50 @@ _FIGURES: tuple[tuple[str, str, str, Callable[[Gpu], float | None]], ...] = (
     ("power", " W", "power_watts", lambda gpu: gpu.power_watts),
 )
 _COUNTED = (
-    (Health.FAULT, "fault", "faults"),
-    (Health.STALE, "stale", "stale"),
-    (Health.WARNING, "warning", "warnings"),
+    (Severity.FAULT, "fault", "faults"),
+    (Severity.STALE, "stale", "stale"),
+    (Severity.WARNING, "warning", "warnings"),
 )
 _LABELS = ("cluster", "rack", "namespace", "pod", "hpc_job")
-"""What is said of a GPU besides its model."""
+"""Labels shown for a GPU besides its model."""
 
 
 def document(fleet: Fleet) -> dict[str, Any]:
     """Return a fleet as JSON values: totals, findings with where they are, and every GPU."""
     gpus = {gpu.key: gpu for gpu in fleet.gpus}
-    rest = to_json(dataclasses.replace(fleet, gpus=(), wrong=()))
+    rest = to_json(dataclasses.replace(fleet, gpus=(), findings=()))
+    sums = totals(fleet.gpus, fleet.findings)
     return {
         "schema": SCHEMA,
         "gputop_version": __version__,
         "time": rest.pop("time"),
-        "totals": to_json(totals(fleet.gpus, fleet.wrong)),
+        "totals": to_json(sums)
+        | {"findings": {severity.word: count for severity, count in sums.findings.items()}},
         "wrong": [
-            {"host": gpus[each.key].host, "index": gpus[each.key].index, **to_json(each)}
-            for each in fleet.wrong
+            {
+                "host": gpus[each.device_uuid].host,
+                "index": gpus[each.device_uuid].index,
+                "key": each.device_uuid,
+                "kind": each.rule,
+                "severity": each.severity.word,
+                "text": each.sentence,
+                "rank": each.rank,
+                "since": each.since,
+            }
+            for each in fleet.findings
         ],
-        **{name: value for name, value in rest.items() if name not in ("wrong", "gpus")},
+        **{name: value for name, value in rest.items() if name not in ("findings", "gpus")},
         "gpus": [to_json(gpu) for gpu in fleet.gpus],
     }
 
 
 def page(fleet: Fleet, where: str, match: str, width: int | None, *, colour: bool) -> str:
-    """Totals, how readings are spread, and what is wrong, worst first."""
+    """Return totals, the distribution of readings, and the findings, worst first."""
     lines = [
         *_heading(fleet, where, match),
         *_spreads(fleet),
         *([Span(visible(str(each)), YELLOW)] for each in fleet.problems),
-        *_wrong(fleet),
+        *_findings(fleet),
     ]
     if width is not None:
         lines = [clipped(line, width) for line in lines]
@@ -99,7 +110,7 @@ def _heading(fleet: Fleet, where: str, match: str) -> Iterator[Line]:
     if not fleet.fresh:
         first += [Span(" · ", DIM), Span("OLD", LOUD_YELLOW)]
     yield first
-    found = totals(fleet.gpus, fleet.wrong)
+    found = totals(fleet.gpus, fleet.findings)
     parts = [
         _counted(found.gpus, "GPU"),
         *([_counted(found.instances, "MIG instance")] if found.instances else []),
@@ -107,8 +118,8 @@ def _heading(fleet: Fleet, where: str, match: str) -> Iterator[Line]:
         _counted(found.models, "model"),
         *(
             f"{count:,} {one if count == 1 else several}"
-            for health, one, several in _COUNTED
-            if (count := found.findings.get(health, 0))
+            for severity, one, several in _COUNTED
+            if (count := found.findings.get(severity, 0))
         ),
     ]
     if fleet.took_seconds is not None:
@@ -121,7 +132,7 @@ def _counted(number: int, noun: str) -> str:
 
 
 def _spreads(fleet: Fleet) -> Iterator[Line]:
-    """Rows of a table; what is of a whole GPU is counted once, whatever instances it has."""
+    """Yield rows of a table; a reading of a whole GPU counts once, not for each instance."""
     if not fleet.gpus:
         return
     physical = devices(fleet.gpus)
@@ -133,7 +144,7 @@ def _spreads(fleet: Fleet) -> Iterator[Line]:
         yield [Span(f"{name:<12}{_figures(found, unit)}"), *_total(name, found), *older]
 
 
-def _figures(found: Spread | None, unit: str) -> str:
+def _figures(found: ReadingSpread | None, unit: str) -> str:
     if found is None:
         return f"{ABSENT:>9}" * 3 + f"{0:>9}"
     numbers = (found.median, found.low, found.high)
@@ -141,7 +152,7 @@ def _figures(found: Spread | None, unit: str) -> str:
     return "".join(f"{text(n, unit):>9}" for n in numbers) + f"{found.count:>9,}"
 
 
-def _total(name: str, found: Spread | None) -> Line:
+def _total(name: str, found: ReadingSpread | None) -> Line:
     if name != "power" or found is None:
         return []
     watts = found.total
@@ -149,26 +160,26 @@ def _total(name: str, found: Spread | None) -> Line:
     return [Span(f"   {total} in all")]
 
 
-def _wrong(fleet: Fleet) -> Iterator[Line]:
+def _findings(fleet: Fleet) -> Iterator[Line]:
     if not fleet.gpus:
         return
-    if not fleet.wrong:
+    if not fleet.findings:
         yield [Span("Nothing is wrong", DIM)]
         return
     gpus = {gpu.key: gpu for gpu in fleet.gpus}
-    rows = [*_rows(fleet.wrong, gpus)]
+    rows = [*_rows(fleet.findings, gpus)]
     shown = rows[:MOST_ROWS]
     wide = max(cells(where) for _, where, _, _ in shown)
-    longest = max(cells(wrong.text) for wrong, _, _, _ in shown)
-    dates = [since(wrong, fleet.time) for wrong, _, _, _ in shown]
+    longest = max(cells(finding.sentence) for finding, _, _, _ in shown)
+    dates = [since(finding, fleet.time) for finding, _, _, _ in shown]
     dated = max(map(len, dates))
-    for begun, (wrong, where, gpu, _) in zip(dates, shown, strict=True):
-        look = _LOOKS.get(wrong.severity, "")
-        about = " ".join([short_name(visible(gpu.name, 60)), *_said(gpu)])
+    for begun, (finding, where, gpu, _) in zip(dates, shown, strict=True):
+        look = _LOOKS.get(finding.severity, "")
+        about = " ".join([short_name(visible(gpu.name, 60)), *_label_texts(gpu)])
         yield [
-            Span(f"{wrong.severity.upper():<8}", look),
+            Span(f"{finding.severity.name:<8}", look),
             Span(f"{where}{' ' * (wide - cells(where))}  "),
-            Span(f"{wrong.text}{' ' * (longest - cells(wrong.text))}", look),
+            Span(f"{finding.sentence}{' ' * (longest - cells(finding.sentence))}", look),
             Span(f"  {begun:<{dated}}" if dated else "", DIM),
             Span(f"  {about}", DIM),
         ]
@@ -177,21 +188,24 @@ def _wrong(fleet: Fleet) -> Iterator[Line]:
         yield [Span(f"{ABSENT} {rest:,} more: --json has all", DIM)]
 
 
-def since(wrong: Wrong, now: float) -> str:
-    """Return when it began, as far as that is known."""
-    if wrong.since is None:
+def since(finding: Finding, now: float) -> str:
+    """Return when a finding began, or "" if unknown."""
+    began = finding.since
+    if began is None:
         return ""
-    return "since " + moment(wrong.since, "%H:%M" if now - wrong.since < DAY_SECONDS else "%d %b")
+    return "since " + moment(began, "%H:%M" if now - began < DAY_SECONDS else "%d %b")
 
 
-def _rows(wrong: tuple[Wrong, ...], gpus: dict[str, Gpu]) -> Iterator[tuple[Wrong, str, Gpu, int]]:
-    """Each with where it is; the same of a whole host is one row."""
-    groups: dict[tuple[str, str, Health, str], list[Wrong]] = {}
-    for each in wrong:
-        host = gpus[each.key].host
-        groups.setdefault((host, each.kind, each.severity, each.text), []).append(each)
+def _rows(
+    findings: tuple[Finding, ...], gpus: dict[str, Gpu]
+) -> Iterator[tuple[Finding, str, Gpu, int]]:
+    """Yield findings with their places and counts; equal findings of a host make one row."""
+    groups: dict[tuple[str, str, Severity, str], list[Finding]] = {}
+    for each in findings:
+        host = gpus[each.device_uuid].host
+        groups.setdefault((host, each.rule, each.severity, each.sentence), []).append(each)
     for (host, _, _, _), several in groups.items():
-        first = gpus[several[0].key]
+        first = gpus[several[0].device_uuid]
         if len(several) > 1:
             where = f"{visible(host, 60)} ({len(several)} GPUs)"
         else:
@@ -199,7 +213,7 @@ def _rows(wrong: tuple[Wrong, ...], gpus: dict[str, Gpu]) -> Iterator[tuple[Wron
         yield several[0], cut(where, 40), first, len(several)
 
 
-def _said(gpu: Gpu) -> Iterator[str]:
+def _label_texts(gpu: Gpu) -> Iterator[str]:
     for name in _LABELS:
         if gpu.labels.get(name):
             yield visible(gpu.labels[name], 60)

@@ -1,9 +1,10 @@
-"""Which Prometheus, and as whom: a URL, and from the environment what is nobody else's business."""
+"""The Prometheus server: its URL, credentials from the environment, and `--match`."""
 
 from __future__ import annotations
 
 import base64
 import netrc
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,20 +23,26 @@ TOKEN_FILE, USER, PASSWORD = f"{PREFIX}TOKEN_FILE", f"{PREFIX}USER", f"{PREFIX}P
 CERT, KEY, CA = f"{PREFIX}CERT", f"{PREFIX}KEY", f"{PREFIX}CA"
 HEADERS = f"{PREFIX}HEADERS"
 TENANT = "X-Scope-OrgID"
-"""The header by which Mimir, Cortex and Loki know whose series are asked for."""
+"""Header that names the tenant for Mimir, Cortex and Loki."""
 AUTHORIZATION = "Authorization"
 EXAMPLE = "http://prometheus:9090"
 LONGEST_TOKEN = 1 << 16
 _HEADER = re.compile(r"([\w!#$%&'*+.^`|~-]+)[ \t]*:[ \t]*([!-~](?:[ -~]*[!-~])?)", re.ASCII)
-_OF_CLIENT = {
+_CLIENT_HEADERS = {
     *("accept", "accept-encoding", "connection", "content-length", "content-type", "host"),
     "transfer-encoding",
 }
-"""Headers that the client needs to set itself."""
+"""Headers that the client sets itself."""
+MATCH_EXAMPLE = """--match 'cluster="a",rack=~"r1.*"'"""
+LONGEST_MATCH = 2000
+_MATCHER = re.compile(
+    r"""\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*(=~|!~|!=|=)\s*("(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')\s*"""
+)
+_NAME = "__name__"
 
 
 class CredentialError(Exception):
-    """What it is to be asked with cannot be read; `problem` says it without what is secret."""
+    """Credentials that cannot be read; `problem` explains it without secrets."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(str(problem))
@@ -43,7 +50,7 @@ class CredentialError(Exception):
 
 
 def parse_url(text: str) -> str:
-    """The URL without a slash at its end; raises `ValueError`, which never repeats a password."""
+    """Return the URL without a final slash; raises `ValueError`, which never repeats a password."""
     try:
         parts = urlsplit(text)
         host, _ = parts.hostname, parts.port
@@ -51,39 +58,39 @@ def parse_url(text: str) -> str:
         parts, host = urlsplit(""), None
     if "@" in text:
         raise ValueError(
-            "a URL with a user or a password in it is seen by whoever sees the command line. "
-            f"Leave out what is before the @, and set {USER} and {PASSWORD}."
+            "a user or password in a URL is visible to everyone who sees the command line. "
+            f"Leave out the part before the @, and set {USER} and {PASSWORD}."
         )
     if parts.scheme not in ("http", "https") or not host or not text.isprintable() or " " in text:
         raise ValueError(f"{visible(text, 80)!r} is not the URL of a server: give {EXAMPLE}.")
     if parts.query or parts.fragment:
         raise ValueError(
-            "the URL of a server ends before ? and #: give it as far as /api/v1 begins, "
+            "the URL of a server ends before ? and #: give the part before /api/v1, "
             f"such as {EXAMPLE}."
         )
     return text.rstrip("/").removesuffix("/api/v1")
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
-    """A server of Prometheus's HTTP API."""
+class PrometheusServer:
+    """A server with the HTTP API of Prometheus."""
 
     url: str
-    """Without what is secret, and without a slash at its end."""
+    """URL without secrets and without a final slash."""
     token_file: Path | None = None
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     certificate: Path | None = None
-    """Of this client, as is the key; None where it shows none."""
+    """Client certificate, if any."""
     key: Path | None = None
     authorities: Path | None = None
-    """Certificates that it is trusted by; None is the system's."""
+    """Certificates of trusted authorities; None for those of the system."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Sent with each request, besides those of the client."""
+    """Extra headers of each request."""
 
     @classmethod
-    def of(cls, url: str, environment: Mapping[str, str]) -> Self:
-        """As the environment says; raises `ValueError` where that contradicts itself."""
+    def from_environment(cls, url: str, environment: Mapping[str, str]) -> Self:
+        """Return a server with its credentials; raises `ValueError` if they conflict."""
         user, token = environment.get(USER), environment.get(TOKEN_FILE)
         if user and token:
             raise ValueError(f"{USER} and {TOKEN_FILE} are two ways to sign in. Unset one of them.")
@@ -109,12 +116,12 @@ class Server:
         )
 
     def authorization(self) -> str | None:
-        """The header of a request, read anew, as tokens change; raises `CredentialError`."""
+        """Return the header of a request, read again as tokens change; raises `CredentialError`."""
         if self.token_file is not None:
             return f"Bearer {_token(self.token_file)}"
         user, password = self.user, self.password
         if user is None and not self._has_own_authorization:
-            user, password = _of_netrc(urlsplit(self.url).hostname or "") or (None, None)
+            user, password = _netrc_login(urlsplit(self.url).hostname or "") or (None, None)
         if user is None:
             return None
         return "Basic " + base64.b64encode(f"{user}:{password or ''}".encode()).decode("ascii")
@@ -162,14 +169,14 @@ def parse_headers(text: str) -> dict[str, str]:
                 f"Give it as in '{TENANT}: TENANT', several separated by commas."
             )
         name, value = match.groups()
-        if name.lower() in _OF_CLIENT:
+        if name.lower() in _CLIENT_HEADERS:
             raise ValueError(f"{name} in {HEADERS} is set by gputop itself. Leave it out.")
         found[name] = value
     return found
 
 
 def _token(path: Path) -> str:
-    """The first line; it may be pasted with blanks around it."""
+    """Return the token in a file, which may have blanks around it."""
     shown = visible(str(path), 100)
     try:
         with path.open("rb") as file:
@@ -177,20 +184,18 @@ def _token(path: Path) -> str:
     except OSError as error:
         why = f"{shown} cannot be read, {error.strerror}"
         raise CredentialError(
-            Problem("No token", why, f"See to it, or unset {TOKEN_FILE}")
+            Problem("No token", why, f"Check it, or unset {TOKEN_FILE}")
         ) from None
     token = text.strip()
-    # What a header cannot hold would show itself in the error of the client.
+    # The client's error would show a token that a header cannot hold.
     if not token or len(token) > LONGEST_TOKEN or not all(0x21 <= byte < 0x7F for byte in token):
         why = f"{shown} holds no token in one line of ASCII"
         raise CredentialError(Problem("No token", why, "Write the token alone into it"))
     return token.decode("ascii")
 
 
-def _of_netrc(host: str) -> tuple[str, str] | None:
-    """User and password of that host, from $NETRC or ~/.netrc."""
-    import os
-
+def _netrc_login(host: str) -> tuple[str, str] | None:
+    """Return user and password of a host from $NETRC or ~/.netrc."""
     file = os.environ.get("NETRC")
     try:
         found = netrc.netrc(file).authenticators(host)
@@ -199,12 +204,58 @@ def _of_netrc(host: str) -> tuple[str, str] | None:
     except (OSError, UnicodeDecodeError) as error:
         why = f"it cannot be read, {getattr(error, 'strerror', None) or 'it is not text'}"
         raise CredentialError(
-            Problem("No use of netrc", why, "See to it, or set NETRC=/dev/null")
+            Problem("No use of netrc", why, "Check it, or set NETRC=/dev/null")
         ) from None
     except netrc.NetrcParseError as error:
-        # Its message quotes what it stumbled over, which may be a password.
+        # Its message quotes the bad text, which may be a password.
         why = f"line {error.lineno} of it cannot be read"
         raise CredentialError(
-            Problem("No use of netrc", why, "See to it, or set NETRC=/dev/null")
+            Problem("No use of netrc", why, "Check it, or set NETRC=/dev/null")
         ) from None
     return None if found is None else (found[0], found[2] or "")
+
+
+def parse_match(text: str) -> str:
+    """Return label matchers without their braces, "" for none; raises `ValueError`."""
+    if len(text) > LONGEST_MATCH:
+        raise ValueError(f"the matchers are longer than {LONGEST_MATCH} characters: give fewer.")
+    inner = text.strip()
+    if inner.startswith("{") and inner.endswith("}"):
+        inner = inner[1:-1].strip()
+    inner = inner.removesuffix(",").rstrip()
+    at, found = 0, []
+    while at < len(inner):
+        matcher = _MATCHER.match(inner, at)
+        if matcher is None:
+            raise _not_matchers(inner[at:])
+        name, operator, value = matcher.groups()
+        if name == _NAME:
+            raise ValueError(f"{_NAME} is the metric's name, which gputop asks for: leave it out.")
+        found.append(f"{name}{operator}{value}")
+        at = matcher.end()
+        if at < len(inner):
+            if inner[at] != ",":
+                raise _not_matchers(inner[at:])
+            at += 1
+            if at >= len(inner):
+                raise _not_matchers(",")
+    return ",".join(found)
+
+
+def _not_matchers(rest: str) -> ValueError:
+    return ValueError(
+        f'{rest[:60].strip()!r} is no list of label matchers, NAME="VALUE" with a comma between: '
+        f"give them as in {MATCH_EXAMPLE}."
+    )
+
+
+def quoted(value: str) -> str:
+    """Return text as a PromQL string, whatever is in it."""
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
+def one_of(values: list[str]) -> str:
+    """Return a PromQL string with a regular expression that matches exactly these values."""
+    # RE2 rejects escaped letters, and Python escapes none.
+    return quoted("|".join(re.escape(value).replace(r"\ ", " ") for value in values))

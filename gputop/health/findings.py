@@ -1,19 +1,21 @@
-"""What is found of a device, with its evidence, and the rules that find it."""
+"""Finding: one thing that is wrong with a device, or that explains what it does.
+
+Alerts, the dashboard's findings, `gputop doctor`, the fleet and the exporter show findings of this
+type, with one scale of severity.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from enum import IntEnum
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from gputop.frozen import dataclass
 from gputop.schema.values import span_text
 from gputop.text import number, percentage, quantity, size
 
 if TYPE_CHECKING:
-    from gputop.health.alerts import Severity
-    from gputop.health.view import Look
-    from gputop.schema.device import Absence
+    from collections.abc import Iterable, Sequence
 
 _UNITS = {
     "_percent": "%",
@@ -28,22 +30,40 @@ _UNITS = {
 
 @cache
 def unit_of(name: str) -> str:
-    """The unit that the reading's name ends in; empty for a plain number."""
+    """Return the unit that the reading's name ends in; empty for a plain number."""
     return next((unit for ending, unit in _UNITS.items() if name.endswith(ending)), "")
+
+
+class Severity(IntEnum):
+    """Severity of a finding, from least to most severe."""
+
+    OK = 0
+    """Checked and fine. Only doctor reports these."""
+    INFORMATION = 1
+    """Explains something normal, or says why a check was not possible."""
+    WARNING = 2
+    STALE = 3
+    """Prometheus has no recent readings of the GPU. Only the fleet reports these."""
+    FAULT = 4
+
+    @property
+    def word(self) -> str:
+        """Name in JSON and in metric labels."""
+        return self.name.lower()
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A number that a finding rests on."""
+    """A number that supports a finding."""
 
     label: str
-    """What it is, as people read it: `SM clock, mean`."""
+    """Text on screen, such as `SM clock, mean`."""
     reading: str
-    """The field of the schema, or the series of the history, that it comes from."""
+    """Field of the schema, or series of the history, that the number comes from."""
     value: float
     unit: str
     seconds: float | None = None
-    """Over which time, up to now; None where it is of this moment."""
+    """Length of time that the number covers, up to now; None for a number of this moment."""
 
     @property
     def text(self) -> str:
@@ -64,100 +84,62 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Why it is slow, or what is wrong. The rule with the device says whether it is the same."""
+    """A condition of a device or of its host.
 
-    rule: str
-    severity: Severity
-    device_uuid: str | None
-    """None is the host."""
-    sentence: str
-    """With a capital, without a full stop, and without saying which device; foreign text is inert.
+    Rules and checks fill in what they found; their caller adds `rule` and, for rules, the device.
     """
-    evidence: tuple[Evidence, ...]
-    advice: str
-    since: float
-    """Unix seconds: when it began, as far as is known, or when it was first found."""
-
-
-@dataclass(frozen=True, slots=True)
-class Lack:
-    """A reading that a rule does without."""
-
-    reading: str
-    absence: Absence | None
-    """None where it is read, and was not for long enough yet."""
-
-
-@dataclass(frozen=True, slots=True)
-class Insufficient:
-    """Not enough evidence: the rule cannot tell."""
-
-    rule: str
-    device_uuid: str | None
-    lacking: tuple[Lack, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Clear:
-    """The rule has looked, and has nothing to say."""
-
-    rule: str
-    device_uuid: str | None
-
-
-Verdict = Finding | Insufficient | Clear
-
-
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """What all rules say of all devices at one moment."""
-
-    time: float = 0.0
-    verdicts: tuple[Verdict, ...] = ()
-    """By device, each in the order of the rules."""
-    findings: tuple[Finding, ...] = ()
-    """The gravest first, then in the order of the rules."""
-
-    def of(self, uuid: str) -> tuple[Finding, ...]:
-        """The findings about that device, the gravest first."""
-        return tuple(finding for finding in self.findings if finding.device_uuid == uuid)
-
-    def insufficient(self, uuid: str) -> tuple[Insufficient, ...]:
-        """What cannot be told about that device."""
-        found = (v for v in self.verdicts if isinstance(v, Insufficient))
-        return tuple(verdict for verdict in found if verdict.device_uuid == uuid)
-
-    def clear(self, uuid: str) -> tuple[str, ...]:
-        """The rules that have nothing to say about that device."""
-        found = (v for v in self.verdicts if isinstance(v, Clear))
-        return tuple(verdict.rule for verdict in found if verdict.device_uuid == uuid)
-
-
-class Said(NamedTuple):
-    """What a rule has found; see `Finding`."""
 
     severity: Severity
     sentence: str
-    evidence: Sequence[Evidence]
-    advice: str
+    """Starts with a capital, has no full stop and does not name the device. Inert if foreign."""
+    evidence: Sequence[Evidence] = ()
+    advice: str = ""
     since: float | None = None
-    """None is from now on."""
+    """Unix time at which it began, as far as known. Rules leave None for "now"."""
+    rule: str = ""
+    """Name of the rule or check. With the device it identifies the finding over time."""
+    device_uuid: str = ""
+    """UUID, or in a fleet the key of the GPU. Empty for a finding about the host."""
+    label: str = ""
+    """Device label as on screen, or name of the host. Only alerts have one."""
+    verb: str = ""
+    """Verb between label and sentence, as in "GPU 0 *is* throttled by heat"."""
+    rank: float = 0.0
+    """Order within a severity: higher is worse."""
+    rows: tuple[str, ...] = ()
+    """Lines of a table shown under the sentence."""
 
 
-Judges = Callable[["Look"], Said | None]
-"""None is nothing to say. Raises `NoEvidence` where it cannot tell; never anything else."""
+NAMED = 3
+"""Most devices listed by label in one alert. More are only counted."""
+_PLURALS = {"is": "are", "has": "have"}
 
 
-class Rule(NamedTuple):
-    """One question about a device."""
+def summarize(alerts: Iterable[Finding]) -> list[tuple[Severity, str]]:
+    """Return alerts as text, in order, with one line for devices that share an alert."""
+    groups: dict[tuple[Severity, bool, str, str], list[str]] = {}
+    for each in alerts:
+        key = (each.severity, not each.device_uuid, each.verb, each.sentence)
+        groups.setdefault(key, []).append(each.label)
+    return [
+        (severity, _summary("Host" if is_host else "GPU", verb, sentence, labels))
+        for (severity, is_host, verb, sentence), labels in groups.items()
+    ]
 
-    name: str
-    title: str
-    """What it looks for, in a word or two."""
-    needs: tuple[str, ...]
-    """The readings that it goes by: those that are missing are told where it cannot tell."""
-    judge: Judges
-    of_silent: bool = False
-    """Whether it is asked of a device that does not answer, too."""
-    needs_history: bool = True
-    """Whether one snapshot is nothing to judge by; where it is, doctor asks it, too."""
+
+def _summary(noun: str, verb: str, sentence: str, labels: list[str]) -> str:
+    first, _, rest = sentence.partition(" ")
+    if not first.isupper() and first != "Xid":
+        first = first.lower()
+    many = len(labels) > 1
+    if many and verb:
+        verb = _PLURALS.get(verb, verb)
+    elif many:  # the sentence begins with its verb
+        first = first.removesuffix("s").removesuffix("S")
+    if len(labels) > NAMED:
+        who = f"{len(labels)} {noun}s"
+    elif many:
+        who = f"{noun}s {', '.join(labels[:-1])} and {labels[-1]}"
+    else:
+        who = f"{noun} {labels[0]}"
+    return " ".join(filter(None, (who, verb, first, rest)))

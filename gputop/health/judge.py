@@ -1,74 +1,155 @@
-"""All rules over all devices, at one moment; remembers which findings stand."""
+"""Judge of the devices: asks the rules at each sample and remembers which findings are active."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from math import ceil
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from gputop.health.findings import Clear, Finding, Insufficient, Judgement, Lack, Rule, Verdict
-from gputop.health.rules import clocks, errors, jobs, links, memory, work
-from gputop.health.view import Axis, Look, NoEvidence
-from gputop.schema.device import DeviceSample, DeviceState
-from gputop.schema.snapshot import PROCESS_COUNT, PROCESS_CPU, PROCESS_IO_WAIT
+from gputop.bounds import EVENTS
+from gputop.frozen import dataclass as frozen
+from gputop.health.findings import Finding
+from gputop.health.rule_view import NoEvidence, RuleView, SampleWindows
+from gputop.health.rules import hardware, memory, workload
+from gputop.schema.device import Absence, DeviceSample, DeviceState
+from gputop.schema.snapshot import (
+    PROCESS_COUNT,
+    PROCESS_CPU,
+    PROCESS_IO_WAIT,
+    DriverState,
+    Event,
+    Inventory,
+    Sample,
+)
 from gputop.stream.history import History
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable
 
-    from gputop.schema.snapshot import Event, Inventory, Process, Sample
+    from gputop.schema.snapshot import Process, Record
+    from gputop.stream.child import Interruption
+
+
+@frozen(frozen=True, slots=True)
+class MissingReading:
+    """A reading that a rule needs and does not have."""
+
+    reading: str
+    absence: Absence | None
+    """None if it is read, but not for long enough yet."""
+
+
+@frozen(frozen=True, slots=True)
+class Insufficient:
+    """Verdict of a rule that lacks evidence."""
+
+    rule: str
+    device_uuid: str
+    missing: tuple[MissingReading, ...]
+
+
+@frozen(frozen=True, slots=True)
+class Clear:
+    """Verdict of a rule that found nothing."""
+
+    rule: str
+    device_uuid: str
+
+
+Verdict = Finding | Insufficient | Clear
+
+
+@frozen(frozen=True, slots=True)
+class Judgement:
+    """Verdicts of all rules on all devices at one moment."""
+
+    time: float = 0.0
+    verdicts: tuple[Verdict, ...] = ()
+    """By device, each in the order of the rules."""
+    findings: tuple[Finding, ...] = ()
+    """The gravest first, then in the order of the rules."""
+
+    def for_device(self, uuid: str) -> tuple[Finding, ...]:
+        """Return the findings about a device, the gravest first."""
+        return tuple(finding for finding in self.findings if finding.device_uuid == uuid)
+
+    def insufficient(self, uuid: str) -> tuple[Insufficient, ...]:
+        """Return the verdicts on a device that lack evidence."""
+        found = (v for v in self.verdicts if isinstance(v, Insufficient))
+        return tuple(verdict for verdict in found if verdict.device_uuid == uuid)
+
+    def clear(self, uuid: str) -> tuple[str, ...]:
+        """Return the names of the rules that found nothing on a device."""
+        found = (v for v in self.verdicts if isinstance(v, Clear))
+        return tuple(verdict.rule for verdict in found if verdict.device_uuid == uuid)
+
+
+class Rule(NamedTuple):
+    """A question about a device."""
+
+    name: str
+    title: str
+    """The condition in a word or two, for the list of rules that found nothing."""
+    needs: tuple[str, ...]
+    """Readings that it needs. Missing ones are listed if it cannot tell."""
+    judge: Callable[[RuleView], Finding | None]
+    """Returns None for no finding. Raises `NoEvidence` if it cannot tell, and nothing else."""
+    of_silent: bool = False
+    """True if it also judges a device that does not answer."""
+    needs_history: bool = True
+    """True if one snapshot is not enough. Doctor asks the other rules, too."""
+
 
 _BUSY, _SM, _TENSOR = "gpu_utilization_percent", "sm_active_percent", "tensor_active_percent"
 _DRAM, _REASONS, _CLOCK = "dram_active_percent", "clock_event_reasons", "sm_clock_mhz"
-_USED = "memory_used_bytes"
+_USED, _CLOCK_MAX = "memory_used_bytes", "sm_clock_max_mhz"
+_LINK = ("pcie_generation", "pcie_width")
+_LINK_MAX = ("pcie_generation_max", "pcie_width_max")
 
-_now = partial(Rule, needs_history=False)
+_at_once = partial(Rule, needs_history=False)
 # fmt: off
 RULES = (
-    Rule("xid", "Xid errors", (), errors.xid, of_silent=True),
-    _now("ecc", "memory errors", (errors.ECC,), errors.ecc),
-    _now("remap", "bad memory rows", ("remap_pending",), errors.remap),
-    _now("recovery", "recovery", ("recovery_action",), errors.recovery),
-    _now("almost_full", "out of memory", (_USED, "memory_free_bytes"), memory.almost_full),
-    _now("thermal", "heat", (_REASONS,), clocks.thermal),
-    _now("hardware_slowdown", "hardware slowdown", (_REASONS,), clocks.hardware_slowdown),
-    Rule("straggler", "straggler", (_BUSY, _CLOCK), jobs.straggler),
-    Rule("input_bound", "input", (_BUSY, PROCESS_CPU, PROCESS_IO_WAIT), work.input_bound),
-    Rule("not_working", "busy without work", (_BUSY, _SM, "power_watts"), work.not_working),
-    _now("link_degraded", "slow link", ("pcie_generation", "pcie_width", "pcie_generation_max",
-         "pcie_width_max", _BUSY), links.link_degraded),
-    Rule("pcie_bound", "full link", (*links.TRAFFIC, "pcie_generation", "pcie_width"),
-         links.pcie_bound),
-    Rule(
-        "clocks_low", "low clocks", (_BUSY, _CLOCK, "sm_clock_max_mhz", _REASONS), clocks.clocks_low
-    ),
+    Rule("xid", "Xid errors", (), hardware.xid, of_silent=True),
+    _at_once("ecc", "memory errors", (hardware.ECC,), hardware.ecc),
+    _at_once("remap", "bad memory rows", ("remap_pending",), hardware.remap),
+    _at_once("recovery", "recovery", ("recovery_action",), hardware.recovery),
+    _at_once("almost_full", "out of memory", (_USED, "memory_free_bytes"), memory.almost_full),
+    _at_once("thermal", "heat", (_REASONS,), hardware.thermal),
+    _at_once("hardware_slowdown", "hardware slowdown", (_REASONS,), hardware.hardware_slowdown),
+    Rule("straggler", "straggler", (_BUSY, _CLOCK), workload.straggler),
+    Rule("input_bound", "input", (_BUSY, PROCESS_CPU, PROCESS_IO_WAIT), workload.input_bound),
+    Rule("not_working", "busy without work", (_BUSY, _SM, "power_watts"), workload.not_working),
+    _at_once("link_degraded", "slow link", (*_LINK, *_LINK_MAX, _BUSY), hardware.link_degraded),
+    Rule("pcie_bound", "full link", (*hardware.TRAFFIC, *_LINK), hardware.pcie_bound),
+    Rule("clocks_low", "low clocks", (_BUSY, _CLOCK, _CLOCK_MAX, _REASONS), hardware.clocks_low),
     Rule("leak", "leak", (_USED,), memory.leak),
     Rule("ghost_load", "ghost load", (_BUSY, PROCESS_COUNT), memory.ghost_load),
-    _now("unattributed", "unattributed memory", (memory.UNATTRIBUTED,), memory.unattributed),
-    Rule("no_tensor_cores", "tensor cores", (_SM, _TENSOR), work.no_tensor_cores),
-    Rule("memory_bound", "memory bandwidth", (_DRAM, _TENSOR), work.memory_bound),
-    Rule("imbalance", "imbalance", (_USED, _BUSY), jobs.imbalance),
+    _at_once("unattributed", "unattributed memory", (memory.UNATTRIBUTED,), memory.unattributed),
+    Rule("no_tensor_cores", "tensor cores", (_SM, _TENSOR), workload.no_tensor_cores),
+    Rule("memory_bound", "memory bandwidth", (_DRAM, _TENSOR), workload.memory_bound),
+    Rule("imbalance", "imbalance", (_USED, _BUSY), workload.imbalance),
     Rule("held_idle", "held but idle", (memory.ATTRIBUTED, _BUSY), memory.held_idle),
-    Rule("power_capped", "power limit", (_REASONS,), clocks.power_capped),
+    Rule("power_capped", "power limit", (_REASONS,), hardware.power_capped),
 )
 # fmt: on
-"""Of findings that are equally grave, the first of these is the one to look at first."""
+"""All rules. Of equally grave findings, that of the first rule comes first."""
 BY_NAME = {rule.name: rule for rule in RULES}
-_RANK = {rule.name: rank for rank, rule in enumerate(RULES)}
-_LOST = "state"
+_RANKS = {rule.name: float(len(RULES) - number) for number, rule in enumerate(RULES)}
 _SUDDEN = attrgetter("state", "ecc_uncorrected", "remap_pending", "remap_failed", "recovery_action")
-"""What a device is judged for at once where it has changed: faults, that need no minute to tell."""
+"""Readings whose change has the device judged at once: faults that need no minute of evidence."""
 AT_A_TIME = 2
-"""Devices that are judged at each sample: eight have had their turn after four."""
+"""Devices judged at each sample, so that eight have had their turn after four."""
 ROUND_SECONDS = 16.0
-"""In which each device has had its turn, however many there are: of 64 then four at each second."""
+"""Longest time until each device has had its turn. With 64 devices, four are judged each second."""
 
 
-class Turns:
-    """Order of devices: those with news at once, then the one that waited longest."""
+class Schedule:
+    """Order of judging: devices with news at once, then the one that waited longest."""
 
     def __init__(self, at_a_time: int = AT_A_TIME) -> None:
         self._at_a_time = at_a_time
@@ -76,148 +157,190 @@ class Turns:
         """News of each device at its last turn; the first had it longest ago."""
         self._time = 0.0
 
-    def take(self, news: Mapping[str, object], time: float) -> Collection[str]:
-        """Return the devices to judge at that time; `news` has all that are there now."""
+    def next_due(self, news: Mapping[str, object], time: float) -> Collection[str]:
+        """Return the devices to judge at that time; `news` has all present devices."""
         elapsed, self._time = time - self._time, time
         known = {uuid: told for uuid, told in self._news.items() if uuid in news}
         due = dict.fromkeys(uuid for uuid in news if uuid not in known or known[uuid] != news[uuid])
         waiting = [uuid for uuid in known if uuid not in due]
-        due |= dict.fromkeys(waiting[: self._many(len(news), elapsed)])
+        due |= dict.fromkeys(waiting[: self._count(len(news), elapsed)])
         rest = {uuid: told for uuid, told in known.items() if uuid not in due}
         self._news = rest | {uuid: news[uuid] for uuid in due}
         return due
 
-    def _many(self, devices: int, elapsed: float) -> int:
-        """How many have their turn after so many seconds; all where the clock was set back."""
+    def _count(self, devices: int, elapsed: float) -> int:
+        """Return how many are due after so many seconds; all if the clock was set back."""
         if not 0.0 <= elapsed < ROUND_SECONDS:
             return devices
         return max(self._at_a_time, ceil(devices * elapsed / ROUND_SECONDS))
 
 
-class _Said(NamedTuple):
-    """What the rules said of a device when it was its turn."""
+class _Turn(NamedTuple):
+    """Verdicts on a device at its last turn."""
 
     verdicts: tuple[Verdict, ...] = ()
     findings: tuple[Finding, ...] = ()
     since: Mapping[str, float] = {}
-    """By rule, when what stands was first found."""
+    """By rule, the time at which an active finding was first found."""
 
 
 class Judge:
-    """Asks the rules; what it remembers keeps findings from coming and going with the noise.
+    """Asks the rules, and keeps findings from coming and going with noise.
 
-    Devices take turns: what was said of one stands until its next, which comes at once where it is
-    new or something sudden has happened to it.
+    Devices take turns. The verdicts on one stay until its next turn, which comes at once if it is
+    new or if something sudden happened to it.
     """
 
     def __init__(self, at_a_time: int = AT_A_TIME) -> None:
-        self._turns = Turns(at_a_time)
-        self._said: Mapping[str, _Said] = {}
+        self._schedule = Schedule(at_a_time)
+        self._last: Mapping[str, _Turn] = {}
         self.judged: Collection[str] = ()
-        """Whose turn it was at the last tick."""
+        """Devices judged at the last tick."""
         self.read = 0
-        """Numbers read from the history for it."""
+        """Count of numbers read from the history for that."""
 
     def judge(
         self, history: History, inventory: Inventory, sample: Sample, events: Iterable[Event] = ()
     ) -> Judgement:
-        """What the rules say, of the devices of `inventory`; never raises.
+        """Return the verdicts on the devices of `inventory`; never raises.
 
-        `sample` is the newest one of `history`; `events` are those of the last hour, of each device
-        in their order.
+        `sample` is the newest one of `history`; `events` are those of the last hour, in order for
+        each device.
         """
-        axis = Axis(history, inventory.interval_seconds)
-        looks = _looks(axis, inventory, sample, events)
-        self.judged = self._turns.take({u: _news(look) for u, look in looks.items()}, sample.time)
-        jobs.find_peers(looks, self.judged)
-        self._said = {
-            uuid: self._all(look) if uuid in self.judged else self._said[uuid]
-            for uuid, look in looks.items()
+        windows = SampleWindows(history, inventory.interval_seconds)
+        views = _views(windows, inventory, sample, events)
+        news = {uuid: _news(view) for uuid, view in views.items()}
+        self.judged = self._schedule.next_due(news, sample.time)
+        workload.find_peers(views, self.judged)
+        self._last = {
+            uuid: self._judge_device(view) if uuid in self.judged else self._last[uuid]
+            for uuid, view in views.items()
         }
-        self.read = axis.read
-        verdicts = chain.from_iterable(each.verdicts for each in self._said.values())
-        findings = chain.from_iterable(each.findings for each in self._said.values())
+        self.read = windows.read
+        verdicts = chain.from_iterable(each.verdicts for each in self._last.values())
+        findings = chain.from_iterable(each.findings for each in self._last.values())
         return Judgement(sample.time, tuple(verdicts), _gravest_first(findings))
 
-    def _all(self, look: Look) -> _Said:
-        before = self._said.get(look.device.uuid, _Said()).since
-        verdicts = tuple(_ask(rule, look, before.get(rule.name)) for rule in RULES)
-        look.held = False  # others look at it, too
-        findings = _found(verdicts)
-        return _Said(verdicts, findings, {f.rule: before.get(f.rule, look.now) for f in findings})
+    def _judge_device(self, view: RuleView) -> _Turn:
+        before = self._last.get(view.device.uuid, _Turn()).since
+        verdicts = tuple(_ask(rule, view, before.get(rule.name)) for rule in RULES)
+        view.held = False  # its peers read it, too
+        findings = _findings(verdicts)
+        return _Turn(verdicts, findings, {f.rule: before.get(f.rule, view.now) for f in findings})
 
 
 def judge_snapshot(inventory: Inventory, sample: Sample) -> Judgement:
-    """What the rules say that need no history; never raises."""
+    """Return the verdicts of the rules that need no history; never raises."""
     history = History(1)
     history.add(sample)
-    looks = _looks(Axis(history, 0.0, momentary=True), inventory, sample, ())
+    views = _views(SampleWindows(history, 0.0, momentary=True), inventory, sample, ())
     rules = [rule for rule in RULES if not rule.needs_history]
-    verdicts = [_ask(rule, look, None) for look in looks.values() for rule in rules]
-    return Judgement(sample.time, tuple(verdicts), _gravest_first(_found(verdicts)))
+    verdicts = [_ask(rule, view, None) for view in views.values() for rule in rules]
+    return Judgement(sample.time, tuple(verdicts), _gravest_first(_findings(verdicts)))
 
 
-def _found(verdicts: Iterable[Verdict]) -> tuple[Finding, ...]:
+def _findings(verdicts: Iterable[Verdict]) -> tuple[Finding, ...]:
     return tuple(verdict for verdict in verdicts if isinstance(verdict, Finding))
 
 
 def _gravest_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    return tuple(sorted(findings, key=lambda found: (-found.severity, _RANK[found.rule])))
+    return tuple(sorted(findings, key=lambda found: (-found.severity, -found.rank)))
 
 
-def _ask(rule: Rule, look: Look, since: float | None) -> Verdict:
-    uuid = look.device.uuid
-    if look.sample.state is not DeviceState.OK and not rule.of_silent:
-        return Insufficient(rule.name, uuid, (Lack(_LOST, look.absence(_BUSY)),))
-    look.held = since is not None
+def _ask(rule: Rule, view: RuleView, since: float | None) -> Verdict:
+    """Return the verdict of a rule; `since` is when its active finding began, None if none is."""
+    uuid = view.device.uuid
+    if view.sample.state is not DeviceState.OK and not rule.of_silent:
+        missing = MissingReading("state", view.absence(_BUSY))
+        return Insufficient(rule.name, uuid, (missing,))
+    view.held = since is not None
     try:
-        said = rule.judge(look)
-    except NoEvidence as missing:
-        return Insufficient(rule.name, uuid, _lacking(rule, look, missing.reading))
-    if said is None:
+        found = rule.judge(view)
+    except NoEvidence as error:
+        return Insufficient(rule.name, uuid, _missing(rule, view, error.reading))
+    if found is None:
         return Clear(rule.name, uuid)
-    began = said.since if said.since is not None else since
-    return Finding(
-        rule.name,
-        said.severity,
-        uuid,
-        said.sentence,
-        tuple(said.evidence),
-        said.advice,
-        look.now if began is None else began,
+    began = found.since if found.since is not None else since
+    return replace(
+        found,
+        evidence=tuple(found.evidence),
+        since=view.now if began is None else began,
+        rule=rule.name,
+        device_uuid=uuid,
+        rank=_RANKS[rule.name],
     )
 
 
-def _lacking(rule: Rule, look: Look, reading: str) -> tuple[Lack, ...]:
-    """All that is missing of what the rule needs, first what it stumbled over."""
+def _missing(rule: Rule, view: RuleView, reading: str) -> tuple[MissingReading, ...]:
+    """Return all missing readings that the rule needs, first the one that stopped it."""
     names = dict.fromkeys((reading, *rule.needs))
-    found = ((name, look.absence(name)) for name in names)
-    return tuple(Lack(name, absence) for name, absence in found if absence or name == reading)
+    found = ((name, view.absence(name)) for name in names)
+    return tuple(
+        MissingReading(name, absence) for name, absence in found if absence or name == reading
+    )
 
 
-def _news(look: Look) -> object:
-    """Whatever it is judged for at once, where it is another than before."""
-    return _SUDDEN(look.sample), look.events[-1] if look.events else None
+def _news(view: RuleView) -> object:
+    """Return what has the device judged at once when it changes."""
+    return _SUDDEN(view.sample), view.events[-1] if view.events else None
 
 
-def _looks(
-    axis: Axis, inventory: Inventory, sample: Sample, events: Iterable[Event]
-) -> dict[str, Look]:
+def _views(
+    windows: SampleWindows, inventory: Inventory, sample: Sample, events: Iterable[Event]
+) -> dict[str, RuleView]:
     processes: dict[str, list[Process]] = defaultdict(list)
     for process in sample.processes:
         processes[process.device_uuid].append(process)
-    happened: dict[str | None, list[Event]] = defaultdict(list)
+    events_by_device: dict[str | None, list[Event]] = defaultdict(list)
     for event in events:
-        happened[event.device_uuid].append(event)
+        events_by_device[event.device_uuid].append(event)
     readings = {device.uuid: device for device in sample.devices}
     return {
-        device.uuid: Look(
-            axis,
+        device.uuid: RuleView(
+            windows,
             device,
             readings.get(device.uuid) or DeviceSample(device.uuid),
             processes.get(device.uuid, ()),
-            happened.get(device.uuid, ()),
+            events_by_device.get(device.uuid, ()),
             sample.time,
         )
         for device in inventory.devices
     }
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveFindings:
+    """Findings at one moment, which another thread may read."""
+
+    findings: tuple[Finding, ...] = ()
+    """The gravest first."""
+    begun: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """Count of findings that began, by device and rule."""
+
+
+class FindingTracker:
+    """Judges a stream as it comes, for readers that ask now and then, such as the exporter."""
+
+    def __init__(self) -> None:
+        self.active = ActiveFindings()
+        """Replaced as a whole."""
+        self._history, self._judge = History(), Judge()
+        self._inventory: Inventory | None = None
+        self._starting = False
+        """True while a restarted sampler knows nothing yet. Earlier findings stay active."""
+        self._events: deque[Event] = deque(maxlen=EVENTS)
+        self._begun: Counter[tuple[str, str]] = Counter()
+
+    def add_record(self, record: Record | Interruption) -> None:
+        """Judge the next record of the stream."""
+        if isinstance(record, Inventory):
+            self._starting = record.driver_state is DriverState.STARTING
+            if not self._starting:
+                self._inventory = record
+        elif isinstance(record, Sample) and self._inventory and not self._starting:
+            self._history.add(record)
+            self._events.extend(record.events)
+            judgement = self._judge.judge(self._history, self._inventory, record, self._events)
+            before = {(each.device_uuid, each.rule) for each in self.active.findings}
+            self._begun.update({(f.device_uuid, f.rule) for f in judgement.findings} - before)
+            self.active = ActiveFindings(judgement.findings, dict(self._begun))

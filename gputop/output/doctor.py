@@ -1,32 +1,45 @@
-"""Findings of `gputop doctor` as a page of text or one JSON document."""
+"""Findings of doctor as a page of text or as one JSON document."""
 
 from __future__ import annotations
 
-import dataclasses
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gputop import __version__
-from gputop.health.doctor.finding import Status
+from gputop.health.doctor import BY_NAME
+from gputop.health.doctor.checks import INDEX
+from gputop.health.findings import Severity
 from gputop.text import visible
 
 if TYPE_CHECKING:
-    from gputop.health.doctor.facts import Facts
-    from gputop.health.doctor.finding import Finding, Judgement
+    from gputop.health.doctor.facts import DoctorFacts
+    from gputop.health.findings import Finding
     from gputop.schema.device import Device
 
-MARKS = {status: str(status) for status in Status} | {Status.PROBLEM: "PROBLEM"}
-MARK_WIDTH = max(map(len, MARKS.values()))
-_COLOURS = {Status.OK: "32", Status.NOTE: "36", Status.WARNING: "33", Status.PROBLEM: "1;31"}
-_PLURALS = {Status.NOTE: "notes", Status.WARNING: "warnings", Status.PROBLEM: "problems"}
+STATUSES = {
+    Severity.OK: "ok",
+    Severity.INFORMATION: "note",
+    Severity.WARNING: "warning",
+    Severity.FAULT: "problem",
+}
+"""Words of the severities, from fine to what keeps something from working."""
+MARK_WIDTH = max(map(len, STATUSES.values()))
+_COLOURS = {
+    Severity.OK: "32",
+    Severity.INFORMATION: "36",
+    Severity.WARNING: "33",
+    Severity.FAULT: "1;31",
+}
 LEAST_TEXT = 30
-"""Columns for the text on the narrowest terminal."""
+"""Fewest columns for the text, however narrow the terminal is."""
 
 
-def document(findings: Sequence[Finding], facts: Facts) -> dict[str, Any]:
-    """Return versions and findings as JSON; a device is named by its UUID."""
+def document(findings: Sequence[Finding], facts: DoctorFacts) -> dict[str, Any]:
+    """Return findings and versions as JSON values; a device is named by its UUID."""
     torch = facts.torch
+    devices = {device.uuid: device for device in facts.gpus}
     return {
         "versions": {
             "gputop": __version__,
@@ -41,13 +54,13 @@ def document(findings: Sequence[Finding], facts: Facts) -> dict[str, Any]:
         },
         "checks": [
             {
-                "check": each.check.name,
-                "group": each.check.group,
-                "status": each.judgement.status,
-                "finding": each.judgement.finding,
-                "remedy": _remedy(each.judgement, each.judgement.device) or None,
-                "device": each.judgement.device.uuid if each.judgement.device else None,
-                "rows": list(each.judgement.rows),
+                "check": each.rule,
+                "group": BY_NAME[each.rule].group,
+                "status": STATUSES[each.severity],
+                "finding": each.sentence,
+                "remedy": remedy(each, _found_on(each, devices)) or None,
+                "device": each.device_uuid or None,
+                "rows": list(each.rows),
             }
             for each in findings
         ],
@@ -55,49 +68,65 @@ def document(findings: Sequence[Finding], facts: Facts) -> dict[str, Any]:
 
 
 def page(
-    findings: Sequence[Finding], gpus: int, width: int | None = None, *, colour: bool = False
+    findings: Sequence[Finding],
+    facts: DoctorFacts,
+    width: int | None = None,
+    *,
+    colour: bool = False,
 ) -> str:
-    """Return a line for each check with the remedy below, and a summary.
+    """Return a line for each check with its remedy below, and a summary.
 
-    `gpus` is the number of GPUs. Lines break at `width` columns if it is given.
+    Lines are broken at `width` columns if given. Without colours the text is the same.
     """
-    merged = list(_merged(findings))
-    titles = max(len(finding.check.title) for finding, _ in merged)
+    devices = {device.uuid: device for device in facts.gpus}
+    merged = list(_merged(findings, devices))
+    titles = max(len(BY_NAME[finding.rule].title) for finding, _ in merged)
     indent = 2 + MARK_WIDTH + 2 + titles + 2
     room = None if width is None else max(LEAST_TEXT, width - indent)
     lines: list[str] = []
     group = None
-    for finding, devices in merged:
-        if finding.check.group != group:
-            group = finding.check.group
+    for finding, found_on in merged:
+        check, severity = BY_NAME[finding.rule], finding.severity
+        if check.group != group:
+            group = check.group
             lines += ["", group] if lines else [group]
-        status = finding.judgement.status
-        mark = _painted(MARKS[status].ljust(MARK_WIDTH), status if colour else None)
-        first, *rest = _texts(finding.judgement, devices, gpus, room)
-        lines.append(f"  {mark}  {finding.check.title:<{titles}}  {first}")
+        word = STATUSES[severity]
+        mark = (word.upper() if severity is Severity.FAULT else word).ljust(MARK_WIDTH)
+        mark = _painted(mark, severity if colour else None)
+        first, *rest = _texts(finding, found_on, len(devices), room)
+        lines.append(f"  {mark}  {check.title:<{titles}}  {first}")
         lines += [f"{'':{indent}}{line}" for line in rest]
-    summary = _summary([finding.judgement.status for finding, _ in merged], colour=colour)
+    summary = _summary([finding.severity for finding, _ in merged], colour=colour)
     return "\n".join([*lines, "", summary])
 
 
-def _painted(text: str, status: Status | None) -> str:
-    return text if status is None else f"\x1b[{_COLOURS[status]}m{text}\x1b[0m"
+def remedy(finding: Finding, devices: Iterable[Device]) -> str:
+    """Return the remedy for the devices that have that finding."""
+    return finding.advice.replace(INDEX, ",".join(str(each.index) for each in devices))
 
 
-def _merged(findings: Iterable[Finding]) -> Iterator[tuple[Finding, list[Device]]]:
-    """Yield each finding once, with all devices that have it, in the order of the first."""
-    groups: dict[tuple[object, ...], tuple[Finding, list[Device]]] = {}
+def _found_on(finding: Finding, devices: dict[str, Device]) -> list[Device]:
+    device = devices.get(finding.device_uuid)
+    return [] if device is None else [device]
+
+
+def _painted(text: str, severity: Severity | None) -> str:
+    return text if severity is None else f"\x1b[{_COLOURS[severity]}m{text}\x1b[0m"
+
+
+def _merged(
+    findings: Iterable[Finding], devices: dict[str, Device]
+) -> Iterator[tuple[Finding, list[Device]]]:
+    """Merge what several devices have in common, at the place of the first."""
+    groups: dict[Finding, list[Device]] = {}
     for finding in findings:
-        said = finding.judgement
-        key = (finding.check.name, *dataclasses.astuple(dataclasses.replace(said, device=None)))
-        _, devices = groups.setdefault(key, (finding, []))
-        if said.device is not None:
-            devices.append(said.device)
-    yield from groups.values()
+        same = groups.setdefault(replace(finding, device_uuid=""), [])
+        same += _found_on(finding, devices)
+    yield from groups.items()
 
 
 def _named(devices: Sequence[Device], gpus: int) -> str:
-    """Return the devices as a prefix of the text; empty if the machine has only one."""
+    """Return which devices a text is about; empty if there is only one GPU."""
     if not devices or gpus == 1:
         return ""
     if len(devices) == gpus:
@@ -106,40 +135,35 @@ def _named(devices: Sequence[Device], gpus: int) -> str:
     return f"GPU {labels}: " if len(devices) == 1 else f"GPUs {labels}: "
 
 
-def _remedy(said: Judgement, *devices: Device | None) -> str:
-    return said.remedy_for(*(device for device in devices if device is not None))
-
-
 def _texts(
-    said: Judgement, devices: Sequence[Device], gpus: int, room: int | None
+    finding: Finding, devices: Sequence[Device], gpus: int, room: int | None
 ) -> Iterator[str]:
-    yield from _broken(f"{_named(devices, gpus)}{visible(said.finding, 600)}", room)
-    for row in said.rows:
+    yield from _broken(f"{_named(devices, gpus)}{visible(finding.sentence, 600)}", room)
+    for row in finding.rows:
         yield from _broken(row, room)
-    if said.remedy and said.status is not Status.OK:
-        yield from _broken(f"> {visible(_remedy(said, *devices), 600)}", room, "  ")
+    if finding.advice and finding.severity is not Severity.OK:
+        yield from _broken(f"> {visible(remedy(finding, devices), 600)}", room, "  ")
 
 
 def _broken(text: str, room: int | None, indent: str = "") -> list[str]:
     if room is None:
         return [text]
-    # Commands must not break at hyphens.
+    # Commands keep their hyphens.
     lines = textwrap.wrap(text, room, subsequent_indent=indent, break_on_hyphens=False)
     return lines or [""]
 
 
-def _summary(statuses: Sequence[Status], *, colour: bool) -> str:
-    counts = {status: statuses.count(status) for status in Status}
-    said = [
-        f"{count} {_PLURALS[status] if count != 1 else status}"
-        for status, count in reversed(counts.items())
-        if count and status is not Status.OK
+def _summary(severities: Sequence[Severity], *, colour: bool) -> str:
+    counts = {severity: severities.count(severity) for severity in reversed(STATUSES)}
+    parts = [
+        f"{count} {STATUSES[severity]}{'s' if count != 1 else ''}"
+        for severity, count in counts.items()
+        if count and severity is not Severity.OK
     ]
-    worst = next((status for status in reversed(Status) if counts[status]), Status.OK)
-    if worst is Status.OK:
+    if not parts:
         text = "Nothing is wrong."
-    elif counts[Status.PROBLEM]:
-        text = f"{', '.join(said)}."
+    elif counts[Severity.FAULT]:
+        text = f"{', '.join(parts)}."
     else:
-        text = f"No problem found; {', '.join(said)}."
-    return _painted(text, worst if colour else None)
+        text = f"No problem found; {', '.join(parts)}."
+    return _painted(text, max(severities, default=Severity.OK) if colour else None)

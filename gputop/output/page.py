@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from gputop.health.alerts import Severity, alerts, summed
+from gputop.health.conditions import find_alerts
+from gputop.health.findings import Severity, summarize
 from gputop.output.ansi import BOLD, DIM, LOUD_RED, LOUD_YELLOW, YELLOW, Span, clipped, painted
 from gputop.output.table import OWN, PROCESSES, TableColumn, table_lines
 from gputop.schema.codec import to_json
@@ -98,8 +99,8 @@ def _remarks(inventory: Inventory, sample: Sample, width: int | None) -> Iterato
     if inventory.driver_state is DriverState.STARTING:
         yield [Span("The driver has not answered yet", YELLOW)]
     readings = {device.uuid: device for device in sample.devices}
-    found = alerts(inventory.devices, readings, sample.events, sample.time)
-    for severity, text in summed(alert for alert in found if alert.kind not in [*DeviceState]):
+    found = find_alerts(inventory.devices, readings, sample.events, sample.time)
+    for severity, text in summarize(alert for alert in found if alert.rule not in [*DeviceState]):
         look = LOUD_RED if severity is Severity.FAULT else LOUD_YELLOW
         for part in textwrap.wrap(visible(text), width or len(text) + 1):
             yield [Span(part, look)]

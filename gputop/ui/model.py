@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gputop.bounds import DEVICES, EVENTS
-from gputop.health.alerts import Alert, alerts, away, incomplete
+from gputop.health.conditions import find_alerts, machine_alerts
 from gputop.schema.device import Device, DeviceSample, DeviceState, is_old, qualified, silence_limit
 from gputop.schema.snapshot import (
     DriverState,
@@ -26,8 +26,8 @@ from gputop.stream.history import CAPACITY, History
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from gputop.health.findings import Judgement
-    from gputop.health.judge import Judge
+    from gputop.health.findings import Finding
+    from gputop.health.judge import Judge, Judgement
     from gputop.problem import Problem
     from gputop.schema.snapshot import Record
 
@@ -59,7 +59,7 @@ class Telemetry:
         """Newest sample; while paused, not the one shown."""
         self.paused = False
         """True while the picture is frozen."""
-        self.alerts: list[Alert] = []
+        self.alerts: list[Finding] = []
         """Alerts of the newest sample, also while paused."""
         self._reported: deque[Event] = deque(maxlen=EVENTS)
         """Events considered for alerts."""
@@ -104,8 +104,8 @@ class Telemetry:
             self._reported.extend(record.events)
             readings = {sample.uuid: sample for sample in record.devices}
             hostname = self.inventory.hostname if self.inventory else ""
-            self.alerts = away(record.machines) + incomplete(record, hostname)
-            self.alerts += alerts(self.devices, readings, self._reported, record.time)
+            self.alerts = machine_alerts(record.machines, record, hostname)
+            self.alerts += find_alerts(self.devices, readings, self._reported, record.time)
         if self.paused and len(self._held) < MOST_HELD:
             self._held.append(record)
             return
@@ -157,8 +157,7 @@ class Telemetry:
         After a pause only the last sample is judged.
         """
         if self._judge is None:
-            from gputop.health.findings import Judgement
-            from gputop.health.judge import Judge
+            from gputop.health.judge import Judge, Judgement
 
             self._judge, self._judgement = Judge(), Judgement()
         if self._judged != self.history.count and self.inventory and self.sample:

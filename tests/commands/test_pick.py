@@ -147,7 +147,7 @@ def test_instances_for_a_gpu_in_mig_mode(driver: FakeDriver) -> None:
     done = picked(driver, "--index")
     assert done.returncode == 3
     assert "a MIG instance has no index for CUDA: leave out --index" in done.stderr
-    assert "MIG is on: its instances are looked at instead" in done.stderr
+    assert "MIG is on: its instances are considered instead" in done.stderr
 
 
 @pytest.mark.driver

@@ -13,7 +13,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from gputop.fleet.demo.readings import Simulator
+from gputop.fleet.demo.exporter import Simulator
 from gputop.fleet.demo.site import Flaw
 from tests.e2e.shipped import SOON
 from tests.e2e.test_exporter import BOUND, answer, serving

@@ -19,15 +19,14 @@ from urllib.request import urlopen
 
 import pytest
 
-from gputop.fleet.asking import Asking
 from gputop.fleet.client import Client
-from gputop.fleet.demo.readings import Simulator
+from gputop.fleet.demo.exporter import Simulator
 from gputop.fleet.demo.site import Flaw
-from gputop.fleet.host import HostStream
+from gputop.fleet.host_stream import HostStream
+from gputop.fleet.parse import SETTLE_SECONDS
 from gputop.fleet.queries import SELDOM
-from gputop.fleet.read import SETTLE_SECONDS
-from gputop.fleet.server import Server
-from gputop.fleet.watch import FleetWatch
+from gputop.fleet.server import PrometheusServer
+from gputop.fleet.watch import FleetWatch, Refresher
 from gputop.schema.snapshot import Inventory, Sample
 from tests.e2e.shipped import SOON
 from tests.e2e.test_exporter import BOUND, answer, serving
@@ -88,7 +87,7 @@ async def until_all_is_found(watch: FleetWatch) -> Fleet:
 def wanted(fleet: Fleet) -> dict[str, str]:
     """What is missing: by GPU, what should be found of it."""
     gpus = {f"{gpu.host}:{gpu.index}": gpu.key for gpu in fleet.gpus}
-    found = {(wrong.key, wrong.kind) for wrong in fleet.wrong}
+    found = {(wrong.device_uuid, wrong.rule) for wrong in fleet.findings}
     kinds = {
         Flaw.LOST: "xid",
         Flaw.ECC: "xid",
@@ -106,7 +105,7 @@ def test_no_row_contradicts_itself(tmp_path: Path) -> None:
     """While Prometheus scrapes every second, the simulator says what fits what."""
     simulator = Simulator(GPUS, started=0.0)
     with prometheus(tmp_path) as url:
-        asking = Asking(Client(Server(url)), "", at_once=True)
+        asking = Refresher(Client(PrometheusServer(url)), "", at_once=True)
         fleets = [asking.refresh() for _ in range(2 * SELDOM)]
         asking.client.close()
     assert all(fleet.fresh for fleet in fleets)
@@ -117,7 +116,7 @@ def test_no_row_contradicts_itself(tmp_path: Path) -> None:
 @pytest.mark.slow
 async def test_what_is_planted_is_what_is_wrong(tmp_path: Path) -> None:
     with prometheus(tmp_path) as url:
-        watch = FleetWatch(Server(url), interval=1.0)
+        watch = FleetWatch(PrometheusServer(url), interval=1.0)
         fleet = await asyncio.wait_for(until_all_is_found(watch), 2 * BOUND)
         opened = fleet.gpus[0].host
         history = await watch.history(fleet.gpus[0], 60)
@@ -138,7 +137,7 @@ async def test_what_is_planted_is_what_is_wrong(tmp_path: Path) -> None:
     assert len(fleet.gpus) == GPUS
     assert fleet.simulated
     flaws = {gpu.uuid for gpu in PLANTED.values()}
-    first = [wrong.key for wrong in fleet.wrong]
+    first = [wrong.device_uuid for wrong in fleet.findings]
     assert first[:2] == [PLANTED[Flaw.LOST].uuid, PLANTED[Flaw.ECC].uuid]
     away = {gpu.key for gpu in fleet.gpus if f"{gpu.host}:{gpu.index}" in AWAY}
     assert set(first) - away <= flaws

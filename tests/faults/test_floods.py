@@ -22,6 +22,7 @@ from gputop.bench.events import Event as WorkerEvent
 from gputop.bench.events import Failed, Progress
 from gputop.bench.plan.request import Request
 from gputop.bench.run.session import Session
+from gputop.health.findings import summarize
 from gputop.problem import Problem
 from gputop.recording import reader
 from gputop.recording.reader import Recording, RecordingError
@@ -333,7 +334,7 @@ def test_the_dashboard_of_one_machine_names_what_was_left_out() -> None:
     telemetry = Telemetry(lambda: 0.0)
     telemetry.receive(streams.inventory(2))
     telemetry.receive(dataclasses.replace(streams.sample(2), problem=PROBLEM))
-    assert [str(alert) for alert in telemetry.alerts] == [
+    assert [text for _, text in summarize(telemetry.alerts)] == [
         "Host node07 is not shown whole: it sends 2,000 devices"
     ]
     telemetry.receive(streams.sample(2))

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gputop.fleet.demo.readings import IDLE_MHZ, RIPPLE
+from gputop.fleet.demo.exporter import IDLE_MHZ, RIPPLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from gputop.fleet.demo.readings import Simulator
+    from gputop.fleet.demo.exporter import Simulator
     from gputop.fleet.demo.site import SimulatedGpu
     from gputop.fleet.model import Fleet, Gpu
 

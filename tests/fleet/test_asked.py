@@ -10,8 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.fleet.asking import due
-from gputop.fleet.matchers import one_of, parse_match, quoted
 from gputop.fleet.queries import (
     FIRST,
     READ_AS,
@@ -22,7 +20,15 @@ from gputop.fleet.queries import (
     names_of,
     values_of,
 )
-from gputop.fleet.server import CredentialError, Server, parse_url
+from gputop.fleet.server import (
+    CredentialError,
+    PrometheusServer,
+    one_of,
+    parse_match,
+    parse_url,
+    quoted,
+)
+from gputop.fleet.watch import due
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -72,7 +78,7 @@ def test_a_password_in_a_url_is_refused_and_not_repeated(text: str) -> None:
 
 def test_a_password_is_not_in_what_is_shown_of_a_server() -> None:
     environment = {"GPUTOP_PROMETHEUS_USER": "ada", "GPUTOP_PROMETHEUS_PASSWORD": "s3cret"}
-    assert "s3cret" not in repr(Server.of("http://a", environment))
+    assert "s3cret" not in repr(PrometheusServer.from_environment("http://a", environment))
 
 
 @pytest.mark.parametrize(
@@ -98,13 +104,13 @@ def test_who_one_is(
     netrc = Path("netrc")
     netrc.write_text("machine a login ada password x\n")
     netrc.chmod(0o600)
-    assert Server.of("http://a:9090", environment).authorization() == header
+    assert PrometheusServer.from_environment("http://a:9090", environment).authorization() == header
 
 
 def test_a_token_is_read_anew(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("one\n")
-    server = Server("http://a", token_file=file)
+    server = PrometheusServer("http://a", token_file=file)
     assert server.authorization() == "Bearer one"
     file.write_text("two\n")
     assert server.authorization() == "Bearer two"
@@ -116,7 +122,7 @@ def test_a_token_that_cannot_be_used(content: bytes | None, tmp_path: Path) -> N
     if content is not None:
         file.write_bytes(content)
     with pytest.raises(CredentialError) as failed:
-        Server("http://a", token_file=file).authorization()
+        PrometheusServer("http://a", token_file=file).authorization()
     assert str(file) in str(failed.value)
     assert "two" not in str(failed.value)
 
@@ -127,7 +133,7 @@ def test_a_broken_netrc_is_not_quoted(tmp_path: Path, monkeypatch: pytest.Monkey
     file.chmod(0o600)
     monkeypatch.setenv("NETRC", str(file))
     with pytest.raises(CredentialError, match="line 1") as failed:
-        Server("http://a").authorization()
+        PrometheusServer("http://a").authorization()
     assert "s3cret" not in str(failed.value)
 
 
@@ -141,7 +147,7 @@ def test_a_broken_netrc_is_not_quoted(tmp_path: Path, monkeypatch: pytest.Monkey
 )
 def test_an_environment_that_contradicts_itself(environment: Mapping[str, str]) -> None:
     with pytest.raises(ValueError, match="GPUTOP_PROMETHEUS_"):
-        Server.of("http://a", environment)
+        PrometheusServer.from_environment("http://a", environment)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +160,7 @@ def test_an_environment_that_contradicts_itself(environment: Mapping[str, str]) 
     ],
 )
 def test_headers(text: str, headers: dict[str, str]) -> None:
-    found = Server.of("http://a", {"GPUTOP_PROMETHEUS_HEADERS": text})
+    found = PrometheusServer.from_environment("http://a", {"GPUTOP_PROMETHEUS_HEADERS": text})
     assert found.headers == headers
 
 
@@ -165,12 +171,14 @@ def test_headers(text: str, headers: dict[str, str]) -> None:
 )  # fmt: skip
 def test_what_are_no_headers_is_not_repeated(text: str) -> None:
     with pytest.raises(ValueError, match="GPUTOP_PROMETHEUS_HEADERS") as refused:
-        Server.of("http://a", {"GPUTOP_PROMETHEUS_HEADERS": text})
+        PrometheusServer.from_environment("http://a", {"GPUTOP_PROMETHEUS_HEADERS": text})
     assert "s3cret" not in str(refused.value)
 
 
 def test_values_of_headers_are_not_in_what_is_shown_of_a_server() -> None:
-    server = Server.of("http://a", {"GPUTOP_PROMETHEUS_HEADERS": "X-Key: s3cret"})
+    server = PrometheusServer.from_environment(
+        "http://a", {"GPUTOP_PROMETHEUS_HEADERS": "X-Key: s3cret"}
+    )
     assert "s3cret" not in repr(server)
 
 

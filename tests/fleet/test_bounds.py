@@ -13,14 +13,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.fleet import asking, client, host, picture
-from gputop.fleet.asking import Asking
+from gputop.fleet import builder, client, host_stream, watch
+from gputop.fleet.builder import FleetBuilder
 from gputop.fleet.client import JSON_VALUES, SERIES, AskError, Client
-from gputop.fleet.picture import Picture
+from gputop.fleet.parse import (
+    RefreshMoment,
+    moment_of,
+    readings_of,
+    rows_of,
+    series_by,
+    values_by,
+    xids_of,
+)
 from gputop.fleet.queries import ALWAYS, LIMITS, NUMBERS, READ_AS
-from gputop.fleet.read import Moment, moment_of, readings_of, rows_of, series_by, values_by, xids_of
-from gputop.fleet.server import Server
-from gputop.fleet.since import moments_by
+from gputop.fleet.server import PrometheusServer
+from gputop.fleet.start_times import readings_over_time
+from gputop.fleet.watch import Refresher
 from gputop.schema.device import Absence
 from tests.prometheus import (
     EMPTY,
@@ -39,16 +47,16 @@ if TYPE_CHECKING:
 
     from gputop.fleet.model import Fleet
 
-CLIENT = Client(Server("http://x"))
+CLIENT = Client(PrometheusServer("http://x"))
 START = b'{"status":"success","data":{"resultType":"vector","result":['
 ROW = b'{"metric":{"UUID":"GPU-%08d"},"value":[1763640000.0,"90"]},'
 PEAK = """
 import pathlib, sys
-from gputop.fleet.asking import Asking
+from gputop.fleet.watch import Refresher
 from gputop.fleet.client import Client
-from gputop.fleet.server import Server
-client = Client(Server(sys.argv[1]), 60)
-asking = Asking(client, "", 60)
+from gputop.fleet.server import PrometheusServer
+client = Client(PrometheusServer(sys.argv[1]), 60)
+asking = Refresher(client, "", 60)
 asking.refresh()
 fleet = asking.refresh()
 print(*fleet.problems, sep="|")
@@ -66,7 +74,7 @@ def zipped(parts: Any, **headers: str) -> Response:
 
 def answered(response: Response) -> AskError:
     with FakePrometheus(lambda _: response) as fake:
-        asked = Client(Server(fake.url))
+        asked = Client(PrometheusServer(fake.url))
         with pytest.raises(AskError) as found:
             asked.ask("query", {"query": "up"})
         asked.close()
@@ -75,8 +83,8 @@ def answered(response: Response) -> AskError:
 
 def refreshed(site: Any, turns: int = 2, seconds: float = 20.0) -> Fleet:
     with FakePrometheus(site) as fake:
-        asked = Client(Server(fake.url))
-        fleets = Asking(asked, "", seconds)
+        asked = Client(PrometheusServer(fake.url))
+        fleets = Refresher(asked, "", seconds)
         for _ in range(turns):
             fleet = fleets.refresh()
         asked.close()
@@ -99,7 +107,7 @@ TWICE = gzip.compress(gzip.compress(b"\n" * 100_000_000, 9), 9)
 )
 def test_an_answer_beyond_a_bound_is_one_line(response: Response, said: str) -> None:
     found = answered(response)
-    assert str(found).startswith("An answer of Prometheus is left out: it ")
+    assert str(found).startswith("An answer of Prometheus was left out: it ")
     assert said in str(found)
     assert "\n" not in str(found)
     assert not found.whole
@@ -109,7 +117,7 @@ def test_an_answer_without_end_is_given_up() -> None:
     with FakePrometheus(lambda _: Response(b"", 200, {"Transfer-Encoding": "chunked"})) as fake:
         endless = repeat(b"10000\r\n" + b" " * 65536 + b"\r\n")
         fake.after = endless
-        asked = Client(Server(fake.url), 30)
+        asked = Client(PrometheusServer(fake.url), 30)
         with pytest.raises(AskError, match="larger than 64 MiB"):
             asked.ask("query", {"query": "up"})
         asked.close()
@@ -140,7 +148,7 @@ def names() -> list[str]:
 
 
 def test_answers_at_the_same_time_share_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "ANSWERS_BYTES", 5 << 20)
+    monkeypatch.setattr(watch, "ANSWERS_BYTES", 5 << 20)
     spaces = Response(EMPTY.body + b" " * (2 << 20))
     fleet = refreshed(Site(8, names_3=spaces), turns=1)
     assert "it is larger than 1 MiB" in str(fleet.problems[0])
@@ -148,7 +156,7 @@ def test_answers_at_the_same_time_share_a_bound(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_gpus_beyond_the_bound_are_left_out_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(picture, "SERIES", 40)
+    monkeypatch.setattr(builder, "SERIES", 40)
     more = [(labels(number), 1) for number in range(1000, 1020)]
     fleet = refreshed(Site(32, names_2=more), turns=1)
     assert len(fleet.gpus) == 40
@@ -157,21 +165,21 @@ def test_gpus_beyond_the_bound_are_left_out_by_name(monkeypatch: pytest.MonkeyPa
 
 
 def test_gpus_that_come_and_go_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(picture, "SERIES", 100)
-    known = Picture()
+    monkeypatch.setattr(builder, "SERIES", 100)
+    known = FleetBuilder()
     for turn in range(50):
         now = NOW + 10 * turn
-        known.begin(Moment(now, now))
+        known.begin_refresh(RefreshMoment(now, now))
         each = range(100 * turn, 100 * turn + 60)
-        known.take("names_0", data_of((labels(n), 1) for n in each))
-        known.settle()
-        known.take("beat", data_of(({"UUID": uuid(n)}, now) for n in each))
-        assert len(known.places.all) <= 100
+        known.add_answer("names_0", data_of((labels(n), 1) for n in each))
+        known.update_identities()
+        known.add_answer("beat", data_of(({"UUID": uuid(n)}, now) for n in each))
+        assert len(known.identities.all) <= 100
         assert len(known._beats) <= 200
 
 
 def data_of(rows: Any) -> Any:
-    return CLIENT.unpacked(vector(rows).body)[0]
+    return CLIENT.parse_answer(vector(rows).body)[0]
 
 
 @pytest.mark.parametrize("digits", [400, 4000, 1_000_000])
@@ -182,7 +190,7 @@ def test_a_number_of_many_digits_is_none(digits: int, place: str) -> None:
     bare = row.replace('"', "")
     for text in (row, bare):
         body = START + b'{"metric":{"UUID":"a"},"value":%s}]}}' % text.encode()
-        data, _ = CLIENT.unpacked(body)
+        data, _ = CLIENT.parse_answer(body)
         assert [*rows_of(data["result"])] == []
         if place == "value":
             assert values_by(data["result"], key_of) == {}
@@ -192,7 +200,7 @@ def test_an_error_that_is_no_text_is_one_line() -> None:
     depth = 600
     deep = b'{"status":"error","error":' + b"[" * depth + b"]" * depth + b',"warnings":[[],1]}'
     with pytest.raises(AskError, match="Prometheus could not answer"):
-        CLIENT.unpacked(deep)
+        CLIENT.parse_answer(deep)
 
 
 BAD = {
@@ -249,9 +257,9 @@ def test_every_value_that_is_taken_in_is_plausible(
         assert each is None or low <= each <= high
     for _, value in chain(*series_by(ranged, key_of).values()):
         assert low <= value <= high
-    for moment in moments_by(ranged, key_of).get("a", {}).values():
+    for moment in readings_over_time(ranged, key_of).get("a", {}).values():
         assert low <= moment[reading] <= high
-    shown = host._read("a", details, {})
+    shown = host_stream._read("a", details, {})
     value = getattr(shown, reading)
     assert value is None or low <= value <= high
     if details.get(reading, 0.0) is None:

@@ -16,7 +16,7 @@ import pytest
 
 from gputop.bounds import ANSWER_BYTES
 from gputop.fleet.client import AskError, Client
-from gputop.fleet.server import Server
+from gputop.fleet.server import PrometheusServer
 from tests.prometheus import EMPTY, FakePrometheus, Request, Response, answer, error, vector
 
 if TYPE_CHECKING:
@@ -37,9 +37,9 @@ def nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def refused(response: Response, most_bytes: int = ANSWER_BYTES) -> AskError:
     """Return the error that an answer makes."""
     with FakePrometheus(lambda _: response) as fake:
-        client = Client(Server(fake.url))
+        client = Client(PrometheusServer(fake.url))
         with pytest.raises(AskError) as found:
-            client.unpacked(client.fetch("query", {"query": "up"}, most_bytes=most_bytes))
+            client.parse_answer(client.fetch("query", {"query": "up"}, most_bytes=most_bytes))
         client.close()
     return found.value
 
@@ -47,25 +47,29 @@ def refused(response: Response, most_bytes: int = ANSWER_BYTES) -> AskError:
 @pytest.mark.parametrize(
     ("response", "said", "whole"),
     [
-        (Response(b"", 401), "does not know you: 401", True),
-        (Response(b"", 403), "does not let you ask: 403", True),
+        (Response(b"", 401), "requires credentials: 401", True),
+        (Response(b"", 403), "denies access: 403", True),
         (Response(b"404 page not found", 404), "/prometheus", True),
         (Response(b"", 405), "No Prometheus there", True),
         (Response(b"<html>", 500, HTML), "answers 500", True),
         (Response(b"upstream", 503), "answers 503", True),
-        (Response(b"", 429), "asked too much", True),
+        (Response(b"", 429), "too many requests", True),
         (error("timeout", "query timed out", 503), "timeout: query timed out", True),
         (error("bad_data", "parse error at char 3", 400), "bad_data: parse error", False),
         (error("execution", "found duplicate series", 422), "duplicate series", False),
         (answer({"error": "x"}, 400), "No Prometheus there", True),
         (answer({"status": "error", "error": "x\x1b[31m"}), "x␛[31m", False),
-        (Response(b"<!doctype html><title>Grafana</title>", 200, HTML), "with a page", True),
-        (Response(b"hello"), "not JSON", True),
-        (Response(b"[1,2]"), "not JSON", True),
+        (Response(b"<!doctype html><title>Grafana</title>", 200, HTML), "with a web page", True),
+        (Response(b"hello"), "other than JSON", True),
+        (Response(b"[1,2]"), "other than JSON", True),
         (Response(b'{"status":"success","data":{"resu'), "breaks off", True),
-        (Response(b"[" * 100_000), "not JSON", True),
-        (Response(b"", 200), "not JSON", True),
-        (Response(b"", 302, {"Location": "https://u:pw@login.example/x?t=1"}), "leads else", True),
+        (Response(b"[" * 100_000), "other than JSON", True),
+        (Response(b"", 200), "other than JSON", True),
+        (
+            Response(b"", 302, {"Location": "https://u:pw@login.example/x?t=1"}),
+            "redirects to",
+            True,
+        ),
     ],
 )
 def test_what_is_no_answer(response: Response, said: str, whole: bool) -> None:
@@ -88,7 +92,7 @@ def test_a_redirect_is_not_followed_and_takes_no_credentials_along(tmp_path: Pat
     with FakePrometheus(lambda _: EMPTY) as other:
         headers = {"Location": f"{other.url}/api/v1/query"}
         with FakePrometheus(lambda _: Response(b"", 307, headers)) as fake:
-            client = Client(Server(fake.url, token_file=token))
+            client = Client(PrometheusServer(fake.url, token_file=token))
             with pytest.raises(AskError, match="Give the URL of Prometheus") as failed:
                 client.ask("query", {"query": "up"})
             client.close()
@@ -102,7 +106,7 @@ def test_a_refusal_names_what_to_look_at(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("s3cret")
     with FakePrometheus(lambda _: Response(b"s3cret", 401)) as fake:
-        client = Client(Server(fake.url, token_file=token))
+        client = Client(PrometheusServer(fake.url, token_file=token))
         with pytest.raises(AskError, match="Check the token in") as failed:
             client.ask("query", {"query": "up"})
         client.close()
@@ -145,7 +149,7 @@ def test_a_401_names_the_header_that_is_missing(
 ) -> None:
     given = {f"GPUTOP_PROMETHEUS_{name}": value for name, value in environment.items()}
     with FakePrometheus(lambda _: response) as fake:
-        client = Client(Server.of(fake.url, given))
+        client = Client(PrometheusServer.from_environment(fake.url, given))
         with pytest.raises(AskError) as found:
             client.ask("query", {"query": "up"})
         client.close()
@@ -158,7 +162,7 @@ def test_headers_of_the_environment_are_sent_and_not_to_where_a_redirect_leads()
     with FakePrometheus(lambda _: EMPTY) as other:
         headers = {"Location": f"{other.url}/api/v1/query"}
         with FakePrometheus(lambda _: Response(b"", 307, headers)) as fake:
-            client = Client(Server.of(fake.url, given))
+            client = Client(PrometheusServer.from_environment(fake.url, given))
             with pytest.raises(AskError) as failed:
                 client.ask("query", {"query": "up"})
             client.close()
@@ -178,7 +182,7 @@ def test_an_answer_is_bounded_unpacked_too() -> None:
 
 def test_warnings_come_along_and_gzip_is_asked_for() -> None:
     with FakePrometheus(lambda _: vector([({}, 1)], warnings=["partial"])) as fake:
-        client = Client(Server(fake.url))
+        client = Client(PrometheusServer(fake.url))
         data, warnings = client.ask("query", {"query": "up"})
         client.ask("query", {"query": "x" * 9000})
         client.close()
@@ -191,7 +195,7 @@ def test_warnings_come_along_and_gzip_is_asked_for() -> None:
 
 def test_a_server_that_hangs_is_given_up() -> None:
     with FakePrometheus(lambda _: None) as fake:
-        client = Client(Server(fake.url), seconds=0.2)
+        client = Client(PrometheusServer(fake.url), seconds=0.2)
         with pytest.raises(AskError, match="Prometheus is slow"):
             client.ask("query", {"query": "up"})
         client.close()
@@ -216,7 +220,9 @@ def test_a_server_that_drips_is_given_up(start: bytes) -> None:
 
         thread = threading.Thread(target=drip, daemon=True)
         thread.start()
-        client = Client(Server(f"http://127.0.0.1:{listening.getsockname()[1]}"), seconds=0.5)
+        client = Client(
+            PrometheusServer(f"http://127.0.0.1:{listening.getsockname()[1]}"), seconds=0.5
+        )
         with pytest.raises(AskError, match="Prometheus is slow"):
             client.ask("query", {"query": "up"})
         over.set()
@@ -231,7 +237,7 @@ def test_another_thread_ends_a_question() -> None:
         asked.set()
 
     with FakePrometheus(hang) as fake:
-        client = Client(Server(fake.url), seconds=60)
+        client = Client(PrometheusServer(fake.url), seconds=60)
         failed: list[AskError] = []
 
         def ask() -> None:
@@ -268,7 +274,7 @@ def test_a_connection_is_used_again_and_one_that_was_closed_is_opened_again() ->
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
-        client = Client(Server(f"http://127.0.0.1:{listening.getsockname()[1]}"))
+        client = Client(PrometheusServer(f"http://127.0.0.1:{listening.getsockname()[1]}"))
         found = [client.ask("query", {"query": "up"})[0] for _ in range(3)]
         thread.join(30)
         client.close()
@@ -279,14 +285,14 @@ def test_a_connection_is_used_again_and_one_that_was_closed_is_opened_again() ->
 def test_nobody_there() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
-    with pytest.raises(AskError, match=r"Prometheus is away: Connection refused"):
-        Client(Server(f"http://127.0.0.1:{port}")).ask("query", {"query": "up"})
+    with pytest.raises(AskError, match=r"Cannot reach Prometheus: Connection refused"):
+        Client(PrometheusServer(f"http://127.0.0.1:{port}")).ask("query", {"query": "up"})
 
 
 def test_a_proxy_of_the_environment_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     with FakePrometheus(lambda _: EMPTY) as proxy:
         monkeypatch.setenv("http_proxy", proxy.url.replace("//", "//ada:pw@"))
-        client = Client(Server("http://prometheus.invalid:9090"))
+        client = Client(PrometheusServer("http://prometheus.invalid:9090"))
         client.ask("query", {"query": "up"})
         client.close()
         headers = {name.lower(): value for name, value in proxy.requests[0].headers.items()}
@@ -294,13 +300,13 @@ def test_a_proxy_of_the_environment_is_asked(monkeypatch: pytest.MonkeyPatch) ->
         assert headers["host"] == "prometheus.invalid:9090"
         monkeypatch.setenv("http_proxy", "ftp://ada:pw@x:y")
         with pytest.raises(AskError, match="http_proxy") as failed:
-            Client(Server("http://prometheus.invalid:9090")).ask("query", {"query": "up"})
+            Client(PrometheusServer("http://prometheus.invalid:9090")).ask("query", {"query": "up"})
     assert "pw" not in str(failed.value)
 
 
-CERTIFICATES: Mapping[str, Server] = {
-    "No certificates": Server("https://127.0.0.1:1", authorities=Path("nowhere.pem")),
-    "No certificate:": Server("https://127.0.0.1:1", certificate=Path("nowhere.pem")),
+CERTIFICATES: Mapping[str, PrometheusServer] = {
+    "No certificates": PrometheusServer("https://127.0.0.1:1", authorities=Path("nowhere.pem")),
+    "No certificate:": PrometheusServer("https://127.0.0.1:1", certificate=Path("nowhere.pem")),
 }
 
 
@@ -336,14 +342,14 @@ def test_certificates_of_both_ends(certified: Path) -> None:
     context.load_cert_chain(cert, key)
     context.verify_mode = ssl.CERT_REQUIRED
     with FakePrometheus(lambda _: EMPTY, context) as fake:
-        known = Client(Server(fake.url, authorities=cert, certificate=cert, key=key))
+        known = Client(PrometheusServer(fake.url, authorities=cert, certificate=cert, key=key))
         known.ask("query", {"query": "up"})
         known.close()
-        stranger = Client(Server(fake.url, authorities=cert))
-        with pytest.raises(AskError, match="Prometheus is away"):
+        stranger = Client(PrometheusServer(fake.url, authorities=cert))
+        with pytest.raises(AskError, match="Cannot reach Prometheus"):
             stranger.ask("query", {"query": "up"})
         stranger.close()
-        unknown = Client(Server(fake.url, certificate=cert, key=key))
+        unknown = Client(PrometheusServer(fake.url, certificate=cert, key=key))
         with pytest.raises(AskError, match=r"(?i)certificate verify failed"):
             unknown.ask("query", {"query": "up"})
         unknown.close()
@@ -352,7 +358,7 @@ def test_certificates_of_both_ends(certified: Path) -> None:
 
 def test_a_plain_server_behind_https_is_named() -> None:
     with FakePrometheus(lambda _: EMPTY) as fake:
-        client = Client(Server(fake.url.replace("http:", "https:")))
-        with pytest.raises(AskError, match="Prometheus is away"):
+        client = Client(PrometheusServer(fake.url.replace("http:", "https:")))
+        with pytest.raises(AskError, match="Cannot reach Prometheus"):
             client.ask("query", {"query": "up"})
         client.close()

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.fleet.findings import LONGEST, Known, find
-from gputop.fleet.model import Gpu, Health
+from gputop.fleet.model import Gpu
+from gputop.health.findings import Severity
 from gputop.text import cells
 
 GIB = 1 << 30
@@ -39,7 +40,7 @@ def gpu(number: int = 0, **changes: Any) -> Gpu:
 
 def said(one: Gpu, **known: Any) -> list[tuple[str, str, str]]:
     """Kind, severity and words of what is wrong with it."""
-    return [(w.kind, w.severity, w.text) for w in find([one], Known(**known))]
+    return [(w.rule, w.severity.word, w.sentence) for w in find([one], Known(**known))]
 
 
 def test_what_is_well() -> None:
@@ -55,11 +56,11 @@ def test_what_is_well() -> None:
         ({"xid": 31}, {}, "xid", "warning", "Xid 31: a program touched memory that is not its own"),
         ({"xid": 4711}, {}, "xid", "fault", "Xid 4711"),
         ({"xid": 79}, {"xid_before": {"g0": 79.0}}, "xid", "fault", "Xid 79: the GPU has"),
-        ({}, {"ecc_rise": {"g0": 2.02}}, "ecc", "fault", "2 uncorrected memory errors in the last"),
-        ({}, {"ecc_rise": {"g0": 0.3}}, "ecc", "fault", "1 uncorrected memory error in the last"),
-        ({"ecc_uncorrected": 3.0}, {}, "ecc", "warning", "3 uncorrected memory errors since"),
-        ({"remap_failed": True}, {}, "remap", "fault", "Row remap failed"),
-        ({"remap_pending": True}, {}, "remap", "warning", "Row remap pending"),
+        ({}, {"ecc_rise": {"g0": 2.02}}, "ecc", "fault", "2 uncorrected ECC errors in the last"),
+        ({}, {"ecc_rise": {"g0": 0.3}}, "ecc", "fault", "1 uncorrected ECC error in the last"),
+        ({"ecc_uncorrected": 3.0}, {}, "ecc", "warning", "3 uncorrected ECC errors since"),
+        ({"remap_failed": True}, {}, "remap", "fault", "No spare memory rows left"),
+        ({"remap_pending": True}, {}, "remap", "warning", "Remaps a memory row"),
         ({"clock_event_reasons": ("hw_slowdown", "hw_thermal")}, {}, "thermal", "warning",
          "Throttled by heat (hardware), 60°C"),
         ({"clock_event_reasons": ("sw_thermal",)}, {}, "thermal", "warning", "Throttled by heat,"),
@@ -69,7 +70,7 @@ def test_what_is_well() -> None:
         ({}, {"heat": {"g0": 1.0}}, "thermal", "warning", "Throttled by heat in the last minutes"),
         ({"temperature_celsius": 86.0}, {}, "hot", "warning", "86°C: close to where it slows down"),
         ({}, {"margin": {"g0": 2.0}}, "hot", "warning", "60°C: 2 below where it slows down"),
-        ({"memory_temperature_celsius": 97.0}, {}, "hot", "warning", "Its memory has 97°C"),
+        ({"memory_temperature_celsius": 97.0}, {}, "hot", "warning", "Its memory is at 97°C"),
         ({"gpu_utilization_percent": 0.0}, {"busy_mean": {"g0": 0.1}}, "idle_held", "warning",
          "Idle for 5 minutes with 60 GiB held"),
         ({"age_seconds": 61.0}, {}, "stale", "stale", "No readings for 1:01: its series are gone"),
@@ -124,7 +125,7 @@ def test_the_worst_is_first_and_the_order_stays() -> None:
     ]
     known = Known(ecc_rise={"g7": 1.0})
     order = ["g5", "g7", "g7", "g1", "g3", "g2", "g0", "g4", "g6"]
-    assert [wrong.key for wrong in find(gpus, known)] == order
+    assert [wrong.device_uuid for wrong in find(gpus, known)] == order
     assert find(gpus, known) == find(gpus, known)
 
 
@@ -151,7 +152,7 @@ def slow(clock: float, **changes: Any) -> list[Gpu]:
     ],
 )
 def test_stragglers_by_their_clock(gpus: list[Gpu], text: str | None) -> None:
-    found = [wrong.text for wrong in find(gpus, Known()) if wrong.kind == "straggler"]
+    found = [wrong.sentence for wrong in find(gpus, Known()) if wrong.rule == "straggler"]
     assert found == ([] if text is None else [text])
 
 
@@ -161,19 +162,19 @@ def test_clocks_of_another_moment_than_the_load_are_not_compared() -> None:
 
 def test_what_is_wrong_with_a_gpu_is_told_once_whatever_instances_it_has() -> None:
     parts = [gpu(n, uuid="g", host="a", index=f"0:{n}", temperature_celsius=88.0) for n in range(7)]
-    assert [(w.key, w.kind) for w in find(parts, Known())] == [("g0", "hot")]
+    assert [(w.device_uuid, w.rule) for w in find(parts, Known())] == [("g0", "hot")]
     means = {part.key: 0.0 for part in parts}
     held = [  # each of them by itself
         dataclasses.replace(part, gpu_utilization_percent=0.0, temperature_celsius=40.0)
         for part in parts
     ]
-    assert [w.kind for w in find(held, Known(busy_mean=means))] == ["idle_held"] * 7
+    assert [w.rule for w in find(held, Known(busy_mean=means))] == ["idle_held"] * 7
 
 
 def test_one_that_is_throttled_is_no_straggler_besides() -> None:
     gpus = slow(1100.0)
     gpus[7] = dataclasses.replace(gpus[7], clock_event_reasons=("hw_thermal",))
-    assert [wrong.kind for wrong in find(gpus, Known())] == ["thermal"]
+    assert [wrong.rule for wrong in find(gpus, Known())] == ["thermal"]
 
 
 def test_stragglers_by_their_load() -> None:
@@ -181,8 +182,8 @@ def test_stragglers_by_their_load() -> None:
     means = {each.key: 95.0 for each in gpus}
     assert find(gpus, Known(busy_mean=means)) == ()
     (wrong,) = find(gpus, Known(busy_mean=means | {"g3": 40.0}))
-    assert (wrong.key, wrong.kind) == ("g3", "less_busy")
-    assert wrong.text == "Straggler: busy 40 %, of its job 95 %"
+    assert (wrong.device_uuid, wrong.rule) == ("g3", "less_busy")
+    assert wrong.sentence == "Straggler: busy 40 %, of its job 95 %"
     alone = [dataclasses.replace(each, labels={}) for each in gpus]
     assert find(alone, Known(busy_mean=means | {"g3": 40.0})) == ()
 
@@ -214,10 +215,10 @@ NUMBERS = st.none() | st.floats(0, 1e12)
 )
 def test_whatever_is_read_is_said_in_a_line(gpus: list[Gpu]) -> None:
     found = find(gpus, Known())
-    assert {wrong.key for wrong in found} <= {each.key for each in gpus}
+    assert {wrong.device_uuid for wrong in found} <= {each.key for each in gpus}
     for wrong in found:
-        assert cells(wrong.text) <= LONGEST
-        assert wrong.text.isprintable()
-    order = [Health.FAULT, Health.STALE, Health.WARNING]
+        assert cells(wrong.sentence) <= LONGEST
+        assert wrong.sentence.isprintable()
+    order = [Severity.FAULT, Severity.STALE, Severity.WARNING]
     places = [(order.index(wrong.severity), -wrong.rank) for wrong in found]
     assert places == sorted(places)

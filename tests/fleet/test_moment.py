@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.fleet.asking import Asking
 from gputop.fleet.client import Client
-from gputop.fleet.demo.readings import Simulator
-from gputop.fleet.host import HostStream
+from gputop.fleet.demo.exporter import Simulator
+from gputop.fleet.host_stream import HostStream
+from gputop.fleet.parse import SETTLE_SECONDS, RefreshMoment, moment_of
 from gputop.fleet.queries import SELDOM
-from gputop.fleet.read import SETTLE_SECONDS, Moment, moment_of
-from gputop.fleet.server import Server
-from gputop.fleet.watch import FleetWatch
+from gputop.fleet.server import PrometheusServer
+from gputop.fleet.watch import FleetWatch, Refresher
 from gputop.schema.snapshot import Sample
 from tests.fleet.moments import contradictions
 from tests.prometheus import EMPTY, NOW, FakePrometheus, Request, Response, Site, uuid, vector
@@ -39,7 +38,7 @@ def refreshed(
     """The fleets of so many refreshes, and the requests of each."""
     fleets, requests = [], []
     with FakePrometheus(respond) as fake:
-        asking = Asking(Client(Server(fake.url), 5.0), "", 10.0, **options)
+        asking = Refresher(Client(PrometheusServer(fake.url), 5.0), "", 10.0, **options)
         for _ in range(turns):
             before = len(fake.requests)
             fleets.append(asking.refresh())
@@ -163,14 +162,14 @@ def test_a_reading_whose_query_fails_is_older_than_the_rest() -> None:
 @pytest.mark.parametrize(
     ("row", "moment"),
     [
-        ([NOW, str(NOW)], Moment(NOW, NOW - 5)),
+        ([NOW, str(NOW)], RefreshMoment(NOW, NOW - 5)),
         # VictoriaMetrics: half a minute ago, so that ingestion has come to its end.
-        ([NOW, str(NOW - 30)], Moment(NOW, NOW - 30)),
+        ([NOW, str(NOW - 30)], RefreshMoment(NOW, NOW - 30)),
         ([NOW, "NaN"], None),
         ([], None),
     ],
 )
-def test_the_moment_of_a_refresh(row: list[Any], moment: Moment | None) -> None:
+def test_the_moment_of_a_refresh(row: list[Any], moment: RefreshMoment | None) -> None:
     assert moment_of({"resultType": "vector", "result": [{"metric": {}, "value": row}]}) == moment
 
 
@@ -179,12 +178,12 @@ def test_a_server_that_does_not_say_what_time_it_is(response: Response) -> None:
     site = Site(1)
     fleets, _ = refreshed(lambda r: response if r.name == "clock" else site(r), 1)
     assert not fleets[0].fresh
-    assert "it does not say what time it is" in str(fleets[0].problems[0])
+    assert "it does not tell its time" in str(fleets[0].problems[0])
 
 
 async def test_what_a_host_shows_besides_is_of_the_moment_of_the_fleet() -> None:
     with FakePrometheus(Site(8)) as fake:
-        watch = FleetWatch(Server(fake.url), interval=600.0, at_once=True)
+        watch = FleetWatch(PrometheusServer(fake.url), interval=600.0, at_once=True)
         stream = HostStream(watch, "node0").records()
         _, sample = await anext(stream), await anext(stream)
         await stream.aclose()

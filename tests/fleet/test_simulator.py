@@ -10,9 +10,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputop.fleet.demo.load import IDLE, INFERENCE, NOTEBOOK, TRAINING, Kind, job_of
-from gputop.fleet.demo.readings import AWAY_AFTER_SECONDS, ORIGIN, Reading, Simulator
-from gputop.fleet.demo.site import GPUS_OF_HOST, STRANGE_POD, WIDE_POD, Flaw, SimulatedGpu
+from gputop.fleet.demo.exporter import AWAY_AFTER_SECONDS, ORIGIN, DcgmReading, Simulator
+from gputop.fleet.demo.site import (
+    GPUS_OF_HOST,
+    IDLE,
+    INFERENCE,
+    NOTEBOOK,
+    STRANGE_POD,
+    TRAINING,
+    WIDE_POD,
+    Flaw,
+    JobKind,
+    SimulatedGpu,
+    job_of,
+)
 
 STARTED = ORIGIN + 40e6
 """More than a year after the drivers were loaded."""
@@ -22,12 +33,12 @@ COUNTERS = ("energy_millijoules", "pcie_replays", "ecc_corrected", "ecc_uncorrec
 LATER = st.floats(0, 40e6)
 
 
-def read(simulator: Simulator, after: float) -> list[tuple[SimulatedGpu, Reading]]:
+def read(simulator: Simulator, after: float) -> list[tuple[SimulatedGpu, DcgmReading]]:
     gpus = simulator.gpus
     return list(zip(gpus, simulator.readings(gpus, simulator.started + after), strict=True))
 
 
-def of(flaw: Flaw | None, after: float = 60.0) -> list[tuple[SimulatedGpu, Reading]]:
+def of(flaw: Flaw | None, after: float = 60.0) -> list[tuple[SimulatedGpu, DcgmReading]]:
     return [(gpu, reading) for gpu, reading in read(FLEET, after) if gpu.flaw is flaw]
 
 
@@ -74,7 +85,7 @@ def test_energy_is_what_the_power_adds_up_to() -> None:
 @settings(max_examples=60)
 @given(st.sampled_from(KINDS), st.integers(0, 99), LATER, st.floats(0.01, 1e4))
 def test_a_load_is_a_share_and_its_integral_is_its_own(
-    kind: Kind, seed: int, at: float, seconds: float
+    kind: JobKind, seed: int, at: float, seconds: float
 ) -> None:
     wave = job_of(kind, Random(seed)).wave  # noqa: S311 - no secret
     assert 0 <= wave.level(at) <= 1
@@ -145,7 +156,7 @@ def test_the_names_that_are_hard_to_show_are_there_in_a_small_fleet() -> None:
 
 def test_the_lost_one_has_its_xid_and_nothing_else() -> None:
     ((_, reading),) = of(Flaw.LOST)
-    assert reading == Reading(xid=79)
+    assert reading == DcgmReading(xid=79)
 
 
 def test_the_one_with_errors_has_ever_more() -> None:

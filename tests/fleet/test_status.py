@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.fleet.model import Fleet
+from gputop.fleet.model import Fleet, spread
 from gputop.fleet.page import page
-from gputop.fleet.spread import spread
 from gputop.text import cells
 from tests.prometheus import NOW, FakePrometheus, Request, Response, Site, labels, uuid
 
@@ -137,8 +136,8 @@ NOTHING = Site(0)
 @pytest.mark.parametrize(
     ("respond", "said"),
     [
-        (lambda _: Response(b"", 401), "does not know you"),
-        (lambda _: Response(b"<html>"), "answers with a page"),
+        (lambda _: Response(b"", 401), "requires credentials"),
+        (lambda _: Response(b"<html>"), "answers with a web page"),
         (lambda _: Response(b"", 404), "such as"),
         (NOTHING, "no GPUs: Prometheus has no series of dcgm-exporter"),
     ],
@@ -156,8 +155,8 @@ def test_nobody_there_is_one_line() -> None:
     done = run("status", "--prometheus", "http://127.0.0.1:1")
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr == (
-        "gputop: error: Prometheus is away: Connection refused. "
-        "It is asked again; see whether it is up, and the URL.\n"
+        "gputop: error: Cannot reach Prometheus: Connection refused. "
+        "Check that it is up, and the URL.\n"
     )
 
 
@@ -218,12 +217,12 @@ def test_without_the_client_it_says_how_to_get_it() -> None:
 
 @pytest.mark.parametrize("width", [40, 80, 120])
 def test_no_line_is_longer_than_the_terminal(width: int) -> None:
-    from gputop.fleet.asking import Asking
     from gputop.fleet.client import Client
-    from gputop.fleet.server import Server
+    from gputop.fleet.server import PrometheusServer
+    from gputop.fleet.watch import Refresher
 
     with FakePrometheus(SITE) as fake:
-        asking = Asking(Client(Server(fake.url)), "", at_once=True)
+        asking = Refresher(Client(PrometheusServer(fake.url)), "", at_once=True)
         fleet = asking.refresh()
         asking.client.close()
     text = page(fleet, "http://prometheus:9090", 'a="b"', width, colour=False)

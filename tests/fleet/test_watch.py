@@ -13,13 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.fleet.asking import Asking
+from gputop.fleet.builder import FleetBuilder, NotAnAnswerError
 from gputop.fleet.client import Client
-from gputop.fleet.picture import NotAnAnswerError, Picture
+from gputop.fleet.parse import RefreshMoment
 from gputop.fleet.queries import SELDOM, Scope, names_of, values_of
-from gputop.fleet.read import Moment
-from gputop.fleet.server import Server
-from gputop.fleet.watch import FleetWatch
+from gputop.fleet.server import PrometheusServer
+from gputop.fleet.watch import FleetWatch, Refresher
 from tests.prometheus import (
     EMPTY,
     NOW,
@@ -62,7 +61,7 @@ async def first_of(watch: FleetWatch, many: int = 1) -> list[Fleet]:
 def asked(respond: Callable[[Request], Response | None], turns: int = 1) -> Fleet:
     """The fleet after so many refreshes."""
     with FakePrometheus(respond) as fake:
-        asking = Asking(Client(Server(fake.url), 5.0), "", 10.0, at_once=True)
+        asking = Refresher(Client(PrometheusServer(fake.url), 5.0), "", 10.0, at_once=True)
         for _ in range(turns):
             fleet = asking.refresh()
         asking.client.close()
@@ -73,7 +72,7 @@ async def test_the_number_of_requests_is_the_same_for_any_number_of_gpus() -> No
     counts = []
     for many in (10, 10_000):
         with FakePrometheus(Site(many)) as fake:
-            asking = Asking(Client(Server(fake.url)), "")
+            asking = Refresher(Client(PrometheusServer(fake.url)), "")
             numbers = []
             for _ in range(8):
                 before = len(fake.requests)
@@ -97,7 +96,7 @@ def test_readings_come_together() -> None:
     assert gpu.memory_used_percent == 75
     assert (gpu.power_watts, gpu.power_limit_watts, gpu.remap_failed) == (600.5, None, None)
     assert (gpu.age_seconds, gpu.xid, gpu.clock_event_reasons) == (5, None, None)
-    assert fleet.wrong == ()
+    assert fleet.findings == ()
 
 
 def test_both_exporters_and_what_only_one_of_them_says() -> None:
@@ -119,7 +118,7 @@ def test_both_exporters_and_what_only_one_of_them_says() -> None:
     assert fleet.gpus[0].clock_event_reasons == ("hw_thermal",)
     assert fleet.gpus[1].clock_event_reasons == ("idle", "sw_power_cap")
     assert fleet.gpus[1].xid == 79
-    assert [wrong.kind for wrong in fleet.wrong] == ["xid", "state", "thermal"]
+    assert [wrong.rule for wrong in fleet.findings] == ["xid", "state", "thermal"]
 
 
 def test_what_is_no_number_is_missing_and_what_is_strange_is_inert() -> None:
@@ -168,7 +167,7 @@ def test_warnings_and_one_question_that_fails_leave_the_rest() -> None:
     said = " / ".join(str(problem) for problem in fleet.problems)
     assert "found duplicate series" in said
     assert "1 of 2 stores" in said
-    assert "another form" in said
+    assert "the form of Prometheus" in said
 
 
 class Turns:
@@ -193,7 +192,7 @@ def test_a_question_that_fails_keeps_its_last_answer() -> None:
     name = "memory_total_bytes"
     site = Turns(Site(2), name, GOOD, error("execution", "x", 422))
     with FakePrometheus(site) as fake:
-        asking = Asking(Client(Server(fake.url)), "", at_once=True)
+        asking = Refresher(Client(PrometheusServer(fake.url)), "", at_once=True)
         fleets = [asking.refresh() for _ in range(14)]
         asking.client.close()
     assert [fleet.gpus[0].memory_total_bytes for fleet in fleets] == [80 << 30] * 14
@@ -228,7 +227,7 @@ def test_while_it_is_away_the_numbers_before_stay(broken: Response) -> None:
 def test_a_gpu_that_is_gone_is_stale_and_comes_back() -> None:
     site = Site(3)
     with FakePrometheus(site) as fake:
-        asking = Asking(Client(Server(fake.url)), "", at_once=True)
+        asking = Refresher(Client(PrometheusServer(fake.url)), "", at_once=True)
         asking.refresh()
         site.now += 15
         asking.refresh()
@@ -238,11 +237,11 @@ def test_a_gpu_that_is_gone_is_stale_and_comes_back() -> None:
             fleet = asking.refresh()
         assert [gpu.key for gpu in fleet.gpus] == [uuid(0), uuid(1), uuid(2)]
         assert [gpu.age_seconds for gpu in fleet.gpus] == [5, 105, 5]
-        (wrong,) = fleet.wrong
-        assert (wrong.key, wrong.kind) == (uuid(1), "stale")
-        assert wrong.text == "No readings for 1:45: its series are gone"
+        (wrong,) = fleet.findings
+        assert (wrong.device_uuid, wrong.rule) == (uuid(1), "stale")
+        assert wrong.sentence == "No readings for 1:45: its series are gone"
         site.gone.clear()
-        assert asking.refresh().wrong == ()
+        assert asking.refresh().findings == ()
         site.gone.add(1)
         site.now += 4000
         for _ in range(7):
@@ -260,7 +259,9 @@ def test_one_that_was_gone_before_it_was_first_asked_is_there() -> None:
     fleet = asked(Site(2, gone=gone, down=[({"job": "dcgm", "instance": "node1:9400"}, 0)]))
     assert [gpu.age_seconds for gpu in fleet.gpus] == [5, 5, 700]
     assert "pod" not in fleet.gpus[2].labels
-    assert [wrong.text for wrong in fleet.wrong] == ["No readings for 11:40: its scrape fails"]
+    assert [wrong.sentence for wrong in fleet.findings] == [
+        "No readings for 11:40: its scrape fails"
+    ]
 
 
 def test_an_exporter_that_was_away_from_the_start_is_named() -> None:
@@ -270,36 +271,36 @@ def test_an_exporter_that_was_away_from_the_start_is_named() -> None:
     ]
     (problem,) = asked(Site(16, down=down)).problems
     assert problem.why == "`up` is 0 for node9:9400"
-    assert problem.what == "Exporters that cannot be scraped, and GPUs that nobody knows of"
+    assert problem.what == "Exporters that cannot be scraped, and whose GPUs are unknown"
     assert asked(Site(16)).problems == ()
 
 
 def test_stale_is_what_has_missed_three_scrapes() -> None:
-    picture = Picture()
-    assert picture.stale_after == 60
+    builder = FleetBuilder()
+    assert builder.stale_after == 60
     for time in (0, 30, 60):
-        picture.begin(Moment(NOW + time, NOW + time))
-        picture.take("beat", _data(vector([({"UUID": "a"}, NOW + time)], NOW + time)))
-    assert picture.stale_after == 90
+        builder.begin_refresh(RefreshMoment(NOW + time, NOW + time))
+        builder.add_answer("beat", _data(vector([({"UUID": "a"}, NOW + time)], NOW + time)))
+    assert builder.stale_after == 90
 
 
 @pytest.mark.parametrize(("interval", "until"), [(10.0, 300.0), (60.0, 900.0), (600.0, 9000.0)])
 def test_what_is_asked_seldom_counts_until_it_is_asked_again(interval: float, until: float) -> None:
-    picture = Picture(interval)
-    picture.take("names_0", _data(vector([(labels(0), 1)], NOW)))
-    picture.settle()
-    picture.take("ecc_uncorrected", _data(vector([({"UUID": uuid(0)}, 3)], NOW)))
+    builder = FleetBuilder(interval)
+    builder.add_answer("names_0", _data(vector([(labels(0), 1)], NOW)))
+    builder.update_identities()
+    builder.add_answer("ecc_uncorrected", _data(vector([({"UUID": uuid(0)}, 3)], NOW)))
     found = []
     for time in (until, until + 1):
-        picture.begin(Moment(time, time))
-        found += [gpu.ecc_uncorrected for gpu in picture.fleet().gpus]
+        builder.begin_refresh(RefreshMoment(time, time))
+        found += [gpu.ecc_uncorrected for gpu in builder.build().gpus]
     assert found == [3, None]
 
 
 def test_a_new_gpu_is_named_at_the_next_refresh() -> None:
     site = Site(1)
     with FakePrometheus(site) as fake:
-        asking = Asking(Client(Server(fake.url)), "", at_once=True)
+        asking = Refresher(Client(PrometheusServer(fake.url)), "", at_once=True)
         asking.refresh()
         site.many = 2
         assert len(asking.refresh().gpus) == 1
@@ -346,14 +347,14 @@ QUERIES = [query.name for query in (*names_of(Scope()), *values_of(Scope()))] + 
 
 @given(st.lists(st.tuples(st.sampled_from(QUERIES), JSON | ROWS), max_size=8))
 def test_whatever_is_answered_makes_a_fleet(answers: list[tuple[str, Any]]) -> None:
-    picture = Picture()
+    builder = FleetBuilder()
     for name, result in answers:
         try:
-            picture.take(name, {"resultType": "vector", "result": result})
+            builder.add_answer(name, {"resultType": "vector", "result": result})
         except NotAnAnswerError:
             assert not isinstance(result, list)
-        picture.settle()
-    fleet = picture.fleet()
+        builder.update_identities()
+    fleet = builder.build()
     for gpu in fleet.gpus:
         assert gpu.age_seconds is None or math.isfinite(gpu.age_seconds)
 
@@ -362,7 +363,7 @@ def test_the_first_fleet_comes_as_soon_as_there_is_something_to_see() -> None:
     """With its names and what a map shows first; what is wrong, when all is known for that."""
     told: list[tuple[int, Fleet]] = []
     with FakePrometheus(Site(2, xid=[({"UUID": uuid(0)}, 79)])) as fake:
-        asking = Asking(Client(Server(fake.url)), "")
+        asking = Refresher(Client(PrometheusServer(fake.url)), "")
         whole = asking.refresh(lambda fleet: told.append((len(fake.requests), fleet)))
         asking.refresh(lambda fleet: told.append((len(fake.requests), fleet)))
         assert asking.is_complete
@@ -370,13 +371,13 @@ def test_the_first_fleet_comes_as_soon_as_there_is_something_to_see() -> None:
     ((requests, first),) = told
     assert requests == 6
     assert [gpu.gpu_utilization_percent for gpu in first.gpus] == [90, 90]
-    assert (first.wrong, first.took_seconds) == ((), None)
-    assert [wrong.kind for wrong in whole.wrong] == ["xid"]
+    assert (first.findings, first.took_seconds) == ((), None)
+    assert [wrong.rule for wrong in whole.findings] == ["xid"]
 
 
 def test_what_is_seen_first_stays_where_the_rest_does_not_come() -> None:
     with FakePrometheus(Turns(Site(2), "beat", Response(b"", 503))) as fake:
-        asking = Asking(Client(Server(fake.url)), "")
+        asking = Refresher(Client(PrometheusServer(fake.url)), "")
         fleet = asking.refresh(lambda _: None)
         asking.client.close()
     assert (len(fleet.gpus), fleet.fresh) == (2, False)
@@ -384,7 +385,7 @@ def test_what_is_seen_first_stays_where_the_rest_does_not_come() -> None:
 
 async def test_nothing_waits_for_a_server_that_hangs() -> None:
     with FakePrometheus(lambda _: None) as fake:
-        watch = FleetWatch(Server(fake.url), seconds=0.2, refresh_seconds=0.3)
+        watch = FleetWatch(PrometheusServer(fake.url), seconds=0.2, refresh_seconds=0.3)
         (fleet,) = await asyncio.wait_for(first_of(watch), 20)
     assert not fleet.fresh
     assert fleet.gpus == ()
@@ -394,7 +395,7 @@ async def test_nothing_waits_for_a_server_that_hangs() -> None:
 async def test_a_watch_ends_while_it_is_asking() -> None:
     asked_once = threading.Event()
     with FakePrometheus(lambda _: asked_once.set()) as fake:
-        watch = FleetWatch(Server(fake.url), seconds=60)
+        watch = FleetWatch(PrometheusServer(fake.url), seconds=60)
 
         async def read() -> int:
             return len([fleet async for fleet in watch.fleets()])
@@ -410,7 +411,7 @@ async def test_a_watch_ends_while_it_is_asking() -> None:
 
 async def test_two_read_the_same_watch() -> None:
     with FakePrometheus(Site(2)) as fake:
-        watch = FleetWatch(Server(fake.url), interval=600.0)
+        watch = FleetWatch(PrometheusServer(fake.url), interval=600.0)
         async with aclosing(watch.fleets()) as one, aclosing(watch.fleets()) as other:
             first = await asyncio.wait_for(anext(one), 20)
             assert first.gpus
@@ -433,7 +434,7 @@ async def test_the_history_of_a_gpu_is_one_question() -> None:
         )
 
     with FakePrometheus(respond) as fake:
-        watch = FleetWatch(Server(fake.url), interval=600.0)
+        watch = FleetWatch(PrometheusServer(fake.url), interval=600.0)
         async with aclosing(watch.fleets()) as fleets:
             fleet = await anext(fleets)
         found = await watch.history(fleet.gpus[1], 600)

@@ -95,7 +95,7 @@ def check_shown(records: Sequence[Record]) -> None:
     for finding in telemetry.judgement.findings:
         assert finding.sentence.isprintable()
     for alert in telemetry.alerts:
-        assert alert.text.isprintable()
+        assert alert.sentence.isprintable()
     for dcgm in (False, True):
         families(latest, 100.0, processes=True, dcgm=dcgm)
 

@@ -20,14 +20,14 @@ from urllib3 import HTTPResponse
 
 from gputop import settings
 from gputop.bounds import ANSWER_BYTES
-from gputop.fleet.asking import Asking
 from gputop.fleet.client import AskError, Client
 from gputop.fleet.model import Fleet, Gpu
 from gputop.fleet.page import page
+from gputop.fleet.parse import readings_of, result_of, series_by
 from gputop.fleet.queries import CLOCK, Scope, gone_of, names_of, values_of
-from gputop.fleet.read import readings_of, result_of, series_by
-from gputop.fleet.server import Server
-from gputop.fleet.since import moments_by
+from gputop.fleet.server import PrometheusServer
+from gputop.fleet.start_times import readings_over_time
+from gputop.fleet.watch import Refresher
 from gputop.recording.reader import Recording, RecordingError
 from gputop.schema.snapshot import Inventory, Sample, encode
 from gputop.settings import KEYS, Settings, SettingsError
@@ -194,7 +194,7 @@ class _Prepared(Client):
     """A client whose server answers one query with what was prepared, and the others well."""
 
     def __init__(self, name: str, coding: str, body: bytes) -> None:
-        super().__init__(Server("http://fake"))
+        super().__init__(PrometheusServer("http://fake"))
         self._prepared = name, coding, body
 
     def fetch(
@@ -222,7 +222,7 @@ def check_answer(case: bytes) -> bool:
     client = _Prepared(name, coding, body)
     if name == RANGE:
         return _check_range(client)
-    asking = Asking(client, "", at_once=True)
+    asking = Refresher(client, "", at_once=True)
     fleet = asking.refresh()
     _check_fleet(fleet)
     refused = bool(fleet.problems) or not fleet.fresh
@@ -243,7 +243,7 @@ def _check_range(client: Client) -> bool:
     instant = result_of(data, "vector")
     for found in (series_by(result or [], str), readings_of(instant or [], str)):
         assert all(math.isfinite(number) for number in _numbers(found))
-    moments_by(result or [], str)
+    readings_over_time(result or [], str)
     return result is not None
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from gputop.health.findings import Clear, Finding, Insufficient, Judgement, Verdict
-from gputop.health.judge import Judge
+from gputop.health.findings import Finding
+from gputop.health.judge import Clear, Insufficient, Judge, Judgement, Verdict
 from gputop.schema.device import READINGS, Absence, Device, DeviceSample, DeviceState
 from gputop.schema.snapshot import Event, Host, Inventory, Process, Sample
 from gputop.stream.history import History
@@ -174,7 +174,7 @@ class Machine:
     def changes(self, rule: str, after: int = 0, index: int = 0) -> int:
         """How often the rule's finding came or went in the ticks after that one."""
         uuid = self.devices[index].uuid
-        held = [any(f.rule == rule for f in said.of(uuid)) for said in self.said[after:]]
+        held = [any(f.rule == rule for f in said.for_device(uuid)) for said in self.said[after:]]
         return sum(a != b for a, b in pairwise(held))
 
 
@@ -202,7 +202,7 @@ def lacking(machine: Machine, rule: str, index: int = 0) -> dict[str, Absence | 
     """That the rule cannot tell: what is missing, and why."""
     verdict = machine.verdict(rule, index)
     assert isinstance(verdict, Insufficient), verdict
-    return {lack.reading: lack.absence for lack in verdict.lacking}
+    return {each.reading: each.absence for each in verdict.missing}
 
 
 def silent(machine: Machine, rule: str, index: int = 0) -> None:

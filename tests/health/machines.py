@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.bench.plan.interpreters import Interpreter, InterpreterSearch
-from gputop.health.doctor.facts import CudaDevice, Facts, TorchFacts
+from gputop.health.doctor.facts import CudaDevice, DoctorFacts, TorchFacts
 from gputop.problem import Problem
 from gputop.schema.snapshot import DriverState, Host, Inventory, Sample, Source
 from gputop.sources.interface import DriverError
@@ -79,7 +79,7 @@ class Machine:
     changes: Mapping[str, Any] = field(default_factory=dict)
     """Facts of other kinds."""
 
-    def facts(self, driver: FakeDriver, folder: Path) -> Facts:
+    def facts(self, driver: FakeDriver, folder: Path) -> DoctorFacts:
         """What is gathered of it, in this process: the driver through NVML, the rest from files."""
         root = fake_root(folder, self.root)
         driver.write(*self.devices, **self.driver)
@@ -88,7 +88,7 @@ class Machine:
             # Whatever this machine is, the failures of the fake driver are of that one.
             patch.setattr(nvml, "inspect_system", lambda: machine)
             inventory, sample = snapshot(driver, self.xids)
-        facts = Facts(
+        facts = DoctorFacts(
             inventory=inventory,
             sample=sample,
             system=machine,

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.health.alerts import RECENT_SECONDS, Severity, alerts, summed
+from gputop.health.conditions import find_alerts
+from gputop.health.findings import Severity, summarize
+from gputop.health.thresholds import XID_SECONDS
 from gputop.schema.device import DeviceSample, DeviceState
 from gputop.schema.snapshot import Event
 from tests.streams import GIB, NOW, device, lost, readings
@@ -18,7 +20,8 @@ UUID = device(0).uuid
 
 
 def said(sample: DeviceSample, *events: Event, **changes: Any) -> list[str]:
-    return [str(a) for a in alerts([device(0, **changes)], {UUID: sample}, events, NOW)]
+    found = find_alerts([device(0, **changes)], {UUID: sample}, events, NOW)
+    return [text for _, text in summarize(found)]
 
 
 @pytest.mark.parametrize(
@@ -82,10 +85,12 @@ def test_an_xid_is_an_alert_for_a_while_and_each_is_news() -> None:
 
     assert said(readings(0), xid(5), xid(4, 95)) == ["GPU 0 had Xid 95"]
     assert said(readings(0), xid(5, None)) == ["GPU 0 had Xid unknown"]
-    assert said(readings(0), xid(RECENT_SECONDS)) == []
+    assert said(readings(0), xid(XID_SECONDS)) == []
     assert said(readings(0), xid(5, uuid=None), xid(5, uuid="GPU-gone")) == []
     assert said(readings(0), Event(NOW, UUID, "something", 1)) == []
-    kinds = [alerts([device(0)], {UUID: readings(0)}, [xid(age)], NOW)[0].kind for age in (5, 5, 3)]
+    kinds = [
+        find_alerts([device(0)], {UUID: readings(0)}, [xid(age)], NOW)[0].rule for age in (5, 5, 3)
+    ]
     assert kinds[0] == kinds[1] != kinds[2]
 
 
@@ -94,8 +99,8 @@ def test_a_program_that_was_ended_is_no_fault_of_the_device() -> None:
 
     def severity(*codes: int) -> tuple[str, Severity]:
         events = [Event(NOW - 9 + n, UUID, "xid", code) for n, code in enumerate(codes)]
-        (alert,) = alerts([device(0)], {UUID: readings(0)}, events, NOW)
-        return alert.text, alert.severity
+        (alert,) = find_alerts([device(0)], {UUID: readings(0)}, events, NOW)
+        return f"{alert.verb} {alert.sentence}", alert.severity
 
     assert severity(45) == ("had Xid 45", Severity.WARNING)
     assert severity(13, 31) == ("had Xid 31", Severity.WARNING)
@@ -111,7 +116,7 @@ def test_faults_come_before_warnings_and_then_by_device() -> None:
         readings(2, remap_pending=True),
         lost(3),
     ]
-    found = alerts(devices, {s.uuid: s for s in samples})
+    found = find_alerts(devices, {s.uuid: s for s in samples})
     assert [a.label for a in found] == ["1", "3", "0", "2"]
     assert [a.severity for a in found] == [Severity.FAULT] * 2 + [Severity.WARNING] * 2
 
@@ -131,7 +136,9 @@ def test_what_is_wrong_with_several_is_said_once(
     count: int, changes: dict[str, Any], words: str
 ) -> None:
     samples = {device(n).uuid: readings(n, **changes) for n in range(count)}
-    assert [text for _, text in summed(alerts(map(device, range(count)), samples))] == [words]
+    assert [text for _, text in summarize(find_alerts(map(device, range(count)), samples))] == [
+        words
+    ]
 
 
 @given(
@@ -150,4 +157,4 @@ def test_what_is_wrong_with_several_is_said_once(
 def test_whatever_is_absent_nothing_is_raised(values: dict[str, Any]) -> None:
     sample = dataclasses.replace(DeviceSample(UUID), **values)
     assert all(isinstance(text, str) for text in said(sample))
-    assert alerts([device(0)], {}) == []
+    assert find_alerts([device(0)], {}) == []

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.health.idlest import Amount, parse_amount
+from gputop.health.idle_devices import Amount, parse_amount
 
 GIB = 1 << 30
 
@@ -32,7 +32,7 @@ GIB = 1 << 30
 )
 def test_an_amount(text: str, of_80_gib: int, shown: str) -> None:
     amount = parse_amount(text)
-    assert (amount.of(80 * GIB), str(amount)) == (of_80_gib, shown)
+    assert (amount.bytes_of(80 * GIB), str(amount)) == (of_80_gib, shown)
 
 
 @pytest.mark.parametrize(
@@ -51,4 +51,4 @@ def test_any_text_is_an_amount_or_refused(text: str) -> None:
     except ValueError:
         return
     assert isinstance(amount, Amount)
-    assert amount.of(GIB) >= 0
+    assert amount.bytes_of(GIB) >= 0

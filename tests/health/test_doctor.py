@@ -13,9 +13,10 @@ import pytest
 from gputop import __version__
 from gputop.bench.plan import interpreters
 from gputop.bench.plan.interpreters import InterpreterSearch
+from gputop.health.doctor import CHECKS, examine
 from gputop.health.doctor import facts as module
-from gputop.health.doctor.checks import CHECKS, examine
 from gputop.health.doctor.facts import gather
+from gputop.health.findings import Severity
 from gputop.output.doctor import document, page
 from tests.driver import GPU_IS_LOST, FakeDevice, FakeDriver
 from tests.e2e.shipped import GPUTOP, NO_DRIVER
@@ -115,7 +116,7 @@ def test_what_the_rules_say_of_one_snapshot(driver: FakeDriver, no_torch: str) -
     driver.write(FakeDevice(clock_event_reasons=0x20))
     done = doctor("--python", no_torch, env=driver.environment())
     assert (done.returncode, done.stderr) == (0, "")
-    assert re.search(r"warning +heat +throttled by heat now\n +> Look at fans", done.stdout)
+    assert re.search(r"warning +heat +throttled by heat now\n +> Check fans", done.stdout)
     assert re.search(r"warning +memory users +24.0 GiB are in use that no listed", done.stdout)
     driver.change(0, **has(recovery=1))
     done = doctor("--json", "--python", no_torch, env=driver.environment())
@@ -124,7 +125,7 @@ def test_what_the_rules_say_of_one_snapshot(driver: FakeDriver, no_torch: str) -
     wrong = {name: each["status"] for name, each in said.items() if each["status"] != "ok"}
     assert wrong.items() >= {("thermal", "warning"), ("unattributed", "warning")}
     assert wrong["recovery"] == "problem"
-    assert said["recovery"]["finding"] == "the driver wants it recovered: gpu reset"
+    assert said["recovery"]["finding"] == "needs a reset"
 
 
 def test_a_device_that_hangs_is_waited_for_and_named(driver: FakeDriver, no_torch: str) -> None:
@@ -141,9 +142,9 @@ async def test_a_driver_that_hangs_is_not_waited_for(
     for name, value in driver.environment().items():
         monkeypatch.setenv(name, value)
     facts = await gather(no_torch, root=tmp_path, driver_seconds=3.0)
-    (found,) = [each for each in examine(facts) if each.judgement.status == "problem"]
-    assert found.check.name == "nvml"
-    assert "it said nothing within 3 s" in found.judgement.finding
+    (found,) = [each for each in examine(facts) if each.severity is Severity.FAULT]
+    assert found.rule == "nvml"
+    assert "it said nothing within 3 s" in found.sentence
 
 
 @pytest.mark.parametrize("machine", [{"init_code": 9}, {"init_code": 18}, {"init_code": 999}])
@@ -243,18 +244,20 @@ gputop
 
 def test_the_page_at_80_columns(nvml: FakeDriver, tmp_path: Path) -> None:
     facts = Machine(THREE, root=HEALTHY, torch=None).facts(nvml, tmp_path)
-    findings = [each for each in examine(facts) if each.check.name != "torch"]
-    text = page(findings, len(facts.gpus), 80)
+    findings = [each for each in examine(facts) if each.rule != "torch"]
+    text = page(findings, facts, 80)
     assert text.startswith(PAGE)
     assert text.splitlines()[-1] == "1 problem, 1 warning, 2 notes."
-    coloured = page(findings, len(facts.gpus), 80, colour=True)
+    coloured = page(findings, facts, 80, colour=True)
     assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == text
-    assert max(map(len, page(findings, 3, 40).splitlines())) <= 56  # no text is less than 30 wide
+    assert (
+        max(map(len, page(findings, facts, 40).splitlines())) <= 56
+    )  # no text is less than 30 wide
 
 
 def test_the_page_of_a_machine_that_is_well(nvml: FakeDriver, tmp_path: Path) -> None:
     facts = Machine().facts(nvml, tmp_path)
-    text = page(examine(facts), 1)
+    text = page(examine(facts), facts)
     assert text.splitlines()[-1] == "Nothing is wrong."
     assert len([line for line in text.splitlines() if line.startswith("  ok ")]) == len(CHECKS)
     assert "all: " not in text  # of one device nobody asks which
@@ -264,7 +267,7 @@ def test_foreign_text_is_inert(nvml: FakeDriver, tmp_path: Path) -> None:
     environment = {"TERM": "x\x1b[31m", "CUDA_VISIBLE_DEVICES": "\x1b[2J", "LANG": "C.\x1b]0;"}
     facts = Machine(environment=environment).facts(nvml, tmp_path)
     findings = examine(facts)
-    assert "\x1b" not in page(findings, 1)
+    assert "\x1b" not in page(findings, facts)
     assert "\x1b" not in json.dumps(document(findings, facts), ensure_ascii=False)
 
 

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from gputop.bench.plan.interpreters import Interpreter, InterpreterSearch
-from gputop.health.doctor.checks import CHECKS, examine
-from gputop.health.doctor.facts import CudaDevice, Facts, TorchFacts
-from gputop.health.doctor.finding import Finding, Status
-from gputop.health.doctor.rules import RULED
+from gputop.health.doctor import BY_NAME, CHECKS, examine
+from gputop.health.doctor.devices import BY_RULE
+from gputop.health.doctor.facts import CudaDevice, DoctorFacts, TorchFacts
+from gputop.health.findings import Finding, Severity
 from gputop.health.judge import RULES
+from gputop.output.doctor import remedy as remedy_of
 from gputop.problem import Problem
 from tests.driver import (
     DRIVER_NOT_LOADED,
@@ -58,7 +59,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.driver
 
-OK, NOTE, WARNING, PROBLEM = Status.OK, Status.NOTE, Status.WARNING, Status.PROBLEM
+OK, NOTE = Severity.OK, Severity.INFORMATION
+WARNING, PROBLEM = Severity.WARNING, Severity.FAULT
 NO_LIBRARY, TOO_OLD = 12, 13
 THREE = (h100(), h100(), h100())
 
@@ -67,7 +69,7 @@ class Row(NamedTuple):
     """On this machine that check finds this, and says to do that."""
 
     check: str
-    status: Status
+    status: Severity
     finding: str
     remedy: str
     machine: Machine
@@ -265,12 +267,12 @@ TABLE = [
     Row("ecc", NOTE, "disabled", "-i 0 -e 1", one(ecc_mode=0)),
     Row("ecc", OK, "not supported", "", one(ecc_mode=None, **lacks(3, 4, 5, 6))),
     Row("remap", OK, "none pending", "", Machine()),
-    Row("remap", WARNING, "replaced at its next reset", "Reset it", one(**has(pending=1))),
+    Row("remap", WARNING, "remaps a memory row at its next", "Reset it", one(**has(pending=1))),
     Row("remap", PROBLEM, "no spare memory rows", "replaced", one(**has(failed=1, pending=1))),
     Row("remap", OK, "not supported", "", Machine((v100(),))),
     Row("recovery", OK, "none", "", Machine()),
-    Row("recovery", PROBLEM, "gpu reset", "--gpu-reset", one(**has(recovery=1))),
-    Row("recovery", PROBLEM, "node reboot", "Reboot the machine", one(**has(recovery=2))),
+    Row("recovery", PROBLEM, "needs a reset", "--gpu-reset", one(**has(recovery=1))),
+    Row("recovery", PROBLEM, "needs a reboot", "Reboot the machine", one(**has(recovery=2))),
     Row("almost_full", OK, "more than 2 % free", "", Machine()),
     Row("almost_full", WARNING, "almost out of memory: 99 % in use", "batches", filled(0.99)),
     Row("almost_full", OK, "free", "", filled(0.95)),
@@ -337,7 +339,7 @@ TABLE = [
         "torch",
         PROBLEM,
         "ImportError: libcudart.so.12",
-        "anew",
+        "Reinstall",
         Machine(torch=TorchFacts(failure="ImportError: libcudart.so.12: cannot open it")),
     ),
     Row("torch_build", OK, "built for CUDA 12.8", "", Machine()),
@@ -438,27 +440,27 @@ def named(row: Row) -> str:
 
 
 def found_by(name: str, findings: tuple[Finding, ...]) -> list[Finding]:
-    return [finding for finding in findings if finding.check.name == name]
+    return [finding for finding in findings if finding.rule == name]
 
 
 @pytest.mark.parametrize("row", TABLE, ids=named)
 def test_a_check_finds_what_the_machine_has(row: Row, nvml: FakeDriver, tmp_path: Path) -> None:
-    findings = examine(row.machine.facts(nvml, tmp_path))
+    facts = row.machine.facts(nvml, tmp_path)
+    findings = examine(facts)
     found = found_by(row.check, findings)
-    for finding in found:
-        said = finding.judgement
-        remedy = said.remedy_for(*filter(None, [said.device]))
-        if said.status is row.status and row.finding in said.finding and row.remedy in remedy:
+    for said in found:
+        remedy = remedy_of(said, [each for each in facts.gpus if each.uuid == said.device_uuid])
+        if said.severity is row.status and row.finding in said.sentence and row.remedy in remedy:
             break
     else:
-        pytest.fail(f"found instead: {[finding.judgement for finding in found]}")
-    assert said.finding
-    assert said.finding.strip(" .") == said.finding
+        pytest.fail(f"found instead: {found}")
+    assert said.sentence
+    assert said.sentence.strip(" .") == said.sentence
     assert not remedy.endswith(".")
-    assert bool(remedy) or said.status in (OK, NOTE)
-    assert said.status is not OK or not remedy
+    assert bool(remedy) or said.severity in (OK, NOTE)
+    assert said.severity is not OK or not remedy
     if row.status is PROBLEM:  # one cause has one finding
-        others = [each.check.name for each in findings if each.judgement.status is PROBLEM]
+        others = [each.rule for each in findings if each.severity is PROBLEM]
         assert set(others) == {row.check}
 
 
@@ -471,27 +473,27 @@ def test_each_check_has_a_row_that_finds_something_and_one_that_does_not() -> No
 
 
 def test_the_rules_that_need_no_history_are_checks() -> None:
-    assert {rule for _, _, rule, _ in RULED} == {r.name for r in RULES if not r.needs_history}
+    assert {rule for _, _, rule, _ in BY_RULE} == {r.name for r in RULES if not r.needs_history}
 
 
 def test_a_machine_that_is_well_has_no_other_finding(nvml: FakeDriver, tmp_path: Path) -> None:
     findings = examine(Machine().facts(nvml, tmp_path))
-    assert {finding.judgement.status for finding in findings} == {OK}
-    assert {finding.check.name for finding in findings} == {check.name for check in CHECKS}
+    assert {finding.severity for finding in findings} == {OK}
+    assert {finding.rule for finding in findings} == {check.name for check in CHECKS}
 
 
 def test_a_machine_that_has_nothing_can_be_examined() -> None:
-    statuses = {finding.judgement.status for finding in examine(Facts())}
+    statuses = {finding.severity for finding in examine(DoctorFacts())}
     assert PROBLEM not in statuses
 
 
 def test_a_problem_that_names_no_check_is_nvmls() -> None:
     """As that of the stream, or of another version."""
     for check in ("", "a later one"):
-        facts = Facts(unanswered=Problem("It stopped", "it ended", "Try again", check))
+        facts = DoctorFacts(unanswered=Problem("It stopped", "it ended", "Try again", check))
         (finding,) = found_by("nvml", examine(facts))
-        assert finding.judgement.status is PROBLEM
-        assert finding.judgement.finding == "It stopped: it ended"
+        assert finding.severity is PROBLEM
+        assert finding.sentence == "It stopped: it ended"
 
 
 @pytest.mark.parametrize("name", PLATFORMS)
@@ -500,17 +502,15 @@ def test_a_platform_as_it_is_found_has_no_problem(
 ) -> None:
     """What a device does not support is nothing that is wrong with it."""
     facts = Machine((PLATFORMS[name](),), torch=None).facts(nvml, tmp_path)
-    groups = [finding for finding in examine(facts) if finding.check.group == "Devices"]
+    groups = [finding for finding in examine(facts) if BY_NAME[finding.rule].group == "Devices"]
     assert groups
-    assert [each.judgement for each in groups if each.judgement.status is PROBLEM] == []
+    assert [each for each in groups if each.severity is PROBLEM] == []
 
 
 def test_a_lost_device_is_said_once(nvml: FakeDriver, tmp_path: Path) -> None:
     facts = Machine((FakeDevice(), FakeDevice(code=GPU_IS_LOST))).facts(nvml, tmp_path)
     of_lost = [
-        finding.check.name
-        for finding in examine(facts)
-        if finding.judgement.device and finding.judgement.device.index == 1
+        finding.rule for finding in examine(facts) if finding.device_uuid == facts.gpus[1].uuid
     ]
     assert [name for name in of_lost if name not in ("xid", "architecture")] == ["state"]
 
@@ -520,7 +520,7 @@ def test_a_selection_that_hides_all_is_why_torch_has_no_device(
 ) -> None:
     torch = replace(TORCH, devices=(), fault="No CUDA GPUs are available")
     findings = examine(sees("", torch=torch).facts(nvml, tmp_path))
-    wrong = {each.check.name for each in findings if each.judgement.status in (WARNING, PROBLEM)}
+    wrong = {each.rule for each in findings if each.severity in (WARNING, PROBLEM)}
     assert wrong == {"visible_devices"}
     assert found_by("torch_cuda", findings) == []
 
@@ -534,7 +534,4 @@ def test_the_table_of_indices(nvml: FakeDriver, tmp_path: Path) -> None:
     torch = replace(TORCH, devices=cuda)
     facts = Machine(devices, torch=torch).facts(nvml, tmp_path)
     (finding,) = found_by("device_order", examine(facts))
-    assert [row.split("  ")[0] for row in finding.judgement.rows] == [
-        "CUDA 0 = NVML 1",
-        "CUDA 1 = NVML 0",
-    ]
+    assert [row.split("  ")[0] for row in finding.rows] == ["CUDA 0 = NVML 1", "CUDA 1 = NVML 0"]

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputop.health.findings import Finding
-from gputop.health.view import Fine
+from gputop.health.rule_view import DriverSamples
 from gputop.schema.device import Absence
 from tests.health.histories import WORKING, Machine, finding, noise, one, saw, trainer
 
@@ -87,7 +87,7 @@ def test_of_the_ticks_alone_it_is_not_claimed() -> None:
     found = said(without_samples(changes))
     assert "every" not in found.sentence
     assert "idle 51 % of the time, a CPU core is full" in found.sentence
-    assert [each.label for each in found.evidence][:2] == ["idle", "CPU of its fullest process"]
+    assert [each.label for each in found.evidence][:2] == ["idle", "CPU of its busiest process"]
 
 
 def test_a_wave_that_every_tick_meets_at_its_height_is_seen() -> None:
@@ -117,7 +117,7 @@ def test_a_period_is_the_right_one_or_none(
 ) -> None:
     ends = [begin + n * step for n in range(round(60 / step) + 1)]
     shares = [share(a, b, period, high) for a, b in itertools.pairwise(ends)]
-    found = Fine([round(100 * each) for each in shares], step).period
+    found = DriverSamples([round(100 * each) for each in shares], step).period
     assert found is None or found == pytest.approx(period, rel=0.1)
 
 

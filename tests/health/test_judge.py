@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputop.health.alerts import Severity
-from gputop.health.findings import Finding, Insufficient
-from gputop.health.judge import RULES, Judge, judge_snapshot
+from gputop.health.findings import Finding, Severity
+from gputop.health.judge import RULES, Insufficient, Judge, judge_snapshot
 from gputop.health.thresholds import Limit
 from gputop.schema.device import READINGS, Absence, Device, DeviceSample, DeviceState
 from gputop.schema.snapshot import Event, Host, Process, ProcessKind, Sample
@@ -207,8 +206,8 @@ def test_the_gravest_first_then_what_to_look_at_first() -> None:
     assert [f.rule for f in found] == ["ecc", "input_bound", "unattributed", "power_capped"]
     assert [f.severity for f in found] == sorted((f.severity for f in found), reverse=True)
     assert found[-1].severity is Severity.INFORMATION
-    assert machine.last.of(device().uuid) == found
-    assert machine.last.of("nobody") == ()
+    assert machine.last.for_device(device().uuid) == found
+    assert machine.last.for_device("nobody") == ()
 
 
 @pytest.mark.parametrize("interval", [0.25, 1.0, 5.0, 60.0])

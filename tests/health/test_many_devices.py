@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputop.health.judge import AT_A_TIME, ROUND_SECONDS, RULES, Judge, Turns
+from gputop.health.judge import AT_A_TIME, ROUND_SECONDS, RULES, Judge, Schedule
 from gputop.schema.device import DeviceState
 from gputop.schema.snapshot import Event, Sample
 from gputop.stream.history import History
@@ -21,7 +21,7 @@ from tests.health.test_judge import devices, events, samples
 from tests.streams import NOW, inventory
 
 if TYPE_CHECKING:
-    from gputop.health.findings import Judgement
+    from gputop.health.judge import Judgement
 
 ALL = 1000
 """More than there are."""
@@ -48,10 +48,10 @@ def worse(made: Machine, index: int, **changes: Any) -> None:
 
 @given(st.integers(1, 130), st.floats(0.1, 40.0))
 def test_each_has_its_turn_within_a_round(count: int, interval: float) -> None:
-    turns, names = Turns(), [str(n) for n in range(count)]
+    turns, names = Schedule(), [str(n) for n in range(count)]
     last = dict.fromkeys(names, 0)
     for tick in range(60):
-        due = turns.take(dict.fromkeys(names), tick * interval)
+        due = turns.next_due(dict.fromkeys(names), tick * interval)
         for name in due:
             last[name] = tick
         oldest = tick - min(last.values())
@@ -63,14 +63,14 @@ def test_each_has_its_turn_within_a_round(count: int, interval: float) -> None:
 def test_how_many_have_their_turn_at_a_tick() -> None:
     """It does not grow with the devices until a round would take too long."""
     for count, many in ((1, 1), (2, 2), (8, 2), (32, 2), (64, 4), (128, 8)):
-        turns, news = Turns(), dict.fromkeys(map(str, range(count)))
-        assert [len(turns.take(news, n)) for n in range(4)] == [count, many, many, many]
+        turns, news = Schedule(), dict.fromkeys(map(str, range(count)))
+        assert [len(turns.next_due(news, n)) for n in range(4)] == [count, many, many, many]
 
 
 def test_a_clock_that_jumps_gives_all_their_turn() -> None:
-    turns, news = Turns(), dict.fromkeys("abcdefgh")
+    turns, news = Schedule(), dict.fromkeys("abcdefgh")
     for time, many in ((0.0, 8), (1.0, 2), (-5.0, 8), (-4.0, 2), (60.0, 8), (60.0, 2)):
-        assert len(turns.take(news, time)) == many
+        assert len(turns.next_due(news, time)) == many
 
 
 SUDDEN = (
@@ -114,7 +114,7 @@ def test_a_device_that_does_not_answer_and_one_that_is_back(state: DeviceState) 
         cannot_tell = {uuid: made.last.insufficient(uuid) for uuid in made.judge.judged}
         assert len(cannot_tell) == EIGHT
         for verdicts in cannot_tell.values():
-            assert any(lack.reading == "state" for v in verdicts for lack in v.lacking) is silent
+            assert any(each.reading == "state" for v in verdicts for each in v.missing) is silent
         assert bool(made.last.findings) is not silent
 
 
@@ -165,7 +165,7 @@ def test_turns_do_not_flicker(seed: int) -> None:
 def all_at_once(judge: Judge, *seen: Any) -> Judgement:
     """What it would say if it were everybody's turn; it does not notice."""
     other = copy.deepcopy(judge)
-    other._turns = Turns(ALL)
+    other._schedule = Schedule(ALL)
     return other.judge(*seen)
 
 
@@ -187,7 +187,7 @@ def test_whose_turn_it_is_is_told_what_judging_all_would_tell() -> None:
         said = made.judge.judge(made.history, known, sample)
         for uuid in made.judge.judged:
             assert of(said, uuid) == of(whole, uuid)
-            found |= {finding.rule for finding in said.of(uuid)}
+            found |= {finding.rule for finding in said.for_device(uuid)}
     assert {"straggler", "imbalance"} <= found
 
 

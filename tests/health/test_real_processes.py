@@ -17,8 +17,8 @@ from contextlib import contextmanager
 import pytest
 
 from gputop.health import thresholds
-from gputop.health.findings import Clear, Finding, Insufficient, Judgement, Verdict
-from gputop.health.judge import Judge
+from gputop.health.findings import Finding
+from gputop.health.judge import Clear, Insufficient, Judge, Judgement, Verdict
 from gputop.health.thresholds import Limit
 from gputop.schema.snapshot import PROCESS_CPU, Inventory, Sample, decode
 from gputop.stream.history import History
@@ -145,4 +145,4 @@ def test_a_process_of_another_pid_namespace(driver: FakeDriver) -> None:
     verdict, cpu = input_bound(driver, 4_190_000)
     assert isinstance(verdict, Insufficient), verdict
     assert cpu is None
-    assert verdict.lacking[0].reading == PROCESS_CPU
+    assert verdict.missing[0].reading == PROCESS_CPU

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from gputop.health.alerts import Severity
-from gputop.health.findings import Finding
+from gputop.health.findings import Finding, Severity
 from gputop.health.judge import BY_NAME, RULES
 from gputop.schema.device import Absence
 from gputop.schema.snapshot import Event, ProcessKind
@@ -199,7 +198,7 @@ SPEAKS: list[tuple[str, Callable[[], Machine], Severity, str]] = [
         WARNING,
         "9.00 GiB are in use that no listed process holds",
     ),
-    ("ghost_load", lambda: one(processes=()), WARNING, "Busy 97 % without any process"),
+    ("ghost_load", lambda: one(processes=()), WARNING, "Busy 97 % without any listed process"),
     (
         "almost_full",
         lambda: one({"memory_used_bytes": 79 * GIB, "memory_free_bytes": GIB}),
@@ -246,12 +245,17 @@ SPEAKS: list[tuple[str, Callable[[], Machine], Severity, str]] = [
     ),
     ("xid", lambda: one(events=(at(20, 31),)), WARNING, "Xid 31"),
     ("xid", lambda: one(events=(at(20, None),)), FAULT, "does not say which"),
-    ("ecc", lambda: one({"ecc_uncorrected": 2}), FAULT, "2 uncorrected memory errors"),
-    ("ecc", lambda: one({"ecc_corrected": lambda n: 3 + n // 40}), INFORMATION, "2 memory errors"),
-    ("ecc", lambda: one({"ecc_corrected": lambda n: n}), WARNING, "89 memory errors corrected"),
+    ("ecc", lambda: one({"ecc_uncorrected": 2}), FAULT, "2 uncorrected ECC errors"),
+    (
+        "ecc",
+        lambda: one({"ecc_corrected": lambda n: 3 + n // 40}),
+        INFORMATION,
+        "2 corrected ECC errors",
+    ),
+    ("ecc", lambda: one({"ecc_corrected": lambda n: n}), WARNING, "89 corrected ECC errors"),
     ("remap", lambda: one({"remap_pending": True}), WARNING, "at its next reset"),
     ("remap", lambda: one({"remap_failed": True}), FAULT, "No spare memory rows"),
-    ("recovery", lambda: one({"recovery_action": "gpu_reset"}), FAULT, "gpu reset"),
+    ("recovery", lambda: one({"recovery_action": "gpu_reset"}), FAULT, "Needs a reset"),
 ]
 
 
@@ -474,6 +478,7 @@ def test_a_finding_says_since_when() -> None:
     machine = one(process=FULL_CORE, seconds=100)
     machine.readings = ({**WORKING, **STARVED},)
     found = finding(machine.run(200), "input_bound")
+    assert found.since is not None
     assert NOW + 100 < found.since < NOW + 160
     assert finding(machine.run(50), "input_bound").since == found.since
 
@@ -482,7 +487,7 @@ def test_a_device_that_is_lost_is_asked_for_its_errors_only() -> None:
     machine = one(events=(at(10, 79),))
     machine.state = type(machine.state).LOST
     machine.run(1)
-    assert [found.rule for found in machine.last.of(device().uuid)] == ["xid"]
+    assert [found.rule for found in machine.last.for_device(device().uuid)] == ["xid"]
     assert not machine.last.clear(device().uuid)
 
 

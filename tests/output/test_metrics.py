@@ -17,8 +17,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from gputop.fleet.queries import BEATS, MASKS, READ_AS, XID
-from gputop.health.active import Follower, Standing
-from gputop.health.judge import BY_NAME, RULES
+from gputop.health.judge import BY_NAME, RULES, ActiveFindings, FindingTracker
 from gputop.output.prometheus.family import label_value
 from gputop.output.prometheus.metrics import MOST_PROCESSES, families
 from gputop.output.prometheus.scrape import registry_of
@@ -62,12 +61,12 @@ def found_in(*records: Record | Interruption, now: float = NOW, **options: bool)
     return families(latest_of(*records), now, follow(*records), **options)
 
 
-def follow(*records: Record | Interruption) -> Standing:
+def follow(*records: Record | Interruption) -> ActiveFindings:
     """What rules find after those."""
-    follower = Follower()
+    tracker = FindingTracker()
     for record in records:
-        follower.take(record)
-    return follower.standing
+        tracker.add_record(record)
+    return tracker.active
 
 
 def named(found: Iterable[Family], name: str) -> list[tuple[dict[str, str], float]]:

@@ -22,10 +22,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from gputop.fleet.asking import Asking
 from gputop.fleet.client import Client
-from gputop.fleet.demo.readings import Simulator
-from gputop.fleet.server import Server
+from gputop.fleet.demo.exporter import Simulator
+from gputop.fleet.server import PrometheusServer
+from gputop.fleet.watch import Refresher
 from tests.fleet.moments import contradictions
 from tests.perf.measure import Recorder, processor_seconds
 
@@ -120,8 +120,8 @@ class Unpinned(Client):
 def rows(gpus: int, refreshes: int, *, pinned: bool) -> None:
     """Prints how many rows contradict themselves, in refreshes 10 s apart."""
     simulator = Simulator(gpus, started=0.0)
-    client = (Client if pinned else Unpinned)(Server(f"http://{PROMETHEUS}"))
-    asking = Asking(client, "", at_once=True)
+    client = (Client if pinned else Unpinned)(PrometheusServer(f"http://{PROMETHEUS}"))
+    asking = Refresher(client, "", at_once=True)
     counts, checked = [], 0
     for _ in range(refreshes):
         began = time.monotonic()

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gputop.health.conditions import XIDS, event_text, fault_of
 from gputop.schema.clock_events import BITS
 from gputop.schema.device import (
     GPM_READINGS,
@@ -22,7 +23,7 @@ from gputop.schema.device import (
     DeviceState,
 )
 from gputop.schema.labels import GROUPS, LEGEND, ROWS, since_start, value_of
-from gputop.schema.remedies import XIDS, absence_text, event_text, fault_of
+from gputop.schema.remedies import absence_text
 from gputop.schema.snapshot import Event, Host
 from gputop.schema.values import CAUSES, Statistics, value_text
 from gputop.sources.nvml.device_queries import _RECOVERY_ACTIONS, _clock_event_times
@@ -373,8 +374,8 @@ def test_nothing_is_wrong_with_a_device_that_answers() -> None:
         (Event(0.0, "GPU-0", "xid", 12345), "Xid 12345"),
         (Event(0.0, None, "xid", 999), "Xid: the driver does not say which"),
         (Event(0.0, None, "xid"), "Xid: the driver does not say which"),
-        (Event(0.0, "GPU-0", "lost"), "lost: it no longer answers on its bus"),
-        (Event(0.0, "GPU-0", "ok"), "answers again"),
+        (Event(0.0, "GPU-0", "lost"), "LOST: it no longer answers on its bus"),
+        (Event(0.0, "GPU-0", "ok"), "Answers again"),
         (Event(0.0, "GPU-0", "new\x1b", 3), "new␛ 3"),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.health.doctor.checks import NAMES
+from gputop.health.doctor import BY_NAME as NAMES
 from gputop.sources.linux.driver_files import PciGpu, Refusal, System
 from gputop.sources.nvml.diagnosis import Failure, diagnose
 

@@ -321,8 +321,8 @@ async def test_what_happened_to_the_device() -> None:
         lines = [line.split("  ")[0] for line in shown(pilot, EventsView).splitlines()]
         assert lines == [
             "Events",
-            "12:01:04 answers again",
-            "12:00:02 lost: it no longer answers on its bus",
+            "12:01:04 Answers again",
+            "12:00:02 LOST: it no longer answers on its bus",
             "12:00:01 Xid 74: an NVLink failed (the driver does not say on which device)",
             "12:00:01 Xid 79: the GPU has fallen off the bus",
         ]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from rich.console import Console
 
-from gputop.fleet.model import Health, Wrong
+from gputop.health.findings import Finding, Severity
 from gputop.settings import Settings
 from gputop.ui.drawing import palette
 from gputop.ui.drawing.look import Terminal
@@ -289,11 +289,11 @@ async def test_a_click_opens_a_folded_group() -> None:
     [
         (None, ["Waiting for the first answer of http://prom:9090"]),
         (
-            dataclasses.replace(SOME, gpus=(), wrong=()),
+            dataclasses.replace(SOME, gpus=(), findings=()),
             ['no GPUs that match cluster="a"', "dcgm-exporter", "DCGM_FI_DEV_GPU_UTIL"],
         ),
         (
-            dataclasses.replace(SOME, gpus=(), wrong=(), fresh=False, problems=(AWAY,)),
+            dataclasses.replace(SOME, gpus=(), findings=(), fresh=False, problems=(AWAY,)),
             ["No answer yet", "Start it, or check the address", "R asks now"],
         ),
     ],
@@ -346,10 +346,10 @@ async def test_all_fades_when_no_answer_comes() -> None:
 
 async def test_the_header_counts_what_the_list_has() -> None:
     """Each finding, also the second one of a GPU."""
-    first = SOME.wrong[0]
-    second = dataclasses.replace(first, kind="other", text="Something else")
-    third = dataclasses.replace(first, kind="more", severity=Health.WARNING)
-    shown = dataclasses.replace(SOME, wrong=(first, second, third))
+    first = SOME.findings[0]
+    second = dataclasses.replace(first, rule="other", sentence="Something else")
+    third = dataclasses.replace(first, rule="more", severity=Severity.WARNING)
+    shown = dataclasses.replace(SOME, findings=(first, second, third))
     app = app_of(shown)
     async with app.run_test(size=LARGE) as pilot:
         await settle(pilot)
@@ -367,7 +367,7 @@ async def test_instances_are_no_gpus_and_share_the_power_of_theirs() -> None:
         for n in range(7)
     ]
     whole = gpu(1, drawn(7), power_watts=100.0)
-    text = await screen_after(shown=dataclasses.replace(SOME, gpus=(*parts, whole), wrong=()))
+    text = await screen_after(shown=dataclasses.replace(SOME, gpus=(*parts, whole), findings=()))
     assert " 2 GPUs in 7 MIG instances on 1 host" in text
     assert "power 400 W" in text
 
@@ -375,7 +375,7 @@ async def test_instances_are_no_gpus_and_share_the_power_of_theirs() -> None:
 async def test_readings_that_are_older_than_the_rest_say_so() -> None:
     newest = {"gpu_utilization_percent": 1000.0, "temperature_celsius": 1000.0}
     older = {"power_watts": 990.0, "sm_active_percent": 960.0, "tensor_active_percent": 960.0}
-    shown = dataclasses.replace(SOME, read_at=newest | older, wrong=())
+    shown = dataclasses.replace(SOME, read_at=newest | older, findings=())
     text = await screen_after("m", "m", "m", shown=shown, size=LARGE)
     assert "10 s older than the rest" in text  # of the map, which is coloured by power
     detail = next(line for line in text.splitlines() if "tensor" in line)
@@ -398,7 +398,7 @@ async def test_foreign_text_is_inert_wherever_it_is() -> None:
     shown = dataclasses.replace(
         SOME,
         gpus=(bad, *SOME.gpus[1:9]),
-        wrong=(Wrong("k", "xid", Health.FAULT, EVIL),),
+        findings=(Finding(Severity.FAULT, EVIL, rule="xid", device_uuid="k"),),
         problems=(dataclasses.replace(AWAY, what=EVIL),),
         label_names=("rack", EVIL),
     )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.fleet.model import Fleet, Gpu, Health
-from gputop.fleet.places import natural
+from gputop.fleet.parse import natural_key
+from gputop.health.findings import Severity
 from gputop.ui.fleet.filter import Filter
 from gputop.ui.fleet.grouping import choices, grouped
 from gputop.ui.fleet.metrics import (
@@ -24,6 +25,9 @@ from gputop.ui.fleet.metrics import (
 )
 from gputop.ui.fleet.state import FleetState
 from tests.fleets import AWAY, LABELS, fleet
+
+if TYPE_CHECKING:
+    from gputop.fleet.model import Fleet, Gpu
 
 SOME = fleet(512)
 
@@ -123,7 +127,7 @@ def test_whatever_is_typed_is_no_fault(text: str) -> None:
 
 def test_names_are_in_natural_order() -> None:
     names = ["node10", "node2", "a", "", "node2b", "10", "9"]
-    assert sorted(names, key=natural) == ["", "9", "10", "a", "node2", "node2b", "node10"]
+    assert sorted(names, key=natural_key) == ["", "9", "10", "a", "node2", "node2b", "node10"]
 
 
 @pytest.mark.parametrize("by", choices(SOME))
@@ -216,7 +220,7 @@ def test_bars_are_as_high_as_levels_are_common() -> None:
 def test_it_begins_at_the_worst() -> None:
     state = state_of()
     assert state.selected is not None
-    assert state.selected.key == SOME.wrong[0].key
+    assert state.selected.key == SOME.findings[0].device_uuid
     assert state.row == 0
 
 
@@ -225,7 +229,7 @@ def test_it_stays_on_its_gpu_whatever_comes() -> None:
     state.go(3, 2)
     chosen = state.selected
     assert chosen is not None
-    state.take(dataclasses.replace(SOME, gpus=SOME.gpus[5:], wrong=SOME.wrong[1:]))
+    state.take(dataclasses.replace(SOME, gpus=SOME.gpus[5:], findings=SOME.findings[1:]))
     assert state.selected is not None
     assert state.selected.key == chosen.key
     state.next_group(1)
@@ -234,17 +238,17 @@ def test_it_stays_on_its_gpu_whatever_comes() -> None:
 
 def test_a_row_of_the_list_is_a_gpu_of_the_map() -> None:
     state = state_of()
-    for row, wrong in enumerate(SOME.wrong):
+    for row, wrong in enumerate(SOME.findings):
         state.go_row(row)
         assert state.row == row
         group, member = state.place
-        assert SOME.gpus[state.groups[group].members[member]].key == wrong.key
+        assert SOME.gpus[state.groups[group].members[member]].key == wrong.device_uuid
 
 
 def test_two_things_wrong_with_one_gpu_are_two_rows() -> None:
-    first = SOME.wrong[0]
-    second = dataclasses.replace(first, kind="other", severity=Health.WARNING)
-    state = state_of(dataclasses.replace(SOME, wrong=(first, second)))
+    first = SOME.findings[0]
+    second = dataclasses.replace(first, rule="other", severity=Severity.WARNING)
+    state = state_of(dataclasses.replace(SOME, findings=(first, second)))
     state.go_row(1)
     assert state.row == 1
     assert state.view is not None

@@ -74,7 +74,7 @@ async def test_w_shows_the_findings_of_the_selected_device() -> None:
         assert "▲ May be waiting for its input: idle 6" in said
         assert "Its main thread may be the limit" in said
         assert "idle 64 % in 1:00 · from gap to gap 8.0 s" in said
-        assert "CPU of its fullest process 99 %" in said
+        assert "CPU of its busiest process 99 %" in said
         assert "⣿" in said
         assert "heat" in said.partition("Looked for, not found")[2]
         assert "leak: not watched for long enough yet" in said
@@ -143,7 +143,7 @@ async def test_findings_scroll() -> None:
         await pilot.press("w")
         await settle(pilot)
         first = shown(pilot, FindingsView)
-        assert first.startswith("▲ 2 uncorrected memory errors (ECC)")
+        assert first.startswith("▲ 2 uncorrected ECC errors")
         assert "below: PgUp PgDn" in first
         await pilot.press("j")
         await settle(pilot)
@@ -256,7 +256,7 @@ def test_an_idle_machine_has_no_line() -> None:
         telemetry.receive(record)
     assert telemetry.judgement.findings == ()
     assert {
-        v.absence for i in telemetry.judgement.insufficient(device().uuid) for v in i.lacking
+        v.absence for i in telemetry.judgement.insufficient(device().uuid) for v in i.missing
     } <= {None, Absence.NO_DATA_YET}
 
 

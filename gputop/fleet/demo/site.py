@@ -1,6 +1,6 @@
-"""A simulated site: racks of hosts of eight GPUs each, the jobs on them, and what is wrong there.
+"""Simulated site: racks of hosts with eight GPUs each, their jobs, and planted flaws.
 
-A smaller site is the beginning of a larger one of the same seed: what is wrong is at its beginning.
+A smaller site is the beginning of a larger one with the same seed. The flaws are at the beginning.
 """
 
 from __future__ import annotations
@@ -8,21 +8,145 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import chain, repeat
+from itertools import chain, pairwise, repeat
 from random import Random
 from typing import NamedTuple
-
-from gputop.fleet.demo.load import IDLE, INFERENCE, NOTEBOOK, TRAINING, Job, Kind, job_of
 
 GPUS_OF_HOST, HOSTS_OF_RACK = 8, 4
 DRIVER = "580.95.05"
 STRANGE_POD = 'chat"\\\x1b[31mred\x1b[0m\n[bold]x[/bold][link=https://example.org]'
-"""Quotes, a backslash, escape sequences, a line's end and markup: what a label may have in it."""
+"""Pod name with all that a label may contain: quotes, backslash, escapes, newline, markup."""
 WIDE_POD = "翻訳-モデル-0"
+
+Corners = tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Wave:
+    """Periodic load in straight lines, whose integral is known."""
+
+    period_seconds: float
+    corners: Corners
+    """Share of the period and level there, each 0 to 1. The first is at 0, the last at 1."""
+    offset_seconds: float = 0.0
+
+    def level(self, seconds: float) -> float:
+        """Return the load at a time, 0 to 1."""
+        at = (seconds + self.offset_seconds) / self.period_seconds % 1
+        for (x0, y0), (x1, y1) in pairwise(self.corners):
+            if at < x1:
+                return y0 + (y1 - y0) * (at - x0) / (x1 - x0)
+        return self.corners[-1][1]
+
+    def integral(self, seconds: float) -> float:
+        """Return the integral of the level up to a time, in seconds of full load."""
+        turns, at = divmod((seconds + self.offset_seconds) / self.period_seconds, 1)
+        return (turns * self._area(1.0) + self._area(at)) * self.period_seconds
+
+    def _area(self, at: float) -> float:
+        area = 0.0
+        for (x0, y0), (x1, y1) in pairwise(self.corners):
+            if at < x1:
+                return area + (at - x0) * (y0 + (y1 - y0) * (at - x0) / (x1 - x0) / 2)
+            area += (x1 - x0) * (y0 + y1) / 2
+        return area
+
+
+class JobKind(NamedTuple):
+    """Kind of job: its load, its share of power and units, and its names."""
+
+    corners: Corners
+    seconds: tuple[float, float]
+    """Shortest and longest period."""
+    draw: float
+    """Share of the power limit, above idle, at full load."""
+    tensor: float
+    dram: float
+    memory: tuple[float, float]
+    """Smallest and largest share of the memory."""
+    container: str = ""
+    namespaces: tuple[str, ...] = ("",)
+    names: tuple[str, ...] = ("",)
+
+
+TRAINING = JobKind(
+    # A sawtooth of the data loader, and a checkpoint at the end of each period.
+    (
+        (0.0, 0.94),
+        (0.29, 0.80),
+        (0.30, 0.98),
+        (0.59, 0.83),
+        (0.60, 0.97),
+        (0.90, 0.82),
+        (0.92, 0.12),
+        (0.98, 0.12),
+        (1.0, 0.94),
+    ),
+    (90.0, 240.0),
+    draw=0.96,
+    tensor=0.58,
+    dram=0.52,
+    memory=(0.62, 0.93),
+    container="trainer",
+    namespaces=("research", "vision", "speech"),
+    names=("llm-70b-pretrain", "llm-8b-finetune", "diffusion-xl", "whisper-large", "moe-8x22b"),
+)
+INFERENCE = JobKind(
+    ((0.0, 0.25), (0.35, 0.70), (0.5, 0.62), (0.75, 0.35), (1.0, 0.25)),
+    (600.0, 1800.0),
+    draw=0.72,
+    tensor=0.22,
+    dram=0.64,
+    memory=(0.80, 0.92),
+    container="server",
+    namespaces=("serving",),
+    names=("chat-8b", "chat-70b", "embeddings", "rerank"),
+)
+NOTEBOOK = JobKind(
+    # Never idle for ten minutes, as it would then hold its memory for nothing.
+    ((0.0, 0.0), (0.70, 0.0), (0.72, 0.65), (0.97, 0.45), (1.0, 0.0)),
+    (180.0, 300.0),
+    draw=0.55,
+    tensor=0.12,
+    dram=0.30,
+    memory=(0.10, 0.45),
+    container="notebook",
+    namespaces=("users",),
+    names=("jupyter-ada", "jupyter-grace", "jupyter-linus", "jupyter-barbara"),
+)
+IDLE = JobKind(
+    ((0.0, 0.0), (1.0, 0.0)), (60.0, 60.0), draw=0.0, tensor=0.0, dram=0.0, memory=(0, 0)
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Job:
+    """Work that some GPUs do in step."""
+
+    kind: JobKind
+    name: str
+    """Name of its pods without their rank; "" for no job."""
+    namespace: str
+    wave: Wave
+    memory: float
+    """Share of each GPU's memory."""
+
+
+def job_of(kind: JobKind, digits: Random) -> Job:
+    """Return a random job of that kind."""
+    name = digits.choice(kind.names)
+    period = digits.uniform(*kind.seconds)
+    return Job(
+        kind,
+        f"{name}-{digits.getrandbits(16):04x}" if name else "",
+        digits.choice(kind.namespaces),
+        Wave(period, kind.corners, digits.uniform(0, period)),
+        digits.uniform(*kind.memory),
+    )
 
 
 class Model(NamedTuple):
-    """A GPU as its datasheet and `nvidia-smi` have it."""
+    """GPU model according to its datasheet and `nvidia-smi`."""
 
     name: str
     memory_mib: int
@@ -41,26 +165,26 @@ RACKS = (
     *(("oslo", H100), ("reno", A100), ("oslo", H200), ("reno", H100)),
     *(("oslo", H100), ("reno", B200), ("oslo", H100), ("reno", A100)),
 )
-"""Cluster and model of each rack, in turns."""
+"""Cluster and model of each rack, repeated."""
 
 
 class Flaw(StrEnum):
-    """What is planted."""
+    """Planted flaw."""
 
     LOST = "lost"
-    """Xid 79: it has fallen off the bus, and nothing of it can be read."""
+    """Xid 79: fallen off the bus, without readings."""
     ECC = "ecc"
-    """Xid 48, and ever more uncorrected errors of its memory."""
+    """Xid 48, and a growing number of uncorrected memory errors."""
     REMAP = "remap"
-    """No spare row of memory was left."""
+    """No spare memory rows left."""
     THERMAL = "thermal"
-    """It is too hot, and slows itself down."""
+    """Too hot, and slowed down."""
     SLOW = "slow"
-    """Its clock is far below those of its job's others, and it does not say why."""
+    """Clock far below that of its job, for no stated reason."""
     IDLE_HELD = "idle_held"
-    """Nothing runs, and most of its memory is taken."""
+    """Idle with most of its memory in use."""
     AWAY = "away"
-    """The exporter of its host does not answer any more."""
+    """The exporter of its host stops answering."""
 
 
 _FLAWS = {
@@ -72,21 +196,21 @@ _FLAWS = {
     Flaw.IDLE_HELD: (0, 3),
     Flaw.AWAY: (1, 3),
 }
-"""The rack and the host in it: one flaw a host."""
+"""Rack and host of each flaw."""
 _STRANGE = (1, 2)
-"""The same of the names that are hard to show."""
+"""Rack and host of the names that are hard to show."""
 _FIRST = {
     ("oslo", H100): ((TRAINING, 3), (NOTEBOOK, 1)),
     ("reno", A100): ((TRAINING, 2), (INFERENCE, 1), (TRAINING, 1)),
 }
-"""The first jobs of a cluster's hosts of a model, with their hosts: where the flaws are."""
+"""First jobs by cluster and model, with their numbers of hosts: those with the flaws."""
 _KINDS = (TRAINING, TRAINING, TRAINING, TRAINING, INFERENCE, INFERENCE, NOTEBOOK, IDLE)
 _TRAINING_HOSTS = (1, 2, 2, 4, 4, 8, 16, 32)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SimulatedGpu:
-    """A GPU: what does not change."""
+    """GPU with everything that does not change."""
 
     host: str
     cluster: str
@@ -97,20 +221,20 @@ class SimulatedGpu:
     job: Job
     pod: str
     evenness: float
-    """Its share of the load of its job's others: close to 1."""
+    """Its load relative to its job: close to 1."""
     phase: float
-    """Of its own ripple, in radians."""
+    """Phase of its own ripple, in radians."""
     inlet_celsius: float
     flaw: Flaw | None = None
 
     @property
     def pci_bus_id(self) -> str:
-        """As NVML has it."""
+        """PCI bus id in the form of NVML."""
         return f"00000000:{0x1A + 0x10 * self.index:02X}:00.0"
 
 
 def hosts_of(gpus: int, seed: int) -> Iterator[tuple[SimulatedGpu, ...]]:
-    """So many GPUs, by host: the last one has what is left."""
+    """Yield the GPUs of each host; the last host has the rest."""
     jobs: dict[tuple[str, Model], Iterator[tuple[Job, int]]] = {}
     for number in range(-(-gpus // GPUS_OF_HOST)):
         rack, place = divmod(number, HOSTS_OF_RACK)
@@ -122,20 +246,20 @@ def hosts_of(gpus: int, seed: int) -> Iterator[tuple[SimulatedGpu, ...]]:
 
 
 def _jobs(pool: tuple[str, Model], seed: int) -> Iterator[tuple[Job, int]]:
-    """The job of each host of the pool, and the host's rank in it."""
+    """Yield the job of each host of the pool, and the rank of the host in it."""
     digits = Random(f"{seed}:{pool[0]}:{pool[1].name}")  # noqa: S311 - no secret
     for kind, hosts in chain(_FIRST.get(pool, ()), _kinds(digits)):
         yield from zip(repeat(job_of(kind, digits)), range(hosts), strict=False)
 
 
-def _kinds(digits: Random) -> Iterator[tuple[Kind, int]]:
+def _kinds(digits: Random) -> Iterator[tuple[JobKind, int]]:
     while True:
         kind = digits.choice(_KINDS)
         yield kind, digits.choice(_TRAINING_HOSTS) if kind is TRAINING else digits.randint(1, 3)
 
 
 def _host(rack: int, place: int, job: Job, rank: int, digits: Random) -> tuple[SimulatedGpu, ...]:
-    """The GPUs of a host."""
+    """Return the GPUs of a host."""
     cluster, model = RACKS[rack % len(RACKS)]
     flawed = digits.randrange(GPUS_OF_HOST)
     planted = next((flaw for flaw, at in _FLAWS.items() if at == (rack, place)), None)

@@ -1,1 +1,33 @@
 """Checks of driver, devices, torch and gputop: facts are gathered, pure functions judge them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gputop.health.doctor import cuda, devices, system
+from gputop.health.doctor.checks import problem
+
+if TYPE_CHECKING:
+    from gputop.health.doctor.facts import DoctorFacts
+    from gputop.health.findings import Finding
+
+CHECKS = (*system.DRIVER_CHECKS, *devices.CHECKS, *cuda.CHECKS, *system.GPUTOP_CHECKS)
+"""All checks in the order of the page."""
+BY_NAME = {check.name: check for check in CHECKS}
+DEFAULT = "nvml"
+"""Check that reports a problem of the driver if the problem names no check."""
+
+
+def examine(facts: DoctorFacts) -> tuple[Finding, ...]:
+    """Return the findings of all checks; `Finding.rule` is the name of the check."""
+    known = facts.problem
+    culprit = None if known is None else known.check if known.check in BY_NAME else DEFAULT
+    found: list[Finding] = []
+    for check in CHECKS:
+        if known is not None and check.name == culprit:
+            judged = [problem(f"{known.what}: {known.why}", known.remedy)]
+        else:
+            judged = [*check.judge(facts)]
+        found += [replace(finding, rule=check.name) for finding in judged]
+    return tuple(found)

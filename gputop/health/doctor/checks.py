@@ -1,29 +1,68 @@
-"""All checks in the order of the page, and what they find in facts. Pure."""
+"""Check: a pure function over the facts, and the findings that it returns."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
 
-from gputop.health.doctor import cuda, devices, driver, installation
-from gputop.health.doctor.finding import Finding, problem
+from gputop.health.findings import Finding, Severity
+from gputop.schema.device import Absence
+from gputop.schema.remedies import absence_text
 
 if TYPE_CHECKING:
-    from gputop.health.doctor.facts import Facts
+    from gputop.health.doctor.facts import DoctorFacts
+    from gputop.schema.device import Device, DeviceSample
 
-CHECKS = (*driver.CHECKS, *devices.CHECKS, *cuda.CHECKS, *installation.CHECKS)
-NAMES = frozenset(check.name for check in CHECKS)
-DEFAULT = "nvml"
-"""Whose finding a problem of the driver is that names no check."""
+INDEX = "{index}"
+"""Placeholder in a remedy for the index of the device, or of all that have the same finding."""
 
 
-def examine(facts: Facts) -> tuple[Finding, ...]:
-    """What every check finds; the driver's own problem is the finding of the check it names."""
-    known = facts.problem
-    culprit = None if known is None else known.check if known.check in NAMES else DEFAULT
-    found = []
-    for check in CHECKS:
-        if known is not None and check.name == culprit:
-            found.append(Finding(check, problem(f"{known.what}: {known.why}", known.remedy)))
-        else:
-            found += [Finding(check, judgement) for judgement in check.judge(facts)]
-    return tuple(found)
+class CheckGroup(StrEnum):
+    """Section of the page, in order."""
+
+    DRIVER = "Driver"
+    DEVICES = "Devices"
+    TORCH = "CUDA and torch"
+    GPUTOP = "gputop"
+
+
+class Check(NamedTuple):
+    """A check: `name` is for programs, `title` for people."""
+
+    name: str
+    group: CheckGroup
+    title: str
+    judge: Callable[[DoctorFacts], Iterable[Finding]]
+
+
+def _finding(severity: Severity, text: str, remedy: str, device: Device | None) -> Finding:
+    return Finding(severity, text, advice=remedy, device_uuid=device.uuid if device else "")
+
+
+def ok(text: str, device: Device | None = None) -> Finding:
+    """Return a finding that nothing is wrong."""
+    return _finding(Severity.OK, text, "", device)
+
+
+def note(text: str, remedy: str = "", device: Device | None = None) -> Finding:
+    """Return a finding that is good to know, or that says why a check was not possible."""
+    return _finding(Severity.INFORMATION, text, remedy, device)
+
+
+def warning(text: str, remedy: str, device: Device | None = None) -> Finding:
+    """Return a finding that costs speed or comfort, or may soon be a problem."""
+    return _finding(Severity.WARNING, text, remedy, device)
+
+
+def problem(text: str, remedy: str, device: Device | None = None) -> Finding:
+    """Return a finding that something does not work or cannot be trusted."""
+    return _finding(Severity.FAULT, text, remedy, device)
+
+
+def absent(name: str, device: Device, readings: DeviceSample) -> Finding:
+    """Return the finding for a missing reading, which is fine if the device does not support it."""
+    reason = {**device.absent, **readings.absent}.get(name, Absence.NOT_SUPPORTED)
+    if reason is Absence.NOT_SUPPORTED:
+        return ok("not supported by this device or its driver", device)
+    return note(f"not judged: {absence_text(name, reason, device)}", device=device)

@@ -1,43 +1,45 @@
-"""Checks of CUDA and torch: whether the GPUs can be computed on, and by which numbers."""
+"""Checks of CUDA and torch: can torch use the GPUs, and by which indices."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gputop.bench.plan.interpreters import GET_TORCH
 from gputop.bench.worker.backends import runs_on
-from gputop.health.doctor.finding import Check, Group, Judgement, Status, note, ok, problem, warning
+from gputop.health.doctor.checks import Check, CheckGroup, note, ok, problem, warning
 from gputop.sources.linux.driver_files import same_address
 from gputop.sources.visible_devices import BY_BUS, ORDER, VARIABLE, Seen, seen
 from gputop.text import visible
 
 if TYPE_CHECKING:
-    from gputop.health.doctor.facts import CudaDevice, Facts, TorchFacts
+    from gputop.health.doctor.facts import CudaDevice, DoctorFacts, TorchFacts
+    from gputop.health.findings import Finding
     from gputop.schema.device import Device
 
 _BUILD = "Install a CUDA build of torch there, or name another Python with --python"
 _BUILDS = f"{GET_TORCH} lists the builds"
 
 
-def torch(facts: Facts) -> Iterator[Judgement]:
-    """Which one stress tests use."""
-    chosen, said, missing = facts.found.chosen, facts.torch, facts.found.problem
+def torch(facts: DoctorFacts) -> Iterator[Finding]:
+    """Check the torch that stress tests use."""
+    chosen, answer, missing = facts.found.chosen, facts.torch, facts.found.problem
     if missing is not None:
         yield warning(f"{missing.what}: stress tests cannot run", missing.remedy)
-    if chosen is None or said is None:
+    if chosen is None or answer is None:
         return
     where = visible(f"{chosen.path} ({chosen.origin})", 300)
-    if said.failure is not None:
-        why = visible(said.failure, 200).rstrip(".")
-        yield problem(f"cannot be imported by {where}: {why}", "Install it there anew")
+    if answer.failure is not None:
+        why = visible(answer.failure, 200).rstrip(".")
+        yield problem(f"cannot be imported by {where}: {why}", "Reinstall it there")
     else:
-        yield ok(f"{visible(said.version or '', 40)} of {where}")
+        yield ok(f"{visible(answer.version or '', 40)} of {where}")
 
 
-def build(facts: Facts) -> Iterator[Judgement]:
-    """One without CUDA computes on the CPU, whatever else is there."""
+def build(facts: DoctorFacts) -> Iterator[Finding]:
+    """Check that torch has CUDA support: without it, it computes on the CPU."""
     said = _imported(facts)
     if said is None:
         return
@@ -49,8 +51,8 @@ def build(facts: Facts) -> Iterator[Judgement]:
         yield ok("built without CUDA, and there is no GPU")
 
 
-def cuda(facts: Facts) -> Iterator[Judgement]:
-    """Whether torch can use the driver."""
+def cuda(facts: DoctorFacts) -> Iterator[Finding]:
+    """Check that torch can use the driver."""
     said = _imported(facts)
     if said is None or not said.cuda_version or not facts.gpus or _hides_all(facts):
         return
@@ -68,8 +70,8 @@ def cuda(facts: Facts) -> Iterator[Judgement]:
         yield problem(f"torch cannot use the GPUs: {why}", f"See what nvidia-smi says; {takes}")
 
 
-def architecture(facts: Facts) -> Iterator[Judgement]:
-    """Whether this build has code for each of the devices."""
+def architecture(facts: DoctorFacts) -> Iterator[Finding]:
+    """Check that this build of torch has code for each device."""
     said = _imported(facts)
     if said is None or not said.architectures:
         return
@@ -89,13 +91,13 @@ def architecture(facts: Facts) -> Iterator[Judgement]:
             )
 
 
-def selection(facts: Facts) -> Iterator[Judgement]:
-    """What CUDA_VISIBLE_DEVICES leaves over."""
-    said = facts.environment.get(VARIABLE)
-    if said is None:
+def selection(facts: DoctorFacts) -> Iterator[Finding]:
+    """Check which GPUs CUDA_VISIBLE_DEVICES leaves visible."""
+    value = facts.environment.get(VARIABLE)
+    if value is None:
         yield ok("not set: CUDA programs see every GPU")
         return
-    shown = f"{VARIABLE}={visible(said, 200)}"
+    shown = f"{VARIABLE}={visible(value, 200)}"
     if not facts.gpus:
         yield note(f"{shown}, and there is no GPU")
         return
@@ -111,7 +113,7 @@ def selection(facts: Facts) -> Iterator[Judgement]:
         yield warning(f"{shown} hides every GPU{why}", "Unset it, or name a GPU in it")
     elif allowed.note is not None:
         yield warning(
-            f"{allowed.note}, and what follows counts for nothing",
+            f"{allowed.note}, and what follows is ignored",
             "Name GPUs by index or by UUID, as `gputop status --json` has them",
         )
     elif not gpus:
@@ -120,8 +122,8 @@ def selection(facts: Facts) -> Iterator[Judgement]:
         yield ok(f"{shown}: {gpus} of {len(facts.gpus)} GPUs")
 
 
-def order(facts: Facts) -> Iterator[Judgement]:
-    """Whether CUDA's numbers are NVML's."""
+def order(facts: DoctorFacts) -> Iterator[Finding]:
+    """Check that CUDA's indices are those of NVML."""
     if not facts.gpus:
         return
     chosen = facts.environment.get(VARIABLE) is not None
@@ -138,15 +140,10 @@ def order(facts: Facts) -> Iterator[Judgement]:
     rows = tuple(_row(each, device) for each, device in pairs if device is not None)
     if same:
         can_differ = chosen or (len(facts.gpus) > 1 and not by_bus)
-        finding = "CUDA's indices are NVML's"
-        yield Judgement(Status.OK, finding, rows=rows if can_differ else ())
+        yield replace(ok("CUDA's indices are NVML's"), rows=rows if can_differ else ())
     else:
-        yield Judgement(
-            Status.NOTE,
-            "CUDA's indices are not NVML's",
-            "Name devices by UUID" if chosen else _remedy(by_bus),
-            rows=rows,
-        )
+        remedy = "Name devices by UUID" if chosen else _remedy(by_bus)
+        yield replace(note("CUDA's indices are not NVML's", remedy), rows=rows)
 
 
 def _remedy(by_bus: bool) -> str:
@@ -157,8 +154,8 @@ def _row(each: CudaDevice, device: Device) -> str:
     return f"CUDA {each.index} = NVML {device.label}  {visible(device.name, 40)}  {device.uuid}"
 
 
-def _nvml(each: CudaDevice, facts: Facts) -> Device | None:
-    """The device as NVML has it, among the GPUs and their instances."""
+def _nvml(each: CudaDevice, facts: DoctorFacts) -> Device | None:
+    """Return the device as NVML has it, among the GPUs and their instances."""
     among = facts.inventory.devices if facts.inventory else ()
     for device in among:
         if each.uuid and _bare(device.uuid) == _bare(each.uuid):
@@ -173,18 +170,18 @@ def _bare(uuid: str) -> str:
     return uuid.lower().removeprefix("gpu-").removeprefix("mig-")
 
 
-def _imported(facts: Facts) -> TorchFacts | None:
+def _imported(facts: DoctorFacts) -> TorchFacts | None:
     said = facts.torch
     return said if said is not None and said.failure is None else None
 
 
-def _allowed(facts: Facts) -> Seen:
-    """Raises `ValueError` where it says nothing that is certain."""
+def _allowed(facts: DoctorFacts) -> Seen:
+    """Return the visible devices; raises `ValueError` if they are not certain."""
     devices = facts.inventory.devices if facts.inventory else ()
     return seen(devices, facts.environment.get(VARIABLE), facts.environment.get(ORDER))
 
 
-def _hides_all(facts: Facts) -> bool:
+def _hides_all(facts: DoctorFacts) -> bool:
     with contextlib.suppress(ValueError):
         return not _allowed(facts).uuids
     return False
@@ -196,10 +193,10 @@ def _major(version: str) -> int:
 
 
 CHECKS = (
-    Check("torch", Group.TORCH, "torch", torch),
-    Check("torch_build", Group.TORCH, "build", build),
-    Check("torch_cuda", Group.TORCH, "CUDA", cuda),
-    Check("architecture", Group.TORCH, "architecture", architecture),
-    Check("visible_devices", Group.TORCH, "visible GPUs", selection),
-    Check("device_order", Group.TORCH, "device order", order),
+    Check("torch", CheckGroup.TORCH, "torch", torch),
+    Check("torch_build", CheckGroup.TORCH, "build", build),
+    Check("torch_cuda", CheckGroup.TORCH, "CUDA", cuda),
+    Check("architecture", CheckGroup.TORCH, "architecture", architecture),
+    Check("visible_devices", CheckGroup.TORCH, "visible GPUs", selection),
+    Check("device_order", CheckGroup.TORCH, "device order", order),
 )

@@ -1,4 +1,4 @@
-"""What the checks go by, and how it is gathered: nothing that can hang does so in this process."""
+"""Facts for the checks, and how they are gathered: whatever can hang runs in another process."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from gputop.schema.snapshot import Event, Inventory, Sample
 
 ASK_SECONDS = 60.0
-"""Importing torch from a network file system, and starting CUDA on many devices, can take long."""
+"""Seconds for torch. Importing it over a network, or starting CUDA on many devices, takes long."""
 
-# `uuid` is there since torch 2.5, the bus id since 2.9. No device gets a context by this.
+# torch has `uuid` since 2.5 and the bus id since 2.9. This creates no context on a device.
 PROBE = """
 import json, os
 channel = os.dup(1)
@@ -78,7 +78,7 @@ class CudaDevice:
     index: int
     name: str
     uuid: str | None = None
-    """As torch has it, without the `GPU-` that NVML puts before it."""
+    """UUID as torch has it, without the `GPU-` of NVML."""
     pci_bus_id: str | None = None
     compute_capability: str | None = None
 
@@ -89,16 +89,16 @@ class TorchFacts:
 
     version: str | None = None
     cuda_version: str | None = None
-    """That it is built for; None for a build without CUDA."""
+    """CUDA version of the build; None for a build without CUDA."""
     architectures: tuple[str, ...] = ()
     devices: tuple[CudaDevice, ...] = ()
     fault: str | None = None
-    """Why it cannot use CUDA, in its own words."""
+    """Reason why it cannot use CUDA, in its own words."""
     failure: str | None = None
 
 
 async def torch_facts(interpreter: Interpreter, seconds: float = ASK_SECONDS) -> TorchFacts:
-    """What the torch of that interpreter says, within the time."""
+    """Ask the torch of that interpreter, within the time."""
     try:
         output, status = await run_program(interpreter.path, PROBE, seconds)
     except NoAnswerError as error:
@@ -111,45 +111,45 @@ async def torch_facts(interpreter: Interpreter, seconds: float = ASK_SECONDS) ->
 
 
 OTHER = "gputop"
-"""Another project's distribution, with a package and a command of the same name."""
+"""Distribution of another project with a package and a command of the same name."""
 DRIVER_SECONDS = 30.0
-"""Eight devices without persistence mode take about half of it."""
+"""Seconds for the driver. Eight devices without persistence mode take about half of it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """Everything at one moment; as it stands, a machine that has nothing."""
+class DoctorFacts:
+    """Facts at one moment. The defaults are those of a machine that has nothing."""
 
     inventory: Inventory | None = None
     sample: Sample | None = None
     unanswered: Problem | None = None
-    """Why there is no inventory."""
+    """Reason why there is no inventory."""
     system: System = field(default_factory=System)
     kernel_log: KernelLog = field(default_factory=KernelLog)
     found: InterpreterSearch = field(default_factory=lambda: InterpreterSearch(None, ()))
     """The interpreter for stress tests."""
     torch: TorchFacts | None = None
-    """What its torch says; None where there is none."""
+    """Answer of its torch; None if there is none."""
     environment: Mapping[str, str] = field(default_factory=dict)
     on_terminal: bool = False
     colours: int | None = None
-    """By terminfo."""
+    """Number of colours according to terminfo."""
     python_version: str = platform.python_version()
     bindings: Mapping[str, str] = field(default_factory=dict)
     """Versions of the distributions that install a `pynvml`, by name."""
     other_gputop: str | None = None
-    """Version of the other distribution called `gputop`, where it is installed beside this one."""
+    """Version of the other distribution called `gputop`, if it is installed as well."""
     results_file: str = ""
     results_problem: Problem | None = None
 
     @property
     def problem(self) -> Problem | None:
-        """Why the driver cannot be used."""
+        """Reason why the driver cannot be used."""
         return self.unanswered or (self.inventory.problem if self.inventory else None)
 
     @property
     def driver_answers(self) -> bool:
-        """Whether it said what devices there are."""
+        """True if the driver has listed its devices."""
         return (
             self.inventory is not None
             and self.problem is None
@@ -158,31 +158,31 @@ class Facts:
 
     @property
     def driver_version(self) -> str | None:
-        """As NVML has it."""
+        """Driver version according to NVML."""
         return self.inventory.driver_version if self.inventory else None
 
     @property
     def cuda_version(self) -> str | None:
-        """The newest CUDA that the driver takes."""
+        """Newest CUDA version that the driver supports."""
         return self.inventory.cuda_version if self.inventory else None
 
     @property
     def gpus(self) -> tuple[Device, ...]:
-        """Without the MIG instances on them."""
+        """GPUs without their MIG instances."""
         devices = self.inventory.devices if self.inventory else ()
         return tuple(device for device in devices if device.parent_uuid is None)
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """What the driver reported meanwhile."""
+        """Events that the driver reported meanwhile."""
         return self.sample.events if self.sample else ()
 
     def readings(self, device: Device) -> DeviceSample | None:
-        """Of that device, if there are any."""
+        """Return the readings of a device, if there are any."""
         return self.sample.device(device.uuid) if self.sample else None
 
     def answering(self) -> Iterator[tuple[Device, DeviceSample]]:
-        """The GPUs that answer, with their readings."""
+        """Yield the GPUs that answer, with their readings."""
         for device in self.gpus:
             readings = self.readings(device)
             if readings is not None and readings.state is DeviceState.OK:
@@ -191,7 +191,7 @@ class Facts:
 
 async def gather(
     python: str | None = None, *, root: Path = Path("/"), driver_seconds: float = DRIVER_SECONDS
-) -> Facts:
+) -> DoctorFacts:
     """Asks driver and torch at the same time; `python` (of `--python`) is the only candidate."""
     asked_torch = asyncio.create_task(interpreters.find_interpreter(python, cuda=True))
     inventory, sample, unanswered = await _snapshot(driver_seconds)
@@ -201,7 +201,7 @@ async def gather(
         results_problem = None
     except history.ResultsError as error:
         results_problem = error.problem
-    return Facts(
+    return DoctorFacts(
         inventory=inventory,
         sample=sample,
         unanswered=unanswered,

@@ -7,9 +7,9 @@ from operator import mul
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.health import thresholds as t
-from gputop.health.alerts import Severity
-from gputop.health.findings import Evidence, Said
-from gputop.health.view import Look, NoEvidence, finite, now
+from gputop.health.conditions import ALMOST_FULL
+from gputop.health.findings import Evidence, Finding, Severity
+from gputop.health.rule_view import NoEvidence, RuleView, evidence_now, finite
 from gputop.schema.snapshot import PROCESS_COUNT
 from gputop.text import duration, percentage, size, visible
 
@@ -21,36 +21,39 @@ if TYPE_CHECKING:
 USED, FREE = "memory_used_bytes", "memory_free_bytes"
 ATTRIBUTED, UNATTRIBUTED = "memory_attributed_bytes", "memory_unattributed_bytes"
 MOST_POINTS = 60
-"""Of a trend: more do not make it straighter."""
+"""Most points of a trend: more do not improve the fit."""
 LONGEST_COMMAND = 48
 
 
-def held_idle(look: Look) -> Said | None:
-    """Memory is held for minutes in which nothing ran."""
-    held = look.reading(ATTRIBUTED)
-    if not look.passes(t.HELD, held):
+def held_idle(view: RuleView) -> Finding | None:
+    """Find memory that is held for minutes while nothing runs."""
+    held = view.reading(ATTRIBUTED)
+    if not view.passes(t.HELD, held):
         return None
-    activity = look.activity
-    if look.reading(activity) > t.IDLE.end:
+    activity = view.activity
+    if view.reading(activity) > t.IDLE.end:
         return None
-    numbers = look.values(activity, t.IDLE_SECONDS, enough=0.95)
-    if not look.passes(t.IDLE, max(finite(numbers))):
+    numbers = view.values(activity, t.IDLE_SECONDS, enough=0.95)
+    if not view.passes(t.IDLE, max(finite(numbers))):
         return None
-    idle = _idle_seconds(look, activity)
-    holder = max(look.processes, key=lambda p: p.memory_used_bytes or 0, default=None)
-    evidence = [now("held", ATTRIBUTED, held), Evidence("idle for", activity, idle, "s", idle)]
-    return Said(
+    idle = _idle_seconds(view, activity)
+    holder = max(view.processes, key=lambda p: p.memory_used_bytes or 0, default=None)
+    evidence = [
+        evidence_now("held", ATTRIBUTED, held),
+        Evidence("idle for", activity, idle, "s", idle),
+    ]
+    return Finding(
         Severity.INFORMATION,
-        f"Held and idle for {duration(idle)}: {size(held)} by {who(holder)}",
+        f"Held and idle for {duration(idle)}: {size(held)} by {process_text(holder)}",
         evidence,
-        "If it is forgotten, end it or ask its user: a notebook keeps its memory until its "
+        "If it was forgotten, end it or ask its user: a notebook keeps its memory until its "
         "kernel ends",
-        since=look.now - idle,
+        since=view.now - idle,
     )
 
 
-def who(process: Process | None) -> str:
-    """A process in a few words; its text is made inert."""
+def process_text(process: Process | None) -> str:
+    """Return a process in a few words, with its text made inert."""
     if process is None:
         return "a process that is not listed"
     user = visible(process.user, 24) if process.user else "somebody"
@@ -59,10 +62,10 @@ def who(process: Process | None) -> str:
     return f"{user} ({command}{more})" if command else f"{user} (pid {process.pid})"
 
 
-def _idle_seconds(look: Look, activity: str) -> float:
-    """Since it last did anything; where that is longer ago than the history goes, all of it."""
-    history = look.axis.history
-    numbers = history.last(look.device.uuid, activity, history.count)
+def _idle_seconds(view: RuleView, activity: str) -> float:
+    """Return the seconds since it last worked, at most the length of the history."""
+    history = view.windows.history
+    numbers = history.last(view.device.uuid, activity, history.count)
     idle = 0
     for number in reversed(numbers):
         if number > t.IDLE.end:
@@ -71,68 +74,71 @@ def _idle_seconds(look: Look, activity: str) -> float:
     return history.span(idle)
 
 
-def unattributed(look: Look) -> Said | None:
-    """Memory is in use that no listed process holds."""
-    # The lists are older than the memory: only what stays is meant.
-    least = min(finite(look.values(UNATTRIBUTED)))
-    if not look.passes(t.UNATTRIBUTED, least):
+def unattributed(view: RuleView) -> Finding | None:
+    """Find memory in use that no listed process holds."""
+    # Process lists are older than the memory reading: only a lasting difference counts.
+    least = min(finite(view.values(UNATTRIBUTED)))
+    if not view.passes(t.UNATTRIBUTED, least):
         return None
-    evidence = [Evidence("at least", UNATTRIBUTED, least, "B", look.span(t.WINDOW_SECONDS))]
-    if look.sample.memory_used_bytes is not None:
-        evidence.append(now("in use", USED, look.sample.memory_used_bytes))
-    return Said(
+    evidence = [Evidence("at least", UNATTRIBUTED, least, "B", view.span(t.WINDOW_SECONDS))]
+    if view.sample.memory_used_bytes is not None:
+        evidence.append(evidence_now("in use", USED, view.sample.memory_used_bytes))
+    return Finding(
         Severity.WARNING,
         f"{size(least)} are in use that no listed process holds",
         evidence,
-        "They may be of another container (run with --pid=host or as root), or left behind: "
+        "Another container may hold them (run with --pid=host or as root), or a dead process: "
         "`fuser -v /dev/nvidia*` shows who has it open",
     )
 
 
-def ghost_load(look: Look) -> Said | None:
-    """It is busy, and no process is listed."""
-    if look.processes:
+def ghost_load(view: RuleView) -> Finding | None:
+    """Find load without any listed process."""
+    if view.processes:
         return None
-    busy = look.mean(look.activity)
-    if not look.passes(t.GHOST, busy):
+    busy = view.mean(view.activity)
+    if not view.passes(t.GHOST, busy):
         return None
-    if max(finite(look.values(PROCESS_COUNT))) > 0:
+    if max(finite(view.values(PROCESS_COUNT))) > 0:
         return None
-    span = look.span(t.WINDOW_SECONDS)
-    return Said(
+    span = view.span(t.WINDOW_SECONDS)
+    return Finding(
         Severity.WARNING,
-        f"Busy {percentage(busy)} without any process that is listed",
-        [*look.means("busy", look.activity), Evidence("processes", PROCESS_COUNT, 0, "", span)],
-        "It may be one of another container or user: run with --pid=host or as root; "
+        f"Busy {percentage(busy)} without any listed process",
+        [
+            *view.mean_evidence("busy", view.activity),
+            Evidence("processes", PROCESS_COUNT, 0, "", span),
+        ],
+        "It may belong to another container or user: run with --pid=host or as root; "
         "`fuser -v /dev/nvidia*` shows who has it open",
     )
 
 
 class Trend(NamedTuple):
-    """A straight line through the memory in use, where it grows."""
+    """Straight line through growing memory in use."""
 
     per_second: float
     fit: float
     """R²: 1 is a straight line."""
     grew: float
-    """Bytes from the first to the last third."""
+    """Bytes of growth from the first to the last third."""
     seconds: float
 
 
-def trend(look: Look, enough: float) -> Trend | None:
-    """Of ten minutes, or of as much as there is; None where a third is not above the one before."""
-    numbers = look.values(USED, t.LONG_SECONDS, enough)
-    if look.reading(USED) <= (look.known(USED, t.LONG_SECONDS) or 0.0):
+def trend(view: RuleView, enough: float) -> Trend | None:
+    """Return the trend of up to ten minutes, or None unless each third is above the one before."""
+    numbers = view.values(USED, t.LONG_SECONDS, enough)
+    if view.reading(USED) <= (view.mean_or_none(USED, t.LONG_SECONDS) or 0.0):
         return None
-    if "trend" not in look.memo:
-        window = look.axis.within(t.LONG_SECONDS)
-        look.memo["trend"] = _trend(numbers, window.span / max(1, window.many - 1))
-    found: Trend | None = look.memo["trend"]
+    if "trend" not in view.memo:
+        window = view.windows.within(t.LONG_SECONDS)
+        view.memo["trend"] = _trend(numbers, window.span / max(1, window.samples - 1))
+    found: Trend | None = view.memo["trend"]
     return found
 
 
 def _trend(numbers: array[float], each: float) -> Trend | None:
-    """Of numbers that are `each` so many seconds apart."""
+    """Fit a line through numbers that are `each` seconds apart."""
     step = max(1, len(numbers) // MOST_POINTS)
     ys = numbers[::step].tolist()
     xs = [*range(0, step * len(ys), step)]
@@ -154,28 +160,28 @@ def _trend(numbers: array[float], each: float) -> Trend | None:
     return Trend(xy / xx / each, xy * xy / (xx * yy), grew, each * (len(numbers) - 1))
 
 
-def almost_full(look: Look) -> Said | None:
-    """It is full, or will soon be at the rate at which it fills."""
-    used, free = look.reading(USED), look.reading(FREE)
+def almost_full(view: RuleView) -> Finding | None:
+    """Find memory that is full, or soon will be at the present growth."""
+    used, free = view.reading(USED), view.reading(FREE)
     total = used + free
     share = 100 * used / total if total > 0 else 0.0
-    if not look.passes(t.FILLING, share):
+    if not view.passes(t.FILLING, share):
         return None
-    full = look.passes(t.FULL, share)
-    line = _growth(look)
+    full = view.passes(t.FULL, share)
+    line = _growth(view)
     left = free / line.per_second if line else None
-    if left is not None and not look.passes(t.FULL_SOON_SECONDS, left):
+    if left is not None and not view.passes(t.FULL_SOON_SECONDS, left):
         line = left = None
     if not full and left is None:
         return None
-    evidence = [now("in use", USED, used), now("free", FREE, free)]
+    evidence = [evidence_now("in use", USED, used), evidence_now("free", FREE, free)]
     in_use = f"{percentage(share)} in use"
-    sentence = f"Almost out of memory: {in_use}"
+    sentence = f"{ALMOST_FULL}: {in_use}"
     if line is not None and left is not None:
         evidence.append(Evidence("growth a minute", USED, 60 * line.per_second, "B", line.seconds))
         evidence.append(Evidence("full in", FREE, left, "s"))
         sentence = f"May run out of memory in about {duration(left)}: {in_use}, growing"
-    return Said(
+    return Finding(
         Severity.WARNING,
         sentence,
         evidence,
@@ -183,35 +189,35 @@ def almost_full(look: Look) -> Said | None:
     )
 
 
-def _growth(look: Look) -> Trend | None:
-    """A straight one, where there is enough to see one."""
-    wanted = look.axis.within(t.LONG_SECONDS).wanted
+def _growth(view: RuleView) -> Trend | None:
+    """Return the trend if there is a straight one."""
+    wanted = view.windows.within(t.LONG_SECONDS).wanted
     try:
-        line = trend(look, t.FILLING_SECONDS / wanted)
+        line = trend(view, t.FILLING_SECONDS / wanted)
     except NoEvidence:
-        return None  # how full it is can be told without
-    return line if line is not None and look.passes(t.LEAK_FIT, line.fit) else None
+        return None  # how full it is can be judged without a trend
+    return line if line is not None and view.passes(t.LEAK_FIT, line.fit) else None
 
 
-def leak(look: Look) -> Said | None:
-    """It grows steadily, for longer than loading takes."""
-    line = trend(look, t.ENOUGH_OF_WINDOW)
-    total = look.sample.memory_total_bytes or look.device.memory_total_bytes
-    if line is None or not total or not look.passes(t.LEAK_FIT, line.fit):
+def leak(view: RuleView) -> Finding | None:
+    """Find memory that grows steadily for longer than loading takes."""
+    line = trend(view, t.ENOUGH_OF_WINDOW)
+    total = view.sample.memory_total_bytes or view.device.memory_total_bytes
+    if line is None or not total or not view.passes(t.LEAK_FIT, line.fit):
         return None
-    if not look.passes(t.LEAK_SHARE, 100 * line.grew / total):
+    if not view.passes(t.LEAK_SHARE, 100 * line.grew / total):
         return None
     rate = 60 * line.per_second
     grown = line.per_second * line.seconds
-    return Said(
+    return Finding(
         Severity.WARNING,
         f"Memory grows steadily, {size(rate)} a minute for {duration(line.seconds)}: may leak",
         [
             Evidence("growth", USED, grown, "B", line.seconds),
             Evidence("growth a minute", USED, rate, "B", line.seconds),
             Evidence("in a straight line", USED, 100 * line.fit, "%", line.seconds),
-            now("in use", USED, look.reading(USED)),
+            evidence_now("in use", USED, view.reading(USED)),
         ],
-        "Look for tensors that are kept from step to step: losses added up without .item(), "
-        "growing lists, graphs that are not freed",
+        "Look for tensors kept from step to step: losses added up without .item(), growing "
+        "lists, graphs that are not freed",
     )

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gputop.health.judge import RULES
+from gputop.health.conditions import XIDS
+from gputop.health.judge import RULES, ActiveFindings
 from gputop.output.prometheus.family import (
     Family,
     Kind,
@@ -30,11 +31,9 @@ from gputop.output.prometheus.family import (
 from gputop.schema.catalogue import CATALOGUE, PROCESS_READINGS, Reading
 from gputop.schema.clock_events import mask_of
 from gputop.schema.device import READINGS, Device, DeviceSample, DeviceState
-from gputop.schema.remedies import XIDS
 from gputop.schema.snapshot import DriverState, Inventory, Process, Sample
 
 if TYPE_CHECKING:
-    from gputop.health.active import Standing
     from gputop.health.findings import Finding
     from gputop.schema.device import DeviceSample
     from gputop.stream.snapshots import LatestSnapshot, XidCount, XidKey
@@ -49,14 +48,14 @@ _INTERRUPTIONS = "How often the sampler was started again, or a line of it could
 def families(
     latest: LatestSnapshot,
     now: float,
-    standing: Standing | None = None,
+    active: ActiveFindings | None = None,
     *,
     processes: bool = False,
     dcgm: bool = False,
 ) -> list[Family]:
     """Return the metrics at the monotonic time `now`; of a silent stream only that it is silent.
 
-    `standing` has the findings of the rules, if these run. With `dcgm` devices have the metrics of
+    `active` has what the rules find, if they are asked. With `dcgm` devices have the metrics of
     dcgm-exporter instead of ours.
     """
     current = latest.current(now)
@@ -76,8 +75,8 @@ def families(
         samples = [(each.labels, each.sample) for each in devices]
         found += [_measured(CATALOGUE[name], samples) for name in READINGS if name in CATALOGUE]
         found += _xids(inventory, devices, latest)
-        if standing is not None:
-            found += _findings(devices, standing)
+        if active is not None:
+            found += _findings(devices, active)
     if processes:
         found += _processes(devices, sample)
     return [each for each in found if each.series]
@@ -184,21 +183,21 @@ def _xids(
     yield family("gputop_xid_last_timestamp_seconds", about, [(k, x.last) for k, x in known])
 
 
-def _findings(devices: Sequence[LabelledDevice], standing: Standing) -> Iterator[Family]:
-    """Yield the active findings, and counts of every rule from 0 on, as `increase` needs them.
+def _findings(devices: Sequence[LabelledDevice], tracked: ActiveFindings) -> Iterator[Family]:
+    """Yield active findings, and counts of every rule from 0 on, as `increase` needs.
 
     A finding's sentence is no label, because it changes with every sample.
     """
     labels = {each.device.uuid: each.labels for each in devices}
     active = [
         ({**labels[found.device_uuid], **_rule_labels(found)}, 1.0)
-        for found in standing.findings
+        for found in tracked.findings
         if found.device_uuid in labels
     ]
     about = "What slows a device down or is wrong with it now: always 1."
     yield family("gputop_finding_active", about, active)
     begun = [
-        ({**own, "rule": rule.name}, float(standing.begun.get((uuid, rule.name), 0)))
+        ({**own, "rule": rule.name}, float(tracked.begun.get((uuid, rule.name), 0)))
         for uuid, own in labels.items()
         for rule in RULES
     ]
@@ -207,7 +206,7 @@ def _findings(devices: Sequence[LabelledDevice], standing: Standing) -> Iterator
 
 
 def _rule_labels(found: Finding) -> Labels:
-    return {"rule": found.rule, "severity": found.severity.name.lower()}
+    return {"rule": found.rule, "severity": found.severity.word}
 
 
 def _processes(devices: Sequence[LabelledDevice], sample: Sample) -> Iterator[Family]:

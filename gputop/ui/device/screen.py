@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from textual.containers import Container, Vertical
 
+from gputop.health.conditions import event_text, fault_of
 from gputop.schema.device import DeviceState
-from gputop.schema.remedies import event_text, fault_of
 from gputop.schema.snapshot import MachineState
 from gputop.text import age, moment, short_name, visible
 from gputop.ui.device.details import DetailsView

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from gputop.fleet.places import natural
-from gputop.fleet.spread import OF_DEVICE, devices, totals
+from gputop.fleet.model import OF_DEVICE, devices, totals
+from gputop.fleet.parse import natural_key
 from gputop.text import cells, short_name
 from gputop.ui.fleet.layout import Density, Labels, arrange
 from gputop.ui.fleet.metrics import BUSY, GRAVEST_FIRST, SUMMARISED, distribution
@@ -14,7 +14,8 @@ from gputop.ui.fleet.metrics import BUSY, GRAVEST_FIRST, SUMMARISED, distributio
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from gputop.fleet.model import Fleet, Gpu, Health
+    from gputop.fleet.model import Fleet, Gpu
+    from gputop.health.findings import Severity
     from gputop.ui.fleet.filter import Filter
     from gputop.ui.fleet.metrics import Metric
 
@@ -43,7 +44,7 @@ def grouped(gpus: Sequence[Gpu], shown: Iterable[int], by: str) -> list[Group]:
     found: dict[str, list[int]] = {}
     for number in shown:
         found.setdefault(of(gpus[number]), []).append(number)
-    names = sorted(found, key=lambda name: (not name, natural(name)))
+    names = sorted(found, key=lambda name: (not name, natural_key(name)))
     return [Group(name, found[name]) for name in names]
 
 
@@ -72,12 +73,12 @@ class View:
         self.filtered = passing.leaves_out
         self.numbers = passing.passing(fleet.gpus)
         shown = set(self.numbers)
-        self.wrong = [w for w in fleet.wrong if numbers.get(w.key) in shown]
+        self.wrong = [w for w in fleet.findings if numbers.get(w.device_uuid) in shown]
         """Worst first."""
-        self.health: dict[int, Health] = {}
+        self.health: dict[int, Severity] = {}
         """The gravest that is wrong with a GPU."""
         for wrong in self.wrong:
-            number = numbers[wrong.key]
+            number = numbers[wrong.device_uuid]
             was = self.health.get(number, wrong.severity)
             self.health[number] = min(was, wrong.severity, key=GRAVEST_FIRST.index)
         gpus = [fleet.gpus[number] for number in self.numbers]
@@ -117,9 +118,9 @@ class Grouping:
         }
 
     @cached_property
-    def wrong(self) -> dict[int, dict[Health, int]]:
+    def wrong(self) -> dict[int, dict[Severity, int]]:
         """In each group with such, how many GPUs are how."""
-        found: dict[int, dict[Health, int]] = {}
+        found: dict[int, dict[Severity, int]] = {}
         for number, health in self._health.items():
             counts = found.setdefault(self.where[number][0], {})
             counts[health] = counts.get(health, 0) + 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
-from gputop.fleet.model import Health
+from gputop.health.findings import Severity
 from gputop.text import ABSENT, brief, duration, number, used_of, visible
 from gputop.ui.drawing.cells import Row, Span, cell, cells_of, clip, faded, fit, spread, width_of
 from gputop.ui.drawing.palette import ACCENT, BADGE, DIM, GOOD, LEVELS, STRONG, TEXT, WARN
@@ -171,7 +171,7 @@ def _said(problem: Problem, width: int) -> list[Row]:
     """What is wrong with the server or what it scrapes, and what to do about it."""
     lines = textwrap.wrap(visible(str(problem)), max(10, width - 4), max_lines=3, placeholder=" …")
     return [
-        [Span(f" {' ' if n else SIGNS[Health.WARNING]} {line}", WARN)]
+        [Span(f" {' ' if n else SIGNS[Severity.WARNING]} {line}", WARN)]
         for n, line in enumerate(lines)
     ]
 

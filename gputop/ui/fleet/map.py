@@ -128,7 +128,7 @@ class MapView(Wheel, LiveView):
         if metric is HEALTH:
             row += [glyph(0, metric, ascii=self.ascii), Span("fine ", DIM)]
             for health in GRAVEST_FIRST:
-                row += [mark(health), Span(f"{health} ", DIM)]
+                row += [mark(health), Span(f"{health.word} ", DIM)]
         else:
             edges = (
                 "0",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from gputop.fleet.model import Health
+from gputop.health.findings import Severity
 from gputop.text import ABSENT, duration, percentage, quantity
 
 if TYPE_CHECKING:
@@ -83,18 +83,18 @@ METRICS = (BUSY, MEMORY, TEMPERATURE, POWER, HEALTH, AGE)
 SUMMARISED = (BUSY, MEMORY, TEMPERATURE, POWER)
 """Those whose distribution is always on screen."""
 
-SIGNS = {Health.WARNING: "▲", Health.FAULT: "!", Health.STALE: "?"}
+SIGNS = {Severity.WARNING: "▲", Severity.FAULT: "!", Severity.STALE: "?"}
 """In the cell of what is wrong; in ASCII they are `^`, `!` and `?`."""
-GRAVEST_FIRST = (Health.FAULT, Health.WARNING, Health.STALE)
+GRAVEST_FIRST = (Severity.FAULT, Severity.WARNING, Severity.STALE)
 WORDS = {
-    Health.FAULT: ("fault", "faults"),
-    Health.WARNING: ("warning", "warnings"),
-    Health.STALE: ("stale", "stale"),
+    Severity.FAULT: ("fault", "faults"),
+    Severity.WARNING: ("warning", "warnings"),
+    Severity.STALE: ("stale", "stale"),
 }
 """One of them, and several."""
 
 
-def counted(count: int, health: Health) -> str:
+def counted(count: int, health: Severity) -> str:
     """`1 fault`, `3 warnings`."""
     return f"{count} {WORDS[health][count != 1]}"
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.style import Style
 
-from gputop.fleet.model import Health
+from gputop.health.findings import Severity
 from gputop.text import ABSENT, visible
 from gputop.ui.drawing.cells import Row, Span, cell, fit, width_of
 from gputop.ui.drawing.palette import BADGE, DIM, FAULT, GOOD, LEVELS, POINTER, STRONG, TEXT, WARN
@@ -30,8 +30,8 @@ VALUE_CELLS = 5
 AROUND_VALUE = 4
 """Cells of a wide GPU besides its number and value: gaps, its level, and a sign."""
 REVERSE = Style(reverse=True)
-SIGN_STYLES = {Health.WARNING: WARN, Health.FAULT: FAULT, Health.STALE: DIM}
-MARKS = {Health.WARNING: BADGE, Health.FAULT: FAULT + REVERSE, Health.STALE: DIM + REVERSE}
+SIGN_STYLES = {Severity.WARNING: WARN, Severity.FAULT: FAULT, Severity.STALE: DIM}
+MARKS = {Severity.WARNING: BADGE, Severity.FAULT: FAULT + REVERSE, Severity.STALE: DIM + REVERSE}
 """Of signs on the map: a whole cell in the colour of a sign is seen among those of the levels."""
 HALVES, UPPER, LOWER = "▀", "↑", "↓"
 """Two GPUs in a cell; and which of them is under the cursor."""
@@ -46,12 +46,12 @@ def glyph(level: int, metric: Metric, *, ascii: bool) -> Span:  # noqa: A002 - a
     return Span((ASCII_GLYPHS if ascii else GLYPHS)[level], LEVELS[level])
 
 
-def mark(health: Health) -> Span:
+def mark(health: Severity) -> Span:
     """One cell of a GPU that something is wrong with."""
     return Span(SIGNS[health], MARKS[health])
 
 
-def wide(index: str, level: Span, text: str, health: Health | None, width: int) -> Row:
+def wide(index: str, level: Span, text: str, health: Severity | None, width: int) -> Row:
     """A GPU with its number and value, and a sign where something is wrong with it."""
     return [
         cell(index, width - VALUE_CELLS - AROUND_VALUE, DIM, right=True),
@@ -63,7 +63,9 @@ def wide(index: str, level: Span, text: str, health: Health | None, width: int) 
     ]
 
 
-def halves(upper: Style, lower: Style | None, health: Health | None, *, under: bool | None) -> Span:
+def halves(
+    upper: Style, lower: Style | None, health: Severity | None, *, under: bool | None
+) -> Span:
     """Two GPUs in a cell; `under`: whether the lower one is under the cursor, None where neither.
 
     Where something is wrong with one of them the cell has the sign of the graver.
@@ -80,7 +82,12 @@ def _pair(upper: Style, lower: Style | None) -> Style:
     return Style(color=upper.color, bgcolor=lower.color if lower else None)
 
 
-HEALTH_WORDS = {None: "ok", Health.WARNING: "warn", Health.FAULT: "fault", Health.STALE: "stale"}
+HEALTH_WORDS = {
+    None: "ok",
+    Severity.WARNING: "warn",
+    Severity.FAULT: "fault",
+    Severity.STALE: "stale",
+}
 
 
 class Painter:

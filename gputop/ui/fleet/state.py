@@ -27,7 +27,8 @@ from gputop.ui.fleet.painter import AROUND_VALUE, VALUE_CELLS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gputop.fleet.model import Fleet, Gpu, Wrong
+    from gputop.fleet.model import Fleet, Gpu
+    from gputop.health.findings import Finding
     from gputop.ui.fleet.grouping import Group
     from gputop.ui.fleet.metrics import Metric
 
@@ -184,7 +185,7 @@ class FleetState:
         if number in self.grouping.where:
             return number
         if self.view.wrong:
-            return self._numbers[self.view.wrong[0].key]
+            return self._numbers[self.view.wrong[0].device_uuid]
         return next(iter(self.view.numbers), None)
 
     @property
@@ -207,7 +208,9 @@ class FleetState:
         gpu = self.selected
         if gpu is None or self.view is None:
             return None
-        rows = [(n, each.kind) for n, each in enumerate(self.view.wrong) if each.key == gpu.key]
+        rows = [
+            (n, each.rule) for n, each in enumerate(self.view.wrong) if each.device_uuid == gpu.key
+        ]
         same = [n for n, kind in rows if kind == self._kind]
         return next(iter(same or (n for n, _ in rows)), None)
 
@@ -226,14 +229,14 @@ class FleetState:
         """Puts the cursor on what is wrong in that row of the list."""
         if self.view is not None and self.view.wrong:
             wrong = self.view.wrong[max(0, min(len(self.view.wrong) - 1, row))]
-            self._key, self._kind = wrong.key, wrong.kind
+            self._key, self._kind = wrong.device_uuid, wrong.rule
 
     # What is drawn of it.
 
-    def gpu_of(self, wrong: Wrong) -> Gpu:
+    def gpu_of(self, wrong: Finding) -> Gpu:
         """That something is wrong with."""
         assert self.fleet is not None
-        return self.fleet.gpus[self._numbers[wrong.key]]
+        return self.fleet.gpus[self._numbers[wrong.device_uuid]]
 
     def place_of(self, gpu: Gpu) -> str:
         """Where it is besides its host: what it is grouped by, or the smallest unit above hosts."""

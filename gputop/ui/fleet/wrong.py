@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from textual.events import Click
 
-    from gputop.fleet.model import Wrong
+    from gputop.health.findings import Finding
     from gputop.ui.fleet.state import FleetState
 
 LONGEST_NAME = 32
@@ -39,7 +39,7 @@ class WrongView(Wheel, LiveView):
         """The row of the cursor when it was last scrolled to."""
 
     @property
-    def _listed(self) -> list[Wrong]:
+    def _listed(self) -> list[Finding]:
         return self._state.view.wrong if self._state.view else []
 
     @property
@@ -97,7 +97,7 @@ class WrongView(Wheel, LiveView):
         right = [Span(seen, DIM)] if 0 < shown < len(self._listed) else []
         return spread([title, Span(f" {words}, worst first", DIM)], right, width)
 
-    def _line(self, wrong: Wrong, names: int, width: int, *, selected: bool) -> Row:
+    def _line(self, wrong: Finding, names: int, width: int, *, selected: bool) -> Row:
         state = self._state
         gpu = state.gpu_of(wrong)
         begun = since(wrong, state.fleet.time) if state.fleet else ""
@@ -107,7 +107,7 @@ class WrongView(Wheel, LiveView):
             Span(f"{SIGNS[wrong.severity]} ", SIGN_STYLES[wrong.severity]),
             cell(gpu_name(gpu), names, STRONG),
             Span("  "),
-            Span(clip(visible(wrong.text), width - names - 6 - width_of(right))),
+            Span(clip(visible(wrong.sentence), width - names - 6 - width_of(right))),
         ]
         row = spread(row, right, width - 1)
         if not selected:

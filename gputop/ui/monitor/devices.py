@@ -306,7 +306,7 @@ class DevicesView(Wheel, LiveView):
             selected,
             max(len(str(each.index)) for each in telemetry.devices),
             telemetry.host_of(device),
-            next(iter(telemetry.judgement.of(device.uuid)), None),
+            next(iter(telemetry.judgement.for_device(device.uuid)), None),
             telemetry.old_seconds(telemetry.readings(device.uuid)),
             machine is not None and telemetry.behind_seconds(machine) is not None,
         )

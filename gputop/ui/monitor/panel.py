@@ -7,9 +7,9 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.frozen import dataclass
+from gputop.health.conditions import Fault, fault_of
 from gputop.schema.clock_events import BY_WORD, CLOCK_EVENTS, gravity
 from gputop.schema.device import Absence, DeviceState
-from gputop.schema.remedies import Fault, fault_of
 from gputop.text import (
     ABSENT,
     age,

@@ -202,7 +202,7 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
 
     def _ring(self) -> None:
         """Shows what was not wrong before, and rings the bell where that is wanted."""
-        alerts = {(alert.device_uuid, alert.kind) for alert in self.telemetry.alerts}
+        alerts = {(alert.device_uuid, alert.rule) for alert in self.telemetry.alerts}
         if alerts - self._rung:
             self._header.redraw()  # also while the rest is paused
             if self._settings.bell:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from gputop.health.alerts import Severity, summed
+from gputop.health.findings import Finding, Severity, summarize
 from gputop.schema.device import DeviceState
 from gputop.schema.snapshot import MachineState
 from gputop.text import cells, duration, moment, number, percentage, rounded, used_of, visible
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from textual.events import Click
 
-    from gputop.health.alerts import Alert
     from gputop.schema.device import DeviceSample
     from gputop.schema.snapshot import Machine
     from gputop.ui.model import Telemetry
@@ -207,9 +206,9 @@ def _width(parts: Sequence[Row]) -> int:
     return sum(width_of(part) for part in parts)
 
 
-def _alerts(alerts: Sequence[Alert], width: int) -> Row:
+def _alerts(alerts: Sequence[Finding], width: int) -> Row:
     """As many as fit, the others counted."""
-    row, said = [Span(" ")], summed(alerts)
+    row, said = [Span(" ")], summarize(alerts)
     for n, (severity, words) in enumerate(said):
         style = FAULT if severity is Severity.FAULT else WARN
         more = f" +{len(said) - n - 1} more" if n + 1 < len(said) else ""

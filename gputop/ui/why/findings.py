@@ -1,11 +1,11 @@
-"""All findings with their evidence; and what was looked for, and what cannot be told, and why."""
+"""All findings with their evidence, the rules that found nothing, and those that cannot tell."""
 
 from __future__ import annotations
 
 import textwrap
 from typing import TYPE_CHECKING
 
-from gputop.health.judge import BY_NAME, RULES
+from gputop.health.judge import BY_NAME, RULES, MissingReading
 from gputop.schema.labels import ROWS
 from gputop.schema.remedies import absence_text
 from gputop.schema.snapshot import PROCESS_COUNT, PROCESS_CPU, PROCESS_IO_WAIT, SLOWDOWN_BITS
@@ -18,7 +18,6 @@ from gputop.ui.widgets.live import ScrolledView
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from gputop.health.findings import Lack
     from gputop.schema.device import Device
 
 LABELS = {name: row.label for row in ROWS for name in row.names[:1]} | {
@@ -33,25 +32,25 @@ LABELS = {name: row.label for row in ROWS for name in row.names[:1]} | {
     "pcie_width_max": "most PCIe lanes",
     "sm_clock_max_mhz": "highest SM clock",
 }
-"""What readings are called where a rule lacks them."""
+"""Names of readings that a rule lacks."""
 TOO_SHORT = "not watched for long enough yet"
 
 
 class FindingsView(ScrolledView):
-    """The gravest first; they scroll where they are too many."""
+    """Scrolling list of findings, the gravest first."""
 
     of_all = False
-    """Whether the findings of all devices are shown."""
+    """True to show the findings of all devices."""
 
     @property
     def devices(self) -> Sequence[Device]:
-        """Those that are looked at."""
+        """Devices whose findings are shown."""
         if self.of_all:
             return self._telemetry.devices
         return (self.device,) if self.device else ()
 
     def all_rows(self, width: int) -> list[Row]:
-        """The findings, then what was not found and what cannot be told."""
+        """Return the findings, then the rules that found nothing and those that cannot tell."""
         telemetry, shown = self._telemetry, {device.uuid for device in self.devices}
         rows: list[Row] = []
         for finding in telemetry.judgement.findings:
@@ -65,7 +64,7 @@ class FindingsView(ScrolledView):
         return [*rows, *self._clear(width), *self._cannot_tell(width)]
 
     def _clear(self, width: int) -> list[Row]:
-        """What was looked for on every device that is shown, and not found on any."""
+        """Return the rules that found nothing on any of the devices shown."""
         judgement = self._telemetry.judgement
         clear = [set(judgement.clear(device.uuid)) for device in self.devices]
         names = set.intersection(*clear) if clear else set()
@@ -74,11 +73,11 @@ class FindingsView(ScrolledView):
         return [_heading("Looked for, not found", width), *_wrapped(text, width), []]
 
     def _cannot_tell(self, width: int) -> list[Row]:
-        """The rules that lack evidence, by what they lack."""
+        """Return the rules that lack evidence, by what they lack."""
         groups: dict[str, dict[str, None]] = {}
         for device in self.devices:
             for verdict in self._telemetry.judgement.insufficient(device.uuid):
-                why = self._why(device, verdict.lacking)
+                why = self._why(device, verdict.missing)
                 groups.setdefault(why, {})[BY_NAME[verdict.rule].title] = None
         if not groups:
             return []
@@ -87,14 +86,14 @@ class FindingsView(ScrolledView):
             rows += _wrapped(f"{', '.join(titles)}: {why}", width)
         return rows
 
-    def _why(self, device: Device, lacking: Iterable[Lack]) -> str:
+    def _why(self, device: Device, missing: Iterable[MissingReading]) -> str:
         reasons: dict[str, list[str]] = {}
-        for lack in lacking:
-            if lack.absence is not None:
-                text = absence_text(lack.reading, lack.absence, device, self._telemetry.host)
-                reasons.setdefault(text, []).append(LABELS.get(lack.reading, lack.reading))
-        said = [f"no {', '.join(names)} ({text})" for text, names in reasons.items()]
-        return "; ".join(said) or TOO_SHORT
+        for each in missing:
+            if each.absence is not None:
+                text = absence_text(each.reading, each.absence, device, self._telemetry.host)
+                reasons.setdefault(text, []).append(LABELS.get(each.reading, each.reading))
+        parts = [f"no {', '.join(names)} ({text})" for text, names in reasons.items()]
+        return "; ".join(parts) or TOO_SHORT
 
 
 def _heading(title: str, width: int) -> Row:

@@ -1,4 +1,4 @@
-"""Why is it slow: all findings of a device, or of all of them, with their evidence."""
+"""Page *Why is it slow?*: all findings of a device, or of all devices, with their evidence."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class WhyTitle(LiveView):
-    """Whose findings these are, and how much was watched for them."""
+    """Title: the device, and for how long it was watched."""
 
     def __init__(self, telemetry: Telemetry, findings: FindingsView) -> None:
         super().__init__(id="why-title")
@@ -28,7 +28,7 @@ class WhyTitle(LiveView):
         self._findings = findings
 
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - always one row
-        """One row."""
+        """Draw one row."""
         device, devices = self._findings.device, self._telemetry.devices
         left = [Span("Why is it slow? ", ACCENT)]
         if self._findings.of_all:
@@ -43,7 +43,7 @@ class WhyTitle(LiveView):
 
 
 class WhyPage(DeviceTab):
-    """Findings, and what they rest on."""
+    """Findings and their evidence."""
 
     DEFAULT_CSS = """
     WhyPage { height: 1fr; }
@@ -63,7 +63,7 @@ class WhyPage(DeviceTab):
 
     @property
     def selected(self) -> Device | None:
-        """The device whose findings are shown, also among all."""
+        """Device whose findings are shown, also among all."""
         return self._findings.device
 
     @property
@@ -72,13 +72,13 @@ class WhyPage(DeviceTab):
         return (self, self._findings)
 
     def show(self, uuid: str) -> None:
-        """Shows the findings of that device."""
+        """Show the findings of a device."""
         self._findings.device = find_device(self.telemetry.devices, uuid)
         self._findings.of_all = False
         self.show_telemetry()
 
     def show_telemetry(self) -> None:
-        """Draws what changed."""
+        """Redraw what changed."""
         device = self._findings.device
         if device is not None:
             self._findings.device = find_device(self.telemetry.devices, device.uuid) or device
@@ -86,6 +86,6 @@ class WhyPage(DeviceTab):
         self._findings.redraw()
 
     def action_why(self) -> None:
-        """Those of all devices, or of the one again."""
+        """Switch between the findings of all devices and of one."""
         self._findings.of_all = not self._findings.of_all
         self.show_telemetry()

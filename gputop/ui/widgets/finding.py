@@ -1,11 +1,11 @@
-"""A finding in one line, and its evidence as small charts. Pure: no widget, no state."""
+"""Finding in one line, and its evidence as small charts. Pure functions."""
 
 from __future__ import annotations
 
 import textwrap
 from typing import TYPE_CHECKING
 
-from gputop.health.alerts import Severity
+from gputop.health.findings import Severity
 from gputop.schema.snapshot import HOST_CPU, PROCESS_CPU
 from gputop.text import duration, moment
 from gputop.ui.drawing.cells import Row, Span, cell, clip_words, fit, history, width_of
@@ -34,16 +34,16 @@ EVIDENCE_CHARTS = {chart.name: chart for chart in CHARTS} | {
         Chart("PCIe generation", "pcie_generation", ink(140)),
     )
 }
-"""Of what there is a series that says something as a picture."""
+"""Charts for readings whose series is worth a picture."""
 
 
 def style_of(severity: Severity) -> Style:
-    """The colour of how bad it is."""
+    """Return the colour of a severity."""
     return {Severity.FAULT: FAULT, Severity.WARNING: WARN}.get(severity, DIM)
 
 
 def line(finding: Finding, width: int, label: str = "") -> Row:
-    """The finding in one line, of the device of that label where it is not clear which."""
+    """Draw a finding in one line; `label` names its device if that is not clear."""
     sign = "·" if finding.severity is Severity.INFORMATION else "▲"
     style = style_of(finding.severity)
     row = [Span(f"{sign} ", style)]
@@ -56,9 +56,9 @@ def line(finding: Finding, width: int, label: str = "") -> Row:
 def block(
     finding: Finding, device: Device, telemetry: Telemetry, width: int, label: str
 ) -> list[Row]:
-    """The finding with its advice, its numbers and what they were over time."""
+    """Draw a finding with its advice, its numbers and charts of them."""
     inner = max(1, width - INDENT)
-    since = f"  since {moment(finding.since)}"
+    since = "" if finding.since is None else f"  since {moment(finding.since)}"
     sign, *_ = line(finding, width)
     style = style_of(finding.severity)
     style = STRONG if style is DIM else style
@@ -74,7 +74,7 @@ def block(
 
 
 def _numbers(evidence: Sequence[Evidence], width: int) -> list[Row]:
-    """Label, number and time, as many to a line as fit."""
+    """Draw label, number and time of each evidence, as many to a line as fit."""
     rows: list[Row] = [[]]
     said = ""
     for each in evidence:

@@ -198,7 +198,7 @@ SERVERS = (
     Attack(
         name="an answer of arrays in arrays: status",
         prepare=server(prepared(lambda: b"[" * (1 << 20)), "status"),
-        says="not JSON",
+        says="other than JSON",
         status=(3,),
     ),
     *(

@@ -1,7 +1,7 @@
-"""When findings began: from a range query over the few GPUs that something is wrong with. Pure.
+"""Start times of findings, from range queries over the few GPUs that have findings. Pure.
 
-What is known of a finding is kept while it stands, and for a while after, so that one that comes
-and goes has one beginning.
+A start time is kept while its finding lasts and for a while after, so that a finding that comes
+and goes has a single one.
 """
 
 from __future__ import annotations
@@ -12,82 +12,84 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gputop.fleet.findings import HOT, HOT_MEMORY, kind_of
-from gputop.fleet.matchers import one_of
+from gputop.fleet.findings import slowdown_rule
+from gputop.fleet.parse import labels_of, plausible, points_of
 from gputop.fleet.queries import MASKS, READING_OF, XID
-from gputop.fleet.read import labels_of, plausible, points_of
+from gputop.fleet.server import one_of
 from gputop.health import thresholds as t
 from gputop.schema.clock_events import BITS, BY_WORD, SLOWDOWNS
 
 if TYPE_CHECKING:
     from gputop.fleet.findings import Known
-    from gputop.fleet.model import Fleet, Gpu, Wrong
-    from gputop.fleet.read import KeyOf
+    from gputop.fleet.model import Fleet, Gpu
+    from gputop.fleet.parse import KeyOf
+    from gputop.health.findings import Finding
 
 LOOK_BACK_SECONDS, STEP_SECONDS = 86_400.0, 60.0
-"""How far a beginning is looked for, and how exactly it is found."""
+"""Seconds that range queries go back, and their step."""
 BRIDGED_SECONDS = 600.0
-"""A finding that is away for less has not ended: readings waver, and scrapes fail."""
+"""Longest gap in a finding, as readings waver and scrapes fail."""
 MOST_GPUS, MOST_BATCHES = 32, 3
-"""GPUs of one range query, and range queries of one refresh, unless there is only one refresh."""
+"""Most GPUs of a range query, and range queries of a refresh unless it is the only one."""
 CLOSE = 1.1
-"""How much higher than now the clock of a straggler may have been."""
+"""Factor by which the clock of a straggler may have been higher than now."""
 
 Readings = Mapping[str, float]
 Points = Mapping[float, Readings]
 """The readings of a GPU by time."""
-Finding = tuple[str, str]
-"""The key of the GPU, and the kind of what is wrong with it."""
+Mark = tuple[str, str]
+"""Identity of a finding: key of the GPU, and rule."""
 
 
 class Condition(NamedTuple):
-    """Condition on readings under which a finding stands."""
+    """Condition on past readings under which a finding was there."""
 
     readings: tuple[str, ...]
     holds: Callable[[Readings], bool]
 
 
-class Batch(NamedTuple):
-    """Findings that one range query tells the beginning of."""
+class RangeBatch(NamedTuple):
+    """Findings whose start one range query tells."""
 
     readings: tuple[str, ...]
-    conditions: Mapping[Finding, Condition]
+    conditions: Mapping[Mark, Condition]
     uuids: str
-    """The matcher of the label."""
+    """Matcher of the UUID label."""
 
 
 @dataclass(slots=True)
-class _Beginning:
+class _Start:
     since: float | None
-    """None where it is not known."""
+    """None if unknown."""
     seen: float
-    """When the finding stood last."""
+    """Time at which the finding was last there."""
     asked: bool = False
 
 
-class Beginnings:
-    """When each finding of a fleet began, as far as it is known."""
+class StartTimes:
+    """Start time of each finding of a fleet, as far as known."""
 
     def __init__(self) -> None:
-        self._found: dict[Finding, _Beginning] = {}
+        self._found: dict[Mark, _Start] = {}
         self._watching = False
-        """True once everything was asked: what is new then has begun since."""
+        """True once everything was asked. New findings have begun since."""
         self._span = (0.0, 0.0, STEP_SECONDS)
 
     def range(self, fleet: Fleet) -> tuple[float, float, float]:
-        """Return start, end and step of the range queries for that fleet."""
+        """Return start, end and step of the range queries for a fleet."""
         self._span = (fleet.moment - LOOK_BACK_SECONDS, fleet.moment, STEP_SECONDS)
         return self._span
 
-    def undated(self, fleet: Fleet, known: Known, *, every: bool = False) -> Iterator[Batch]:
-        """Batches of findings that nobody has asked for yet; a bounded number unless `every`."""
-        gpus = {gpu.key: gpu for gpu in fleet.gpus} if fleet.wrong else {}
-        new: dict[tuple[str, ...], dict[Finding, Condition]] = defaultdict(dict)
-        for wrong in fleet.wrong:
-            if not self._of(wrong, fleet).asked:
-                condition = condition_of(wrong, gpus[wrong.key], known)
+    def undated(self, fleet: Fleet, known: Known, *, every: bool = False) -> Iterator[RangeBatch]:
+        """Yield batches of findings to ask for; a bounded number unless `every`."""
+        gpus = {gpu.key: gpu for gpu in fleet.gpus} if fleet.findings else {}
+        new: dict[tuple[str, ...], dict[Mark, Condition]] = defaultdict(dict)
+        for finding in fleet.findings:
+            if not self._start_of(finding, fleet).asked:
+                key = finding.device_uuid
+                condition = condition_of(finding, gpus[key], known)
                 if condition is not None:
-                    new[condition.readings][wrong.key, wrong.kind] = condition
+                    new[condition.readings][key, finding.rule] = condition
         batches = (
             self._batch(readings, dict(conditions), gpus)
             for readings, all_of in new.items()
@@ -95,62 +97,62 @@ class Beginnings:
         )
         yield from batches if every else islice(batches, MOST_BATCHES)
 
-    def _of(self, wrong: Wrong, fleet: Fleet) -> _Beginning:
-        finding = wrong.key, wrong.kind
-        if finding not in self._found:
-            since = fleet.moment if self._watching else None
-            self._found[finding] = _Beginning(since, fleet.moment)
-        return self._found[finding]
+    def _start_of(self, finding: Finding, fleet: Fleet) -> _Start:
+        since = fleet.moment if self._watching else None
+        mark = finding.device_uuid, finding.rule
+        return self._found.setdefault(mark, _Start(since, fleet.moment))
 
     def _batch(
         self,
         readings: tuple[str, ...],
-        conditions: Mapping[Finding, Condition],
+        conditions: Mapping[Mark, Condition],
         gpus: Mapping[str, Gpu],
-    ) -> Batch:
-        for finding in conditions:
-            self._found[finding].asked = True
-        return Batch(
+    ) -> RangeBatch:
+        for mark in conditions:
+            self._found[mark].asked = True
+        return RangeBatch(
             readings, conditions, f"=~{one_of(sorted({gpus[key].uuid for key, _ in conditions}))}"
         )
 
-    def take(self, batch: Batch, answer: Mapping[str, Points]) -> None:
-        """Take in the readings of its GPUs over the range."""
-        for finding, condition in batch.conditions.items():
-            began = begin(answer.get(finding[0], {}), condition, self._span)
-            if began is not None:
-                self._found[finding].since = began
+    def add_answer(self, batch: RangeBatch, answer: Mapping[str, Points]) -> None:
+        """Find the start times of a batch in the readings of its GPUs over the range."""
+        for mark, condition in batch.conditions.items():
+            start = find_start(answer.get(mark[0], {}), condition, self._span)
+            if start is not None:
+                self._found[mark].since = start
 
     def dated(self, fleet: Fleet, known: Known, *, whole: bool = True) -> Fleet:
-        """Return the fleet with the beginnings of its findings; those long gone are forgotten.
+        """Return the fleet with the start times of its findings; those long gone are forgotten.
 
         `whole` is false while not everything was asked yet.
         """
-        ages = {gpu.key: gpu.age_seconds for gpu in fleet.gpus} if fleet.wrong else {}
-        wrong = []
-        for each in fleet.wrong:
-            beginning = self._of(each, fleet)
-            beginning.seen = fleet.moment
-            since = beginning.since
-            if each.kind == "stale":
-                age = ages[each.key]
+        ages = {gpu.key: gpu.age_seconds for gpu in fleet.gpus} if fleet.findings else {}
+        findings = []
+        for each in fleet.findings:
+            start = self._start_of(each, fleet)
+            start.seen = fleet.moment
+            since, key = start.since, each.device_uuid
+            if each.rule == "stale":
+                age = ages[key]
                 since = None if age is None else fleet.time - age
-            elif each.kind == "xid":
-                since = known.xid_at.get(each.key, since)
-            wrong.append(replace(each, since=since))
+            elif each.rule == "xid":
+                since = known.xid_at.get(key, since)
+            findings.append(replace(each, since=since))
         self._watching = whole
         self._found = {
-            finding: each
-            for finding, each in self._found.items()
+            mark: each
+            for mark, each in self._found.items()
             if fleet.moment - each.seen <= BRIDGED_SECONDS
         }
-        return replace(fleet, wrong=tuple(wrong))
+        return replace(fleet, findings=tuple(findings))
 
 
-def begin(points: Points, condition: Condition, span: tuple[float, float, float]) -> float | None:
-    """Return since when the condition holds, or None if that is unknown.
+def find_start(
+    points: Points, condition: Condition, span: tuple[float, float, float]
+) -> float | None:
+    """Return the time since which the condition holds, or None if unknown.
 
-    It is unknown where it held from the start of the range on, or not at its end.
+    It is unknown if the condition held from the start of the range on, or not at its end.
     """
     start, end, step = span
     first: float | None = None
@@ -163,9 +165,9 @@ def begin(points: Points, condition: Condition, span: tuple[float, float, float]
     return None if first is None or first - start <= step else first
 
 
-def condition_of(wrong: Wrong, gpu: Gpu, known: Known) -> Condition | None:
-    """Return what a finding is told by in the past; None where that takes more than readings."""
-    match wrong.kind:
+def condition_of(finding: Finding, gpu: Gpu, known: Known) -> Condition | None:
+    """Return the condition that tells a finding in the past, or None if readings cannot."""
+    match finding.rule:
         case "xid" if gpu.key not in known.xid_at:
             code = gpu.xid
             return Condition(("xid",), lambda v: v["xid"] == code)
@@ -182,13 +184,13 @@ def condition_of(wrong: Wrong, gpu: Gpu, known: Known) -> Condition | None:
             bits = sum(
                 BITS[reason]
                 for reason in gpu.clock_event_reasons or ()
-                if reason in SLOWDOWNS and kind_of(BY_WORD[reason]) == wrong.kind
+                if reason in SLOWDOWNS and slowdown_rule(BY_WORD[reason]) == finding.rule
             )
             return Condition(("mask",), lambda v: bool(int(v["mask"]) & bits)) if bits else None
         case "hot" if gpu.key not in known.margin:
-            core = (gpu.temperature_celsius or 0.0) >= HOT
+            core = (gpu.temperature_celsius or 0.0) >= t.HOT
             name = "temperature_celsius" if core else "memory_temperature_celsius"
-            return Condition((name,), lambda v: v[name] >= (HOT if core else HOT_MEMORY))
+            return Condition((name,), lambda v: v[name] >= (t.HOT if core else t.HOT_MEMORY))
         case "idle_held":
             name = "gpu_utilization_percent"
             return Condition((name,), lambda v: v[name] <= t.IDLE.end)
@@ -204,7 +206,9 @@ def _as_slow(gpu: Gpu) -> Callable[[Readings], bool]:
     )
 
 
-def moments_by(result: list[Any], key_of: KeyOf) -> dict[str, dict[float, dict[str, float]]]:
+def readings_over_time(
+    result: list[Any], key_of: KeyOf
+) -> dict[str, dict[float, dict[str, float]]]:
     """Return the answer to a range query as the readings of each GPU by time."""
     found: dict[str, dict[float, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
     for each in result:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.fleet.places import Places, natural
+from gputop.fleet.parse import Identities, natural_key
 from tests.prometheus import labels, uuid
 
 
-def only(*rows: dict[str, str]) -> Places:
+def only(*rows: dict[str, str]) -> Identities:
     """Of rows that are all of one GPU."""
-    found = Places(rows)
+    found = Identities(rows)
     assert len(found.all) == 1, found.all
     return found
 
@@ -48,34 +48,34 @@ def test_a_mig_instance_is_one_under_either_name() -> None:
     assert place.index == "3:0"
     assert place.labels["mig_profile"] == "1g.10gb"
     other = {**ours, "uuid": "MIG-y", "compute_instance": "1", "host": "node0"}
-    assert set(Places([labels(3), dcgm, other]).all) == {uuid(3), f"{uuid(3)}/7", "MIG-y"}
+    assert set(Identities([labels(3), dcgm, other]).all) == {uuid(3), f"{uuid(3)}/7", "MIG-y"}
 
 
 def test_one_uuid_on_two_hosts_is_two_gpus() -> None:
-    found = Places([labels(3), labels(3, Hostname="clone")])
+    found = Identities([labels(3), labels(3, Hostname="clone")])
     assert found.twins
     assert [place.host for place in found.all.values()] == ["clone", "node0"]
     assert found.key_of({"UUID": uuid(3), "Hostname": "clone"}) == f"{uuid(3)}@clone"
     same = {"uuid": uuid(3), "host": "another-name", "index": "3"}
-    assert not Places([labels(3), same]).twins  # names of one host differ between exporters
+    assert not Identities([labels(3), same]).twins  # names of one host differ between exporters
 
 
-def test_hosts_of_one_name_are_told_apart_by_their_clusters() -> None:
+def test_hosts_of_one_name_are_with_clusters_by_their_clusters() -> None:
     rows = [labels(0, cluster="east"), labels(8, Hostname="node0", cluster="west"), labels(1)]
-    found = Places(rows)
+    found = Identities(rows)
     assert [place.host for place in found.all.values()] == ["east/node0", "node0", "west/node0"]
-    more = Places([*rows, labels(2, cluster="east")], found)
+    more = Identities([*rows, labels(2, cluster="east")], found)
     assert [place.host for place in more.all.values()].count("east/node0") == 2
-    fewer = Places(rows[:1], more)
+    fewer = Identities(rows[:1], more)
     assert [place.host for place in fewer.all.values()] == ["node0"]
 
 
 def test_where_nobody_says_the_host_it_is_the_target() -> None:
     row = labels(3)
     del row["Hostname"]
-    assert [place.host for place in Places([row]).all.values()] == ["node0"]
+    assert [place.host for place in Identities([row]).all.values()] == ["node0"]
     row["instance"] = "[fd00::1]:9400"
-    assert [place.host for place in Places([row]).all.values()] == ["[fd00::1]"]
+    assert [place.host for place in Identities([row]).all.values()] == ["[fd00::1]"]
 
 
 def test_the_pod_is_the_one_that_uses_the_gpu() -> None:
@@ -85,7 +85,7 @@ def test_the_pod_is_the_one_that_uses_the_gpu() -> None:
     free = labels(1, **exporter)
     renamed = labels(2, pod="metrics-abcde", namespace="gpu-operator")
     honoured = labels(3, pod="train-1", namespace="ml", job="other")
-    found = Places([used, free, renamed, honoured]).all
+    found = Identities([used, free, renamed, honoured]).all
     assert found[uuid(0)].labels["pod"] == "train-0"
     assert found[uuid(0)].labels["namespace"] == "ml"
     assert "pod" not in found[uuid(1)].labels
@@ -102,7 +102,7 @@ def test_a_gpu_of_several_pods_names_them() -> None:
 def test_order_and_what_can_be_grouped_by() -> None:
     rows = [labels(n, rack=f"r{n // 16}", zone="z") for n in (80, 7, 16, 8)]
     rows.append({**labels(1, pod="a"), "job": "other"})
-    found = Places(rows)
+    found = Identities(rows)
     places = [(place.host, place.index) for place in found.all.values()]
     assert places == [
         ("node0", "1"),
@@ -115,17 +115,17 @@ def test_order_and_what_can_be_grouped_by() -> None:
 
 
 def test_what_has_not_changed_is_kept() -> None:
-    first = Places([labels(0), labels(1)])
-    second = Places([labels(0), labels(1, pod="a")], first)
+    first = Identities([labels(0), labels(1)])
+    second = Identities([labels(0), labels(1, pod="a")], first)
     assert second.all[uuid(0)] is first.all[uuid(0)]
     assert second.all[uuid(1)].labels["pod"] == "a"
 
 
 @given(st.lists(st.dictionaries(st.sampled_from([*labels(0, GPU_I_ID="", host="")]), st.text())))
 def test_any_labels_make_places(rows: list[dict[str, str]]) -> None:
-    found = Places(rows)
+    found = Identities(rows)
     keys = {found.key_of(row) for row in rows if row.get("UUID") or row.get("uuid")}
     assert set(found.all) == keys
     assert list(found.all.values()) == sorted(
-        found.all.values(), key=lambda p: (natural(p.host), natural(p.index), p.key)
+        found.all.values(), key=lambda p: (natural_key(p.host), natural_key(p.index), p.key)
     )

@@ -1,4 +1,4 @@
-"""Which devices are the idlest, and why others are none: `gputop pick`. Pure."""
+"""Ranking of devices by how idle they are, for `gputop pick`, with reasons against others. Pure."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
 class Amount(NamedTuple):
-    """Bytes, or a share of all there is."""
+    """Amount of memory: bytes, or a share of the total."""
 
     bytes: int = 0
     share: float | None = None
 
-    def of(self, total: int) -> int:
-        """Bytes, where there are so many in all."""
+    def bytes_of(self, total: int) -> int:
+        """Return the amount in bytes, given the total."""
         return self.bytes if self.share is None else round(self.share * total)
 
     def __str__(self) -> str:
@@ -38,10 +38,10 @@ class Amount(NamedTuple):
 
 
 def parse_amount(text: str) -> Amount:
-    """An amount; raises `ValueError` with what, why and the remedy.
+    """Parse an amount; raises `ValueError` with what, why and the remedy.
 
-    As in coreutils, `G` and `GiB` are 1024³ and `GB` is 1000³. A number alone is refused: nobody
-    knows whether it means GiB.
+    As in coreutils, `G` and `GiB` are 1024³ and `GB` is 1000³. A number without a unit is
+    ambiguous, and refused.
     """
     match = _AMOUNT.fullmatch(text.strip())
     if match:
@@ -58,33 +58,33 @@ def parse_amount(text: str) -> Amount:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a device has to have."""
+class Requirements:
+    """Requirements of a device."""
 
     min_free: Amount | None = None
-    """A share is of what can be had: of used and free, without what driver and firmware keep."""
+    """A share counts of used and free memory, without what driver and firmware reserve."""
     max_busy_percent: float | None = None
     by_index: bool = False
-    """Whether it is to be named by a number, which a MIG instance has not."""
+    """True if it is to be named by an index, which MIG instances do not have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A device as it was over the samples, and why it is not to be had; None where it is."""
+    """A device over the samples, with the reason against it, or None if it fits."""
 
     device: Device
     busy_percent: float | None = None
-    """The mean: work with gaps in it is not idle because the last look fell into one."""
+    """Mean, as work with gaps must not look idle in one of them."""
     memory_free_bytes: int | None = None
-    """The least: what was free throughout."""
+    """Minimum: free throughout."""
     memory_usable_bytes: int | None = None
     reason: str | None = None
 
     @property
     def taken_percent(self) -> int:
-        """How much of it is taken: the larger of busy and memory in use; 100 if unknown.
+        """Larger of busy and memory in use, in whole percent; 100 if unknown.
 
-        In whole percent: what is less is noise, and a device with more free memory is better.
+        Smaller differences are noise, and then more free memory is better.
         """
         shares = [self.busy_percent] if self.busy_percent is not None else []
         if self.memory_free_bytes is not None and self.memory_usable_bytes:
@@ -93,12 +93,15 @@ class Candidate:
 
 
 def candidates(
-    inventory: Inventory, samples: Sequence[Sample], wanted: Wanted, visible_uuids: Iterable[str]
+    inventory: Inventory,
+    samples: Sequence[Sample],
+    wanted: Requirements,
+    visible_uuids: Iterable[str],
 ) -> list[Candidate]:
-    """Every device: first those that fit, the idlest first, then the others in their order.
+    """Return every device: first those that fit, the idlest first, then the others in order.
 
-    `samples` are those of about a second, the newest last. The least taken is the idlest, then the
-    one with the most free memory, then the first.
+    `samples` span about a second, the newest last. The device with the least taken is the idlest,
+    then the one with the most free memory, then the first.
     """
     allowed = {*visible_uuids}
     found = [
@@ -113,11 +116,11 @@ def _candidate(
     device: Device,
     inventory: Inventory,
     samples: Sequence[Sample],
-    wanted: Wanted,
+    wanted: Requirements,
     allowed: set[str],
 ) -> Candidate:
-    looks = [look for sample in samples if (look := sample.device(device.uuid)) is not None]
-    busy = [percent for look in looks if (percent := _busy(look)) is not None]
+    readings = [each for sample in samples if (each := sample.device(device.uuid)) is not None]
+    busy = [percent for each in readings if (percent := _busy(each)) is not None]
     memory = [known for sample in samples if (known := _memory(device, sample)) is not None]
     free, usable = min(memory, default=(None, None))
     seen = Candidate(device, fmean(busy) if busy else None, free, usable)
@@ -133,55 +136,56 @@ def _candidate(
     return Candidate(device, seen.busy_percent, free, usable, reason)
 
 
-def _busy(look: DeviceSample) -> float | None:
-    """Of a MIG instance, whose GPU alone is counted as busy, what GPM says."""
-    if look.gpu_utilization_percent is not None:
-        return look.gpu_utilization_percent
-    return look.sm_active_percent
+def _busy(readings: DeviceSample) -> float | None:
+    """Return the load: of a MIG instance, which has no *busy*, SM active."""
+    busy = readings.gpu_utilization_percent
+    return readings.sm_active_percent if busy is None else busy
 
 
 def _memory(device: Device, sample: Sample) -> tuple[int, int] | None:
-    """Bytes that are free, and that can be had at all; the host's where it has none of its own."""
+    """Return free and usable bytes: of the host if the device shares its memory."""
     if device.memory_is_shared:
         free, total = sample.host.memory_available_bytes, sample.host.memory_total_bytes
         return None if free is None or total is None else (free, total)
-    look = sample.device(device.uuid)
-    if look is None or look.memory_free_bytes is None:
+    readings = sample.device(device.uuid)
+    if readings is None or readings.memory_free_bytes is None:
         return None
-    used = look.memory_used_bytes
-    return look.memory_free_bytes, look.memory_free_bytes + (used or 0)
+    free = readings.memory_free_bytes
+    return free, free + (readings.memory_used_bytes or 0)
 
 
 def _divided(device: Device, inventory: Inventory) -> str | None:
     if any(each.parent_uuid == device.uuid for each in inventory.devices):
-        return "MIG is on: its instances are looked at instead"
+        return "MIG is on: its instances are considered instead"
     if device.mig_mode == "enabled":
         return "MIG is on, and it has no instance"
     return None
 
 
-def _silent(look: DeviceSample | None) -> str | None:
-    if look is None or (look.state is DeviceState.OK and look.age_seconds is None):
+_STATES = {
+    DeviceState.LOST: "it is lost",
+    DeviceState.NEEDS_RESET: "it needs a reset",
+    DeviceState.NOT_RESPONDING: "it is not responding",
+}
+
+
+def _silent(readings: DeviceSample | None) -> str | None:
+    if readings is None or (readings.state is DeviceState.OK and readings.age_seconds is None):
         return "it has not answered yet"
-    words = {
-        DeviceState.LOST: "it is lost",
-        DeviceState.NEEDS_RESET: "it needs a reset",
-        DeviceState.NOT_RESPONDING: "it is not responding",
-    }
-    return words.get(look.state)
+    return _STATES.get(readings.state)
 
 
 def _closed(device: Device, inventory: Inventory, sample: Sample) -> str | None:
-    """By its compute mode, which a MIG instance has from its GPU."""
+    """Return why the compute mode closes it, which a MIG instance has from its GPU."""
     owner = device if device.compute_mode else inventory.device(device.parent_uuid or "")
     mode = (owner.compute_mode if owner else None) or ""
     if mode == "prohibited":
         return "its compute mode is prohibited"
     if not mode.startswith("exclusive"):
         return None
-    look = sample.device(device.uuid)
-    if look is None or "processes" in look.absent:
-        return "its compute mode is exclusive, and whether somebody holds it is not known"
+    readings = sample.device(device.uuid)
+    if readings is None or "processes" in readings.absent:
+        return "its compute mode is exclusive, and it is not known whether a process holds it"
     computing = [
         process
         for process in sample.processes
@@ -195,33 +199,33 @@ def _closed(device: Device, inventory: Inventory, sample: Sample) -> str | None:
 
 
 def _shares(process: Process) -> bool:
-    """Whether it lets others in: MPS holds a device for all of its clients."""
+    """Return True for MPS, which holds a device for all its clients."""
     program = (process.command or "").split(" ", 1)[0]
     return process.kind is ProcessKind.MPS or program.rpartition("/")[2] == MPS_SERVER
 
 
-def _index(device: Device, wanted: Wanted) -> str | None:
+def _index(device: Device, wanted: Requirements) -> str | None:
     if wanted.by_index and device.parent_uuid is not None:
         return "a MIG instance has no index for CUDA: leave out --index"
     return None
 
 
-def _full(seen: Candidate, wanted: Wanted) -> str | None:
+def _full(seen: Candidate, wanted: Requirements) -> str | None:
     if wanted.min_free is None:
         return None
     free, usable = seen.memory_free_bytes, seen.memory_usable_bytes
     if free is None or usable is None:
-        return "how much memory is free is not known"
-    if free >= wanted.min_free.of(usable):
+        return "its free memory is not known"
+    if free >= wanted.min_free.bytes_of(usable):
         return None
     return f"{size(free)} of {size(usable)} free, {wanted.min_free} wanted"
 
 
-def _at_work(seen: Candidate, wanted: Wanted) -> str | None:
+def _at_work(seen: Candidate, wanted: Requirements) -> str | None:
     if wanted.max_busy_percent is None:
         return None
     if seen.busy_percent is None:
-        return "how busy it is is not known"
+        return "its load is not known"
     if seen.busy_percent <= wanted.max_busy_percent:
         return None
     return f"{seen.busy_percent:.3g} % busy, at most {wanted.max_busy_percent:g} % wanted"

@@ -1,4 +1,4 @@
-"""One host of a fleet as a stream: what the ordinary monitor shows, from the same server."""
+"""Stream of one host of a fleet, for the ordinary monitor, from the same server."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gputop.fleet.client import AskError
-from gputop.fleet.matchers import one_of
 from gputop.fleet.queries import NUMBERS
+from gputop.fleet.server import one_of
 from gputop.problem import Problem
 from gputop.schema.device import READINGS, Absence, Device, DeviceSample, DeviceState
 from gputop.schema.snapshot import DriverState, Event, Inventory, Sample, Source
@@ -21,27 +21,27 @@ if TYPE_CHECKING:
     from gputop.schema.snapshot import Record
 
 HISTORY_SECONDS = 3600.0
-"""What a chart shows at once when a host is opened."""
+"""Seconds of history that charts show when a host is opened."""
 GONE = Problem(
-    "No such host", "none of its GPUs is in the fleet", "Go back, and look whether it was renamed"
+    "No such host", "none of its GPUs is in the fleet", "Go back, and check whether it was renamed"
 )
 NO_HOST = no_host(Absence.NOT_SCRAPED)
 UNREAD = dict.fromkeys((*READINGS, "processes"), Absence.NOT_SCRAPED)
 LOST_XID = 79
 
 Found = Mapping[str, Mapping[str, float | None]]
-"""By GPU, readings by name; None for one that is not plausible."""
+"""Readings by GPU and name; None for an implausible one."""
 
 
 class HostStream:
-    """Its GPUs, each time the fleet is refreshed: first an hour of the past."""
+    """Stream of the GPUs of a host at each refresh of the fleet, after an hour of history."""
 
     def __init__(self, watch: FleetWatch, host: str) -> None:
         self._watch = watch
         self._host = host
 
     async def records(self) -> AsyncGenerator[Record | Interruption]:
-        """An inventory and samples, for ever, as those of a sampler."""
+        """Yield an inventory and samples without end, as a sampler does."""
         inventory: Inventory | None = None
         seen_xids: dict[str, int] = {}
         async for fleet in self._watch.fleets():
@@ -69,10 +69,10 @@ class HostStream:
             yield Sample(time=fleet.time, host=NO_HOST, devices=samples, events=events)
 
     def ask(self, **wanted: Any) -> None:
-        """Changes nothing: the fleet is asked as often as its screen says."""
+        """Change nothing: the screen of the fleet sets the interval."""
 
     async def close(self) -> None:
-        """The watch goes on: it is not the host's."""
+        """Close nothing: the watch belongs to the fleet."""
 
     def _inventory(self, fleet: Fleet, gpus: Sequence[Gpu]) -> Inventory:
         labels = gpus[0].labels if gpus else {}
@@ -89,7 +89,7 @@ class HostStream:
         )
 
     async def _past(self, gpus: Sequence[Gpu]) -> list[Sample]:
-        """What was scraped before, as samples: none where it cannot be had."""
+        """Return earlier scrapes as samples; none if they cannot be read."""
         try:
             series = await self._watch.ranges(_matcher(gpus), HISTORY_SECONDS)
         except AskError:
@@ -108,13 +108,13 @@ class HostStream:
                 devices=tuple(_read(key, values, {}) for key, values in moments[when].items()),
             )
             for when in sorted(moments)
-            if when < newest  # which is that of now
+            if when < newest  # the newest is the present sample
         ]
 
     async def _details(self, fleet: Fleet, gpus: Sequence[Gpu]) -> tuple[Found, Absence]:
-        """Return all readings of the fleet's moment, and why those that are not there are missing.
+        """Return all readings at the fleet's moment, and the reason for missing ones.
 
-        The fleet does not ask them all, and some of them were asked for an earlier moment.
+        The fleet itself does not ask for all of them, and for some at an earlier moment.
         """
         try:
             return await self._watch.details(_matcher(gpus), fleet.moment), Absence.NOT_SCRAPED
@@ -124,9 +124,9 @@ class HostStream:
     def _sample(
         self, gpu: Gpu, details: Mapping[str, float | None], fresh: set[str], absence: Absence
     ) -> DeviceSample:
-        """Return its readings: the fleet's where they are of the same moment, else the details.
+        """Return the fleet's readings if they are of the same moment, else the details.
 
-        Both screens say the same then, and no reading is of another time than the others.
+        So both screens agree, and all readings are of one time.
         """
         values = {name: value for name, value in details.items() if name in NUMBERS}
         values |= {
@@ -165,7 +165,7 @@ def _typed(name: str, value: float) -> float | bool:
 
 
 def _device(place: int, gpu: Gpu, gpus: Sequence[Gpu]) -> Device:
-    """Of a MIG instance, with its GPU where that is there, too."""
+    """Return a GPU as a device; a MIG instance has its GPU as parent, if that is present."""
     number, _, instance = gpu.index.partition(":")
     index = int(number) if number.isascii() and number.isdecimal() else place
     parent = None
@@ -180,11 +180,11 @@ def _device(place: int, gpu: Gpu, gpus: Sequence[Gpu]) -> Device:
         parent_uuid=parent,
         mig_index=int(instance) if instance.isascii() and instance.isdecimal() else None,
         memory_total_bytes=None if total is None else round(total),
-        absent=dict.fromkeys(NOT_SAID, Absence.NOT_SCRAPED),
+        absent=dict.fromkeys(NOT_EXPORTED, Absence.NOT_SCRAPED),
     )
 
 
-NOT_SAID = (
+NOT_EXPORTED = (
     *("pci_bus_id", "pci_device_id", "compute_capability", "architecture", "sm_count"),
     *("sm_clock_max_mhz", "memory_clock_max_mhz", "video_clock_max_mhz", "minor_number"),
     *("power_limit_default_watts", "power_limit_min_watts", "power_limit_max_watts"),
@@ -194,7 +194,7 @@ NOT_SAID = (
     *("temperature_max_margin_celsius", "pcie_generation_max", "pcie_width_max"),
     *("compute_mode", "persistence_mode", "mig_mode", "ecc_enabled", "virtualization"),
 )
-"""What no exporter says of a device."""
+"""Fields of a device that no exporter reports."""
 
 
 def _matcher(gpus: Iterable[Gpu]) -> str:
@@ -202,7 +202,7 @@ def _matcher(gpus: Iterable[Gpu]) -> str:
 
 
 def _new_xids(gpus: Iterable[Gpu], seen: dict[str, int], now: float) -> Iterable[Event]:
-    """Those that were not there before; when they were, nobody says."""
+    """Yield events for new Xids, dated now as their time is unknown."""
     for gpu in gpus:
         if gpu.xid and seen.get(gpu.key) != gpu.xid:
             yield Event(time=now, device_uuid=gpu.key, kind="xid", code=gpu.xid)

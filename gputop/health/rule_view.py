@@ -1,4 +1,4 @@
-"""What a rule sees: one device at one moment, with its past. Each mean is computed once a tick."""
+"""Input of the rules: one device at one moment, with its past. Means are computed once a tick."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from gputop.stream.history import History
 
 
-class Fine(NamedTuple):
-    """What the driver has sampled by itself in a window, oldest first: even, and without gaps."""
+class DriverSamples(NamedTuple):
+    """Samples that the driver took itself in a window, oldest first, evenly and without gaps."""
 
     numbers: Sequence[int]
     step: float
-    """Seconds from one to the next."""
+    """Seconds between samples."""
 
     @property
     def mean(self) -> float:
@@ -43,7 +43,7 @@ class Fine(NamedTuple):
 
     @property
     def period(self) -> float | None:
-        """Seconds from one rise to the next; None where there are no such waves to be seen."""
+        """Seconds from one rise to the next, or None if there are no clear waves."""
         low, high = min(self.numbers), max(self.numbers)
         if high - low < FINE_SAW_TOOTH:
             return None
@@ -53,7 +53,7 @@ class Fine(NamedTuple):
 
 
 def between_rises(numbers: Sequence[float], low: float, high: float) -> float | None:
-    """Places from one rise from the lower to the upper number to the next; None below three."""
+    """Return the mean distance between rises from `low` to `high`; None for fewer than three."""
     rises, down = [], False
     for place, value in enumerate(numbers):
         if value <= low:
@@ -67,15 +67,15 @@ def between_rises(numbers: Sequence[float], low: float, high: float) -> float | 
 _SOURCES = {SLOWDOWN_BITS: "clock_event_reasons"} | {
     name: "processes" for name in DERIVED if name.startswith("process_")
 }
-"""The field that says why a derived series is missing."""
-_OF_PROCESSES = {
+"""Field that has the reason for a missing derived series."""
+_PROCESS_FIELDS = {
     PROCESS_CPU: ("cpu_percent", "children_cpu_most_percent"),
     PROCESS_IO_WAIT: ("io_wait",),
 }
-"""The fields of a process that a series is made of."""
+"""Fields of a process that make up a series."""
 
 
-class NoEvidence(Exception):  # noqa: N818 - it is no error: it ends a rule that cannot tell
+class NoEvidence(Exception):  # noqa: N818 - no error: it ends a rule that cannot tell
     """A reading that a rule needs is missing."""
 
     def __init__(self, reading: str) -> None:
@@ -83,14 +83,14 @@ class NoEvidence(Exception):  # noqa: N818 - it is no error: it ends a rule that
         self.reading = reading
 
 
-class Window(NamedTuple):
+class SampleWindow(NamedTuple):
     """The last samples."""
 
-    many: int
+    samples: int
     span: float
-    """Seconds from the first to the last of them."""
+    """Seconds from the first to the last."""
     wanted: float
-    """What they should span."""
+    """Seconds that they should span."""
 
 
 class _Numbers(NamedTuple):
@@ -98,66 +98,66 @@ class _Numbers(NamedTuple):
 
     numbers: array[float]
     present: int
-    """How many of them are not missing."""
+    """Count of numbers that are not missing."""
     mean: float | None
 
 
-class Axis:
-    """How many samples a time is, once for all devices."""
+class SampleWindows:
+    """Numbers of samples in a span of time, computed once for all devices."""
 
     def __init__(self, history: History, interval: float, *, momentary: bool = False) -> None:
         self.history = history
         self.momentary = momentary
-        """Whether one sample is all there is, and its numbers are the means of any time."""
+        """True if there is only one sample, whose numbers are the means of any window."""
         self._shortest = FEWEST_SAMPLES * max(0.0, interval)
-        self._known: dict[float, Window] = {}
+        self._known: dict[float, SampleWindow] = {}
         self.read = 0
-        """Numbers that were read from the history: what a tick costs."""
+        """Count of numbers read from the history: the cost of a tick."""
 
-    def within(self, seconds: float) -> Window:
-        """The samples of that time, or of more at a long interval."""
+    def within(self, seconds: float) -> SampleWindow:
+        """Return the samples of that time, or of more time at a long interval."""
         known = self._known.get(seconds)
         if known is None:
             wanted = max(seconds, self._shortest)
-            many = self.history.samples_within(wanted)
-            known = self._known[seconds] = Window(many, self.history.span(many), wanted)
+            count = self.history.samples_within(wanted)
+            known = self._known[seconds] = SampleWindow(count, self.history.span(count), wanted)
         return known
 
 
-class Look:
-    """A device at one moment. What is missing raises `NoEvidence`, but for `known`."""
+class RuleView:
+    """A device at one moment. A missing reading raises `NoEvidence`, except in `mean_or_none`."""
 
     def __init__(
         self,
-        axis: Axis,
+        windows: SampleWindows,
         device: Device,
         sample: DeviceSample,
         processes: Sequence[Process] = (),
         events: Sequence[Event] = (),
         now: float = 0.0,
     ) -> None:
-        self.axis = axis
+        self.windows = windows
         self.device = device
         self.sample = sample
         self.processes = processes
         self.events = events
         self.now = now
-        self.peers: Sequence[Look] = ()
-        """The other devices of its job, of the same kind."""
+        self.peers: Sequence[RuleView] = ()
+        """Other devices of the same job and model."""
         self.held = False
-        """Whether the rule that looks has found something here before, and still does."""
+        """True if the current rule already has a finding that has not ended."""
         self._numbers: dict[tuple[str, float], _Numbers] = {}
         self._means: dict[tuple[str, float, bool], float | None] = {}
         self.memo: dict[str, Any] = {}
-        """What rules have computed that others need, too."""
+        """Values that several rules need, computed once."""
         self._masks: Counter[float] | None = None
 
     def passes(self, limit: Limit, value: float) -> bool:
-        """Whether the value is past the limit: the nearer end of it for a finding that stands."""
+        """Return True if the value passes the limit, or keeps a held finding."""
         return limit.passed(value, held=self.held)
 
     def reading(self, name: str) -> float:
-        """The number of now, or of the inventory."""
+        """Return the newest number of that name, from the sample or else the inventory."""
         value = getattr(self.sample, name, None)
         if value is None:
             value = getattr(self.device, name, None)
@@ -166,9 +166,9 @@ class Look:
         return float(value)
 
     def absence(self, name: str) -> Absence | None:
-        """Why the newest reading of that name is missing; None where it is not."""
-        for process in self.processes if name in _OF_PROCESSES else ():
-            for each in _OF_PROCESSES[name]:
+        """Return why the newest reading of that name is missing, or None if it is not."""
+        for process in self.processes if name in _PROCESS_FIELDS else ():
+            for each in _PROCESS_FIELDS[name]:
                 if each in process.absent:
                     return process.absent[each]
         name = _SOURCES.get(name, name)
@@ -177,13 +177,13 @@ class Look:
     def values(
         self, name: str, seconds: float = WINDOW_SECONDS, enough: float = ENOUGH_OF_WINDOW
     ) -> array[float]:
-        """Its numbers in the last seconds, oldest first; NaN where one of enough is missing."""
+        """Return the numbers of the last seconds, oldest first, with NaN for missing ones."""
         if not self._has(name, seconds, enough):
             raise NoEvidence(name)
         return self._read(name, seconds).numbers
 
-    def known(self, name: str, seconds: float = WINDOW_SECONDS) -> float | None:
-        """The mean of the last seconds; None where it is missing."""
+    def mean_or_none(self, name: str, seconds: float = WINDOW_SECONDS) -> float | None:
+        """Return the mean of the last seconds, or None if numbers are missing."""
         key = name, seconds, self.held
         if key not in self._means:
             there = self._has(name, seconds, ENOUGH_OF_WINDOW)
@@ -191,29 +191,31 @@ class Look:
         return self._means[key]
 
     def mean(self, name: str, seconds: float = WINDOW_SECONDS) -> float:
-        """The mean of the last seconds."""
-        mean = self.known(name, seconds)
+        """Return the mean of the last seconds."""
+        mean = self.mean_or_none(name, seconds)
         if mean is None:
             raise NoEvidence(name)
         return mean
 
     def _has(self, name: str, seconds: float, enough: float) -> bool:
-        """Whether there are enough numbers of that time."""
-        if self.axis.momentary:
+        """Return True if that time has enough numbers."""
+        if self.windows.momentary:
             return self._read(name, seconds).present > 0
-        many, span, wanted = self.axis.within(seconds)
+        count, span, wanted = self.windows.within(seconds)
         if self.held:
             enough /= 2
         if span < enough * wanted:
             return False
-        return self._read(name, seconds).present >= max(FEWEST_SAMPLES, enough * many)
+        return self._read(name, seconds).present >= max(FEWEST_SAMPLES, enough * count)
 
     def _read(self, name: str, seconds: float) -> _Numbers:
         key = name, seconds
         known = self._numbers.get(key)
         if known is None:
-            numbers = self.axis.history.last(self.device.uuid, name, self.axis.within(seconds).many)
-            self.axis.read += len(numbers)
+            numbers = self.windows.history.last(
+                self.device.uuid, name, self.windows.within(seconds).samples
+            )
+            self.windows.read += len(numbers)
             count, total = len(numbers), sum(numbers)
             if not math.isfinite(total):
                 there = finite(numbers)
@@ -224,18 +226,19 @@ class Look:
 
     @property
     def activity(self) -> str:
-        """The reading that says whether it works: of what has no *busy*, as MIG has, SM active."""
+        """The reading that shows work: SM active if there is no *busy*, as on MIG instances."""
         busy, active = "gpu_utilization_percent", "sm_active_percent"
-        return active if self.known(busy) is None and self.known(active) is not None else busy
+        no_busy = self.mean_or_none(busy) is None and self.mean_or_none(active) is not None
+        return active if no_busy else busy
 
-    def slowed(self, *causes: str, without: str = "") -> float:
-        """% of the last minute in which one of these clock event reasons held, and not another."""
+    def slowed_percent(self, *causes: str, without: str = "") -> float:
+        """Return the % of the window in which a cause was active and `without` was not."""
         bits = mask_of(causes)
         no = mask_of((without,))
         return self._share(lambda mask: bool(mask & bits) and not mask & no)
 
-    def unslowed(self) -> float:
-        """% of the last minute in which there was no clock event reason."""
+    def unslowed_percent(self) -> float:
+        """Return the % of the window without any clock event reason."""
         return self._share(lambda mask: not mask)
 
     def _share(self, holds: Callable[[int], bool]) -> float:
@@ -245,53 +248,56 @@ class Look:
         return 100 * sum(n for mask, n in counted if holds(int(mask))) / self._masks.total()
 
     def span(self, seconds: float) -> float:
-        """How much of that time there is anything of."""
-        return self.axis.within(seconds).span
+        """Return the seconds of that time that are covered by samples."""
+        return self.windows.within(seconds).span
 
-    def means(self, label: str, name: str, seconds: float = WINDOW_SECONDS) -> list[Evidence]:
-        """A mean as evidence, where there is one."""
-        mean = self.known(name, seconds)
+    def mean_evidence(
+        self, label: str, name: str, seconds: float = WINDOW_SECONDS
+    ) -> list[Evidence]:
+        """Return the mean as evidence; empty if there is none."""
+        mean = self.mean_or_none(name, seconds)
         if mean is None:
             return []
         return [Evidence(f"{label}, mean", name, mean, unit_of(name), self.span(seconds))]
 
     def period(self, name: str, seconds: float = WINDOW_SECONDS) -> float | None:
-        """Seconds from one rise to the next; None where there are no such waves to be seen."""
-        many, span, _ = self.axis.within(seconds)
-        numbers = finite(self.axis.history.last(self.device.uuid, name, many))
+        """Return the seconds from one rise to the next, or None if there are no clear waves."""
+        many, span, _ = self.windows.within(seconds)
+        numbers = finite(self.windows.history.last(self.device.uuid, name, many))
         if len(numbers) < FEWEST_SAMPLES or max(numbers) - min(numbers) < SAW_TOOTH:
             return None
         low, high = min(numbers), max(numbers)
         samples = between_rises(numbers, low + 0.35 * (high - low), low + 0.65 * (high - low))
-        # What is faster than two samples cannot be told from something slower.
+        # Waves faster than two samples look like slower ones.
         if samples is None or samples < 2.5:
             return None
         return samples * span / (len(numbers) - 1)
 
-    def fine(self, name: str, seconds: float = WINDOW_SECONDS) -> Fine | None:
-        """The driver's own samples of a reading; None where there are none, or not all of them.
+    def driver_samples(self, name: str, seconds: float = WINDOW_SECONDS) -> DriverSamples | None:
+        """Return the driver's own samples of a reading.
 
-        Nor where the ticks are as close to each other as they are.
+        None if there are none, if some are missing, or if they are no denser than the ticks.
         """
         step = self.sample.gpu_utilization_samples_seconds
         if name != "gpu_utilization_percent" or step is None:
             return None
-        many, span, wanted = self.axis.within(seconds)
+        many, span, wanted = self.windows.within(seconds)
         if span < ENOUGH_OF_WINDOW * wanted or step >= span / (many - 1):
             return None
-        numbers = self.axis.history.busy_samples(self.device.uuid, many)
-        self.axis.read += len(numbers)
+        numbers = self.windows.history.busy_samples(self.device.uuid, many)
+        self.windows.read += len(numbers)
         least, most = FINE_WHOLE
-        return Fine(numbers, step) if least <= len(numbers) * step / span <= most else None
+        is_whole = least <= len(numbers) * step / span <= most
+        return DriverSamples(numbers, step) if is_whole else None
 
 
 def finite(numbers: Sequence[float]) -> list[float]:
-    """Without those that are missing."""
-    if math.isfinite(sum(numbers)):  # as it mostly is, and fast to tell
+    """Return the numbers that are not missing."""
+    if math.isfinite(sum(numbers)):  # the usual case, and a fast check
         return list(numbers)
     return [number for number in numbers if math.isfinite(number)]
 
 
-def now(label: str, name: str, value: float) -> Evidence:
-    """A number of this moment."""
+def evidence_now(label: str, name: str, value: float) -> Evidence:
+    """Return a number of this moment as evidence."""
     return Evidence(label, name, value, unit_of(name))

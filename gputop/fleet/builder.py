@@ -1,4 +1,4 @@
-"""A fleet as its answers come in: what was answered last, and who was there before. Pure."""
+"""Build fleets from the answers of Prometheus, the last ones and those before. Pure."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Any
 from gputop.fleet.client import FEWER, SERIES
 from gputop.fleet.findings import Known, find
 from gputop.fleet.model import Fleet, Gpu
-from gputop.fleet.places import Labels, Places
-from gputop.fleet.queries import ANY, EVERY, LIMITS, NUMBERS, READ_AS, SELDOM
-from gputop.fleet.read import (
-    Moment,
+from gputop.fleet.parse import (
+    Identities,
+    Labels,
+    RefreshMoment,
     labels_of,
     result_of,
     rows_of,
@@ -25,72 +25,73 @@ from gputop.fleet.read import (
     values_by,
     xids_of,
 )
+from gputop.fleet.queries import ANY, EVERY, LIMITS, NUMBERS, READ_AS, SELDOM
 from gputop.problem import Problem
 from gputop.schema.clock_events import words_of
 from gputop.text import brief, fold_list, visible
 
 KEPT_SECONDS = 3600.0
-"""How long a GPU that is gone is told as stale: then it was taken away."""
+"""Seconds for which a GPU that is gone counts as stale. After that it was removed."""
 NAMED = 3
-"""Targets, of those that are away."""
+"""Most targets named that cannot be scraped."""
 OLD_SECONDS, OLD_TURNS = 300.0, 2.5
-"""After which the last answer to a question that is no longer answered counts no more: so long, or
-so many times as long as it takes until it is asked again."""
+"""Age at which the last answer to an unanswered query is dropped: this many seconds, or this many
+of its own intervals, whichever is more."""
 STALE_SECONDS = (45.0, 360.0)
-"""A GPU is stale after three scrapes, but after no less and no more than this."""
+"""Fewest and most seconds after which a GPU is stale; in between, three scrapes."""
 REMEMBERED_STEPS = 20
 FUTURE_SECONDS = 60.0
-"""What clocks may differ by."""
-TOLD = {
+"""Most seconds by which clocks may differ."""
+EXPECTED = {
     "gpu_utilization_percent": "busy",
     "memory_used_bytes": "memory",
     "temperature_celsius": "temperature",
     "power_watts": "power",
     "sm_clock_mhz": "SM clock",
 }
-"""Readings that somebody misses where nobody scrapes them."""
+"""Readings whose absence is a problem to report."""
 
 
 class NotAnAnswerError(ValueError):
-    """An answer of another form than the question has."""
+    """Answer of another form than its query asks for."""
 
 
-class Picture:
-    """What is known of a fleet."""
+class FleetBuilder:
+    """Everything known about a fleet, from which `build` makes a `Fleet`."""
 
     def __init__(self, interval: float = 10.0) -> None:
-        """`interval` is how many seconds there are from one refresh to the next."""
+        """Expect a refresh every `interval` seconds."""
         self._interval = interval
         self._named: dict[str, list[Labels]] = {}
         self._left_out: dict[str, int] = {}
-        """By query, how many GPUs there were above the bound."""
+        """By query, the number of GPUs above the bound."""
         self._gone: list[tuple[Labels, float]] = []
         self._changed = False
         self._rows: dict[str, list[Labels]] = {}
         self._carried: set[str] = set()
-        """Those that are there no more."""
-        self.places = Places()
+        """Keys of GPUs that are gone."""
+        self.identities = Identities()
         self.is_named = False
-        """Whether it was answered who is where."""
-        self.moment = Moment(0.0, 0.0)
-        """When the present refresh is, by the server's clock."""
+        """True if the identities of GPUs were answered."""
+        self.moment = RefreshMoment(0.0, 0.0)
+        """Moment of the present refresh by the server's clock."""
         self.known = Known()
-        """Evidence that the last fleet was judged by."""
+        """Evidence for the findings of the last fleet."""
         self._answers: dict[str, tuple[Any, float]] = {}
-        """By query, the last answer and the moment that it is of."""
+        """By query, the last answer and its moment."""
         self._beats: dict[str, float] = {}
-        """When the newest reading of each was scraped, by the server's clock."""
+        """Time of each GPU's newest reading by the server's clock."""
         self._steps: deque[float] = deque(maxlen=REMEMBERED_STEPS)
-        """By how much readings were newer than those before; no less than from scrape to scrape."""
+        """Seconds between readings: at least the scrape interval."""
         self.unknown = False
-        """Whether there was a GPU in the last answers that has no name yet."""
+        """True if the last answers had a GPU without an identity."""
 
-    def begin(self, moment: Moment) -> None:
-        """Begin a refresh: what is taken in from now on is of that moment."""
+    def begin_refresh(self, moment: RefreshMoment) -> None:
+        """Begin a refresh: answers from now on are of that moment."""
         self.moment = moment
 
-    def take(self, name: str, data: Any) -> None:
-        """Takes in the answer to the query of that name; raises `NotAnAnswerError`."""
+    def add_answer(self, name: str, data: Any) -> None:
+        """Add the answer to the query of that name; raises `NotAnAnswerError`."""
         result = result_of(data, "vector")
         if result is None:
             raise NotAnAnswerError(name)
@@ -108,10 +109,10 @@ class Picture:
             return
         self._answers[name] = self._parsed(name, result), self.moment.at
 
-    def settle(self) -> bool:
-        """Takes in who is where, after the names: before the values, that are known by it.
+    def update_identities(self) -> bool:
+        """Update the identities after the answers with labels, and before those with values.
 
-        Returns whether anything has changed.
+        Return True if anything has changed.
         """
         if not self._changed and all(map(self._is_kept, self._carried)):
             return False
@@ -123,20 +124,20 @@ class Picture:
             mark = _mark(row)
             if mark not in present and seen > last.get(mark, (0.0, {}))[0]:
                 last[mark] = seen, row
-        for key, rows in self._rows.items():  # who is in neither, and was there within the hour
+        for key, rows in self._rows.items():  # GPUs in neither that were there within the hour
             for row in rows:
                 mark = _mark(row)
                 if mark not in present and mark not in last and self._is_kept(key):
                     last[mark] = self._beats.get(key, 0.0), row
         last = dict(islice(last.items(), SERIES - len(named)))
-        self.places = Places([*named, *(row for _, row in last.values())], self.places)
-        self._carried = {self.places.key_of(row) for _, row in last.values()}
+        self.identities = Identities([*named, *(row for _, row in last.values())], self.identities)
+        self._carried = {self.identities.key_of(row) for _, row in last.values()}
         self._rows = {}
         for row in (*named, *(row for _, row in last.values())):
-            self._rows.setdefault(self.places.key_of(row), []).append(row)
+            self._rows.setdefault(self.identities.key_of(row), []).append(row)
         for seen, row in last.values():
             if seen:
-                self._beats.setdefault(self.places.key_of(row), seen)
+                self._beats.setdefault(self.identities.key_of(row), seen)
         self._gone = []  # remembered from now on
         return True
 
@@ -144,10 +145,10 @@ class Picture:
         return self.moment.now - self._beats.get(key, 0.0) < KEPT_SECONDS
 
     def _parsed(self, name: str, result: list[Any]) -> Any:
-        key_of = self.places.key_of
+        key_of = self.identities.key_of
         match name:
             case "beat":
-                self._take_beats(result)
+                self._add_beats(result)
                 return None
             case "xid":
                 return xids_of(result, key_of)
@@ -162,9 +163,9 @@ class Picture:
             return values
         return {key: value for key, value in values.items() if value is not None}
 
-    def _take_beats(self, result: list[Any]) -> None:
-        """Also how often it is scraped: by how much newer they are than those before."""
-        found = values_by(result, self.places.key_of, LIMITS["beat"])
+    def _add_beats(self, result: list[Any]) -> None:
+        """Add the times of the newest readings, and how often they are scraped."""
+        found = values_by(result, self.identities.key_of, LIMITS["beat"])
         beats = {key: beat for key, beat in found.items() if beat is not None}
         steps = [
             beat - before
@@ -173,9 +174,9 @@ class Picture:
         ]
         if steps:
             self._steps.append(median(steps))
-        self.unknown = any(key not in self.places.all for key in beats)
+        self.unknown = any(key not in self.identities.all for key in beats)
         self._beats.update(beats)
-        known = self._beats.keys() & (beats.keys() | self.places.all.keys())
+        known = self._beats.keys() & (beats.keys() | self.identities.all.keys())
         self._beats = {key: self._beats[key] for key in known if self._is_kept(key)}
 
     @property
@@ -184,19 +185,19 @@ class Picture:
         least, most = STALE_SECONDS
         return min(most, max(least, 3 * min(self._steps, default=20.0)))
 
-    def fleet(self, problems: Iterable[Problem] = ()) -> Fleet:
-        """Return all of it as it is at the moment of the present refresh."""
+    def build(self, problems: Iterable[Problem] = ()) -> Fleet:
+        """Return the fleet at the moment of the present refresh."""
         gpus = tuple(self._gpus())
         self.known = self._known()
-        # Before it is known how old they are, all would be stale.
-        wrong = find(gpus, self.known) if "beat" in self._answers else ()
-        simulated = self.places.simulated or bool(self._newest("simulated"))
+        # Until their ages are known, all GPUs would be stale.
+        findings = find(gpus, self.known) if "beat" in self._answers else ()
+        simulated = self.identities.simulated or bool(self._newest("simulated"))
         return Fleet(
             time=self.moment.now,
             gpus=gpus,
-            wrong=wrong,
+            findings=findings,
             problems=(*problems, *self._gaps(gpus)),
-            label_names=self.places.label_names,
+            label_names=self.identities.label_names,
             read_at={
                 _READINGS.get(name, name): at
                 for name, (_, at) in self._answers.items()
@@ -206,29 +207,29 @@ class Picture:
         )
 
     def _newest(self, name: str) -> Any:
-        """The last answer of that name, where it is not too old."""
+        """Return the last answer to a query unless it is too old."""
         answer, asked = self._answers.get(name, ({}, self.moment.at))
         every = EVERY.get(name, SELDOM) * self._interval
         return answer if self.moment.at - asked <= max(OLD_SECONDS, OLD_TURNS * every) else {}
 
     def _gpus(self) -> Iterable[Gpu]:
-        """In their order; of one that is gone only what is remembered."""
-        places = self.places.all
+        """Yield GPUs in order. Those that are gone have only what is remembered."""
+        identities = self.identities.all
 
         def column(name: str) -> list[Any]:
-            return [*map(self._newest(name).get, places)]
+            return [*map(self._newest(name).get, identities)]
 
-        # One column after the other: by turns each dictionary would put the others out of the
-        # processor's cache, ten thousand times.
+        # Column by column: taking turns, each dictionary would evict the others from the
+        # processor's cache ten thousand times.
         return map(
             Gpu,
-            places,
-            [place.uuid for place in places.values()],
-            [place.host for place in places.values()],
-            [place.index for place in places.values()],
-            [place.name for place in places.values()],
-            [place.labels for place in places.values()],
-            [self._age(key) for key in places],
+            identities,
+            [identity.uuid for identity in identities.values()],
+            [identity.host for identity in identities.values()],
+            [identity.index for identity in identities.values()],
+            [identity.name for identity in identities.values()],
+            [identity.labels for identity in identities.values()],
+            [self._age(key) for key in identities],
             column("gpu_utilization_percent"),
             column("sm_active_percent"),
             column("tensor_active_percent"),
@@ -258,7 +259,7 @@ class Picture:
             comparable=len(compared) == 1,
             xid_at={key: when for key, (_, when) in xids if when is not None},
             stale_after=self.stale_after,
-            targets=self.places.targets,
+            targets=self.identities.targets,
             down=self._newest("down"),
             states=self._newest("state"),
             busy_mean=self._newest("busy_mean"),
@@ -269,34 +270,34 @@ class Picture:
         )
 
     def _gaps(self, gpus: Sequence[Gpu]) -> Iterable[Problem]:
-        """What is missing that somebody will look for."""
+        """Yield problems with readings that people will miss."""
         if not gpus:
             return
         if left_out := sum(self._left_out.values()):
             why = f"there are more than {SERIES}"
             yield Problem(f"{left_out} GPUs are left out", why, FEWER)
-        for name, what in TOLD.items():
+        for name, what in EXPECTED.items():
             keys = [key for key, value in self._newest(name).items() if value is None]
             if keys:
                 low, high = LIMITS[name]
                 why = f"{len(keys)} of {len(gpus)} GPUs have none within {low:g} to {high:g}"
                 where = next((gpu.host for gpu in gpus if gpu.key == keys[0]), "its host")
-                remedy = f"Look at the exporter on {visible(where, 40)}"
+                remedy = f"Check the exporter on {visible(where, 40)}"
                 yield Problem(f"Impossible {what} is left out", why, remedy)
-        missing = [name for name in TOLD if name in self._answers and not self._newest(name)]
+        missing = [name for name in EXPECTED if name in self._answers and not self._newest(name)]
         if missing:
             names = ", ".join(READ_AS[name][0].name for name in missing)
             yield Problem(
-                f"Nobody scrapes {', '.join(TOLD[name] for name in missing)}",
+                f"Nobody scrapes {', '.join(EXPECTED[name] for name in missing)}",
                 "there are no series of it",
                 f"Have dcgm-exporter count {names}, or run `gputop exporter`",
             )
         if unseen := self._unseen():
             named = fold_list([visible(instance, 40) for _, instance in unseen], NAMED)
             yield Problem(
-                "Exporters that cannot be scraped, and GPUs that nobody knows of",
+                "Exporters that cannot be scraped, and whose GPUs are unknown",
                 f"`up` is 0 for {named}",
-                "Look whether the exporter runs there, and at the targets in Prometheus",
+                "Check that the exporter runs there, and the targets in Prometheus",
             )
         ahead = max(self._beats.values(), default=0.0) - self.moment.now
         if ahead > FUTURE_SECONDS:
@@ -304,30 +305,30 @@ class Picture:
             yield Problem("Readings are from the future", why, "Set the clocks of the hosts")
 
     def _unseen(self) -> list[tuple[str, str]]:
-        """Targets that are away and have not been seen, of jobs whose others have GPUs."""
-        known = {*self.places.targets.values()}
+        """Return unreachable targets that were never seen, in jobs whose others have GPUs."""
+        known = {*self.identities.targets.values()}
         jobs = {job for job, _ in known}
         down = self._newest("down")
         return sorted(target for target in down if target[0] in jobs and target not in known)
 
 
 _READINGS = {"mask": "clock_event_reasons"}
-"""Names of readings whose query is called differently."""
+"""Readings whose query has another name."""
 COMPARED = ("gpu_utilization_percent", "sm_clock_mhz", "mask")
-"""Queries whose readings rules compare with each other."""
+"""Queries whose readings are compared with each other."""
 _FLAGS = {0.0: False, 1.0: True}
 
 
 @lru_cache(1 << 12)
 def reasons_of(mask: float | None) -> tuple[str, ...] | None:
-    """The words of a mask of clock event reasons."""
+    """Return the words of a mask of clock event reasons."""
     if mask is None or not 0 <= mask < 1 << 53:
         return None
     return words_of(int(mask))
 
 
 def _mark(row: Labels) -> tuple[Any, ...]:
-    """Which GPU it is, before it is known by which key."""
+    """Return the identity of a GPU before its key is known."""
     get = row.get
     return (
         get("UUID") or get("uuid"),

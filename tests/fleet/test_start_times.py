@@ -10,11 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.fleet.asking import Asking
 from gputop.fleet.client import Client
 from gputop.fleet.queries import Scope, values_of
-from gputop.fleet.server import Server
-from gputop.fleet.since import LOOK_BACK_SECONDS, MOST_BATCHES, MOST_GPUS, Condition, begin
+from gputop.fleet.server import PrometheusServer
+from gputop.fleet.start_times import (
+    LOOK_BACK_SECONDS,
+    MOST_BATCHES,
+    MOST_GPUS,
+    Condition,
+    find_start,
+)
+from gputop.fleet.watch import Refresher
 from tests.prometheus import (
     NOW,
     FakePrometheus,
@@ -61,15 +67,15 @@ HOURS = range(0, 7200, 60)
 )
 def test_when_a_condition_began(high: Any, since: float | None) -> None:
     points = {END - ago: {"x": 9.0 if high(ago) else 1.0} for ago in HOURS}
-    found = begin(points, HIGH, (END - 7140, END, MINUTE))
+    found = find_start(points, HIGH, (END - 7140, END, MINUTE))
     assert found == (None if since is None else END - since)
 
 
 def test_what_was_not_scraped_proves_nothing() -> None:
     points = {END - ago: {"x": 9.0} for ago in HOURS if ago < 900 or ago > 3000}
-    assert begin(points, HIGH, (END - 9999, END, MINUTE)) == END - 840
-    assert begin({}, HIGH, (END - 9999, END, MINUTE)) is None
-    assert begin({END: {"y": 9.0}}, HIGH, (END - 9999, END, MINUTE)) is None
+    assert find_start(points, HIGH, (END - 9999, END, MINUTE)) == END - 840
+    assert find_start({}, HIGH, (END - 9999, END, MINUTE)) is None
+    assert find_start({END: {"y": 9.0}}, HIGH, (END - 9999, END, MINUTE)) is None
 
 
 class Past(Site):
@@ -88,13 +94,13 @@ class Past(Site):
 
 
 def began(fleet: Fleet) -> list[float | None]:
-    return [wrong.since for wrong in fleet.wrong if wrong.kind == "xid"]
+    return [wrong.since for wrong in fleet.findings if wrong.rule == "xid"]
 
 
 def test_a_finding_that_was_there_before_is_dated_by_one_range_query() -> None:
     past = Past(8)
     with FakePrometheus(past) as fake:
-        asking = Asking(Client(Server(fake.url)), "", at_once=True)
+        asking = Refresher(Client(PrometheusServer(fake.url)), "", at_once=True)
         fleets = [asking.refresh() for _ in range(3)]
         asking.client.close()
     assert [began(fleet) for fleet in fleets] == [[END - 2400]] * 3
@@ -110,7 +116,7 @@ def test_a_finding_that_flickers_keeps_its_beginning() -> None:
     there = past.changes["xid"]
     found = []
     with FakePrometheus(past) as fake:
-        asking = Asking(Client(Server(fake.url)), "", at_once=True)
+        asking = Refresher(Client(PrometheusServer(fake.url)), "", at_once=True)
         for turn in range(6):
             past.changes["xid"] = there if turn % 2 == 0 else []
             found.append(began(asking.refresh()))
@@ -133,7 +139,7 @@ def test_a_finding_that_flickers_keeps_its_beginning() -> None:
 def test_without_an_answer_only_what_is_new_has_a_beginning(refusal: Response) -> None:
     site = Site(8, xid=[({"UUID": uuid(3)}, 79)])
     with FakePrometheus(lambda r: refusal if r.path.endswith("range") else site(r)) as fake:
-        asking = Asking(Client(Server(fake.url)), "", at_once=True)
+        asking = Refresher(Client(PrometheusServer(fake.url)), "", at_once=True)
         first = asking.refresh()
         site.changes["xid"] = [({"UUID": uuid(3)}, 79), ({"UUID": uuid(5)}, 79)]
         site.now += 10
@@ -153,7 +159,7 @@ def test_what_is_asked_is_bounded_unless_there_is_but_one_refresh(
     past = Past(many, names_0=[(labels(n), 1) for n in range(many)])
     past.changes["xid"] = [({"UUID": uuid(n)}, 79) for n in range(many)]
     with FakePrometheus(past) as fake:
-        asking = Asking(Client(Server(fake.url)), "", at_once=at_once)
+        asking = Refresher(Client(PrometheusServer(fake.url)), "", at_once=at_once)
         for _ in range(1 if at_once else 2):  # the first screen waits for none
             assert past.asked == []
             asking.refresh()
@@ -167,7 +173,7 @@ def test_one_of_our_own_exporter_says_itself_when_it_was() -> None:
     ours = {"uuid": uuid(0), "host": "node0", "index": "0", "name": "H100"}
     site = Site(1, names_1=[(ours, 1)], xid=[({"uuid": uuid(0), "code": "79"}, NOW - 1234)])
     with FakePrometheus(site) as fake:
-        asking = Asking(Client(Server(fake.url)), "", at_once=True)
+        asking = Refresher(Client(PrometheusServer(fake.url)), "", at_once=True)
         fleet = asking.refresh()
         asking.client.close()
     assert began(fleet) == [NOW - 1234]
@@ -197,10 +203,10 @@ def test_throttling_of_both_exporters() -> None:
         )
 
     with FakePrometheus(respond) as fake:
-        asking = Asking(Client(Server(fake.url)), "", at_once=True)
+        asking = Refresher(Client(PrometheusServer(fake.url)), "", at_once=True)
         fleet = asking.refresh()
         asking.client.close()
-    assert {wrong.key: wrong.since for wrong in fleet.wrong} == {
+    assert {wrong.device_uuid: wrong.since for wrong in fleet.findings} == {
         uuid(0): END - 300,
         uuid(1): END - 900,
     }

@@ -14,8 +14,7 @@ from wsgiref.util import setup_testing_defaults
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from gputop.fleet.demo.page import FIELDS, FleetPages, site
-from gputop.fleet.demo.readings import AWAY_AFTER_SECONDS, Simulator
+from gputop.fleet.demo.exporter import AWAY_AFTER_SECONDS, DCGM_METRICS, FleetPages, Simulator, site
 from gputop.fleet.demo.site import STRANGE_POD, WIDE_POD, Flaw
 from gputop.schema.catalogue import CATALOGUE
 from tests.output.test_metrics import BOUND, findings
@@ -39,7 +38,7 @@ LOST = next(gpu for gpu in FLEET.planted if gpu.flaw is Flaw.LOST)
 
 def test_a_page_is_as_prometheus_wants_it() -> None:
     parsed = list(parse(PAGE))
-    assert [each.name for each in parsed] == [f"DCGM_FI_{field.name}" for field in FIELDS]
+    assert [each.name for each in parsed] == [f"DCGM_FI_{field.name}" for field in DCGM_METRICS]
     for each in parsed:
         # The names, and that counters do not end in `_total`, are dcgm-exporter's.
         known = {"counter without _total", "not snake case"}
@@ -47,15 +46,17 @@ def test_a_page_is_as_prometheus_wants_it() -> None:
         assert len({tuple(sample.labels.items()) for sample in each.samples}) == len(each.samples)
         # The parser gives a counter its `_total`, also where the text has none.
         assert {sample.name.removesuffix("_total") for sample in each.samples} == {each.name}
-    assert sum(len(each.samples) for each in parsed) == 64 * len(FIELDS) - (len(FIELDS) - 1)
+    assert sum(len(each.samples) for each in parsed) == 64 * len(DCGM_METRICS) - (
+        len(DCGM_METRICS) - 1
+    )
 
 
 def test_series_of_a_metric_stand_together_after_its_help_and_its_type() -> None:
     names = [re.findall("DCGM_FI_[A-Z_0-9]+", line)[0] for line in PAGE.splitlines()]
     assert [name for name, _ in itertools.groupby(names)] == [
-        f"DCGM_FI_{field.name}" for field in FIELDS
+        f"DCGM_FI_{field.name}" for field in DCGM_METRICS
     ]
-    for field in FIELDS:
+    for field in DCGM_METRICS:
         first = names.index(f"DCGM_FI_{field.name}")
         words = [line.split()[:2] for line in PAGE.splitlines()[first : first + 3]]
         assert words[:2] == [["#", "HELP"], ["#", "TYPE"]]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.fleet.host import HostStream
-from gputop.fleet.server import Server
+from gputop.fleet.host_stream import HostStream
+from gputop.fleet.server import PrometheusServer
 from gputop.fleet.watch import FleetWatch
 from gputop.schema.device import Absence, DeviceState
 from gputop.schema.snapshot import DriverState, Inventory, Sample, decode, encode
@@ -77,7 +77,7 @@ async def records(
     """So many records of the stream of that host."""
     found: list[Record | Interruption] = []
     with FakePrometheus(respond) as fake:
-        watch = FleetWatch(Server(fake.url), interval=600.0, at_once=True)
+        watch = FleetWatch(PrometheusServer(fake.url), interval=600.0, at_once=True)
         stream = HostStream(watch, host)
         async with aclosing(stream.records()) as stream_of:
             async for record in stream_of:

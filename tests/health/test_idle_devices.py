@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.health.idlest import Candidate, Wanted, candidates, parse_amount
+from gputop.health.idle_devices import Candidate, Requirements, candidates, parse_amount
 from gputop.schema.device import Absence, Device, DeviceSample, DeviceState
 from gputop.schema.snapshot import Host, Inventory, Process, ProcessKind, Sample
 from tests.streams import GIB, device, inventory, process, readings, sample
 
-ANY = Wanted()
+ANY = Requirements()
 
 
 def look(index: int = 0, busy: int | None = 0, free: int = 79, **changes: Any) -> DeviceSample:
@@ -36,14 +36,14 @@ def among(*devices: Device) -> Inventory:
 
 
 def seen(
-    *samples: Sample, wanted: Wanted = ANY, devices: tuple[Device, ...] | None = None
+    *samples: Sample, wanted: Requirements = ANY, devices: tuple[Device, ...] | None = None
 ) -> list[Candidate]:
     if devices is None:
         devices = tuple(device(n) for n in range(len(samples[-1].devices)))
     return candidates(among(*devices), samples, wanted, {each.uuid for each in devices})
 
 
-def reason(*samples: Sample, wanted: Wanted = ANY, **changes: Any) -> str | None:
+def reason(*samples: Sample, wanted: Requirements = ANY, **changes: Any) -> str | None:
     (found,) = seen(*samples, wanted=wanted, devices=(device(0, **changes),))
     return found.reason
 
@@ -76,7 +76,7 @@ def test_a_gap_in_the_work_does_not_make_a_device_idle() -> None:
     (found,) = seen(*samples)
     assert found.busy_percent == pytest.approx(63.3, abs=0.1)
     assert (found.memory_free_bytes, found.memory_usable_bytes) == (10 * GIB, 80 * GIB)
-    assert reason(*samples, wanted=Wanted(max_busy_percent=50)) is not None
+    assert reason(*samples, wanted=Requirements(max_busy_percent=50)) is not None
 
 
 @given(
@@ -89,7 +89,7 @@ def test_a_gap_in_the_work_does_not_make_a_device_idle() -> None:
 def test_what_fits_is_idle_enough_and_in_order(
     looks: list[tuple[int | None, int]], max_busy: int, min_free: int
 ) -> None:
-    wanted = Wanted(parse_amount(f"{min_free}GiB"), float(max_busy))
+    wanted = Requirements(parse_amount(f"{min_free}GiB"), float(max_busy))
     found = seen(taken(*(look(n, *each) for n, each in enumerate(looks))), wanted=wanted)
     fitting = [each for each in found if each.reason is None]
     assert sorted(each.device.index for each in found) == [*range(len(looks))]
@@ -146,7 +146,7 @@ def test_the_compute_mode(mode: str | None, holder: Process | None, wanted: str 
 
 def test_an_exclusive_device_whose_processes_are_not_known_is_left_out() -> None:
     unknown = taken(look(absent={"processes": Absence.NO_PERMISSION}))
-    assert "is not known" in (reason(unknown, compute_mode="exclusive_process") or "")
+    assert "it is not known whether" in (reason(unknown, compute_mode="exclusive_process") or "")
 
 
 @pytest.mark.parametrize(
@@ -159,17 +159,17 @@ def test_an_exclusive_device_whose_processes_are_not_known_is_left_out() -> None
     ],
 )
 def test_free_memory(min_free: str, words: str | None) -> None:
-    assert reason(taken(look(free=40)), wanted=Wanted(parse_amount(min_free))) == words
+    assert reason(taken(look(free=40)), wanted=Requirements(parse_amount(min_free))) == words
 
 
 def test_what_is_not_known_does_not_fit_and_is_not_zero() -> None:
     unknown = taken(look(busy=None, memory_free_bytes=None, memory_used_bytes=None))
     assert reason(unknown) is None
     assert seen(unknown)[0].taken_percent == 100
-    memory = reason(unknown, wanted=Wanted(min_free=parse_amount("0G")))
-    assert memory == "how much memory is free is not known"
-    busy = reason(unknown, wanted=Wanted(max_busy_percent=100))
-    assert busy == "how busy it is is not known"
+    memory = reason(unknown, wanted=Requirements(min_free=parse_amount("0G")))
+    assert memory == "its free memory is not known"
+    busy = reason(unknown, wanted=Requirements(max_busy_percent=100))
+    assert busy == "its load is not known"
 
 
 def test_a_device_with_the_hosts_memory() -> None:
@@ -200,8 +200,8 @@ def test_instances_are_picked_and_not_their_gpu() -> None:
     )
     found = seen(taken(*looks), devices=(GPU, *PARTS))
     assert [each.device.uuid for each in found] == ["MIG-1", "MIG-0", GPU.uuid]
-    assert found[-1].reason == "MIG is on: its instances are looked at instead"
-    found = seen(taken(*looks), devices=(GPU, *PARTS), wanted=Wanted(by_index=True))
+    assert found[-1].reason == "MIG is on: its instances are considered instead"
+    found = seen(taken(*looks), devices=(GPU, *PARTS), wanted=Requirements(by_index=True))
     assert all(each.reason for each in found)
 
 

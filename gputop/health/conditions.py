@@ -1,0 +1,278 @@
+"""Conditions of a device: device states, Xid errors and what one sample shows, in words.
+
+Each condition is worded here once. `find_alerts` finds those that hold now, for the header and the
+status page; the rules, doctor and the fleet use the same words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from gputop.health import thresholds as t
+from gputop.health.findings import Finding, Severity
+from gputop.schema.clock_events import gravest
+from gputop.schema.device import Absence, DeviceState
+from gputop.schema.snapshot import MachineState
+from gputop.text import duration, visible
+
+if TYPE_CHECKING:
+    from gputop.schema.device import Device, DeviceSample
+    from gputop.schema.snapshot import Event, Machine, Sample
+
+
+class Fault(NamedTuple):
+    """A fault in words, and its remedy."""
+
+    what: str
+    remedy: str
+
+
+STATES: Mapping[str, str] = {
+    DeviceState.OK: "Answers again",
+    DeviceState.LOST: "LOST: it no longer answers on its bus",
+    DeviceState.NEEDS_RESET: "NEEDS RESET: the driver has given it up",
+    DeviceState.NOT_RESPONDING: "NOT RESPONDING: calls to its driver hang or fail",
+}
+"""Words for each device state."""
+
+
+def fault_of(readings: DeviceSample) -> Fault | None:
+    """Return the fault of a device that does not answer properly, or None if it does."""
+    match readings.state:
+        case DeviceState.LOST:
+            return Fault(
+                STATES[DeviceState.LOST], "`dmesg` has the Xid; a reset or a reboot brings it back"
+            )
+        case DeviceState.NEEDS_RESET:
+            return Fault(
+                STATES[DeviceState.NEEDS_RESET],
+                "End its processes, `nvidia-smi --gpu-reset`, or reboot",
+            )
+        case DeviceState.NOT_RESPONDING:
+            return _no_response(readings)
+    return None
+
+
+def _no_response(readings: DeviceSample) -> Fault:
+    reasons = {*readings.absent.values()}
+    if Absence.NO_PERMISSION in reasons:
+        return Fault(
+            "NOT RESPONDING: no permission to ask it",
+            "Ask for access to its file /dev/nvidia*, or run as root",
+        )
+    if Absence.ERROR in reasons:
+        return Fault(
+            "NOT RESPONDING: every call to its driver fails",
+            "`nvidia-smi` and `dmesg` may say why; it may need a reset or a reboot",
+        )
+    age = f" for {duration(readings.age_seconds)}" if readings.age_seconds else ""
+    return Fault(
+        f"NOT RESPONDING{age}: a driver call hangs",
+        "`dmesg` may have an Xid; it may need a reset or a reboot",
+    )
+
+
+_RESET = "Let its processes end, then reset or reboot"
+_OURS = "A fault of the program that ran: look there first"
+_AGAIN = "Start that program again; report it if it comes again"
+_BY_ITSELF = "Nothing by itself; report it if it comes again"
+_SAYS = "The recovery action says whether to reset"
+XIDS = {
+    8: Fault("a kernel ran longer than its time limit", _OURS),
+    11: Fault("a program sent commands that cannot be read", _OURS),
+    13: Fault("a program failed in the graphics engine, such as an index out of bounds", _OURS),
+    31: Fault("a program touched memory that is not its own", _OURS),
+    32: Fault("commands arrived broken", "If it comes again: program, driver or PCIe link"),
+    38: Fault("the driver's firmware failed", _BY_ITSELF),
+    **dict.fromkeys((39, 40, 41), Fault("a copy engine failed", _AGAIN)),
+    43: Fault("a program was stopped after a fault of its own", _OURS),
+    45: Fault("a program was ended, by a signal or after an earlier error", "Nothing by itself"),
+    46: Fault("the device stopped working", _RESET),
+    48: Fault("an uncorrectable memory error (double bit)", _RESET),
+    54: Fault("its power cables are not connected", "Look at the cables"),
+    61: Fault("the device's microcontroller (PMU) gave a warning", _RESET),
+    62: Fault("the device's microcontroller (PMU) halted", _RESET),
+    63: Fault("a bad row or page of memory was recorded", "A reset puts a spare in its place"),
+    64: Fault("a bad row or page of memory could not be recorded", _RESET),
+    68: Fault("the video decoder failed", _AGAIN),
+    69: Fault("the graphics engine failed on a class error", _OURS),
+    74: Fault("an NVLink failed", "See `nvidia-smi nvlink -e`; reset both ends, or reboot"),
+    79: Fault("the GPU has fallen off the bus", "Reboot; look at its power, heat and seating"),
+    92: Fault("many memory errors are being corrected", "Watch it; run a field diagnostic"),
+    94: Fault("a memory error was contained to one program", "Start it again; reset when idle"),
+    95: Fault("a memory error was not contained", _RESET),
+    109: Fault("switching between contexts timed out", _RESET),
+    110: Fault("a security fault", "Undo changes to the hardware, then power it off and on"),
+    119: Fault("the device's system processor (GSP) does not answer", _RESET),
+    120: Fault("the device's system processor (GSP) failed", _RESET),
+    121: Fault("the link to the CPU (C2C) had errors, all corrected", "Reset it when idle"),
+    136: Fault("an NVLink did not come up", _RESET),
+    137: Fault("a program touched another GPU's memory that is not its own", _OURS),
+    140: Fault("an uncorrectable memory error that could not be recorded", _RESET),
+    143: Fault("the device could not be initialized", _RESET),
+    **dict.fromkeys(range(144, 151), Fault("an NVLink reported an error", _SAYS)),
+    151: Fault("encryption keys could not be changed", "Restart the virtual machine"),
+    154: Fault("the driver wants it recovered, or no longer", "The recovery action says how"),
+    155: Fault("an NVLink went down, as it was told to", _SAYS),
+    156: Fault("a faulty part of the device was retired", _RESET),
+    157: Fault("a faulty part of the device could not be retired", _BY_ITSELF),
+    158: Fault("the device did not answer in time", _RESET),
+    171: Fault("an uncorrectable error in device memory", _SAYS),
+    172: Fault("an uncorrectable error in on-chip memory", _SAYS),
+}
+"""The common Xid errors, each with the first thing to do.
+
+Source: the immediate actions in https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html.
+"""
+NO_NUMBER = 999
+"""The Xid that NVML reports if it does not know the number."""
+PROGRAM_XIDS = frozenset({8, 11, 13, 31, 32, 39, 40, 41, 43, 45, 68, 69, 137})
+"""Xids of a program that failed or was ended, as by Ctrl+C. The device itself is fine."""
+XID_RANKS = {79: 100, 95: 95, 48: 92, 119: 90, 120: 90, 140: 90, 46: 88, 62: 88, 64: 86, 74: 80}
+"""Ranks of Xids that are worse than others."""
+OTHER_XID_RANK, PROGRAM_XID_RANK = 60, 5
+
+
+def event_text(event: Event) -> Fault:
+    """Return an event in words with its remedy; an event of unknown kind as it came."""
+    if event.kind == "xid":
+        if event.code in (None, NO_NUMBER):
+            return Fault("Xid: the driver does not say which", "`dmesg` has its number")
+        return xid_text(event.code or 0)
+    if event.kind in STATES:
+        return Fault(STATES[event.kind], "`dmesg` has the Xid" * (event.kind == DeviceState.LOST))
+    code = "" if event.code is None else f" {event.code}"
+    return Fault(f"{visible(event.kind, 40)}{code}", "")
+
+
+def xid_text(code: int) -> Fault:
+    """Return an Xid in words with its remedy."""
+    known = XIDS.get(code)
+    if known is None:
+        return Fault(f"Xid {code}", "NVIDIA's list of Xid errors says what it is")
+    return Fault(f"Xid {code}: {known.what}", known.remedy)
+
+
+def xid_severity(code: int | None) -> Severity:
+    """Return how severe an Xid is: a failed program is not a fault of the device."""
+    return Severity.WARNING if code in PROGRAM_XIDS else Severity.FAULT
+
+
+def gravest_xid(xids: Iterable[Event]) -> Event:
+    """Return the last Xid, preferring those of the device over those of a program."""
+    return max(xids, key=lambda event: (event.code not in PROGRAM_XIDS, event.time))
+
+
+NO_SPARE_ROWS = "No spare memory rows left"
+ROW_PENDING = "Remaps a memory row at its next reset"
+ALMOST_FULL = "Almost out of memory"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: `1 host`, `2 hosts`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def ecc_text(number: int) -> str:
+    """Return the words for uncorrected memory errors."""
+    return counted(number, "uncorrected ECC error")
+
+
+_RECOVERIES = {
+    "gpu_reset": "Needs a reset",
+    "node_reboot": "Needs a reboot of its machine",
+    "system_reboot": "Needs a reboot of its machine",
+    "bus_reset": "Needs a reset of its bus",
+    "drain_p2p": "Needs its peer-to-peer processes ended",
+    "drain_and_reset": "Needs a reset, once its work has ended",
+    "recover_imex_domain": "Needs its IMEX domain recovered",
+}
+
+
+def recovery_text(action: str) -> str:
+    """Return the words for the recovery action that the driver asks for."""
+    return _RECOVERIES.get(action) or f"Needs {visible(action, 40).replace('_', ' ')}"
+
+
+def is_almost_full(used: float, free: float) -> bool:
+    """Return True if hardly any of the usable memory is left."""
+    return used > 0 and 100 * used >= t.FULL.begin * (used + free)
+
+
+def machine_alerts(machines: Iterable[Machine], sample: Sample, hostname: str) -> list[Finding]:
+    """Return alerts about machines that do not answer, and about a sample with parts left out."""
+    found = [
+        Finding(Severity.FAULT, "Away", rule=f"away: {each.name}", label=each.name, verb="is")
+        for each in machines
+        if each.state is MachineState.AWAY
+    ]
+    if sample.problem is not None:
+        text = f"Not shown whole: {visible(sample.problem.why)}"
+        label = visible(hostname, 64)
+        found.append(Finding(Severity.WARNING, text, rule="incomplete", label=label, verb="is"))
+    return found
+
+
+def find_alerts(
+    devices: Iterable[Device],
+    samples: Mapping[str, DeviceSample],
+    events: Iterable[Event] = (),
+    now: float = 0.0,
+) -> list[Finding]:
+    """Return what is wrong at the Unix time `now`, worst first; `samples` are by UUID."""
+    known = {device.uuid: device for device in devices}
+    found = [each for d in known.values() for each in _device_alerts(d, samples.get(d.uuid))]
+    found += _xid_alerts(known, events, now)
+    return sorted(found, key=lambda alert: -alert.severity)  # stable: by device
+
+
+def _device_alerts(device: Device, sample: DeviceSample | None) -> Iterator[Finding]:
+    if sample is None:
+        return
+    alert = partial(Finding, device_uuid=device.uuid, label=device.label)
+    state = sample.state
+    # An instance is lost with its GPU, which says so.
+    if state is not DeviceState.OK and device.parent_uuid is None:
+        verb = "" if state is DeviceState.NEEDS_RESET else "is"
+        words = STATES[state].partition(":")[0]
+        yield alert(Severity.FAULT, words, rule=state.value, verb=verb)
+    if sample.ecc_uncorrected:
+        yield alert(Severity.FAULT, ecc_text(sample.ecc_uncorrected), rule="ecc", verb="has")
+    if sample.remap_failed:
+        yield alert(Severity.FAULT, NO_SPARE_ROWS, rule="remap_failed", verb="has")
+    elif sample.remap_pending:
+        yield alert(Severity.WARNING, ROW_PENDING, rule="remap_pending")
+    action = sample.recovery_action
+    if action is not None and action != "none" and state is DeviceState.OK:
+        yield alert(Severity.FAULT, recovery_text(action), rule="recovery")
+    slowdown = gravest(sample.clock_event_reasons or ())
+    if slowdown:
+        yield alert(Severity.WARNING, slowdown.fault.capitalize(), rule="slowdown", verb="is")
+    used, free = sample.memory_used_bytes, sample.memory_free_bytes
+    if used is not None and free is not None and is_almost_full(used, free):
+        yield alert(Severity.WARNING, ALMOST_FULL, rule="memory", verb="is")
+
+
+def _xid_alerts(
+    devices: Mapping[str, Device], events: Iterable[Event], now: float
+) -> Iterator[Finding]:
+    """Yield one alert for each device with a recent Xid."""
+    recent: dict[str, list[Event]] = {}
+    for event in events:
+        uuid = event.device_uuid or ""
+        if event.kind == "xid" and now - event.time < t.XID_SECONDS and uuid in devices:
+            recent.setdefault(uuid, []).append(event)
+    for uuid, xids in recent.items():
+        event = gravest_xid(xids)
+        code = "unknown" if event.code is None else event.code
+        rule = f"xid at {event.time}"  # each is news
+        yield Finding(
+            xid_severity(event.code),
+            f"Xid {code}",
+            rule=rule,
+            device_uuid=uuid,
+            label=devices[uuid].label,
+            verb="had",
+        )
