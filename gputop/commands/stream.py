@@ -19,7 +19,6 @@ from gputop.commands.arguments import (
     open_recording,
 )
 from gputop.console import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE, print_message
-from gputop.output.sinks import whole_records
 from gputop.text import count as plural
 
 if TYPE_CHECKING:
@@ -83,7 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the stream, and return the exit status, or end the process with it."""
-    from gputop.output.sinks import open_sink
+    from gputop.output.sinks import open_sink, whole_records
     from gputop.recording.writer import OutputError
     from gputop.stream.sender import counted
 
