@@ -21,8 +21,8 @@ from gputop.stream.child import StreamChild
 from gputop.stream.launch import command
 from gputop.ui.benchmark.title import TitleView
 from gputop.ui.fleet.state import FleetState
-from gputop.ui.shell.app import GputopApp
-from gputop.ui.shell.fleet_app import FleetApp
+from gputop.ui.shell.dashboard import GputopApp
+from gputop.ui.shell.fleet_screen import FleetApp
 from tests.fleets import fleet
 
 if TYPE_CHECKING:

@@ -155,7 +155,7 @@ def _on_cluster(args: argparse.Namespace) -> int:
     order = Order(args.ray, args.devices, cpu, args.ignore_busy, python)
     follow = on_a_line
     if args.screen:
-        from gputop.ui.shell.cluster_app import on_screen
+        from gputop.ui.shell.cluster_screen import on_screen
 
         follow = on_screen
     return conclude_cluster(burn(order, lambda targets: _requests(args, targets), follow), args)

@@ -23,7 +23,7 @@ from gputop.ui.monitor.devices import DevicesView
 from gputop.ui.monitor.panel import Density
 from gputop.ui.processes.widget import ProcessesView
 from gputop.ui.shell.actions import ACTIONS, key_names
-from gputop.ui.shell.app import GputopApp
+from gputop.ui.shell.dashboard import GputopApp
 from gputop.ui.shell.header import Header
 from gputop.ui.shell.help import Help
 from gputop.ui.shell.keys import KeysView

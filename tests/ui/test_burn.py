@@ -15,7 +15,7 @@ from gputop.bench.plan.request import Request, Target
 from gputop.bench.run.group_state import GroupState
 from gputop.problem import Problem
 from gputop.settings import DEFAULT
-from gputop.ui.shell.cluster_app import BurnApp, BurnView, histogram
+from gputop.ui.shell.cluster_screen import BurnApp, BurnView, histogram
 from gputop.ui.shell.themed import ANY_TERMINAL
 from tests.sessions import PLANNED, RESULT
 from tests.streams import inventory, sample

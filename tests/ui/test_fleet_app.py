@@ -22,7 +22,7 @@ from gputop.ui.fleet.wrong import WrongView
 from gputop.ui.shell.actions import key_names
 from gputop.ui.shell.command_palette import Commands
 from gputop.ui.shell.fleet_actions import ACTIONS, BY_ID, FleetHelp
-from gputop.ui.shell.fleet_app import FleetApp
+from gputop.ui.shell.fleet_screen import FleetApp
 from gputop.ui.terminal import partial_updates
 from tests.fleets import AWAY, drawn, fleet, gpu
 from tests.ui.pilots import lines, settle, text_of

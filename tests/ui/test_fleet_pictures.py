@@ -11,7 +11,7 @@ import pytest
 from gputop.settings import Settings
 from gputop.ui.drawing.look import Terminal
 from gputop.ui.fleet.state import FleetState
-from gputop.ui.shell.fleet_app import FleetApp
+from gputop.ui.shell.fleet_screen import FleetApp
 from tests.fleets import AWAY, fleet
 from tests.ui.pilots import lines, settle, text_of
 from tests.ui.test_snapshots import named, styled

@@ -14,7 +14,7 @@ from gputop.ui.benchmark import screen
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.drawing.draw import Span
 from gputop.ui.shell import resident
-from gputop.ui.shell.app import GputopApp
+from gputop.ui.shell.dashboard import GputopApp
 from gputop.ui.terminal import textual_caches
 from gputop.ui.terminal.keyboard import Typed
 from gputop.ui.widgets.question import Question

@@ -18,7 +18,7 @@ from gputop.ui.monitor.devices import DevicesView, first_shown
 from gputop.ui.processes.environment import Environment
 from gputop.ui.processes.signal import SendSignal
 from gputop.ui.processes.widget import ProcessesView
-from gputop.ui.shell.app import GputopApp
+from gputop.ui.shell.dashboard import GputopApp
 from gputop.ui.shell.header import Header
 from gputop.ui.shell.help import Help
 from tests import streams

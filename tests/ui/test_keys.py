@@ -12,8 +12,8 @@ from textual.widgets import ContentSwitcher
 from gputop.schema.snapshot import DriverState
 from gputop.ui.monitor.devices import DevicesView
 from gputop.ui.shell.actions import ACTIONS, key_names
-from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.command_palette import CommandList, Commands
+from gputop.ui.shell.dashboard import GputopApp
 from gputop.ui.shell.header import Header
 from gputop.ui.shell.help import Help
 from gputop.ui.shell.keys import KeysView

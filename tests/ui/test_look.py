@@ -22,7 +22,7 @@ from gputop.ui.drawing.look import (
     THEMES,
     Terminal,
 )
-from gputop.ui.shell.app import GputopApp
+from gputop.ui.shell.dashboard import GputopApp
 from tests.streams import NO_DRIVER, PreparedStream, inventory, lost, process, readings, sample
 from tests.ui.pilots import lines, settle, text_of
 

@@ -16,7 +16,7 @@ from gputop.recording.reader import Recording, RecordingError
 from gputop.settings import Settings
 from gputop.stream.child import Interruption
 from gputop.ui.shell import recording as recorder
-from gputop.ui.shell.app import GputopApp
+from gputop.ui.shell.dashboard import GputopApp
 from gputop.ui.shell.header import Header
 from tests import recordings, streams
 from tests.streams import PreparedStream

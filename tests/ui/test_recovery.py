@@ -13,7 +13,7 @@ from gputop.stream.child import Interruption
 from gputop.ui.device.screen import DeviceTitle
 from gputop.ui.monitor.devices import DevicesView
 from gputop.ui.processes.widget import ProcessesView
-from gputop.ui.shell.app import GputopApp
+from gputop.ui.shell.dashboard import GputopApp
 from gputop.ui.shell.header import Header
 from gputop.ui.widgets.host import HostView
 from tests.streams import PreparedStream, device, inventory, lost, readings, sample

@@ -18,7 +18,7 @@ from gputop.ui.monitor.devices import DevicesView
 from gputop.ui.processes.screen import ProcessesTab
 from gputop.ui.processes.signal import SendSignal
 from gputop.ui.shell.actions import ACTIONS, REFUSALS, action_for
-from gputop.ui.shell.app import GputopApp
+from gputop.ui.shell.dashboard import GputopApp
 from gputop.ui.shell.header import Header
 from gputop.ui.shell.keys import KeysView
 from gputop.ui.shell.replay import ReplayBar

@@ -9,7 +9,7 @@ from textual.app import App
 from textual.css import stylesheet
 from textual.widgets import Static
 
-from gputop.ui.shell.app import GputopApp
+from gputop.ui.shell.dashboard import GputopApp
 from gputop.ui.shell.themed import Sheet, ThemedApp
 from tests.streams import PreparedStream, inventory, sample
 from tests.ui.pilots import settle

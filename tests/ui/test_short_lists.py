@@ -19,7 +19,7 @@ from gputop.ui.model import Telemetry
 from gputop.ui.monitor.devices import DevicesView
 from gputop.ui.monitor.panel import Density
 from gputop.ui.processes.widget import ProcessesView
-from gputop.ui.shell.cluster_app import odd_rows
+from gputop.ui.shell.cluster_screen import odd_rows
 from tests import streams
 from tests.fleets import fleet
 from tests.ui import scenes

@@ -28,7 +28,7 @@ from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.title import TitleView
 from gputop.ui.drawing.look import Terminal
 from gputop.ui.processes.environment import Environment
-from gputop.ui.shell.app import GputopApp
+from gputop.ui.shell.dashboard import GputopApp
 from tests.driver.platforms import PLATFORMS
 from tests.sessions import sweep_points, table_events, table_result
 from tests.sources.test_nvml import Clock

@@ -23,7 +23,7 @@ from gputop.ui.benchmark.screen import BenchmarkTab
 from gputop.ui.benchmark.selection import Several
 from gputop.ui.benchmark.title import TitleView
 from gputop.ui.drawing.palette import FAULT
-from gputop.ui.shell.app import GputopApp
+from gputop.ui.shell.dashboard import GputopApp
 from gputop.ui.shell.keys import KeysView
 from gputop.ui.widgets.question import Question
 from tests.streams import Lasting, PreparedStream, device, inventory, process, readings, sample

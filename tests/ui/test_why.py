@@ -10,7 +10,7 @@ import pytest
 from gputop.schema.snapshot import Absence, DeviceState, Event, Sample
 from gputop.ui.model import Telemetry
 from gputop.ui.monitor.devices import DevicesView
-from gputop.ui.shell.app import GputopApp
+from gputop.ui.shell.dashboard import GputopApp
 from gputop.ui.shell.header import Header
 from gputop.ui.shell.help import Help
 from gputop.ui.shell.keys import KeysView

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gputop.problem import Problem
     from gputop.settings import Settings
     from gputop.ui.fleet.state import FleetState
-    from gputop.ui.shell.app import Stream
+    from gputop.ui.shell.dashboard import Stream
     from gputop.ui.shell.resident import ResidentApp
 
 
@@ -58,8 +58,8 @@ def run(
     load()
     from gputop.ui.drawing.look import Terminal
     from gputop.ui.fleet.state import FleetState
-    from gputop.ui.shell.app import GputopApp
-    from gputop.ui.shell.fleet_app import FleetApp
+    from gputop.ui.shell.dashboard import GputopApp
+    from gputop.ui.shell.fleet_screen import FleetApp
     from gputop.ui.terminal import textual_caches
 
     terminal = Terminal.of(os.environ)

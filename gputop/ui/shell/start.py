@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from gputop.problem import Problem
     from gputop.recording.reader import Recording
     from gputop.settings import Settings
-    from gputop.ui.shell.app import Stream
+    from gputop.ui.shell.dashboard import Stream
 
 
 def run(
@@ -72,7 +72,7 @@ def run(
         source = StreamChild(sampler, interval, process)
     load()
     from gputop.ui.drawing.look import Terminal
-    from gputop.ui.shell.app import GputopApp
+    from gputop.ui.shell.dashboard import GputopApp
 
     app = GputopApp(
         source,
