@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from gputop.settings import DEFAULT
+from gputop.ui.shell.app import ResidentApp
 from gputop.ui.shell.fleet_start import run
-from gputop.ui.shell.resident import ResidentApp
 from tests.fleets import fleet
 from tests.streams import PreparedStream
 from tests.ui import scenes

@@ -13,7 +13,7 @@ from textual.dom import DOMNode
 from gputop.ui.benchmark import screen
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.drawing.draw import Span
-from gputop.ui.shell import resident
+from gputop.ui.shell import app as resident
 from gputop.ui.shell.dashboard import GputopApp
 from gputop.ui.terminal import textual_caches
 from gputop.ui.terminal.keyboard import Typed

@@ -25,10 +25,10 @@ from gputop.ui.processes.screen import ProcessesTab
 from gputop.ui.processes.tab import DeviceTab, ListTab, LiveTab
 from gputop.ui.processes.table import ProcessTable
 from gputop.ui.shell.actions import ACTIONS, BY_ID, LISTS, Action, action_for, bindings, refusal
+from gputop.ui.shell.app import ResidentApp
 from gputop.ui.shell.header import Header
 from gputop.ui.shell.keys import KeysView
 from gputop.ui.shell.recording import Recordings
-from gputop.ui.shell.resident import ResidentApp
 from gputop.ui.shell.themed import ANY_TERMINAL
 
 if TYPE_CHECKING:

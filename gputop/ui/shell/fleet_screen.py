@@ -13,10 +13,10 @@ from gputop.ui.fleet.header import FilterLine, FleetHeader
 from gputop.ui.fleet.map import MapView, empty
 from gputop.ui.fleet.wrong import WrongView
 from gputop.ui.shell.actions import Action, action_for, bindings
+from gputop.ui.shell.app import ResidentApp
 from gputop.ui.shell.command_palette import Commands
 from gputop.ui.shell.fleet_actions import ACTIONS, BY_ID, FleetHelp
 from gputop.ui.shell.keys import KeysView
-from gputop.ui.shell.resident import ResidentApp
 from gputop.ui.shell.themed import ANY_TERMINAL
 
 if TYPE_CHECKING:

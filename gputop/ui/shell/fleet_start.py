@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from gputop.problem import Problem
     from gputop.settings import Settings
     from gputop.ui.fleet.state import FleetState
+    from gputop.ui.shell.app import ResidentApp
     from gputop.ui.shell.dashboard import Stream
-    from gputop.ui.shell.resident import ResidentApp
 
 
 class Watch(Protocol):
