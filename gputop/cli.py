@@ -249,9 +249,9 @@ def fleet_dashboard(
     interval = INTERVAL if arguments.interval is None else arguments.interval
     watch = watch_of(arguments, interval)
     from gputop.fleet.host import HostStream
-    from gputop.ui.shell.fleet_start import run as start
+    from gputop.ui.shell.start import run_fleet
 
-    return start(
+    return run_fleet(
         watch,
         lambda host: HostStream(watch, host),
         where=arguments.prometheus,

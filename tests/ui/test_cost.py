@@ -9,7 +9,7 @@ from textual._compositor import Compositor
 
 from gputop.ui.benchmark.screen import BenchmarkTab
 from gputop.ui.monitor.devices import DevicesView
-from gputop.ui.shell.dashboard import GputopApp
+from gputop.ui.shell.app import GputopApp
 from gputop.ui.terminal import live_updates
 from gputop.ui.widgets.live import LiveView
 from tests.streams import PreparedStream, inventory, no_driver, readings, sample

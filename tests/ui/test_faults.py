@@ -17,7 +17,7 @@ from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.title import TitleView
 from gputop.ui.drawing.palette import FAULT
 from gputop.ui.model import Telemetry
-from gputop.ui.shell.dashboard import GputopApp
+from gputop.ui.shell.app import GputopApp
 from tests.runs import alone
 from tests.sessions import EVENTS, PLANNED, RESULT
 from tests.streams import PreparedStream, no_driver, sample

@@ -43,7 +43,7 @@ class Clock:
 
 def state_of(shown: Fleet = SOME, *, space: tuple[int, int] = (120, 20)) -> FleetState:
     state = FleetState(clock=Clock())
-    state.take(shown)
+    state.update(shown)
     state.fit(*space)
     return state
 
@@ -157,7 +157,7 @@ def test_what_was_chosen_by_hand_stays() -> None:
     state = state_of()
     state.next_group(1)
     assert state.by == choices(SOME)[choices(SOME).index("host") + 1]
-    state.take(fleet(8))
+    state.update(fleet(8))
     state.fit(200, 50)
     assert state.by == "cluster"
 
@@ -225,7 +225,7 @@ def test_it_stays_on_its_gpu_whatever_comes() -> None:
     state.go(3, 2)
     chosen = state.selected
     assert chosen is not None
-    state.take(dataclasses.replace(SOME, gpus=SOME.gpus[5:], wrong=SOME.wrong[1:]))
+    state.update(dataclasses.replace(SOME, gpus=SOME.gpus[5:], wrong=SOME.wrong[1:]))
     assert state.selected is not None
     assert state.selected.key == chosen.key
     state.next_group(1)
@@ -258,12 +258,12 @@ def test_what_is_late_is_old() -> None:
     clock = Clock()
     state = FleetState(clock=clock)
     seen = [state.age_seconds, state.is_old]
-    state.take(SOME)
+    state.update(SOME)
     for clock.seconds in (30, 31):
         seen += [state.age_seconds, state.is_old]
     assert seen == [None, False, 30, False, 31, True]
-    state.take(fleet(512, tick=1))
+    state.update(fleet(512, tick=1))
     assert (state.age_seconds, state.is_old) == (0, False)
     clock.seconds = 36
-    state.take(fleet(512, tick=2, fresh=False, problems=(AWAY,)))
+    state.update(fleet(512, tick=2, fresh=False, problems=(AWAY,)))
     assert (state.is_old, state.age_seconds) == (True, 5)

@@ -14,7 +14,7 @@ from gputop.schema.snapshot import DriverState
 from gputop.ui.benchmark.form import Form
 from gputop.ui.benchmark.screen import BenchmarkTab
 from gputop.ui.benchmark.selection import Several
-from gputop.ui.shell.dashboard import GputopApp
+from gputop.ui.shell.app import GputopApp
 from tests.streams import PreparedStream, device, inventory, no_driver, sample
 from tests.ui.pilots import lines, settle, text_of
 

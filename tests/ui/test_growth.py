@@ -13,13 +13,13 @@ from textual.dom import DOMNode
 from gputop.ui.benchmark import screen
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.drawing.draw import Span
-from gputop.ui.shell import app as resident
-from gputop.ui.shell.dashboard import GputopApp
+from gputop.ui.shell import app as shell
+from gputop.ui.shell.app import GputopApp
 from gputop.ui.terminal import textual_caches
 from gputop.ui.terminal.keyboard import Typed
 from gputop.ui.widgets.question import Question
 from tests.streams import PreparedStream, inventory, sample
-from tests.ui.pilots import settle, until
+from tests.ui.pilots import dashboard_of, settle, until
 
 if TYPE_CHECKING:
     import pytest
@@ -69,7 +69,7 @@ async def test_stress_tests_and_screens_leave_nothing(
     textual_caches.install()
     app = GputopApp(PreparedStream(inventory(2), sample(2)))
     async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: bool(app.telemetry.devices))
+        await until(pilot, lambda: bool(dashboard_of(app).telemetry.devices))
         counted = []
         for _ in range(2):
             for _ in range(ROUNDS):
@@ -94,7 +94,7 @@ class Circle:
 
 async def test_old_garbage_goes_while_nobody_looks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Python looks through what is old after a million new objects; that took an hour."""
-    monkeypatch.setattr(resident, "COLLECT_SECONDS", 0.05)
+    monkeypatch.setattr(shell, "COLLECT_SECONDS", 0.05)
     app = GputopApp(PreparedStream(inventory(1), sample(1)))
     async with app.run_test() as pilot:
         for _ in range(2):  # also when it has done so before

@@ -18,13 +18,13 @@ from gputop.ui.monitor.devices import DevicesView, first_shown
 from gputop.ui.processes.environment import Environment
 from gputop.ui.processes.signal import SendSignal
 from gputop.ui.processes.widget import ProcessesView
-from gputop.ui.shell.dashboard import GputopApp
+from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
 from gputop.ui.shell.help import Help
 from tests import streams
 from tests.streams import NOW, PreparedStream
 from tests.ui import fleets, scenes
-from tests.ui.pilots import settle, shown
+from tests.ui.pilots import dashboard_of, settle, shown
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
@@ -360,7 +360,7 @@ async def test_no_device_of_another_machine_is_put_under_stress(
         assert note.title == "GPU gpu-1:0 is not put under stress"
         await pilot.press("2")
         await settle(pilot)
-        offered = (await app._the_benchmark())._form.choice.offered
+        offered = (await dashboard_of(app)._the_benchmark())._form.choice.offered
         assert [target.kind for target in offered] == ["cpu"]
         assert "The GPUs of other hosts are not offered" in shown(pilot, ThroughputChart)
 

@@ -13,7 +13,7 @@ from gputop.ui.benchmark.readout import ReadoutView
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.screen import BenchmarkTab
 from gputop.ui.benchmark.title import TitleView
-from gputop.ui.shell.dashboard import GputopApp
+from gputop.ui.shell.app import GputopApp
 from gputop.ui.widgets.question import Question
 from tests.bench.machines import WHOLE, divided, instance, seen, trainer, undivided
 from tests.sessions import RESULT

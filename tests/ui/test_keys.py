@@ -12,14 +12,14 @@ from textual.widgets import ContentSwitcher
 from gputop.schema.snapshot import DriverState
 from gputop.ui.monitor.devices import DevicesView
 from gputop.ui.shell.actions import ACTIONS, key_names
+from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.command_palette import CommandList, Commands
-from gputop.ui.shell.dashboard import GputopApp
 from gputop.ui.shell.header import Header
 from gputop.ui.shell.help import Help
 from gputop.ui.shell.keys import KeysView
 from gputop.ui.widgets.question import Question
 from tests.streams import PreparedStream, inventory, no_driver, sample
-from tests.ui.pilots import settle, shown
+from tests.ui.pilots import dashboard_of, settle, shown
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
@@ -208,7 +208,7 @@ async def test_a_record_that_cannot_be_shown_is_said_and_the_next_one_is_drawn(
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
         with monkeypatch.context() as broken:
-            broken.setattr(app.telemetry, "take", fails)
+            broken.setattr(dashboard_of(app).telemetry, "take", fails)
             stream.send(sample(1))
             await settle(pilot)
         (note,) = app._notifications

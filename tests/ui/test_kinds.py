@@ -19,7 +19,7 @@ from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.title import TitleView
 from gputop.ui.drawing.draw import width_of
 from gputop.ui.drawing.palette import BUSY, DIM, FAULT, GOOD, MEMORY
-from gputop.ui.shell.dashboard import GputopApp
+from gputop.ui.shell.app import GputopApp
 from tests.runs import Clock, alone, look
 from tests.sessions import POINTS, sweep_points, table_events, table_result
 from tests.streams import NOW, PreparedStream, host, no_driver, sample

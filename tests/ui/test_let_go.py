@@ -19,7 +19,7 @@ from textual.strip import Strip
 from textual.widgets import Static
 from textual.widgets._toast import Toast
 
-from gputop.ui.shell.dashboard import GputopApp
+from gputop.ui.shell.app import GputopApp
 from gputop.ui.terminal import textual_caches
 from tests.streams import PreparedStream, inventory, sample
 from tests.ui.pilots import until

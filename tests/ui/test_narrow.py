@@ -13,7 +13,7 @@ from gputop.settings import Settings
 from gputop.ui.benchmark.chart import ThroughputChart
 from gputop.ui.benchmark.form import KINDS
 from gputop.ui.monitor.devices import DevicesView
-from gputop.ui.shell.dashboard import GputopApp
+from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
 from gputop.ui.widgets.host import HostView
 from gputop.ui.widgets.question import Question

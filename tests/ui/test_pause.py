@@ -10,7 +10,7 @@ from gputop.settings import Settings
 from gputop.ui import model
 from gputop.ui.model import Telemetry
 from gputop.ui.monitor.devices import DevicesView
-from gputop.ui.shell.dashboard import GputopApp
+from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
 from tests.streams import NOW, PreparedStream, inventory, readings, sample
 from tests.ui.pilots import settle, shown

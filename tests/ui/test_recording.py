@@ -16,11 +16,11 @@ from gputop.recording.reader import Recording, RecordingError
 from gputop.settings import Settings
 from gputop.stream.child import Interruption
 from gputop.ui.shell import recording as recorder
-from gputop.ui.shell.dashboard import GputopApp
+from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
 from tests import recordings, streams
 from tests.streams import PreparedStream
-from tests.ui.pilots import settle, shown, until
+from tests.ui.pilots import dashboard_of, settle, shown, until
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
@@ -94,7 +94,7 @@ async def test_a_recording_begins_with_a_sample() -> None:
     """Without one it could not be played."""
     stream = PreparedStream(streams.inventory(1))
     async with GputopApp(stream).run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: pilot.app.telemetry.inventory is not None)  # type: ignore[attr-defined]
+        await until(pilot, lambda: dashboard_of(pilot.app).telemetry.inventory is not None)
         await pilot.press("r")
         assert "There is nothing to record yet" in said(pilot)
         assert not list(Path.cwd().iterdir())

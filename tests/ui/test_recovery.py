@@ -13,11 +13,11 @@ from gputop.stream.child import Interruption
 from gputop.ui.device.screen import DeviceTitle
 from gputop.ui.monitor.devices import DevicesView
 from gputop.ui.processes.widget import ProcessesView
-from gputop.ui.shell.dashboard import GputopApp
+from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
 from gputop.ui.widgets.host import HostView
 from tests.streams import PreparedStream, device, inventory, lost, readings, sample
-from tests.ui.pilots import settle, shown
+from tests.ui.pilots import dashboard_of, settle, shown
 
 if TYPE_CHECKING:
     from tests.sessions import PreparedSession
@@ -126,8 +126,8 @@ async def test_a_driver_that_takes_its_time_is_waited_for_with_a_number_and_then
         await settle(pilot)
         assert "Waiting for the NVIDIA driver to answer …" in shown(pilot, HostView)
         assert "dmesg" not in shown(pilot, HostView)
-        app.telemetry.began_at -= 5
-        app._show()
+        dashboard_of(app).telemetry.began_at -= 5
+        dashboard_of(app).show()
         assert "Waiting for 5 s for the NVIDIA driver" in shown(pilot, HostView)
         assert "Xid in `dmesg`" in shown(pilot, HostView)
 

@@ -17,7 +17,7 @@ from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.drawing.draw import width_of
 from gputop.ui.drawing.palette import DIM, FAULT, STRONG, WARN
 from gputop.ui.model import Telemetry
-from gputop.ui.shell.dashboard import GputopApp
+from gputop.ui.shell.app import GputopApp
 from tests.bench.kept import BASE, COPY, soak, table
 from tests.bench.workers import RESULT
 from tests.streams import PreparedStream, inventory, sample

@@ -74,7 +74,7 @@ def happened(height: int) -> list[str]:
 
 def wrong(height: int) -> list[str]:
     state = FleetState()
-    state.take(fleet(512))
+    state.update(fleet(512))
     state.fit(120, 20)
     return text_of(WrongView(state, lambda: None).draw(120, height)[:height])
 

@@ -10,7 +10,7 @@ import pytest
 from gputop.schema.snapshot import Absence, DeviceState, Event, Sample
 from gputop.ui.model import Telemetry
 from gputop.ui.monitor.devices import DevicesView
-from gputop.ui.shell.dashboard import GputopApp
+from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
 from gputop.ui.shell.help import Help
 from gputop.ui.shell.keys import KeysView
@@ -19,7 +19,7 @@ from gputop.ui.why.screen import WhyPage, WhyTitle
 from tests import streams
 from tests.health.histories import GPM_OFF, IDLE, NO_GPM, WORKING, Machine, device, saw, trainer
 from tests.streams import NOW, PreparedStream
-from tests.ui.pilots import settle, shown
+from tests.ui.pilots import dashboard_of, settle, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -175,7 +175,7 @@ async def test_the_monitor_has_the_gravest_of_each_device(
         await settle(pilot)
         monitor = app.query_one(DevicesView)
         monitor.density = density
-        app._show()
+        dashboard_of(app).show()
         await settle(pilot)
         said = shown(pilot, DevicesView)
         assert "▲ " in said
@@ -266,6 +266,6 @@ async def test_the_page_asks_for_gpm() -> None:
         await pilot.press("w")
         await settle(pilot)
         assert app.query_one(WhyPage).wants_gpm
-        stream = app._stream
+        stream = dashboard_of(app)._stream
         assert isinstance(stream, PreparedStream)
         assert stream.asked["gpm"] is True

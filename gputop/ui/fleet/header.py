@@ -16,6 +16,8 @@ from gputop.ui.widgets.filter import FilterView
 from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gputop.fleet.model import Fleet
     from gputop.problem import Problem
     from gputop.ui.fleet.grouping import View
@@ -100,9 +102,10 @@ class FleetHeader(LiveView):
 class FilterLine(FilterView):
     """Says which GPUs are shown, while that is typed and while some are left out."""
 
-    def __init__(self, state: FleetState) -> None:
+    def __init__(self, state: FleetState, changed: Callable[[], None]) -> None:
+        """Call `changed` when another text is typed."""
         super().__init__(id="filter")
-        self._state = state
+        self._state, self._changed = state, changed
 
     @property
     def wanted(self) -> bool:
@@ -126,6 +129,7 @@ class FilterLine(FilterView):
     def type(self, text: str) -> None:
         """Shows the GPUs that pass."""
         self._state.type(text)
+        self._changed()
 
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - always one row
         """What is typed, and what comes of it or what is wrong with it."""

@@ -52,7 +52,7 @@ class MapView(Wheel, LiveView):
 
     # Keys and the mouse.
 
-    def move(self, step: int) -> None:
+    def action_move(self, step: int) -> None:
         """The cursor up or down."""
         state = self._state
         for _ in range(abs(step)):
@@ -63,7 +63,7 @@ class MapView(Wheel, LiveView):
                 break
             state.go(*found)
 
-    def side(self, step: int) -> None:
+    def action_side(self, step: int) -> None:
         """The cursor to the GPU that many further on, into the next group or the one before."""
         state = self._state
         group, member = state.place
@@ -78,11 +78,11 @@ class MapView(Wheel, LiveView):
             group += 1
         state.go(group, member)
 
-    def page(self, step: int) -> None:
+    def action_page(self, step: int) -> None:
         """The cursor a screen further up or down."""
         layout = self._state.layout
         lanes = layout.lanes if layout else 1
-        self.move(step * lanes * max(1, self.size.height - LEGEND_ROWS - 1))
+        self.action_move(step * lanes * max(1, self.size.height - LEGEND_ROWS - 1))
 
     def on_click(self, event: Click) -> None:
         """Puts the cursor on what is under the mouse; a folded group is opened."""

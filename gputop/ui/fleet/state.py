@@ -48,10 +48,6 @@ class FleetState:
     ) -> None:
         """`halves` is whether there are colours enough for two GPUs in a cell."""
         self.interval, self.halves, self._clock = interval, halves, clock
-        self.changed: Callable[[], None] = lambda: None
-        """Called when there is something new to show."""
-        self.failed: Callable[[BaseException], None] = lambda _: None
-        """Called when an answer could not be taken in."""
         self.began_at = clock()
         self._taken_at: float | None = None
         self.fleet: Fleet | None = None
@@ -83,8 +79,8 @@ class FleetState:
 
     # What comes.
 
-    def take(self, fleet: Fleet) -> None:
-        """Takes in a new answer, and has it shown."""
+    def update(self, fleet: Fleet) -> None:
+        """Show a new answer in place of the one before."""
         before, shown = self.fleet, dict(zip(self._numbers, self.levels, strict=True))
         self.fleet = fleet
         if fleet.fresh or self._taken_at is None:
@@ -94,7 +90,6 @@ class FleetState:
         if before is None or before.label_names != fleet.label_names:
             self._read_filter()
         self._look()
-        self.changed()
 
     def _look(self) -> None:
         if self.fleet is not None:

@@ -49,15 +49,15 @@ class WrongView(Wheel, LiveView):
         """That it could use, with its heading."""
         return 1 + len(self._listed)
 
-    def move(self, step: int) -> None:
+    def action_move(self, step: int) -> None:
         """The cursor to what is wrong that many rows further down; first of all to what is seen."""
         state = self._state
         row = state.row
         state.go_row(self._first if row is None else row + step)
 
-    def page(self, step: int) -> None:
+    def action_page(self, step: int) -> None:
         """The cursor a window further down."""
-        self.move(step * max(1, self.size.height - 2))
+        self.action_move(step * max(1, self.size.height - 2))
 
     def on_click(self, event: Click) -> None:
         """Puts the cursor there."""

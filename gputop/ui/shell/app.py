@@ -1,4 +1,4 @@
-"""An app that stays for as long as its terminal does: it hears signals, and survives its faults."""
+"""The application: its look, its settings and its life with the terminal. Screens do the rest."""
 
 from __future__ import annotations
 
@@ -9,48 +9,117 @@ import os
 import sys
 import termios
 import time
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from textual import on
-from textual.worker import Worker, WorkerState
+from textual.app import App
+from textual.binding import Binding, BindingType
+from textual.css.stylesheet import Stylesheet
+from textual.events import Key, Paste
 
 from gputop.exits import INTERRUPTED
+from gputop.settings import DEFAULT, Settings, SettingsError, path, save
 from gputop.text import visible
-from gputop.ui.shell.themed import ThemedApp
+from gputop.ui.drawing import look
+from gputop.ui.shell.keys import ActionScreen
 from gputop.ui.shell.watchdog import Watchdog
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from textual.driver import Driver
+    from textual.events import Event as UiEvent
+    from textual.filter import LineFilter
     from textual.notifications import SeverityLevel
+    from textual.screen import Screen
 
+    from gputop.problem import Problem
+    from gputop.recording.replay import Replay
+    from gputop.ui.shell.dashboard import Stream
+
+ANY_TERMINAL = look.Terminal()
+ANSI_THEMES = ("ansi-dark", "textual-ansi")
+"""Names of the theme in the terminal's own colours: since Textual 8.2.5, and before. The look then
+replaces them by ours."""
 THRESHOLDS = 10_000, 2, 2
-"""New objects until the collector looks through them, and such looks until it looks through older
-ones. A tick makes thousands that soon go without it, and at Python's own 700 it took a tenth of the
-time; with its own 10 and 10, a screen that was closed stayed for an hour."""
+"""New objects per collection of garbage, and collections per collection of older objects. A tick
+makes thousands of objects that soon go without it, and Python's own 700 took a tenth of the time.
+With its own 10 and 10, a screen that was closed stayed for an hour."""
 COLLECT_SECONDS, COLLECT_SHARE = 10.0, 0.001
-"""Between times that memory is given back, of some 10 ms; and of the time at most, where objects
-are many: Python itself looks only when a quarter are new, and memory grows by that."""
+"""Seconds between collections that return memory to the system, each of some 10 ms, and their
+largest share of the time where objects are many. Python itself collects only when a quarter of the
+objects are new, and memory grows by that."""
 TICK_SECONDS = 0.5
-"""Between looks at whether the terminal is still there, and at what comes without a record."""
+"""Seconds between checks that the terminal still exists, and redraws of what changes with time."""
 
 
-class ResidentApp(ThemedApp, inherit_bindings=False):
-    """What the screens that stay have in common; `tick` is called twice a second."""
+class Sheet(Stylesheet):
+    """Style sheet that parses each source once. Textual's parses all after the first theme."""
 
-    CSS_PATH = Path(__file__).with_name("gputop.tcss")  # also for those elsewhere
+    def reparse(self) -> None:
+        """Parse the sources that are not parsed with the current variables."""
+        self.parse()
+
+
+class GputopApp(App[None], inherit_bindings=False):  # Ctrl+Q is for who pressed Ctrl+S before
+    """The one application. It survives its faults, and ends with its terminal."""
+
+    CSS_PATH = Path(__file__).with_name("gputop.tcss")  # also for subclasses elsewhere
     TITLE = "gputop"
     AUTO_FOCUS = None
     ENABLE_COMMAND_PALETTE = False  # ours has what keys do, and only what they do here
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("f10,ctrl+c", "quit", "Quit", show=False, priority=True)  # also in a dialog
+    ]
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        """The arguments are those of `ThemedApp`."""
-        super().__init__(*arguments, **options)
-        self.watchdog = Watchdog()
+    def __init__(
+        self,
+        stream: Stream | None = None,
+        python: str | None = None,
+        settings: Settings = DEFAULT,
+        *,
+        problems: Sequence[Problem] = (),
+        config: Path | None = None,
+        terminal: look.Terminal = ANY_TERMINAL,
+        replay: Replay | None = None,
+        record: Path | None = None,
+        show_secrets: bool = False,
+        first: Screen[None] | None = None,
+        handles_signals: bool = True,
+    ) -> None:
+        """Begin with the screen `first`, or else with the dashboard of `stream`.
+
+        `problems` are the settings that could not be used, and `config` is their file. Signals end
+        the app unless the caller handles them. The other arguments are the dashboard's.
+        """
+        # ansi_color is given from the start: what NO_COLOR does goes by it
+        super().__init__(driver_class=_driver(), ansi_color=True)
+        self.stylesheet = Sheet(variables=self.get_css_variables())
+        self.theme = next(name for name in ANSI_THEMES if name in self.available_themes)
+        self._settings = settings
+        self._problems = problems
+        self._config = config or path()
+        self._terminal = terminal
+        self.look = look.choose(settings.theme, settings.ascii, terminal)
+        self._watchdog = Watchdog() if handles_signals else None
         self.fault: str | None = None
-        """What ended it that should not have."""
+        """Fault that ended the app, if one did."""
+        if first is None:
+            from gputop.ui.shell.dashboard import Dashboard
+
+            assert stream is not None
+            first = Dashboard(
+                stream, python, replay=replay, record=record, show_secrets=show_secrets
+            )
+        self.first = first
+
+    def get_default_screen(self) -> Screen[None]:
+        """Return the screen to begin with."""
+        return self.first
 
     def on_mount(self) -> None:
-        """Starts to listen: to signals, to the terminal's end."""
+        """Listen for signals and for the terminal's end; report unusable settings."""
         gc.freeze()  # what is here now stays: a full collection would hold up a key by 20 ms
         gc.set_threshold(*THRESHOLDS)
         gc.enable()
@@ -59,22 +128,81 @@ class ResidentApp(ThemedApp, inherit_bindings=False):
         # After Ctrl+Z and fg the terminal has nothing left of what it was sent; one that was
         # behind has not been sent everything.
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
-        if not self.is_headless:
+        if self._watchdog is not None and not self.is_headless:
             loop = asyncio.get_running_loop()
-            self.watchdog.watch(loop, lambda: self.exit(return_code=INTERRUPTED), INTERRUPTED)
+            self._watchdog.watch(loop, lambda: self.exit(return_code=INTERRUPTED), INTERRUPTED)
+        if self._problems:
+            self.notify("\n".join(map(str, self._problems)), title="Settings", severity="warning")
 
     def _tick(self) -> None:
-        if not self.is_headless and not _terminal_is_there():
+        if not self.is_headless and not _terminal_exists():
             self.exit(return_code=INTERRUPTED)
-        self.tick()
+        if (screen := self._action_screen) is not None:
+            screen.tick()
         now = time.monotonic()
         if now >= self._collect_at:
-            _give_back_memory()
+            _return_memory()
             took = time.monotonic() - now
             self._collect_at = now + max(COLLECT_SECONDS, took / COLLECT_SHARE)
 
-    def tick(self) -> None:
-        """Shows what changes with time alone."""
+    @property
+    def _action_screen(self) -> ActionScreen | None:
+        """The screen that is shown, behind a dialog or not."""
+        screens = (each for each in reversed(self.screen_stack) if isinstance(each, ActionScreen))
+        return next(screens, None)
+
+    async def action_quit(self) -> None:
+        """Leave as the screen has it."""
+        if (screen := self._action_screen) is not None:
+            screen.quit()
+
+    async def on_event(self, event: UiEvent) -> None:
+        """Have the screen handle a key at once where nothing has the focus.
+
+        By Textual's way, past the screen and back, it would come after keys that came behind it.
+        """
+        if isinstance(event, Key | Paste):
+            screen = self.screen
+            if isinstance(screen, ActionScreen) and await screen.handle_input(event):
+                return
+        await super().on_event(event)
+
+    # Look and settings.
+
+    @property
+    def settings(self) -> Settings:
+        """The settings as they are now, which `keep` saves."""
+        return self._settings
+
+    def change_settings(self, **changes: Any) -> None:
+        """Replace some of the settings."""
+        self._settings = replace(self._settings, **changes)
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Return the filters of all that is drawn: the look first, then NO_COLOR of the rest."""
+        return [*([self.look] if self.look.enabled else []), *super().get_line_filters()]
+
+    def set_theme(self, name: str) -> None:
+        """Show everything in the theme of that name, as far as the terminal can."""
+        self.change_settings(theme=name)
+        self.look = look.choose(name, self._settings.ascii, self._terminal)
+        for screen in self.screen_stack:
+            screen.refresh()
+
+    def action_theme(self) -> None:
+        """Show the next theme."""
+        self.set_theme(look.following(self.look, self._terminal))
+
+    async def action_keep(self) -> None:
+        """Save the settings as they are now."""
+        try:
+            await asyncio.to_thread(save, self._config, self._settings)  # the home may be far away
+        except SettingsError as error:
+            self.notify(str(error), title="Not kept", severity="error")
+        else:
+            self.notify(f"Kept in {visible(str(self._config))}", title="Settings")
+
+    # Notifications and faults.
 
     def notify(
         self,
@@ -83,31 +211,26 @@ class ResidentApp(ThemedApp, inherit_bindings=False):
         title: str = "",
         severity: SeverityLevel = "information",
         timeout: float | None = None,
-        markup: bool = False,
+        markup: bool = False,  # noqa: ARG002 - Textual's widgets pass True
     ) -> None:
-        """Says something, in place of what was said before."""
+        """Show a notification in place of the one before, without markup: it has foreign text."""
         self.clear_notifications()
         for screen in self.screen_stack:  # Textual leaves what was around each of them, for ever
             for around in screen.query("ToastHolder"):
-                self.call_later(around.remove)  # who says something may be outside of the app
+                self.call_later(around.remove)  # the caller may be outside of the app
         message = "\n".join(map(visible, message.splitlines()))
-        super().notify(message, title=title, severity=severity, timeout=timeout, markup=markup)
+        super().notify(message, title=title, severity=severity, timeout=timeout, markup=False)
 
-    @on(Worker.StateChanged)
-    def _worker_failed(self, event: Worker.StateChanged) -> None:
-        if event.state is WorkerState.ERROR and event.worker.error is not None:
-            self.say(event.worker.error)
-
-    def say(self, error: BaseException) -> None:
-        """A fault of our own is said, and does not end the screen."""
+    def report(self, error: BaseException) -> None:
+        """Notify of a fault in gputop that does not end it."""
         self.log.error(error)
         self.notify(_described(error), title="A fault in gputop", severity="error")
 
     def _fatal_error(self) -> None:
-        """Ends with one line instead of Textual's traceback, which `GPUTOP_DEBUG` brings back.
+        """End with one line instead of Textual's traceback, which `GPUTOP_DEBUG` brings back.
 
-        Textual calls it for an exception that nobody caught; a later one may not, and then its
-        traceback is what there is.
+        Textual calls it for an exception that nobody caught. A later Textual may not, and then its
+        traceback is shown.
         """
         error = sys.exception()
         if error is None or os.environ.get("GPUTOP_DEBUG"):
@@ -117,21 +240,31 @@ class ResidentApp(ThemedApp, inherit_bindings=False):
         self.panic()
 
 
+def _driver() -> type[Driver] | None:
+    """Return our driver, or None for Textual's own where its private parser is another one."""
+    try:
+        from gputop.ui.terminal.driver import TerminalDriver
+        from gputop.ui.terminal.keyboard import is_known
+    except ImportError:
+        return None
+    return TerminalDriver if is_known() else None
+
+
 def _described(error: BaseException) -> str:
     return " ".join(visible(f"{type(error).__name__}: {error}").split())
 
 
-def _give_back_memory() -> None:
+def _return_memory() -> None:
     """Collect garbage, and return to the system what glibc keeps of it: 4 MiB in half an hour."""
-    import ctypes  # of which the first screen has no need
+    import ctypes  # which the first screen does not need
 
     gc.collect()
     with contextlib.suppress(AttributeError, OSError):  # other C libraries have no such call
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def _terminal_is_there() -> bool:
-    """Whether standard input still is a terminal: on a dead one Textual's own reader would spin."""
+def _terminal_exists() -> bool:
+    """Return True if standard input is a terminal: on a dead one Textual's reader would spin."""
     try:
         termios.tcgetattr(0)
     except (termios.error, OSError):

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from typing import TYPE_CHECKING, ClassVar
-
-from textual.binding import Binding, BindingType
+from typing import TYPE_CHECKING
 
 from gputop.bench.plan import limits
 from gputop.bench.run.foreground import follow, signals
@@ -16,7 +14,9 @@ from gputop.text import count, duration, short_name, tflops, visible
 from gputop.ui.drawing.draw import Row, Span, bar, cell, cells_of, clip
 from gputop.ui.drawing.look import Terminal
 from gputop.ui.drawing.palette import ACCENT, BUSY, DIM, FAULT, GOOD, STRONG, TEXT, WARN
-from gputop.ui.shell.themed import ThemedApp
+from gputop.ui.shell.actions import Action
+from gputop.ui.shell.app import GputopApp
+from gputop.ui.shell.keys import ActionScreen
 from gputop.ui.terminal import partial_updates, textual_caches
 from gputop.ui.widgets.live import LiveView
 
@@ -32,9 +32,7 @@ if TYPE_CHECKING:
     from gputop.bench.run.group_state import GroupState, Odd
     from gputop.bench.run.state import RunState
     from gputop.bench.run.watch import Limit, Watching
-    from gputop.settings import Settings
 
-REDRAW_SECONDS = 0.5
 BINS, FEWEST_BINS = 10, 4
 LABEL, COUNT = 15, 6
 """Cells of a bin's bounds, and of how many devices are in it."""
@@ -105,57 +103,49 @@ class BurnView(LiveView):
         return [Span(" q", ACCENT), Span(" stop and leave  "), Span("x", ACCENT), Span(" stop")]
 
 
-class BurnApp(ThemedApp):
-    """Shows the devices as they run; leaves when told, once the runs have ended."""
+class BurnScreen(ActionScreen):
+    """The devices as they run. It is left once the runs have ended, or been stopped."""
 
-    CSS_PATH = "gputop.tcss"
-    CSS = "#burn { height: 1fr; }"
-    ENABLE_COMMAND_PALETTE = False
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("q,f10,ctrl+c", "leave", "Stop and leave", priority=True),
-        Binding("x", "stop", "Stop", priority=True),
-    ]
+    actions = (
+        Action("quit", "q,f10,ctrl+c", "quit", "Stop and leave", everywhere=("f10", "ctrl+c")),
+        Action("bench.stop", "x", "stop", "Stop"),
+    )
 
-    def __init__(
-        self,
-        group: GroupState,
-        stop: Callable[[], Awaitable[None]],
-        settings: Settings,
-        terminal: Terminal,
-    ) -> None:
-        super().__init__(settings, terminal=terminal)
+    def __init__(self, group: GroupState, stop: Callable[[], Awaitable[None]]) -> None:
+        """Show `group`; `stop` ends its runs."""
+        super().__init__()
         self._group, self._stop = group, stop
         self._view = BurnView(group)
-        self._stops: list[asyncio.Future[None]] = []
+        self._stopping: asyncio.Future[None] | None = None
         self._leaving = False
 
     def compose(self) -> ComposeResult:
         yield self._view
 
-    def on_mount(self) -> None:
-        """Draws what has changed, twice a second."""
-        self.set_interval(REDRAW_SECONDS, self._view.redraw)
+    def tick(self) -> None:
+        """Draw what changed."""
+        self._view.redraw()
 
     def ended(self) -> None:
-        """All runs have ended: who wanted to leave can."""
+        """Leave if that waited for the runs to end."""
         if self._leaving:
-            self.exit()
+            self.app.exit()
         elif self.is_running:
             self._view.redraw()
 
-    def action_leave(self) -> None:
-        """Leaves at once where all have ended, or else once they have been stopped."""
+    def quit(self) -> None:
+        """Leave at once where all runs have ended, or else once they have been stopped."""
         self._leaving = True
-        if self._group.ended or len(self._stops) > 0:
-            self.exit()  # the second time it is not waited for
+        if self._group.ended or self._stopping is not None:
+            self.app.exit()  # the second time it is not waited for
         else:
             self.action_stop()
 
     def action_stop(self) -> None:
-        """Stops the runs of all devices; what they measured so far is their result."""
-        if not self._stops and not self._group.ended:
+        """Stop the runs of all devices; what they measured so far is their result."""
+        if self._stopping is None and not self._group.ended:
             self._group.stopping = True
-            self._stops.append(asyncio.ensure_future(self._stop()))
+            self._stopping = asyncio.ensure_future(self._stop())
             self._view.redraw()
 
 
@@ -164,14 +154,16 @@ async def on_screen(runs: Group, group: GroupState, watch: Watching) -> list[Run
     partial_updates.install()
     textual_caches.install()
     settings, _ = load(path(None), given={})
-    app = BurnApp(group, runs.stop, settings, Terminal.of(os.environ))
+    screen = BurnScreen(group, runs.stop)
+    terminal = Terminal.of(os.environ)
+    app = GputopApp(settings=settings, terminal=terminal, first=screen, handles_signals=False)
 
     def ending(target: Target, limit: Limit) -> None:
         app.notify(f"{target.label}: {limit.why}", title=limit.title, severity="warning")
 
     following = asyncio.create_task(follow(runs, group, watch, ending))
-    following.add_done_callback(lambda _: app.ended())
-    with signals(app.action_leave):
+    following.add_done_callback(lambda _: screen.ended())
+    with signals(screen.quit):
         await app.run_async(mouse=False)
         if not following.done():
             await runs.stop()

@@ -1,21 +1,20 @@
-"""The dashboard: reads the stream, hands it to the tabs, and leaves when the terminal does."""
+"""The dashboard of one machine or of several: tabs over one stream of snapshots."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import time
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from textual import work
-from textual.events import Key, Paste
+from textual.events import Paste
 from textual.widgets import ContentSwitcher
 
 from gputop.schema.snapshot import Event, Inventory, Sample
-from gputop.settings import AUTO, DEFAULT, Settings
+from gputop.settings import AUTO
 from gputop.stream.child import Interruption
 from gputop.text import visible
 from gputop.ui.model import Telemetry
@@ -24,26 +23,23 @@ from gputop.ui.processes.columns import GPU
 from gputop.ui.processes.screen import ProcessesTab
 from gputop.ui.processes.tab import DeviceTab, ListTab, LiveTab
 from gputop.ui.processes.table import ProcessTable
-from gputop.ui.shell.actions import ACTIONS, BY_ID, LISTS, Action, action_for, bindings, refusal
-from gputop.ui.shell.app import ResidentApp
+from gputop.ui.shell.actions import ACTIONS, LISTS, Action, action_for, bindings, refusal
 from gputop.ui.shell.header import Header
-from gputop.ui.shell.keys import KeysView
+from gputop.ui.shell.keys import ActionScreen, KeysView
 from gputop.ui.shell.recording import Recordings
-from gputop.ui.shell.themed import ANY_TERMINAL
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Sequence
+    from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 
     from textual.app import ComposeResult
     from textual.binding import BindingType
-    from textual.events import Event as UiEvent
+    from textual.dom import DOMNode
+    from textual.events import Key
     from textual.widget import Widget
 
-    from gputop.problem import Problem
     from gputop.recording.replay import Played, Replay
     from gputop.schema.snapshot import Record
     from gputop.ui.benchmark.screen import BenchmarkTab
-    from gputop.ui.drawing.look import Terminal
     from gputop.ui.shell.replay import ReplayBar
     from gputop.ui.widgets.filter import FilterView
 
@@ -68,9 +64,10 @@ class Stream(Protocol):
         """Leaves nothing running."""
 
 
-class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who pressed Ctrl+S before
-    """Tabs over one stream. What a key does is done by the tab that is shown, or else here."""
+class Dashboard(ActionScreen):
+    """Tabs over one stream. An action is done by the tab that is shown, or else by the screen."""
 
+    actions = ACTIONS
     BINDINGS: ClassVar[list[BindingType]] = list(bindings())
     HORIZONTAL_BREAKPOINTS = [(0, "narrow"), (120, "wide")]  # noqa: RUF012 - as Textual types it
     VERTICAL_BREAKPOINTS = [(0, "short"), (32, "tall")]  # noqa: RUF012 - as Textual types it
@@ -79,21 +76,17 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
         self,
         stream: Stream,
         python: str | None = None,
-        settings: Settings = DEFAULT,
         *,
-        problems: Sequence[Problem] = (),
-        config: Path | None = None,
-        terminal: Terminal = ANY_TERMINAL,
         replay: Replay | None = None,
         record: Path | None = None,
         show_secrets: bool = False,
-        opened_from: str = "",
+        back_to: str = "",
     ) -> None:
-        """`replay` is the stream where it is that of a recording; `record` is what to record to.
+        """Show `stream`, which is `replay` where it is a recording; record to the file `record`.
 
-        `opened_from` is what Esc leads back to from the monitor, where that is another screen.
+        `back_to` names the screen that Esc leads back to from the monitor, if any.
         """
-        super().__init__(settings, problems, config, terminal)
+        super().__init__()
         self._stream = stream
         self._replay = replay
         self._bar: ReplayBar | None = None
@@ -101,14 +94,12 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
         clock = time.monotonic if replay is None else replay.now
         self.telemetry = Telemetry(clock, replayed=replay is not None, show_secrets=show_secrets)
         self._python = python
-        self._opened_from = opened_from
-        self.went_back = False
-        """Whether it was left for where it was opened from, and not for good."""
+        self._back_to = back_to
         self._benchmark: BenchmarkTab | None = None
         """Made when it is first wanted: the first screen does without it."""
         self._making = asyncio.Lock()
         self._rung: set[tuple[str, str]] = set()
-        """The alerts that the bell was rung for, while they last."""
+        """Device and kind of the alerts that the bell was rung for, while they last."""
         self._came_from: dict[str, str] = {}
         """The tab that each of the pages was opened from."""
 
@@ -121,9 +112,10 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
             "processes": ProcessesTab(self.telemetry, self._table),
         }
         self._keys = KeysView(self.offers)
-        self._keys.way_back = self._opened_from
-        self._monitor.devices.density = self._settings.density
-        self._table.arrange(self._settings.sort, self._settings.reverse, self._settings.tree)
+        self._keys.way_back = self._back_to
+        settings = self.app.settings
+        self._monitor.devices.density = settings.density
+        self._table.arrange(settings.sort, settings.reverse, settings.tree)
         yield self._header
         if self._replay is not None:
             from gputop.ui.shell.replay import ReplayBar
@@ -140,7 +132,7 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
         # While the sampler is awaited; no thread, which the first number would have to wait for.
         self.call_after_refresh(import_module, "gputop.health.judge")
         self.set_timer(PRELOAD_SECONDS, self._preload)
-        self.watch(self.screen, "focused", self._focus_changed, init=False)
+        self.watch(self, "focused", self._focus_changed, init=False)
 
     @work(group="load", exit_on_error=False)
     async def _preload(self) -> None:
@@ -153,8 +145,10 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
             if self._benchmark is None:
                 from gputop.ui.benchmark.screen import BenchmarkTab
 
-                self.stylesheet.read(BENCHMARK_CSS)
-                self.stylesheet.parse()
+                stylesheet = self.app.stylesheet
+                if not stylesheet.has_source(str(BENCHMARK_CSS)):
+                    stylesheet.read(BENCHMARK_CSS)
+                    stylesheet.parse()
                 made = BenchmarkTab(self.telemetry, self._python)
                 await self._switcher.add_content(made)
                 self._benchmark = made
@@ -170,7 +164,7 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
                     else:
                         await self._play(record)
                 except Exception as error:  # noqa: BLE001 - the next record may well be fine
-                    self.say(error)
+                    self.report(error)
 
     async def _play(self, played: Played) -> None:
         """Takes in what a replay has played; where it went elsewhere, in another thread."""
@@ -183,7 +177,7 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
                     await asyncio.sleep(0)  # of many samples at once; a key may wait for one
         self._show_targets()
         self._ring()
-        self._show()
+        self.show()
 
     def _take(self, record: Record | Interruption) -> None:
         self.telemetry.take(record)
@@ -194,7 +188,7 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
             return
         self._ring()
         if not self.telemetry.paused:
-            self._show()
+            self.show()
 
     def _show_targets(self) -> None:
         if self._benchmark is not None:
@@ -205,37 +199,39 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
         alerts = {(alert.device_uuid, alert.kind) for alert in self.telemetry.alerts}
         if alerts - self._rung:
             self._header.redraw()  # also while the rest is paused
-            if self._settings.bell:
-                self.bell()
+            if self.app.settings.bell:
+                self.app.bell()
         self._rung = alerts
 
-    async def on_event(self, event: UiEvent) -> None:
-        """Does at once what a key does where nothing has the focus.
+    async def handle_input(self, event: Key | Paste) -> bool:
+        """Do what a key does, or say why it does nothing in a replay; return True if done."""
+        if await super().handle_input(event):
+            return True
+        if self._replay is None or isinstance(event, Paste) or self.focused is not None:
+            return False
+        if self.action_for(event.key) is None and (why := refusal(event.key)):
+            self.notify(why)
+            return True
+        return False
 
-        By Textual's way, past the screen and back, it would come after keys that came behind it.
-        """
-        if isinstance(event, Paste) and not event.is_forwarded:
-            if self._typing is not None and not self.screen.is_modal:
-                self._typing.paste(event.text)
-        elif isinstance(event, Key) and self.focused is None and not self.screen.is_modal:
-            if self._typing is not None and self._typing.filter_key(event.key, event.character):
-                return
-            replay = self._replay is not None
-            action = action_for(event.key, self._header.tab, replay=replay)
-            if action is not None and await self.act(action):
-                return
-            if replay and action is None and (why := refusal(event.key)):
-                self.notify(why)
-                return
-        await super().on_event(event)
+    def action_for(self, key: str) -> Action | None:
+        """Return what a key does on the tab that is shown."""
+        return action_for(key, self._header.tab, replay=self._replay is not None)
+
+    @property
+    def actors(self) -> Sequence[DOMNode]:
+        """The tab that is shown, the bar of a replay, and the screen."""
+        tab = self._tab.actors if self._tab else (self._benchmark,)
+        return [node for node in (*tab, self._bar, self) if node is not None]
+
+    @property
+    def field(self) -> FilterView | None:
+        """The list of the tab that is shown, which is narrowed down by typing."""
+        return self._tab.field if self._tab else None
 
     async def act(self, action: Action) -> bool:
-        """Does it, if it is on offer here; whether it was done."""
-        if not self.offers(action):
-            return False
-        parts = (*(self._tab.actors if self._tab else (self._benchmark,)), self._bar)
-        does = (part for part in parts if hasattr(part, f"action_{action.name}"))
-        done = await self.run_action(action.action, next(does, None))
+        """Do the action if it is on offer here; return True if it was done."""
+        done = await super().act(action)
         self._show_keys()
         return done
 
@@ -247,19 +243,9 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
         self._keys.on_list = isinstance(tab, ListTab) and tab.processes.focused_list
         self._keys.redraw()
 
-    async def action_act(self, name: str) -> None:
-        """What Textual's bindings call: the action of that id."""
-        await self.act(BY_ID[name])
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Whether a binding does something here; behind another screen only `everywhere` do."""
-        return action != "act" or self.offers(BY_ID[str(parameters[0])])
-
     def offers(self, action: Action) -> bool:
-        """Whether it does something here."""
-        if action.id == "signal" and self._settings.readonly:
-            return False
-        if self.screen.is_modal and action.id != "quit":
+        """Return True if the action does something here and now."""
+        if not super().offers(action) or (action.id == "signal" and self.app.settings.readonly):
             return False
         lists = action.when != "replay" and action.tabs in (LISTS, ("monitor",))
         of_devices = lists or action.id == "why"
@@ -271,7 +257,8 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
         self._keys.in_field = focused is not None
         self._keys.redraw()
 
-    def _show(self) -> None:
+    def show(self) -> None:
+        """Draw what changed."""
         self._header.redraw()
         self._show_keys()
         shown = self._tab or self._benchmark
@@ -285,23 +272,17 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
         """Has GPM sampled where it is shown or recorded."""
         shown = self._tab is not None and self._tab.wants_gpm
         wanted = shown or self._recordings.current is not None
-        self._stream.ask(gpm=self._settings.gpm and wanted)
+        self._stream.ask(gpm=self.app.settings.gpm and wanted)
 
     @property
     def _tab(self) -> LiveTab | None:
         """The tab that is shown; None is the benchmark."""
         return self._live.get(self._header.tab)
 
-    @property
-    def _typing(self) -> FilterView | None:
-        """The view that somebody types into."""
-        field = self._tab.field if self._tab else None
-        return field if field is not None and field.typing else None
-
     def tick(self) -> None:
         """Shows that nothing comes, or how far it is."""
         if self.telemetry.silent_seconds is not None:
-            self._show()
+            self.show()
         elif self._bar is not None:
             self._bar.redraw()
             self._show_keys()  # the end comes without a record
@@ -318,7 +299,7 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
         self.set_focus(None)
         self._switcher.current = name
         self._header.tab = self._keys.tab = name
-        self._show()
+        self.show()
 
     async def action_details(self) -> None:
         """Shows the page of the selected device."""
@@ -381,7 +362,7 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
     def action_pause(self) -> None:
         """Freezes the picture, or lets it catch up."""
         self.telemetry.pause()
-        self._show()
+        self.show()
 
     def action_record(self) -> None:
         """Records what comes from now on, or ends that."""
@@ -395,25 +376,24 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
 
     def action_interval(self, step: int) -> None:
         """Samples less often, or more often."""
-        now = self._settings.interval
+        now = self.app.settings.interval
         others = [s for s in INTERVALS if (s > now if step > 0 else s < now)]
         if others:
             now = others[0] if step > 0 else others[-1]
-            self._settings = replace(self._settings, interval=now)
+            self.app.change_settings(interval=now)
             self._stream.ask(interval=now)
         self.notify(f"A sample every {now:g} s")
 
     async def action_keep(self) -> None:
         """Keeps the settings, and how devices and processes are shown."""
         table = self._table
-        self._settings = replace(
-            self._settings,
+        self.app.change_settings(
             density=self._monitor.devices.density,
             sort=AUTO if table.sorted_by is GPU else table.sorted_by.title,
             reverse=table.reversed,
             tree=table.tree,
         )
-        await super().action_keep()
+        await self.app.action_keep()
 
     def action_leave(self) -> None:
         """Out of a field, off a filter or a device's page, then back to the monitor."""
@@ -422,9 +402,9 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
             self.set_focus(None)
         elif not (isinstance(tab, ListTab) and tab.processes.clear_filter()):
             now = self._header.tab
-            if now == "monitor" and self._opened_from:
-                self.went_back = True
-                self.exit()
+            if now == "monitor" and self._back_to:
+                self.dismiss()
+                return
             self._to_tab(self._came_from.get(now, "monitor"))
 
     def action_help(self) -> None:
@@ -432,35 +412,26 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
         from gputop.ui.shell.help import Help
 
         other = "live" if self._replay is not None else "replay"
-        readonly = self._settings.readonly
-        self.push_screen(
+        readonly = self.app.settings.readonly
+        self.app.push_screen(
             Help(
                 lambda a: a.when != other and not (a.id == "signal" and readonly),
                 hosts=bool(self.telemetry.machines),
             )
         )
 
-    def action_commands(self) -> None:
-        """The command palette: what keys do here, by name."""
-        from gputop.ui.shell.command_palette import Commands
-
+    def commands(self) -> Iterator[Action]:
+        """Yield the actions that the command palette offers: not those that change nothing."""
         tab = self._header.tab
-        here = [
+        return (
             a
-            for a in ACTIONS
-            if self.offers(a)
-            and a.action not in ("commands", f"tab('{tab}')")
+            for a in super().commands()
+            if a.action != f"tab('{tab}')"
             and (a.id != "bench.stop" or self._keys.running)
-            and (a.id != "back" or tab != "monitor" or self._opened_from)
-        ]
+            and (a.id != "back" or tab != "monitor" or self._back_to)
+        )
 
-        async def run(action: Action | None) -> None:
-            if action is not None:
-                await self.act(action)
-
-        self.push_screen(Commands(here), run)
-
-    def say(self, error: BaseException) -> None:
+    def report(self, error: BaseException) -> None:
         """A fault of our own, or of the recording that is played."""
         if self._replay is not None:
             from gputop.recording.reader import RecordingError
@@ -469,7 +440,7 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
                 self.telemetry.interruption = error.problem
                 self.notify(f"{visible(str(error))}.", title="Replay", severity="error")
                 return
-        super().say(error)
+        super().report(error)
 
     def on_benchmark_tab_changed(self) -> None:
         """A run started or ended."""

@@ -1,75 +1,138 @@
-"""The fleet screen: a map of all GPUs, and what is wrong with them."""
+"""The fleet screen: a map of all GPUs, and what is wrong with them; with its keys and its help."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+import contextlib
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from textual.events import Key, Paste
+from textual import work
 
-from gputop.settings import DEFAULT, Settings
 from gputop.text import visible
 from gputop.ui.fleet.detail import DetailView
+from gputop.ui.fleet.filter import EXAMPLE
 from gputop.ui.fleet.header import FilterLine, FleetHeader
 from gputop.ui.fleet.map import MapView, empty
 from gputop.ui.fleet.wrong import WrongView
-from gputop.ui.shell.actions import Action, action_for, bindings
-from gputop.ui.shell.app import ResidentApp
-from gputop.ui.shell.command_palette import Commands
-from gputop.ui.shell.fleet_actions import ACTIONS, BY_ID, FleetHelp
-from gputop.ui.shell.keys import KeysView
-from gputop.ui.shell.themed import ANY_TERMINAL
+from gputop.ui.shell.actions import Action, bindings, key_names
+from gputop.ui.shell.keys import ActionScreen, KeysView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
+    from collections.abc import AsyncGenerator, Callable, Sequence
 
     from textual.app import ComposeResult
     from textual.binding import BindingType
-    from textual.events import Event as UiEvent
+    from textual.dom import DOMNode
     from textual.events import Resize
+    from textual.screen import Screen
 
-    from gputop.problem import Problem
-    from gputop.ui.drawing.look import Terminal
+    from gputop.fleet.model import Fleet
     from gputop.ui.fleet.state import FleetState
     from gputop.ui.widgets.live import LiveView
 
 ROOMY = 18
 """Rows from which on there is room for more than the map and what is wrong."""
 FEWEST_WRONG, MOST_OF_HEIGHT = 4, 6
-"""Rows of the list that are there at least, and what part of the height it takes at most while the
-map needs the rest."""
+"""Fewest rows of the list, and the divisor of the height that gives its most rows while the map
+needs the rest."""
+ACTIONS = (
+    Action("fleet.open", "enter", "open", "The host under the cursor, in the monitor", "Open host"),
+    Action(
+        "fleet.switch", "tab,w", "switch", "Between the map and what is wrong", "List", (), ("tab",)
+    ),
+    Action("metric", "m", "metric(1)", "Colour the map by the next value", "Colour"),
+    Action("metric.previous", "M", "metric(-1)", "... by the previous one"),
+    Action("group", "g", "group(1)", "Group by the next label", "Group"),
+    Action("group.previous", "G", "group(-1)", "... by the previous one"),
+    Action("fleet.filter", "slash", "filter", "Only GPUs with certain labels", "Filter"),
+    Action("fleet.refresh", "R", "refresh_now", "Ask the server now", "Refresh"),
+    Action("fleet.density", "c", "density", "Density: what fits, values, one, half, folded", ""),
+    Action("fleet.next", "down,j", "move(1)", "Down: on the map, or in the list"),
+    Action("fleet.previous", "up,k", "move(-1)", "Up"),
+    Action("fleet.right", "right", "side(1)", "The next GPU"),
+    Action("fleet.left", "left", "side(-1)", "The previous GPU"),
+    Action("group.next", "n", "next_group(1)", "The next group"),
+    Action("group.before", "p", "next_group(-1)", "The group before"),
+    Action("fleet.page.next", "pagedown", "page(1)", "A page down"),
+    Action("fleet.page.previous", "pageup", "page(-1)", "A page up"),
+    Action("fleet.first", "home", "end(-1)", "To the first"),
+    Action("fleet.last", "end", "end(1)", "To the last"),
+    Action("theme", "T", "theme", "The next theme of colours"),
+    Action("settings", "S", "keep", "Keep the theme for the next time"),
+    Action("back", "escape", "leave", "Back: off the list, off the filter"),
+    Action(
+        "commands", "ctrl+p", "commands", "Command palette: the same by name", "", (), ("ctrl+p",)
+    ),
+    Action("help", "question_mark,f1", "help", "Help: keys and signs", "Help"),
+    Action("suspend", "ctrl+z", "suspend_process", "Suspend; `fg` in the shell resumes it"),
+    Action("quit", "q,f10,ctrl+c", "quit", "Quit", "Quit", (), ("f10", "ctrl+c")),
+)
+"""Everything a key does on the fleet screen."""
+HELP = {
+    "Keys": {" ".join(key_names(action)): action.help for action in ACTIONS},
+    "Signs": {
+        "! ▲ ?": "a fault, a warning, and a GPU whose readings are no more scraped",
+        "▁▂▄▆█": "little to much of what the map is coloured by: the line above it has the scale",
+        "▀": "two GPUs in a cell, one above the other, where there is no room for more",
+        "–": "nobody has scraped that",
+        "r3  64  87% !2": "a group: its name, its GPUs, their median, and how many are wrong",
+        "dim": "an answer is late: these are the numbers of the one before",
+    },
+    "Numbers": {
+        "median, p5, p95": "half of the GPUs are below the median, one in twenty below p5, and one "
+        "in twenty above p95; a GPU without the reading is in none of them",
+        "since": "when it began, or when it was seen first from here",
+    },
+    "Filter": {
+        EXAMPLE: "all of the words have to be true",
+        "= !=": "is, is not; * stands for anything: rack=r1*",
+        "~ !~": "has in it, has not in it, in capitals or not",
+        "train": "a word alone is looked for in the host, the model and all labels",
+        "host gpu model": "as well as the labels that the server has",
+    },
+}
 
 
-class FleetApp(ResidentApp, inherit_bindings=False):
-    """One screen over a `FleetState`; it ends for a host that is to be opened."""
+class Watch(Protocol):
+    """Where the fleets come from: a `FleetWatch`, or a substitute."""
 
+    def fleets(self) -> AsyncGenerator[Fleet]:
+        """Yield a fleet at once, then one each interval, for ever."""
+
+    def refresh(self) -> None:
+        """Have the next fleet come now."""
+
+    async def close(self) -> None:
+        """Close all connections."""
+
+
+class FleetScreen(ActionScreen):
+    """Map and list over a `FleetState`. It stays as it is while a host of the fleet is open."""
+
+    actions = ACTIONS
     BINDINGS: ClassVar[list[BindingType]] = list(bindings(ACTIONS))
 
     def __init__(
         self,
         state: FleetState,
+        watch: Watch,
+        open_host: Callable[[str], Screen[None]],
         where: str = "",
         match: str = "",
-        refresh_now: Callable[[], None] = lambda: None,
-        settings: Settings = DEFAULT,
-        *,
-        problems: Sequence[Problem] = (),
-        config: Path | None = None,
-        terminal: Terminal = ANY_TERMINAL,
     ) -> None:
-        """`where` is the server and `match` what was asked of it, for the eyes of the user."""
-        super().__init__(settings, problems, config, terminal)
+        """Show what `watch` sends; `open_host` makes the screen of a host by its name.
+
+        `where` is the server and `match` the selector that it is asked with, as they may be shown.
+        """
+        super().__init__()
         self.state, self._where, self._match = state, where, match
-        self._refresh_now = refresh_now
+        self._watch, self._open_host = watch, open_host
         self._old = False
-        """Whether what was drawn last was of the past."""
-        self.opened: str | None = None
-        """The host that it was left for."""
+        """True if what was drawn last was out of date."""
 
     def compose(self) -> ComposeResult:
         state = self.state
         self._header = FleetHeader(state, self._where)
-        self._filter = FilterLine(state)
+        self._filter = FilterLine(state, self.show)
         self._map = MapView(state, self.show)
         self._map.empty = lambda width: empty(state, self._where, self._match, width)
         self._detail = DetailView(state)
@@ -86,39 +149,58 @@ class FleetApp(ResidentApp, inherit_bindings=False):
         yield from self._views
 
     def on_mount(self) -> None:
-        """Shows what there is, and from now on what comes."""
-        self.state.changed, self.state.failed = self.show, self.say
-        self.show()
+        """Begin to watch the fleet."""
+        self._listen()
 
-    def on_unmount(self) -> None:
-        """What comes is kept, and shown by whoever comes next."""
-        self.state.changed, self.state.failed = lambda: None, lambda _: None
+    async def on_unmount(self) -> None:
+        """Leave nothing open."""
+        await self._watch.close()
 
     def on_resize(self, event: Resize) -> None:
-        """Shares the room out anew."""
-        self._arrange(event.size.width, event.size.height)
+        """Share the height out anew."""
+        self._share_height(event.size.width, event.size.height)
+
+    def on_screen_resume(self) -> None:
+        """Show what came while another screen was shown."""
+        self.show()
+
+    @work(exclusive=True, group="fleet", exit_on_error=False)
+    async def _listen(self) -> None:
+        """Add what comes for as long as the screen exists, whatever screen is shown."""
+        async with contextlib.aclosing(self._watch.fleets()) as fleets:
+            async for fleet in fleets:
+                try:
+                    self.update_fleet(fleet)
+                except Exception as error:  # noqa: BLE001 - the next one may well be fine
+                    self.report(error)
+
+    def update_fleet(self, fleet: Fleet) -> None:
+        """Show another fleet."""
+        self.state.update(fleet)
+        if self.is_current:
+            self.show()
 
     def show(self) -> None:
-        """Draws what changed."""
-        state = self.state
+        """Draw what changed."""
+        state, look = self.state, self.app.look
         self._old = state.is_old
-        self._map.ascii = self.look.ascii
-        state.halves = self.look.theme.colours > 16 and not self.look.ascii
+        self._map.ascii = look.ascii
+        state.halves = look.theme.colours > 16 and not look.ascii
         self._keys.on_list = state.on_list
         self._keys.way_back = "Show all" if self._filter.wanted else ""
-        self._arrange(*self.size)
+        self._share_height(*self.app.size)
         for view in self._views:
             view.redraw()
 
     def tick(self) -> None:
-        """Shows how old it is; all fades once that is too old."""
+        """Show how old the fleet is; everything fades once it is too old."""
         if self.state.is_old != self._old or self.state.fleet is None:
             self.show()
         else:
             self._header.redraw()
 
-    def _arrange(self, width: int, height: int) -> None:
-        """The map has what it can use; the list has the rest, and some rows in any case."""
+    def _share_height(self, width: int, height: int) -> None:
+        """Give the map what it can use, and the list the rest, and some rows in any case."""
         some = bool(self.state.groups)
         self._header.brief = tiny = height < ROOMY
         header, asked = self._header.height_in(width), int(self._filter.wanted)
@@ -138,61 +220,37 @@ class FleetApp(ResidentApp, inherit_bindings=False):
 
     # Keys.
 
-    async def on_event(self, event: UiEvent) -> None:
-        """Does at once what a key does, in the order typed."""
-        if isinstance(event, Paste) and not event.is_forwarded:
-            if self.state.typing and not self.screen.is_modal:
-                self._filter.paste(event.text)
-                self.show()
-        elif isinstance(event, Key) and not self.screen.is_modal:
-            if self.state.typing and self._filter.filter_key(event.key, event.character):
-                self.show()
-                return
-            action = action_for(event.key, "", actions=ACTIONS)
-            if action is not None and await self.act(action):
-                return
-        await super().on_event(event)
+    @property
+    def actors(self) -> Sequence[DOMNode]:
+        """The list or the map, whichever has the keys; the map; the filter; and the screen."""
+        focused = (self._wrong,) if self.state.on_list else ()
+        return (*focused, self._map, self._filter, self)
+
+    @property
+    def field(self) -> FilterLine:
+        """The line of the filter."""
+        return self._filter
 
     def offers(self, action: Action) -> bool:
-        """Whether it does something here."""
-        if self.screen.is_modal and action.id != "quit":
-            return False
+        """Return True if the action does something here and now."""
         if action.id == "fleet.switch":
-            return self.state.on_list or bool(self.state.view and self.state.view.wrong)
-        return True
+            state = self.state
+            some = state.on_list or bool(state.view and state.view.wrong)
+            return some and super().offers(action)
+        return super().offers(action)
 
     async def act(self, action: Action) -> bool:
-        """Does it, if it is on offer here; whether it was done."""
-        done = self.offers(action) and await self.run_action(action.action)
+        """Do the action if it is on offer here; return True if it was done."""
+        done = await super().act(action)
         self.show()
         return done
 
-    async def action_act(self, name: str) -> None:
-        """What Textual's bindings call: the action of that id."""
-        await self.act(BY_ID[name])
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Whether a binding does something here; behind another screen only `everywhere` do."""
-        return action != "act" or self.offers(BY_ID[str(parameters[0])])
-
-    def action_move(self, step: int) -> None:
-        """Down, on the map or in the list."""
-        (self._wrong if self.state.on_list else self._map).move(step)
-
-    def action_page(self, step: int) -> None:
-        """A page down."""
-        (self._wrong if self.state.on_list else self._map).page(step)
-
-    def action_side(self, step: int) -> None:
-        """To the next GPU."""
-        self._map.side(step)
-
     def action_next_group(self, step: int) -> None:
-        """To another group."""
+        """Go to another group."""
         self.state.next_of_groups(step)
 
     def action_end(self, step: int) -> None:
-        """To the first or the last."""
+        """Go to the first or the last GPU."""
         state = self.state
         if state.on_list:
             state.go_row(0 if step < 0 else len(state.view.wrong) if state.view else 0)
@@ -201,60 +259,46 @@ class FleetApp(ResidentApp, inherit_bindings=False):
             state.go(group, 0 if step < 0 else len(state.groups[group].members))
 
     def action_switch(self) -> None:
-        """Between map and list; there the cursor goes to the first row, if it is on none."""
+        """Switch between map and list; there go to the first row if the cursor is on none."""
         state = self.state
         state.on_list = not state.on_list
         if state.on_list and state.row is None:
-            self._wrong.move(0)
+            self._wrong.action_move(0)
 
     def action_metric(self, step: int) -> None:
-        """Another colour."""
+        """Colour the map by another value."""
         self.state.next_metric(step)
 
     def action_group(self, step: int) -> None:
-        """Other groups."""
+        """Group by another label."""
         self.state.next_group(step)
 
     def action_density(self) -> None:
-        """More in less room, or what fits."""
+        """Show more GPUs in less room, or what fits."""
         self.state.next_density()
 
-    def action_filter(self) -> None:
-        """What is typed from now on says which GPUs are shown."""
-        self.state.typing = True
-
     def action_refresh_now(self) -> None:
-        """Asks the server now."""
-        self._refresh_now()
+        """Ask the server now."""
+        self._watch.refresh()
         self.notify(f"{visible(self._where, 200)} is asked now")
 
     def action_leave(self) -> None:
-        """Off the list, then off the filter."""
-        state = self.state
-        if state.on_list:
-            state.on_list = False
+        """Go off the list, then off the filter."""
+        if self.state.on_list:
+            self.state.on_list = False
         else:
             self._filter.clear_filter()
 
     def action_open(self) -> None:
-        """Leaves for the host of the GPU under the cursor."""
+        """Open the host of the GPU under the cursor."""
         gpu = self.state.selected
         if gpu is None:
             self.notify("There is no GPU to open the host of")
             return
-        self.opened = gpu.host
-        self.exit()
+        self.app.push_screen(self._open_host(gpu.host))
 
     def action_help(self) -> None:
-        """Keys and legend."""
-        self.push_screen(FleetHelp())
+        """Show keys and legend."""
+        from gputop.ui.shell.help import HelpPage
 
-    def action_commands(self) -> None:
-        """The command palette: what keys do here, by name."""
-        here = [a for a in ACTIONS if self.offers(a) and a.id != "commands"]
-
-        async def run(action: Action | None) -> None:
-            if action is not None:
-                await self.act(action)
-
-        self.push_screen(Commands(here), run)
+        self.app.push_screen(HelpPage({title: each.items() for title, each in HELP.items()}))

@@ -184,7 +184,7 @@ class Header(LiveView):
         x = len(TITLE)
         for name, label in TABS:
             if event.y == 0 and x <= event.x < x + len(label):
-                self.app.call_later(self.app.run_action, f"tab('{name}')")
+                self.app.call_later(self.screen.run_action, f"tab('{name}')")
             x += len(label)
 
 

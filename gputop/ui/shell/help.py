@@ -17,7 +17,7 @@ from gputop.ui.processes.columns import COLUMNS, HOST
 from gputop.ui.shell.actions import ACTIONS, LISTS, LIVE, PAGES, Action, key_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from textual.app import ComposeResult
 
@@ -75,16 +75,16 @@ BENCHMARK = {
 
 
 class HelpPage(ModalScreen[None]):
-    """Groups of names and what they mean."""
+    """Groups of names, each with its meaning, by the title of the group."""
 
     AUTO_FOCUS = "VerticalScroll"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,question_mark,f1", "dismiss", "Close", id="help.close")
     ]
 
-    def groups(self) -> Iterable[tuple[str, Iterable[tuple[str, str]]]]:
-        """Each with its title."""
-        raise NotImplementedError
+    def __init__(self, groups: Mapping[str, Iterable[tuple[str, str]]]) -> None:
+        super().__init__()
+        self._groups = groups
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="box") as box:
@@ -95,39 +95,35 @@ class HelpPage(ModalScreen[None]):
 
     def _text(self, width: int) -> Text:
         text = Text()
-        for title, entries in self.groups():
+        for title, entries in self._groups.items():
             _add(text, title, entries, width)
         text.rstrip()
         return text
 
 
 class Help(HelpPage):
-    """Keys and legend of the monitor."""
+    """Keys and legend of the dashboard."""
 
     def __init__(
         self, offered: Callable[[Action], bool] = lambda _: True, *, hosts: bool = False
     ) -> None:
-        """`offered` says which actions there are at all; `hosts`, whether several are shown."""
-        super().__init__()
-        self._hosts = hosts
-        self._actions = [action for action in ACTIONS if offered(action)]
-
-    def groups(self) -> Iterable[tuple[str, Iterable[tuple[str, str]]]]:
-        """Each with its title."""
-        columns = {column.title: column.about for column in COLUMNS}
-        return (
-            *((title, self._keys(tabs)) for tabs, title in PLACES.items()),
-            *([("Several hosts", HOSTS.items())] if self._hosts else []),
-            ("Signs", SIGNS.items()),
-            ("Panels and rows", PANELS.items()),
-            ("Why is it slow?", WHY.items()),
-            ("Readings", LEGEND.items()),
-            ("Processes", columns.items()),
-            ("Stress test", BENCHMARK.items()),
+        """List the actions that are `offered`; explain several `hosts` if they are shown."""
+        actions = [action for action in ACTIONS if offered(action)]
+        super().__init__(
+            {
+                title: [(" ".join(key_names(a)), a.help) for a in actions if a.tabs == tabs]
+                for tabs, title in PLACES.items()
+            }
+            | ({"Several hosts": HOSTS.items()} if hosts else {})
+            | {
+                "Signs": SIGNS.items(),
+                "Panels and rows": PANELS.items(),
+                "Why is it slow?": WHY.items(),
+                "Readings": LEGEND.items(),
+                "Processes": [(column.title, column.about) for column in COLUMNS],
+                "Stress test": BENCHMARK.items(),
+            }
         )
-
-    def _keys(self, tabs: tuple[str, ...]) -> list[tuple[str, str]]:
-        return [(" ".join(key_names(a)), a.help) for a in self._actions if a.tabs == tabs]
 
 
 def _add(text: Text, title: str, entries: Iterable[tuple[str, str]], width: int) -> None:

@@ -1,10 +1,14 @@
-"""The line at the bottom: which key does what here."""
+"""Screens whose keys do the actions of a registry, and the line at the bottom that lists them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, cast
 
 from rich.cells import cell_len
+from textual import on
+from textual.events import Paste
+from textual.screen import Screen
+from textual.worker import Worker, WorkerState
 
 from gputop.text import that_fit
 from gputop.ui.drawing.draw import Row, Span
@@ -15,7 +19,103 @@ from gputop.ui.widgets.live import LiveView
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from textual.events import Click
+    from textual.dom import DOMNode
+    from textual.events import Click, Key
+
+    from gputop.ui.shell.app import GputopApp
+    from gputop.ui.widgets.filter import FilterView
+
+
+class ActionScreen(Screen[None]):
+    """A screen whose keys do the actions of its registry. A dialog may lie over it."""
+
+    actions: ClassVar[Sequence[Action]]
+
+    @property
+    def app(self) -> GputopApp:  # type: ignore[override] # Textual's is writeable to mypy alone
+        """The application."""
+        return cast("GputopApp", super().app)
+
+    @property
+    def actors(self) -> Sequence[DOMNode]:
+        """The nodes that do what keys do; the app does what none of them does."""
+        return (self,)
+
+    @property
+    def field(self) -> FilterView | None:
+        """The view that is typed into, if there is one."""
+        return None
+
+    def tick(self) -> None:
+        """Show what changes with time alone; called twice a second while the screen is shown."""
+
+    def quit(self) -> None:
+        """Leave the app."""
+        self.app.exit()
+
+    def offers(self, action: Action) -> bool:
+        """Return True if the action does something here and now."""
+        return action.id == "quit" or not self.app.screen.is_modal
+
+    def action_for(self, key: str) -> Action | None:
+        """Return what a key does here."""
+        return next((each for each in self.actions if key in each.keys.split(",")), None)
+
+    async def handle_input(self, event: Key | Paste) -> bool:
+        """Do what a key does where nothing has the focus; return True if it was done."""
+        field = self.field
+        typing = field is not None and field.typing
+        if isinstance(event, Paste):
+            if field is not None and typing and not event.is_forwarded:
+                field.paste(event.text)
+            return False
+        if self.focused is not None:
+            return False
+        if field is not None and typing and field.filter_key(event.key, event.character):
+            return True
+        action = self.action_for(event.key)
+        return action is not None and await self.act(action)
+
+    async def act(self, action: Action) -> bool:
+        """Do the action if it is on offer here; return True if it was done."""
+        if not self.offers(action):
+            return False
+        does = (node for node in (*self.actors, self.app) if hasattr(node, f"action_{action.name}"))
+        return await self.app.run_action(action.action, next(does, None))
+
+    async def action_act(self, name: str) -> None:
+        """Do the action of that id; Textual's bindings call it."""
+        await self.act(self._action(name))
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Return True if a binding does something here."""
+        return action != "act" or self.offers(self._action(parameters[0]))
+
+    def _action(self, name: object) -> Action:
+        return next(each for each in self.actions if each.id == name)
+
+    def action_commands(self) -> None:
+        """Open the command palette: what keys do here, by name."""
+        from gputop.ui.shell.command_palette import Commands
+
+        async def run(action: Action | None) -> None:
+            if action is not None:
+                await self.act(action)
+
+        self.app.push_screen(Commands([*self.commands()]), run)
+
+    def commands(self) -> Iterator[Action]:
+        """Yield the actions that the command palette offers."""
+        return (each for each in self.actions if self.offers(each) and each.id != "commands")
+
+    def report(self, error: BaseException) -> None:
+        """Notify of a fault that does not end the screen."""
+        self.app.report(error)
+
+    @on(Worker.StateChanged)
+    def _worker_failed(self, event: Worker.StateChanged) -> None:
+        if event.state is WorkerState.ERROR and event.worker.error is not None:
+            self.report(event.worker.error)
 
 
 class Entry(NamedTuple):
@@ -105,5 +205,5 @@ class KeysView(LiveView):
         for entry in self._shown(self.size.width):
             x += entry.width
             if event.x < x:
-                self.app.call_later(self.app.run_action, f"act('{entry.action.id}')")
+                self.app.call_later(self.screen.run_action, f"act('{entry.action.id}')")
                 return

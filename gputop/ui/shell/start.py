@@ -24,12 +24,14 @@ from gputop.stream.launch import command, launch
 from gputop.terminal import terminfo_colours, without_colours
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from gputop.problem import Problem
     from gputop.recording.reader import Recording
     from gputop.settings import Settings
-    from gputop.ui.shell.dashboard import Stream
+    from gputop.ui.shell.app import GputopApp
+    from gputop.ui.shell.dashboard import Dashboard, Stream
+    from gputop.ui.shell.fleet_screen import Watch
 
 
 def run(
@@ -72,7 +74,7 @@ def run(
         source = StreamChild(sampler, interval, process)
     load()
     from gputop.ui.drawing.look import Terminal
-    from gputop.ui.shell.dashboard import GputopApp
+    from gputop.ui.shell.app import GputopApp
 
     app = GputopApp(
         source,
@@ -85,8 +87,60 @@ def run(
         record=record,
         show_secrets=show_secrets,
     )
-    app.run(mouse=settings.mouse)
-    return report_fault(app.fault, app.return_code)
+    return _show(app)
+
+
+def run_fleet(
+    watch: Watch,
+    open_stream: Callable[[str], Stream],
+    *,
+    where: str,
+    match: str = "",
+    interval: float = 10.0,
+    settings: Settings,
+    problems: Sequence[Problem] = (),
+    config: Path | None = None,
+    python: str | None = None,
+) -> int:
+    """Run the fleet screen until it is left; return the exit status.
+
+    `where` and `match` are the server and what it is asked for, as they may be shown; `open_stream`
+    makes the stream of a host by its name.
+    """
+    load()
+    from gputop.ui.drawing.look import Terminal
+    from gputop.ui.fleet.state import FleetState
+    from gputop.ui.shell.app import GputopApp
+    from gputop.ui.shell.fleet_screen import FleetScreen
+
+    def open_host(host: str) -> Dashboard:
+        from gputop.ui.shell.dashboard import Dashboard  # the fleet does without it
+
+        return Dashboard(open_stream(host), python, back_to="Fleet")
+
+    app = GputopApp(
+        settings=settings,
+        problems=problems,
+        config=config,
+        terminal=Terminal.of(os.environ),
+        first=FleetScreen(FleetState(interval), watch, open_host, where, match),
+    )
+    return _show(app)
+
+
+def _show(app: GputopApp) -> int:
+    """Run the app; return the exit status, and print the fault that ended it, if one did."""
+    app.run(mouse=app.settings.mouse)
+    if app.fault is not None and os.strerror(errno.EMFILE) in app.fault:
+        print(f"gputop: error: {TOO_MANY_FILES}", file=sys.stderr)
+        return COULD_NOT_RUN
+    if app.fault is not None:
+        print(
+            f"gputop: error: a fault of gputop's own ended it: {app.fault}. "
+            "Please report it, with what GPUTOP_DEBUG=1 shows.",
+            file=sys.stderr,
+        )
+    return app.return_code or FINE
 
 
 def load() -> None:
@@ -104,20 +158,6 @@ def load() -> None:
             # Whatever the locale says; Textual writes to standard error. Where it is best not to
             # rely on that, everything is drawn in ASCII.
             stream.reconfigure(encoding="utf-8", errors="replace")
-
-
-def report_fault(fault: str | None, status: int | None) -> int:
-    """Print what ended a screen that should not have, if anything did; return the exit status."""
-    if fault is not None and os.strerror(errno.EMFILE) in fault:
-        print(f"gputop: error: {TOO_MANY_FILES}", file=sys.stderr)
-        return COULD_NOT_RUN
-    if fault is not None:
-        print(
-            f"gputop: error: a fault of gputop's own ended it: {fault}. "
-            "Please report it, with what GPUTOP_DEBUG=1 shows.",
-            file=sys.stderr,
-        )
-    return status or FINE
 
 
 def _say_colours() -> None:

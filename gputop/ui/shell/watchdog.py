@@ -33,7 +33,6 @@ class Watchdog:
         self._modes: list[Any] | None = None
         with contextlib.suppress(termios.error, OSError):
             self._modes = termios.tcgetattr(0)
-        self._tell: int | None = None
 
     def watch(
         self, loop: asyncio.AbstractEventLoop, leave: Callable[[], None], status: int
@@ -43,7 +42,6 @@ class Watchdog:
         To be called in the main thread, as Python has it with signals.
         """
         heard, tell = os.pipe()
-        self._tell = tell
 
         def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - as Python calls it
             for each in SIGNALS:
@@ -63,14 +61,6 @@ class Watchdog:
         threading.Thread(target=wait, name="watchdog", daemon=True).start()
         for number in SIGNALS:
             signal.signal(number, handle)
-
-    def release(self) -> None:
-        """Has signals do what they did before, when the dashboard has ended and others go on."""
-        if self._tell is not None:
-            for number in SIGNALS:
-                signal.signal(number, signal.SIG_DFL)
-            os.close(self._tell)
-            self._tell = None
 
 
 def _end(status: int, modes: list[Any] | None) -> None:
