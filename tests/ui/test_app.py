@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
@@ -214,6 +215,18 @@ async def test_escape_goes_back_to_where_it_was_opened_from() -> None:
         await pilot.press("escape")
         await settle(pilot)
         assert app.screen is app.first
+
+
+async def test_q_waits_for_the_benchmark_tab_that_is_being_made() -> None:
+    """Textual fails at a tab that is mounted while its screen is removed."""
+    app = GputopApp(PreparedStream(inventory(1), sample(1)))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        making = asyncio.create_task(dashboard_of(app)._the_benchmark())
+        await asyncio.sleep(0)
+        await pilot.press("q")
+        assert making.done()
+    assert (app.fault, app.return_code) == (None, 0)
 
 
 async def test_escape_never_quits_and_q_does() -> None:

@@ -154,7 +154,7 @@ class GputopApp(App[None], inherit_bindings=False):  # Ctrl+Q is for who pressed
     async def action_quit(self) -> None:
         """Leave as the screen has it."""
         if (screen := self._action_screen) is not None:
-            screen.quit()
+            await screen.quit()
 
     async def on_event(self, event: UiEvent) -> None:
         """Have the screen handle a key at once where nothing has the focus.

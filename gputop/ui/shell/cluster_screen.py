@@ -133,7 +133,11 @@ class BurnScreen(ActionScreen):
         elif self.is_running:
             self._view.redraw()
 
-    def quit(self) -> None:
+    async def quit(self) -> None:
+        """Leave the app."""
+        self.leave()
+
+    def leave(self) -> None:
         """Leave at once where all runs have ended, or else once they have been stopped."""
         self._leaving = True
         if self._group.ended or self._stopping is not None:
@@ -163,7 +167,7 @@ async def on_screen(runs: Group, group: GroupState, watch: Watching) -> list[Run
 
     following = asyncio.create_task(follow(runs, group, watch, ending))
     following.add_done_callback(lambda _: screen.ended())
-    with signals(screen.quit):
+    with signals(screen.leave):
         await app.run_async(mouse=False)
         if not following.done():
             await runs.stop()

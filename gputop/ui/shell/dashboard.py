@@ -98,6 +98,7 @@ class Dashboard(ActionScreen):
         self._benchmark: BenchmarkTab | None = None
         """Made when it is first wanted: the first screen does without it."""
         self._making = asyncio.Lock()
+        self._leaving = False
         self._rung: set[tuple[str, str]] = set()
         """Device and kind of the alerts that the bell was rung for, while they last."""
         self._came_from: dict[str, str] = {}
@@ -136,7 +137,7 @@ class Dashboard(ActionScreen):
 
     @work(group="load", exit_on_error=False)
     async def _preload(self) -> None:
-        """Makes the benchmark tab before somebody waits for it: that takes a tenth of a second."""
+        """Make the benchmark tab before somebody waits for it: that takes a tenth of a second."""
         await asyncio.to_thread(import_module, "gputop.ui.benchmark.screen")
         await self._the_benchmark()
 
@@ -153,6 +154,17 @@ class Dashboard(ActionScreen):
                 await self._switcher.add_content(made)
                 self._benchmark = made
             return self._benchmark
+
+    async def _end_making(self) -> None:
+        """Hold the lock for good: Textual fails at a tab that is mounted while its screen goes."""
+        if not self._leaving:
+            self._leaving = True
+            await self._making.acquire()
+
+    async def quit(self) -> None:
+        """Leave the app."""
+        await self._end_making()
+        await super().quit()
 
     @work(exclusive=True, group="stream", exit_on_error=False)
     async def _listen(self) -> None:
@@ -395,14 +407,15 @@ class Dashboard(ActionScreen):
         )
         await self.app.action_keep()
 
-    def action_leave(self) -> None:
-        """Out of a field, off a filter or a device's page, then back to the monitor."""
+    async def action_leave(self) -> None:
+        """Go out of a field, off a filter or a device's page, then back to the monitor."""
         tab = self._tab
         if self.focused is not None:
             self.set_focus(None)
         elif not (isinstance(tab, ListTab) and tab.processes.clear_filter()):
             now = self._header.tab
             if now == "monitor" and self._back_to:
+                await self._end_making()
                 self.dismiss()
                 return
             self._to_tab(self._came_from.get(now, "monitor"))

@@ -49,7 +49,7 @@ class ActionScreen(Screen[None]):
     def tick(self) -> None:
         """Show what changes with time alone; called twice a second while the screen is shown."""
 
-    def quit(self) -> None:
+    async def quit(self) -> None:
         """Leave the app."""
         self.app.exit()
 
