@@ -12,7 +12,7 @@ from gputop.ui.fleet.detail import DetailView
 from gputop.ui.fleet.filter import EXAMPLE
 from gputop.ui.fleet.header import FilterLine, FleetHeader
 from gputop.ui.fleet.map import MapView, empty
-from gputop.ui.fleet.wrong import WrongView
+from gputop.ui.fleet.problems import WrongView
 from gputop.ui.shell.actions import Action, bindings, key_names
 from gputop.ui.shell.keys import ActionScreen, KeysView
 
