@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from gputop.fleet.model import Fleet, Gpu, Health
 from gputop.fleet.places import natural
-from gputop.ui.fleet.filter import Filter
-from gputop.ui.fleet.grouping import choices, grouped
+from gputop.ui.fleet.grouping import Filter, choices, grouped
 from gputop.ui.fleet.metrics import (
     AGE,
     BUSY,

@@ -19,9 +19,8 @@ from gputop.ui.processes.screen import ProcessesTab
 from gputop.ui.processes.signal import SendSignal
 from gputop.ui.shell.actions import ACTIONS, REFUSALS, action_for
 from gputop.ui.shell.app import GputopApp
-from gputop.ui.shell.header import Header
+from gputop.ui.shell.header import Header, ReplayBar
 from gputop.ui.shell.keys import KeysView
-from gputop.ui.shell.replay import ReplayBar
 from tests import recordings, streams
 from tests.health.histories import WORKING, Machine, device, trainer
 from tests.ui.pilots import dashboard_of, settle, shown, until

@@ -13,7 +13,7 @@ from gputop.health.findings import Evidence
 from gputop.output.page import page
 from gputop.schema.snapshot import Host, Machine, MachineState, Sample
 from gputop.ui.device.details import DetailsView
-from gputop.ui.fleet import detail
+from gputop.ui.fleet import problems
 from gputop.ui.fleet.metrics import BUSY, MEMORY
 from gputop.ui.model import Telemetry
 from gputop.ui.monitor import hosts, panel
@@ -127,7 +127,7 @@ def shown(percent: float, used: int) -> dict[str, str]:
         "timeline": text_of(timeline.draw(100, 40)[:-1]),
         "status": page(known.inventory, known.sample),
         "process": "\n".join(c.text(process, Around()) for c in COLUMNS if c.title == "CPU%"),
-        "fleet": text_of([detail._readings(gpu, lambda _: 0.0, 400)]),
+        "fleet": text_of([problems._readings(gpu, lambda _: 0.0, 400)]),
         "fleet map": "\n".join(m.text(m.value(gpu)) for m in (BUSY, MEMORY)),
         "evidence": Evidence("x", "x", percent, "%").text,
     }

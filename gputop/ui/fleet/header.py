@@ -9,9 +9,15 @@ from gputop.fleet.model import Health
 from gputop.text import ABSENT, brief, duration, number, used_of, visible
 from gputop.ui.drawing.draw import Row, Span, cell, cells_of, clip, faded, fit, spread, width_of
 from gputop.ui.drawing.palette import ACCENT, BADGE, DIM, GOOD, LEVELS, STRONG, TEXT, WARN
-from gputop.ui.fleet.filter import EXAMPLE
-from gputop.ui.fleet.metrics import GRAVEST_FIRST, SIGNS, SUMMARISED, TEMPERATURE, counted
-from gputop.ui.fleet.painter import SIGN_STYLES
+from gputop.ui.fleet.grouping import EXAMPLE
+from gputop.ui.fleet.metrics import (
+    GRAVEST_FIRST,
+    SIGN_STYLES,
+    SIGNS,
+    SUMMARISED,
+    TEMPERATURE,
+    counted,
+)
 from gputop.ui.widgets.filter import FilterView
 from gputop.ui.widgets.live import LiveView
 

@@ -23,6 +23,9 @@ ACROSS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 256)
 """GPUs in a row of a tile that are tried, besides all that there is room for."""
 HOST_GPUS = 8
 """Of most hosts: in rows of whole hosts each begins at the same place."""
+VALUE_CELLS = 5
+AROUND_VALUE = 4
+"""Cells of a wide GPU besides its number and value: gaps, its level, and a sign."""
 FEWEST_BESIDE = 8
 """Cells that have to be left for GPUs beside the name of their group."""
 

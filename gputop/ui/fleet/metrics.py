@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.fleet.model import Health
 from gputop.text import ABSENT, duration, percentage, quantity
+from gputop.ui.drawing.palette import DIM, FAULT, WARN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -85,6 +86,7 @@ SUMMARISED = (BUSY, MEMORY, TEMPERATURE, POWER)
 
 SIGNS = {Health.WARNING: "▲", Health.FAULT: "!", Health.STALE: "?"}
 """In the cell of what is wrong; in ASCII they are `^`, `!` and `?`."""
+SIGN_STYLES = {Health.WARNING: WARN, Health.FAULT: FAULT, Health.STALE: DIM}
 GRAVEST_FIRST = (Health.FAULT, Health.WARNING, Health.STALE)
 WORDS = {
     Health.FAULT: ("fault", "faults"),

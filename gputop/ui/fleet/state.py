@@ -8,11 +8,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from gputop.ui.fleet.filter import Filter
 from gputop.ui.fleet.grouping import (
     HOST,
     MODEL,
     NONE,
+    Filter,
     Grouping,
     View,
     Wanted,
@@ -20,9 +20,8 @@ from gputop.ui.fleet.grouping import (
     name_of,
     suited,
 )
-from gputop.ui.fleet.layout import Density, Layout, arrange
+from gputop.ui.fleet.layout import AROUND_VALUE, VALUE_CELLS, Density, Layout, arrange
 from gputop.ui.fleet.metrics import METRICS
-from gputop.ui.fleet.painter import AROUND_VALUE, VALUE_CELLS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

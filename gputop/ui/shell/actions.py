@@ -122,9 +122,6 @@ ACTIONS = (
 # fmt: on
 
 
-BY_ID = {action.id: action for action in ACTIONS}
-
-
 def action_for(
     key: str, tab: str, *, replay: bool = False, actions: Iterable[Action] = ACTIONS
 ) -> Action | None:

@@ -24,7 +24,7 @@ from gputop.ui.processes.screen import ProcessesTab
 from gputop.ui.processes.tab import DeviceTab, ListTab, LiveTab
 from gputop.ui.processes.table import ProcessTable
 from gputop.ui.shell.actions import ACTIONS, LISTS, Action, action_for, bindings, refusal
-from gputop.ui.shell.header import Header
+from gputop.ui.shell.header import Header, ReplayBar
 from gputop.ui.shell.keys import ActionScreen, KeysView
 from gputop.ui.shell.recording import Recordings
 
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from gputop.recording.replay import Played, Replay
     from gputop.schema.snapshot import Record
     from gputop.ui.benchmark.screen import BenchmarkTab
-    from gputop.ui.shell.replay import ReplayBar
     from gputop.ui.widgets.filter import FilterView
 
 BENCHMARK_CSS = Path(__file__).parents[1] / "benchmark" / "benchmark.tcss"
@@ -119,8 +118,6 @@ class Dashboard(ActionScreen):
         self._table.arrange(settings.sort, settings.reverse, settings.tree)
         yield self._header
         if self._replay is not None:
-            from gputop.ui.shell.replay import ReplayBar
-
             self._bar = ReplayBar(self.telemetry, self._replay)
             yield self._bar
         with ContentSwitcher(initial="monitor") as self._switcher:

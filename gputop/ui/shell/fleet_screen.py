@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 from textual import work
 
 from gputop.text import visible
-from gputop.ui.fleet.detail import DetailView
-from gputop.ui.fleet.filter import EXAMPLE
+from gputop.ui.fleet.grouping import EXAMPLE
 from gputop.ui.fleet.header import FilterLine, FleetHeader
 from gputop.ui.fleet.map import MapView, empty
-from gputop.ui.fleet.problems import WrongView
+from gputop.ui.fleet.problems import DetailView, WrongView
 from gputop.ui.shell.actions import Action, bindings, key_names
 from gputop.ui.shell.keys import ActionScreen, KeysView
 
