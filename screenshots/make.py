@@ -20,7 +20,7 @@ import resvg_py
 from gputop.stream.child import StreamChild
 from gputop.stream.launch import command
 from gputop.ui.benchmark.title import TitleView
-from gputop.ui.fleet.state import FleetState
+from gputop.ui.fleet.fleet_state import FleetState
 from gputop.ui.shell.app import GputopApp
 from tests.fleets import fleet
 from tests.ui.pilots import dashboard_of, fleet_screen

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from textual.strip import Strip
 
     from gputop.fleet.model import Fleet
-    from gputop.ui.fleet.state import FleetState
+    from gputop.ui.fleet.fleet_state import FleetState
     from gputop.ui.widgets.live import LiveView
 
 

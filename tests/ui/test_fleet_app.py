@@ -14,12 +14,12 @@ from gputop.fleet.model import Health, Wrong
 from gputop.settings import Settings
 from gputop.ui.drawing import palette
 from gputop.ui.drawing.look import Terminal
-from gputop.ui.fleet.header import FilterLine
-from gputop.ui.fleet.layout import Density
+from gputop.ui.fleet.fleet_state import FleetState
 from gputop.ui.fleet.map import LEGEND_ROWS, MapView
-from gputop.ui.fleet.metrics import METRICS
+from gputop.ui.fleet.map_layout import Density
+from gputop.ui.fleet.map_metrics import METRICS
 from gputop.ui.fleet.problems import WrongView
-from gputop.ui.fleet.state import FleetState
+from gputop.ui.fleet.summary import FilterLine
 from gputop.ui.shell.actions import key_names
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.command_palette import Commands

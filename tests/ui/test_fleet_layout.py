@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputop.ui.fleet.layout import Density, Labels, Layout, Slot, arrange
+from gputop.ui.fleet.map_layout import Density, Labels, Layout, Slot, arrange
 
 LABELS = Labels(19, 10, 26)
 WIDE = 10

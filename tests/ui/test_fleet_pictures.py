@@ -10,7 +10,7 @@ import pytest
 
 from gputop.settings import Settings
 from gputop.ui.drawing.look import Terminal
-from gputop.ui.fleet.state import FleetState
+from gputop.ui.fleet.fleet_state import FleetState
 from gputop.ui.shell.app import GputopApp
 from tests.fleets import AWAY, fleet
 from tests.ui.pilots import fleet_screen, lines, settle, text_of

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from gputop.fleet.model import Fleet, Gpu, Health
 from gputop.fleet.places import natural
+from gputop.ui.fleet.fleet_state import FleetState
 from gputop.ui.fleet.grouping import Filter, choices, grouped
-from gputop.ui.fleet.metrics import (
+from gputop.ui.fleet.map_metrics import (
     AGE,
     BUSY,
     POWER,
@@ -21,7 +22,6 @@ from gputop.ui.fleet.metrics import (
     distribution,
     shares,
 )
-from gputop.ui.fleet.state import FleetState
 from tests.fleets import AWAY, LABELS, fleet
 
 SOME = fleet(512)

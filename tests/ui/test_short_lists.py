@@ -13,8 +13,8 @@ from gputop.bench.run.group_state import Odd
 from gputop.schema.snapshot import Event
 from gputop.ui.device.details import DetailsView
 from gputop.ui.device.events import EventsView
+from gputop.ui.fleet.fleet_state import FleetState
 from gputop.ui.fleet.problems import WrongView
-from gputop.ui.fleet.state import FleetState
 from gputop.ui.model import Telemetry
 from gputop.ui.monitor.devices import DevicesView
 from gputop.ui.monitor.panel import Density

@@ -14,7 +14,7 @@ from gputop.output.page import page
 from gputop.schema.snapshot import Host, Machine, MachineState, Sample
 from gputop.ui.device.details import DetailsView
 from gputop.ui.fleet import problems
-from gputop.ui.fleet.metrics import BUSY, MEMORY
+from gputop.ui.fleet.map_metrics import BUSY, MEMORY
 from gputop.ui.model import Telemetry
 from gputop.ui.monitor import hosts, panel
 from gputop.ui.monitor import row as panel_row

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from gputop.fleet.places import natural
 from gputop.fleet.spread import OF_DEVICE, devices, totals
 from gputop.text import cells, short_name
-from gputop.ui.fleet.layout import Density, Labels, arrange
-from gputop.ui.fleet.metrics import BUSY, GRAVEST_FIRST, SUMMARISED, distribution
+from gputop.ui.fleet.map_layout import Density, Labels, arrange
+from gputop.ui.fleet.map_metrics import BUSY, GRAVEST_FIRST, SUMMARISED, distribution
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from gputop.fleet.model import Fleet, Gpu, Health
-    from gputop.ui.fleet.metrics import Metric
+    from gputop.ui.fleet.map_metrics import Metric
 
     Test = Callable[[str], bool]
 

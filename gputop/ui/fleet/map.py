@@ -14,8 +14,8 @@ from gputop.text import ABSENT, duration, visible
 from gputop.ui.drawing.draw import Row, Span, cell, clip, fit, spread, width_of
 from gputop.ui.drawing.palette import BADGE, DIM, FAULT, GOOD, LEVELS, POINTER, STRONG, TEXT, WARN
 from gputop.ui.fleet.grouping import NONE, SHAPE, VALUE
-from gputop.ui.fleet.layout import AROUND_VALUE, VALUE_CELLS, Density, Slot
-from gputop.ui.fleet.metrics import GRAVEST_FIRST, HEALTH, SIGN_STYLES, SIGNS, UNKNOWN, shares
+from gputop.ui.fleet.map_layout import AROUND_VALUE, VALUE_CELLS, Density, Slot
+from gputop.ui.fleet.map_metrics import GRAVEST_FIRST, HEALTH, SIGN_STYLES, SIGNS, UNKNOWN, shares
 from gputop.ui.widgets.live import LiveView
 from gputop.ui.widgets.scrolled import Wheel
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from textual.events import Click
 
-    from gputop.ui.fleet.layout import Layout, Tile
-    from gputop.ui.fleet.metrics import Metric
-    from gputop.ui.fleet.state import FleetState
+    from gputop.ui.fleet.fleet_state import FleetState
+    from gputop.ui.fleet.map_layout import Layout, Tile
+    from gputop.ui.fleet.map_metrics import Metric
 
 GLYPHS, ASCII_GLYPHS = "▁▂▄▆█", ".:+*#"
 """Of the levels: what colour says is also said by height, or by how full a character is."""

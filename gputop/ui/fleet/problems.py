@@ -29,7 +29,7 @@ from gputop.ui.drawing.draw import (
     width_of,
 )
 from gputop.ui.drawing.palette import ACCENT, DIM, GOOD, STRONG, TAB, WARN
-from gputop.ui.fleet.metrics import GRAVEST_FIRST, SIGN_STYLES, SIGNS, counted
+from gputop.ui.fleet.map_metrics import GRAVEST_FIRST, SIGN_STYLES, SIGNS, counted
 from gputop.ui.processes.widget import CURSOR
 from gputop.ui.widgets.live import LiveView
 from gputop.ui.widgets.scrolled import Wheel
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from textual.events import Click
 
     from gputop.fleet.model import Gpu, Wrong
-    from gputop.ui.fleet.state import FleetState
+    from gputop.ui.fleet.fleet_state import FleetState
 
 LONGEST_NAME = 32
 ROOMY = 110

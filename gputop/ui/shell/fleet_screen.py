@@ -9,9 +9,9 @@ from textual import work
 
 from gputop.text import visible
 from gputop.ui.fleet.grouping import EXAMPLE
-from gputop.ui.fleet.header import FilterLine, FleetHeader
 from gputop.ui.fleet.map import MapView, empty
 from gputop.ui.fleet.problems import DetailView, WrongView
+from gputop.ui.fleet.summary import FilterLine, FleetHeader
 from gputop.ui.shell.actions import Action, bindings, key_names
 from gputop.ui.shell.keys import ActionScreen, KeysView
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from textual.screen import Screen
 
     from gputop.fleet.model import Fleet
-    from gputop.ui.fleet.state import FleetState
+    from gputop.ui.fleet.fleet_state import FleetState
     from gputop.ui.widgets.live import LiveView
 
 ROOMY = 18

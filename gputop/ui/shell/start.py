@@ -109,7 +109,7 @@ def run_fleet(
     """
     load()
     from gputop.ui.drawing.look import Terminal
-    from gputop.ui.fleet.state import FleetState
+    from gputop.ui.fleet.fleet_state import FleetState
     from gputop.ui.shell.app import GputopApp
     from gputop.ui.shell.fleet_screen import FleetScreen
 

@@ -10,7 +10,7 @@ from gputop.text import ABSENT, brief, duration, number, used_of, visible
 from gputop.ui.drawing.draw import Row, Span, cell, cells_of, clip, faded, fit, spread, width_of
 from gputop.ui.drawing.palette import ACCENT, BADGE, DIM, GOOD, LEVELS, STRONG, TEXT, WARN
 from gputop.ui.fleet.grouping import EXAMPLE
-from gputop.ui.fleet.metrics import (
+from gputop.ui.fleet.map_metrics import (
     GRAVEST_FIRST,
     SIGN_STYLES,
     SIGNS,
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from gputop.fleet.model import Fleet
     from gputop.problem import Problem
+    from gputop.ui.fleet.fleet_state import FleetState
     from gputop.ui.fleet.grouping import View
-    from gputop.ui.fleet.metrics import Metric
-    from gputop.ui.fleet.state import FleetState
+    from gputop.ui.fleet.map_metrics import Metric
 
 MOST_PROBLEMS = 3
 NARROWEST, ROOMY = 38, 48

@@ -20,15 +20,15 @@ from gputop.ui.fleet.grouping import (
     name_of,
     suited,
 )
-from gputop.ui.fleet.layout import AROUND_VALUE, VALUE_CELLS, Density, Layout, arrange
-from gputop.ui.fleet.metrics import METRICS
+from gputop.ui.fleet.map_layout import AROUND_VALUE, VALUE_CELLS, Density, Layout, arrange
+from gputop.ui.fleet.map_metrics import METRICS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gputop.fleet.model import Fleet, Gpu, Wrong
     from gputop.ui.fleet.grouping import Group
-    from gputop.ui.fleet.metrics import Metric
+    from gputop.ui.fleet.map_metrics import Metric
 
 LATE_INTERVALS = 3
 """Without an answer, after which what is shown is of the past."""
