@@ -16,9 +16,9 @@ from gputop.ui.drawing import palette
 from gputop.ui.drawing.look import Terminal
 from gputop.ui.fleet.fleet_state import FleetState
 from gputop.ui.fleet.map import LEGEND_ROWS, MapView
-from gputop.ui.fleet.map_layout import Density
+from gputop.ui.fleet.map_layout import MapDensity
 from gputop.ui.fleet.map_metrics import METRICS
-from gputop.ui.fleet.problems import WrongView
+from gputop.ui.fleet.problems import ProblemsView
 from gputop.ui.fleet.summary import FilterLine
 from gputop.ui.shell.actions import key_names
 from gputop.ui.shell.app import GputopApp
@@ -147,7 +147,7 @@ async def test_the_cursor_is_the_same_in_map_and_list() -> None:
         await pressed(pilot, "tab", "down")
         places.append((state_of(app).cursor, state_of(app).row))
         assert places == [(0, None), (137, 1)]
-        row = app.query_one(WrongView).text().splitlines()[2]
+        row = app.query_one(ProblemsView).text().splitlines()[2]
         gpu_ = state_of(app).selected
         assert gpu_ is not None
         assert row.startswith(f"▌! {gpu_.host}:{gpu_.index}")
@@ -196,7 +196,7 @@ async def test_an_open_group_is_under_its_line_from_the_left_on() -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         await pressed(pilot, *"GGG")
         assert state_of(app).by == "rack"
-        state_of(app).go(1, 0)
+        state_of(app).move_to(1, 0)
         screen_of(app).show()
         await settle(pilot)
         rows = app.query_one(MapView).text().splitlines()[LEGEND_ROWS:]
@@ -261,7 +261,7 @@ async def test_c_goes_through_the_densities() -> None:
             layout = state_of(app).layout
             assert layout is not None
             seen.append(layout.density)
-        assert seen[:4] == [*Density]
+        assert seen[:4] == [*MapDensity]
         assert state_of(app).density is None
 
 
@@ -293,7 +293,7 @@ async def test_a_click_is_on_the_gpu_under_it() -> None:
             assert slot is not None
             await pilot.click(MapView, offset=(slot.x, slot.y + LEGEND_ROWS))
             assert state_of(app).place == where
-        await pilot.click(WrongView, offset=(10, 2))
+        await pilot.click(ProblemsView, offset=(10, 2))
         assert state_of(app).row == 1
         assert state_of(app).on_list
 
@@ -305,7 +305,7 @@ async def test_a_click_opens_a_folded_group() -> None:
         assert state_of(app).place[0] == 0
         layout = state_of(app).layout
         assert layout is not None
-        assert layout.density is Density.FOLDED
+        assert layout.density is MapDensity.FOLDED
         await pressed(pilot, "end")
         layout = state_of(app).layout
         assert layout is not None
@@ -454,7 +454,7 @@ async def test_what_is_wrong_is_seen_without_colours(looks: dict[str, Any]) -> N
         await pressed(pilot, "home")
         layout = state_of(app).layout
         assert layout is not None
-        assert layout.density is not Density.HALF
+        assert layout.density is not MapDensity.HALF
         text = text_of(lines(app))
         assert "!1" in text
         assert text.isascii() or "settings" not in looks

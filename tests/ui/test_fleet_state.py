@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from gputop.fleet.model import Fleet, Gpu, Health
 from gputop.fleet.places import natural
 from gputop.ui.fleet.fleet_state import FleetState
-from gputop.ui.fleet.grouping import Filter, choices, grouped
+from gputop.ui.fleet.grouping import GpuFilter, choices, group_gpus
 from gputop.ui.fleet.map_metrics import (
     AGE,
     BUSY,
     POWER,
     TEMPERATURE,
     UNKNOWN,
-    Metric,
+    MapMetric,
     distribution,
     shares,
 )
@@ -74,7 +74,7 @@ def state_of(shown: Fleet = SOME, *, space: tuple[int, int] = (120, 20)) -> Flee
     ],
 )
 def test_words_of_a_filter(text: str, passes: bool) -> None:
-    made = Filter(text, LABELS)
+    made = GpuFilter(text, LABELS)
     assert not made.refused
     assert made.passing([gpu()]) == ([0] if passes else [])
 
@@ -90,7 +90,7 @@ def test_words_of_a_filter(text: str, passes: bool) -> None:
     ],
 )
 def test_a_bad_word_is_said_and_the_others_count(text: str, said: str) -> None:
-    made = Filter(f"{text} rack=r001", LABELS)
+    made = GpuFilter(f"{text} rack=r001", LABELS)
     assert made.refused.startswith(said)
     assert made.passing([gpu(), gpu(64)]) == ([1] if said else [])
 
@@ -127,13 +127,13 @@ def test_names_are_in_natural_order() -> None:
 
 @pytest.mark.parametrize("by", choices(SOME))
 def test_each_gpu_is_in_one_group(by: str) -> None:
-    groups = grouped(SOME.gpus, range(512), by)
+    groups = group_gpus(SOME.gpus, range(512), by)
     assert sorted(n for group in groups for n in group.members) == [*range(512)]
     assert len({group.name for group in groups}) == len(groups)
 
 
 def test_who_does_not_say_comes_last() -> None:
-    assert [group.name for group in grouped(SOME.gpus, range(512), "job")][-1] == ""
+    assert [group.name for group in group_gpus(SOME.gpus, range(512), "job")][-1] == ""
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,9 @@ def test_noise_at_an_edge_does_not_change_a_level(edge: float, noise: list[float
 
 
 @given(st.sampled_from([BUSY, TEMPERATURE, POWER, AGE]), st.floats(0, 2000), st.integers(-1, 4))
-def test_a_level_is_at_most_one_beside_the_value(metric: Metric, value: float, before: int) -> None:
+def test_a_level_is_at_most_one_beside_the_value(
+    metric: MapMetric, value: float, before: int
+) -> None:
     names = ("gpu_utilization_percent", "temperature_celsius", "power_watts", "age_seconds")
     (level,) = metric.levels([gpu(0, **dict.fromkeys(names, value))], [before])
     assert 0 <= level <= len(metric.edges)
@@ -221,7 +223,7 @@ def test_it_begins_at_the_worst() -> None:
 
 def test_it_stays_on_its_gpu_whatever_comes() -> None:
     state = state_of()
-    state.go(3, 2)
+    state.move_to(3, 2)
     chosen = state.selected
     assert chosen is not None
     state.update(dataclasses.replace(SOME, gpus=SOME.gpus[5:], wrong=SOME.wrong[1:]))
@@ -234,7 +236,7 @@ def test_it_stays_on_its_gpu_whatever_comes() -> None:
 def test_a_row_of_the_list_is_a_gpu_of_the_map() -> None:
     state = state_of()
     for row, wrong in enumerate(SOME.wrong):
-        state.go_row(row)
+        state.move_to_row(row)
         assert state.row == row
         group, member = state.place
         assert SOME.gpus[state.groups[group].members[member]].key == wrong.key
@@ -244,7 +246,7 @@ def test_two_things_wrong_with_one_gpu_are_two_rows() -> None:
     first = SOME.wrong[0]
     second = dataclasses.replace(first, kind="other", severity=Health.WARNING)
     state = state_of(dataclasses.replace(SOME, wrong=(first, second)))
-    state.go_row(1)
+    state.move_to_row(1)
     assert state.row == 1
     assert state.view is not None
     assert [*state.view.health.values()] == [first.severity]

@@ -14,7 +14,7 @@ from gputop.schema.snapshot import Event
 from gputop.ui.device.details import DetailsView
 from gputop.ui.device.events import EventsView
 from gputop.ui.fleet.fleet_state import FleetState
-from gputop.ui.fleet.problems import WrongView
+from gputop.ui.fleet.problems import ProblemsView
 from gputop.ui.model import Telemetry
 from gputop.ui.monitor.devices import DevicesView
 from gputop.ui.monitor.panel import Density
@@ -76,7 +76,7 @@ def wrong(height: int) -> list[str]:
     state = FleetState()
     state.update(fleet(512))
     state.fit(120, 20)
-    return text_of(WrongView(state, lambda: None).draw(120, height)[:height])
+    return text_of(ProblemsView(state, lambda: None).draw(120, height)[:height])
 
 
 def outliers(height: int) -> list[str]:

@@ -14,7 +14,7 @@ from gputop.text import ABSENT, duration, visible
 from gputop.ui.drawing.draw import Row, Span, cell, clip, fit, spread, width_of
 from gputop.ui.drawing.palette import BADGE, DIM, FAULT, GOOD, LEVELS, POINTER, STRONG, TEXT, WARN
 from gputop.ui.fleet.grouping import NONE, SHAPE, VALUE
-from gputop.ui.fleet.map_layout import AROUND_VALUE, VALUE_CELLS, Density, Slot
+from gputop.ui.fleet.map_layout import AROUND_VALUE, VALUE_CELLS, MapDensity, MapPlace
 from gputop.ui.fleet.map_metrics import GRAVEST_FIRST, HEALTH, SIGN_STYLES, SIGNS, UNKNOWN, shares
 from gputop.ui.widgets.live import LiveView
 from gputop.ui.widgets.scrolled import Wheel
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
     from textual.events import Click
 
     from gputop.ui.fleet.fleet_state import FleetState
-    from gputop.ui.fleet.map_layout import Layout, Tile
-    from gputop.ui.fleet.map_metrics import Metric
+    from gputop.ui.fleet.map_layout import MapLayout, Tile
+    from gputop.ui.fleet.map_metrics import MapMetric
 
 GLYPHS, ASCII_GLYPHS = "▁▂▄▆█", ".:+*#"
-"""Of the levels: what colour says is also said by height, or by how full a character is."""
+"""Glyph of each level: height, or how full a character is, repeats what the colour says."""
 FINE = "■"
-"""Of a GPU with which nothing is wrong, where health is shown."""
+"""Glyph of a GPU without problems, where health is shown."""
 REVERSE = Style(reverse=True)
 MARKS = {Health.WARNING: BADGE, Health.FAULT: FAULT + REVERSE, Health.STALE: DIM + REVERSE}
-"""Of signs on the map: a whole cell in the colour of a sign is seen among those of the levels."""
+"""Styles of signs on the map: a whole cell in their colour stands out from the levels."""
 HALVES, UPPER, LOWER = "▀", "↑", "↓"
-"""Two GPUs in a cell; and which of them is under the cursor."""
+"""Glyphs of two GPUs in a cell; and of the one that is under the cursor."""
 
 
-def glyph(level: int, metric: Metric, *, ascii: bool) -> Span:  # noqa: A002 - as in Settings
-    """One cell of a GPU with which nothing is wrong."""
+def glyph(level: int, metric: MapMetric, *, ascii: bool) -> Span:  # noqa: A002 - as in Settings
+    """Return the cell of a GPU without problems."""
     if metric is HEALTH:
         return Span(FINE, GOOD)
     if level == UNKNOWN:
@@ -49,12 +49,12 @@ def glyph(level: int, metric: Metric, *, ascii: bool) -> Span:  # noqa: A002 - a
 
 
 def mark(health: Health) -> Span:
-    """One cell of a GPU that something is wrong with."""
+    """Return the cell of a GPU with a problem."""
     return Span(SIGNS[health], MARKS[health])
 
 
-def wide(index: str, level: Span, text: str, health: Health | None, width: int) -> Row:
-    """A GPU with its number and value, and a sign where something is wrong with it."""
+def wide_cell(index: str, level: Span, text: str, health: Health | None, width: int) -> Row:
+    """Return a GPU with its number and value, and a sign if it has a problem."""
     return [
         cell(index, width - VALUE_CELLS - AROUND_VALUE, DIM, right=True),
         Span(" "),
@@ -65,10 +65,12 @@ def wide(index: str, level: Span, text: str, health: Health | None, width: int) 
     ]
 
 
-def halves(upper: Style, lower: Style | None, health: Health | None, *, under: bool | None) -> Span:
-    """Two GPUs in a cell; `under`: whether the lower one is under the cursor, None where neither.
+def half_cell(
+    upper: Style, lower: Style | None, health: Health | None, *, under: bool | None
+) -> Span:
+    """Return a cell of two GPUs, with the sign of the graver problem if there is one.
 
-    Where something is wrong with one of them the cell has the sign of the graver.
+    `under` is True if the cursor is on the lower GPU, and None if it is on neither.
     """
     if under is not None:
         return Span(LOWER if under else UPPER, POINTER)
@@ -86,9 +88,9 @@ HEALTH_WORDS = {None: "ok", Health.WARNING: "warn", Health.FAULT: "fault", Healt
 
 
 class Painter:
-    """Draws what the state shows where the layout has it."""
+    """Draws the GPUs of a state in their places of a layout."""
 
-    def __init__(self, state: FleetState, layout: Layout, *, ascii: bool) -> None:  # noqa: A002
+    def __init__(self, state: FleetState, layout: MapLayout, *, ascii: bool) -> None:  # noqa: A002
         assert state.fleet is not None
         assert state.view is not None
         assert state.grouping is not None
@@ -100,7 +102,7 @@ class Painter:
         }
 
     def row(self, y: int) -> Row:
-        """What is at that height of the whole map."""
+        """Return that row of the whole map."""
         row: Row = []
         for group in self._layout.rows[y]:
             tile = self._layout.tiles[group]
@@ -117,8 +119,8 @@ class Painter:
     # Groups.
 
     def _label(self, tile: Tile, row: int) -> Row:
-        """The name and the figures of a group, or one of them, in as many cells as they have."""
-        if self._layout.density is Density.FOLDED or row > self._layout.stacked:
+        """Return the name and the figures of a group, or one of them, in their cells."""
+        if self._layout.density is MapDensity.FOLDED or row > self._layout.stacked:
             return []
         width, figures = self._layout.label, self._figures(tile)
         if not self._layout.stacked:
@@ -131,7 +133,7 @@ class Painter:
         return [cell(visible(name) or self._grouping.unnamed, width, style if name else DIM)]
 
     def _figures(self, tile: Tile) -> Row:
-        """How many GPUs, their median, and how many of them are wrong."""
+        """Return the number of GPUs, their median, and the number of those with problems."""
         metric = self._state.metric
         middle = "" if metric is HEALTH else metric.text(self._grouping.median(tile.group, metric))
         return [
@@ -143,7 +145,7 @@ class Painter:
         ]
 
     def _wrong(self, tile: Tile) -> Row:
-        """The sign of the gravest, and how many are wrong in all."""
+        """Return the gravest sign, and the number of GPUs with problems."""
         found, width = self._grouping.wrong.get(tile.group), self._grouping.count_cells + 1
         if not found:
             return [Span(" " * width)]
@@ -152,7 +154,7 @@ class Painter:
         return [Span(SIGNS[gravest], style), cell(str(sum(found.values())), width - 1, style)]
 
     def _line(self, tile: Tile) -> Row:
-        """A folded group: name, figures and how its GPUs are spread over the levels."""
+        """Return a folded group: name, figures and the distribution over the levels."""
         figures = self._figures(tile)
         name = self._name(tile, self._layout.label - width_of(figures) - SHAPE - 2)
         row = [*name, Span(" "), *figures, Span(" ")]
@@ -165,12 +167,12 @@ class Painter:
     # GPUs.
 
     def _cells(self, tile: Tile, row: int) -> Row:
-        """Those of a group in one of its rows."""
+        """Return the GPUs of a group in one of its rows."""
         members = self._grouping.groups[tile.group].members
         numbers = [members[n] for n in self._layout.members(tile, row)]
-        if self._layout.density is Density.WIDE:
+        if self._layout.density is MapDensity.WIDE:
             return [span for number in numbers for span in self._wide(number)]
-        if self._layout.density is Density.HALF:
+        if self._layout.density is MapDensity.HALF:
             upper, lower = numbers[: tile.across], numbers[tile.across :]
             return [
                 self._halves(number, lower[n] if n < len(lower) else None)
@@ -193,12 +195,12 @@ class Painter:
         if self._old and wrong is None and lower is not None:  # in one colour, two are one
             return glyphs[max(levels[upper], levels[lower])]
         under = None if self._cursor not in (upper, lower) else self._cursor != upper
-        return halves(glyphs[levels[upper]].style, below, wrong, under=under)
+        return half_cell(glyphs[levels[upper]].style, below, wrong, under=under)
 
     def _wide(self, number: int) -> Row:
         gpu, health, metric = self._gpus[number], self._health.get(number), self._state.metric
         text = HEALTH_WORDS[health] if metric is HEALTH else metric.text(metric.value(gpu))
-        row = wide(
+        row = wide_cell(
             visible(gpu.index), self._glyphs[self._levels[number]], text, health, self._layout.cell
         )
         if number != self._cursor:
@@ -207,7 +209,7 @@ class Painter:
 
 
 def merged(row: Row) -> Row:
-    """Neighbours in one style as one span."""
+    """Return the row with neighbours of one style as one span."""
     made: Row = []
     for _, group in groupby(row, key=lambda span: id(span.style)):  # equal ones are the same one
         spans = [*group]
@@ -217,28 +219,28 @@ def merged(row: Row) -> Row:
 
 LEGEND_ROWS = 1
 DENSITY_WORDS = {
-    Density.WIDE: "",
-    Density.ONE: "a cell per GPU",
-    Density.HALF: "two GPUs per cell",
-    Density.FOLDED: "groups folded, that of the cursor open",
+    MapDensity.WIDE: "",
+    MapDensity.ONE: "a cell per GPU",
+    MapDensity.HALF: "two GPUs per cell",
+    MapDensity.FOLDED: "groups folded, that of the cursor open",
 }
 
 
 class MapView(Wheel, LiveView):
-    """A window over the map, with the cursor in it."""
+    """A scrolled window over the map, with the cursor in it."""
 
     def __init__(self, state: FleetState, moved: Callable[[], None]) -> None:
-        """`moved` is called when a click has moved the cursor."""
+        """Call `moved` when a click has moved the cursor."""
         super().__init__(id="map")
         self._state, self._moved = state, moved
         self.ascii = False
         self.empty: Callable[[int], list[Row]] = lambda _: []
-        """What there is to say where there is no GPU to show."""
+        """Rows to show in a width where there is no GPU."""
         self._seen: tuple[int, int] | None = None
-        """Where the cursor was when it was last scrolled to."""
+        """Place of the cursor when it was last scrolled to."""
 
     def height_in(self, width: int, most: int) -> int:
-        """Rows that it can use of those."""
+        """Return how many of `most` rows the map can use."""
         self._state.fit(width, most - LEGEND_ROWS)
         layout = self._state.layout
         return most if layout is None else min(most, layout.height + LEGEND_ROWS)
@@ -246,7 +248,7 @@ class MapView(Wheel, LiveView):
     # Keys and the mouse.
 
     def action_move(self, step: int) -> None:
-        """The cursor up or down."""
+        """Move the cursor up or down."""
         state = self._state
         for _ in range(abs(step)):
             layout = state.layout
@@ -254,10 +256,10 @@ class MapView(Wheel, LiveView):
             found = layout.vertical(at, 1 if step > 0 else -1) if layout and at else None
             if found is None:
                 break
-            state.go(*found)
+            state.move_to(*found)
 
     def action_side(self, step: int) -> None:
-        """The cursor to the GPU that many further on, into the next group or the one before."""
+        """Move the cursor by that many GPUs, across groups."""
         state = self._state
         group, member = state.place
         if not state.groups:
@@ -269,32 +271,32 @@ class MapView(Wheel, LiveView):
         while member >= len(state.groups[group].members) and group + 1 < len(state.groups):
             member -= len(state.groups[group].members)
             group += 1
-        state.go(group, member)
+        state.move_to(group, member)
 
     def action_page(self, step: int) -> None:
-        """The cursor a screen further up or down."""
+        """Move the cursor a screen up or down."""
         layout = self._state.layout
         lanes = layout.lanes if layout else 1
         self.action_move(step * lanes * max(1, self.size.height - LEGEND_ROWS - 1))
 
     def on_click(self, event: Click) -> None:
-        """Puts the cursor on what is under the mouse; a folded group is opened."""
+        """Move the cursor to the GPU under the mouse; open a folded group."""
         layout = self._state.layout
         if layout is None or event.y < LEGEND_ROWS:
             return
         y = event.y - LEGEND_ROWS + self._first
-        found = layout.at(Slot(event.x, y)) or layout.at(Slot(event.x, y, lower=True))
+        found = layout.at(MapPlace(event.x, y)) or layout.at(MapPlace(event.x, y, lower=True))
         if found is None:
             group = layout.group_at(event.x, y)
             found = None if group is None else (group, 0)
         if found is not None:
-            self._state.go(*found)
+            self._state.move_to(*found)
             self._moved()
 
     # Drawing.
 
     def draw(self, width: int, height: int) -> list[Row]:
-        """The legend, and the rows of the map that there is room for."""
+        """Return the legend, and the rows of the map that there is room for."""
         layout = self._state.layout
         if layout is None:
             return self.empty(width)
@@ -304,8 +306,8 @@ class MapView(Wheel, LiveView):
         rows = [painter.row(y) for y in range(self._first, last)]
         return [self._legend(layout, width, len(rows)), *rows]
 
-    def _follow(self, layout: Layout, room: int) -> None:
-        """Scrolls so that the cursor is seen, after it has moved; and never past the end."""
+    def _follow(self, layout: MapLayout, room: int) -> None:
+        """Scroll to the cursor after it has moved, and never past the end."""
         place = self._state.place
         if place != self._seen:
             self._seen = place
@@ -316,7 +318,7 @@ class MapView(Wheel, LiveView):
             self._first = min(self._first, y or 0)
         self._first = max(0, min(self._first, layout.height - room))
 
-    def _legend(self, layout: Layout, width: int, rows: int) -> Row:
+    def _legend(self, layout: MapLayout, width: int, rows: int) -> Row:
         state, metric = self._state, self._state.metric
         row = [Span(f" {metric.name} ", STRONG)]
         if metric is HEALTH:
@@ -352,8 +354,8 @@ class MapView(Wheel, LiveView):
 LOOKED_FOR = "DCGM_FI_DEV_GPU_UTIL, DCGM_FI_DEV_FB_USED, … and gputop_gpu_…"
 
 
-def empty(state: FleetState, where: str, match: str, width: int) -> list[Row]:
-    """A heading and what to do, in the middle of nothing."""
+def empty_rows(state: FleetState, where: str, match: str, width: int) -> list[Row]:
+    """Return a heading and a remedy, for a map without GPUs."""
     lines: list[Span]
     fleet = state.fleet
     if fleet is None:

@@ -44,19 +44,19 @@ if TYPE_CHECKING:
 
 LONGEST_NAME = 32
 ROOMY = 110
-"""Cells from which on there is room for where it is, too."""
+"""Width in cells from which on the place of the GPU is shown too."""
 SINCE_CELLS = 14
 
 
-class WrongView(Wheel, LiveView):
-    """A heading, and a window over the list."""
+class ProblemsView(Wheel, LiveView):
+    """A heading, and a scrolled window over the list."""
 
     def __init__(self, state: FleetState, moved: Callable[[], None]) -> None:
-        """`moved` is called when a click has moved the cursor."""
+        """Call `moved` when a click has moved the cursor."""
         super().__init__(id="wrong")
         self._state, self._moved = state, moved
         self._seen: int | None = None
-        """The row of the cursor when it was last scrolled to."""
+        """Row of the cursor when it was last scrolled to."""
 
     @property
     def _listed(self) -> list[Wrong]:
@@ -64,29 +64,29 @@ class WrongView(Wheel, LiveView):
 
     @property
     def rows(self) -> int:
-        """That it could use, with its heading."""
+        """Number of rows that the view could use, with its heading."""
         return 1 + len(self._listed)
 
     def action_move(self, step: int) -> None:
-        """The cursor to what is wrong that many rows further down; first of all to what is seen."""
+        """Move the cursor that many rows down; if it is on none, to the first visible row."""
         state = self._state
         row = state.row
-        state.go_row(self._first if row is None else row + step)
+        state.move_to_row(self._first if row is None else row + step)
 
     def action_page(self, step: int) -> None:
-        """The cursor a window further down."""
+        """Move the cursor by that many windows."""
         self.action_move(step * max(1, self.size.height - 2))
 
     def on_click(self, event: Click) -> None:
-        """Puts the cursor there."""
+        """Move the cursor to the row under the mouse."""
         row = self._first + event.y - 1
         if event.y > 0 and row < len(self._listed):
-            self._state.go_row(row)
+            self._state.move_to_row(row)
             self._state.on_list = True
             self._moved()
 
     def draw(self, width: int, height: int) -> list[Row]:
-        """The heading, and the rows that there is room for."""
+        """Return the heading, and the rows that there is room for."""
         state = self._state
         if state.fleet is None or not state.fleet.gpus:
             return []
@@ -138,14 +138,14 @@ class WrongView(Wheel, LiveView):
 
 
 class DetailView(LiveView):
-    """Where it is and whose, and its readings."""
+    """Two lines about a GPU: its place and labels, and its readings."""
 
     def __init__(self, state: FleetState) -> None:
         super().__init__(id="detail")
         self._state = state
 
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - always two rows
-        """As much of both as there is room for."""
+        """Return both lines, each with what fits."""
         gpu = self._state.selected
         if gpu is None:
             return []
@@ -156,12 +156,12 @@ class DetailView(LiveView):
 
 
 def gpu_name(gpu: Gpu) -> str:
-    """`node7:3`, from foreign text."""
+    """Return a name such as `node7:3`, which is safe to show."""
     return visible(f"{gpu.host}:{gpu.index}" if gpu.index else gpu.host)
 
 
 def _place(gpu: Gpu, names: Sequence[str], width: int) -> Row:
-    """Its name, its model, and the labels that fit: first those that tell it from others."""
+    """Return the name, the model, and the labels that fit: first those that differ among GPUs."""
     row = [Span("▌", ACCENT), Span(f"{gpu_name(gpu)}  ", STRONG)]
     row.append(Span(visible(short_name(gpu.name))))
     for name in (*names, *(other for other in gpu.labels if other not in names)):
@@ -175,7 +175,7 @@ def _place(gpu: Gpu, names: Sequence[str], width: int) -> Row:
 
 
 def _readings(gpu: Gpu, lag: Callable[[str], float], width: int) -> Row:
-    """Its readings; after those of an earlier moment than the rest, how much older they are."""
+    """Return the readings; those older than the rest are followed by how much older they are."""
     row = [Span("▌", ACCENT)]
     if gpu.gpu_utilization_percent is None and gpu.temperature_celsius is None:
         row.append(Span("no readings  ", WARN))

@@ -1,4 +1,4 @@
-"""The lines on top: whose fleet it is, what is wrong, how readings are spread, and the filter."""
+"""Lines on top of the fleet screen: the server, totals, distributions, and the filter."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ if TYPE_CHECKING:
     from gputop.fleet.model import Fleet
     from gputop.problem import Problem
     from gputop.ui.fleet.fleet_state import FleetState
-    from gputop.ui.fleet.grouping import View
-    from gputop.ui.fleet.map_metrics import Metric
+    from gputop.ui.fleet.grouping import FilteredGpus
+    from gputop.ui.fleet.map_metrics import MapMetric
 
 MOST_PROBLEMS = 3
 NARROWEST, ROOMY = 38, 48
-"""Cells of a value's distribution: with what it must have, and with the word for the median."""
+"""Cells of a value's distribution: without, and with the word `median`."""
 
 
 class FleetHeader(LiveView):
-    """Title, totals, what is wrong with the server, and distributions."""
+    """Title, problems of the server, totals, and distributions."""
 
     def __init__(self, state: FleetState, where: str) -> None:
-        """`where` is the server, as the user named it."""
+        """Show a fleet; `where` is the server, as the user named it."""
         super().__init__(id="header")
         self._state, self._where = state, where
         self.brief = False
-        """Whether there is no room for distributions."""
+        """True if there is no room for distributions."""
 
     def height_in(self, width: int) -> int:
-        """Rows that it takes."""
+        """Return the number of rows in that width."""
         return len(self.draw(width, 0))
 
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - as many as there are
-        """The rows; old numbers are dim."""
+        """Return the rows; old numbers are dim."""
         state, fleet, view = self._state, self._state.fleet, self._state.view
         rows = [self._title(width)]
         if fleet is None:
@@ -82,7 +82,7 @@ class FleetHeader(LiveView):
         said = " · ".join(parts) + (" · " if parts and newest.text else "")
         return spread(left, [Span(said, DIM), newest], width)
 
-    def _totals(self, view: View, width: int) -> Row:
+    def _totals(self, view: FilteredGpus, width: int) -> Row:
         found = view.totals
         shown = f"{found.gpus:,}" + (f" of {view.all_gpus:,}" if view.filtered else "")
         parts = f" in {found.instances:,} MIG instances" if found.instances else ""
@@ -106,7 +106,7 @@ class FleetHeader(LiveView):
 
 
 class FilterLine(FilterView):
-    """Says which GPUs are shown, while that is typed and while some are left out."""
+    """The filter, shown while it is typed and while it leaves GPUs out."""
 
     def __init__(self, state: FleetState, changed: Callable[[], None]) -> None:
         """Call `changed` when another text is typed."""
@@ -115,12 +115,12 @@ class FilterLine(FilterView):
 
     @property
     def wanted(self) -> bool:
-        """Whether there is something to say."""
+        """True if the line has something to show."""
         return self.typing or bool(self.typed)
 
     @property
     def typing(self) -> bool:
-        """Whether keys go into the filter; the state has it, which reads an unfinished word so."""
+        """True while keys go into the filter. The state keeps it, to read an unfinished word."""
         return self._state.typing
 
     @typing.setter
@@ -133,12 +133,12 @@ class FilterLine(FilterView):
         return self._state.typed
 
     def type(self, text: str) -> None:
-        """Shows the GPUs that pass."""
+        """Show the GPUs that pass the text."""
         self._state.type(text)
         self._changed()
 
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - always one row
-        """What is typed, and what comes of it or what is wrong with it."""
+        """Return what is typed, and the number of GPUs that pass or the message about it."""
         state = self._state
         if state.refused:
             said, style = state.refused, WARN
@@ -153,8 +153,8 @@ class FilterLine(FilterView):
         return [spread(self.prompt(width // 2), right, width)]
 
 
-def _distributions(view: View, fleet: Fleet, width: int) -> list[Row]:
-    """Rows of distributions, as many beside each other as there is room for; old ones are dim."""
+def _distributions(view: FilteredGpus, fleet: Fleet, width: int) -> list[Row]:
+    """Return rows of distributions, as many beside each other as fit; old ones are dim."""
     beside = next(n for n in (4, 2, 1) if width >= n * NARROWEST or n == 1)
     drawn = [_distribution(metric, view, width // beside) for metric in SUMMARISED]
     old = [fleet.lag_seconds(metric.reading) > 0 for metric in SUMMARISED]
@@ -165,8 +165,8 @@ def _distributions(view: View, fleet: Fleet, width: int) -> list[Row]:
     ]
 
 
-def _distribution(metric: Metric, view: View, width: int) -> Row:
-    """`busy  median 87%  p5 0%  p95 100%` and how common each level is."""
+def _distribution(metric: MapMetric, view: FilteredGpus, width: int) -> Row:
+    """Return `busy  median 87%  p5 0%  p95 100%` and a bar for each level."""
     found = view.summary[metric.name]
     name = "temp" if metric is TEMPERATURE else metric.name
     row = [Span(f" {name:<7}", DIM), *([Span("median ", DIM)] if width >= ROOMY else [])]
@@ -178,7 +178,7 @@ def _distribution(metric: Metric, view: View, width: int) -> Row:
 
 
 def _said(problem: Problem, width: int) -> list[Row]:
-    """What is wrong with the server or what it scrapes, and what to do about it."""
+    """Return a problem of the server or its targets, with the remedy."""
     lines = textwrap.wrap(visible(str(problem)), max(10, width - 4), max_lines=3, placeholder=" …")
     return [
         [Span(f" {' ' if n else SIGNS[Health.WARNING]} {line}", WARN)]
@@ -187,7 +187,7 @@ def _said(problem: Problem, width: int) -> list[Row]:
 
 
 def _watts(watts: float) -> str:
-    """`812 W`, `6.12 kW`, `4.03 MW`."""
+    """Return a text such as `812 W`, `6.12 kW` or `4.03 MW`."""
     for unit in ("W", "kW"):
         if watts < 999.5:
             return f"{number(watts, whole=unit == 'W')} {unit}"

@@ -10,40 +10,40 @@ from textual.binding import Binding
 from gputop.frozen import dataclass
 
 Tab = Literal["monitor", "benchmark", "processes", "page", "why"]
-"""What is shown between header and keys; the two pages of a device open from the others."""
+"""Views between header and keys; the two pages of a device open from the others."""
 LISTS: tuple[Tab, ...] = ("monitor", "processes")
-"""Where there are processes to act on."""
+"""Tabs with processes to act on."""
 PAGES: tuple[Tab, ...] = ("page", "why")
 LIVE: tuple[Tab, ...] = ("monitor", "processes", "page", "why")
 When = Literal["always", "live", "replay"]
-"""Whether it does something with the machine as it is, or with a recording."""
+"""Kind of stream that an action works on: a live one, a recording, or both."""
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One thing that a key does."""
+    """An action of a key."""
 
     id: str
     keys: str
-    """As Textual names them, separated by commas; the first is the one that is shown."""
+    """Keys as Textual names them, separated by commas; the first one is shown."""
     action: str
-    """A method `action_…` of the tab that is shown, or else of the app, with its arguments."""
+    """Method `action_…` of the tab that is shown, the screen or the app, with its arguments."""
     help: str
     label: str = ""
-    """For the footer; actions without one are only in the help."""
+    """Label in the footer; actions without one are only in the help."""
     tabs: tuple[Tab, ...] = ()
-    """The tabs on which it does something; none is everywhere."""
+    """Tabs on which it works; empty for all."""
     everywhere: tuple[str, ...] = ()
-    """Those of its keys that no field and no other screen can take."""
+    """Keys that work in fields too."""
     when: When = "always"
 
     @property
     def name(self) -> str:
-        """Of the method behind it."""
+        """Name of the method, without `action_` and arguments."""
         return self.action.partition("(")[0]
 
     def works_on(self, tab: str, *, replay: bool = False) -> bool:
-        """Whether it does something on that tab, of a live stream or of a recording."""
+        """Return True if it works on that tab, of a live stream or of a recording."""
         when = self.when == "always" or (self.when == "replay") == replay
         return when and (not self.tabs or tab in self.tabs)
 
@@ -125,14 +125,14 @@ ACTIONS = (
 def action_for(
     key: str, tab: str, *, replay: bool = False, actions: Iterable[Action] = ACTIONS
 ) -> Action | None:
-    """What a key does on that tab, of a live stream or of a recording."""
+    """Return the action of a key on that tab, of a live stream or of a recording."""
     return next(
         (a for a in actions if key in a.keys.split(",") and a.works_on(tab, replay=replay)), None
     )
 
 
 def refusal(key: str) -> str:
-    """Why a key does nothing in a replay, where one may wonder."""
+    """Return why a key does nothing in a replay, or "" where nobody would wonder."""
     return next(
         (REFUSALS[a.id] for a in ACTIONS if key in a.keys.split(",") and a.id in REFUSALS), ""
     )
@@ -164,12 +164,12 @@ SHOWN |= {"plus": "+", "equals_sign": "=", "minus": "-", "f5": "F5", "f6": "F6",
 
 
 def key_names(action: Action) -> list[str]:
-    """The keys as they are printed on a keyboard."""
+    """Return the keys as they are printed on a keyboard."""
     return [SHOWN.get(key, key) for key in action.keys.split(",")]
 
 
 def bindings(actions: Iterable[Action] = ACTIONS) -> list[Binding]:
-    """The actions as Textual's bindings."""
+    """Return the actions as Textual's bindings."""
     return [
         Binding(key, f"act('{a.id}')", a.help, id=a.id, show=False, priority=key in a.everywhere)
         for a in actions

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from gputop.problem import Problem
     from gputop.recording.replay import Replay
-    from gputop.ui.shell.dashboard import Stream
+    from gputop.ui.shell.dashboard import RecordSource
 
 ANY_TERMINAL = look.Terminal()
 ANSI_THEMES = ("ansi-dark", "textual-ansi")
@@ -75,7 +75,7 @@ class GputopApp(App[None], inherit_bindings=False):  # Ctrl+Q is for who pressed
 
     def __init__(
         self,
-        stream: Stream | None = None,
+        stream: RecordSource | None = None,
         python: str | None = None,
         settings: Settings = DEFAULT,
         *,

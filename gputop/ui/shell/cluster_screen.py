@@ -1,4 +1,4 @@
-"""A run on many devices of a cluster, on the whole terminal: how they lie, and who is odd."""
+"""Screen of a run on many devices of a cluster: their distribution, and the outliers."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
 
 BINS, FEWEST_BINS = 10, 4
 LABEL, COUNT = 15, 6
-"""Cells of a bin's bounds, and of how many devices are in it."""
+"""Cells of a bin's bounds, and of its number of devices."""
 SHARE_OF_BINS = 0.5
-"""Of the rows under the title: the others are for those that are odd."""
+"""Share of the rows under the title; the others are for outliers."""
 LONGEST_BAR = 60
 STYLES = {"failed": WARN, "running": ACCENT, "done": GOOD}
 
 
 class BurnView(LiveView):
-    """Everything there is to see of a run on many devices."""
+    """States, distribution and outliers of a run on many devices."""
 
     def __init__(self, group: GroupState) -> None:
         super().__init__(id="burn")
@@ -84,7 +84,7 @@ class BurnView(LiveView):
         return [Span(word, style), Span(clip(rest, width - len(word)))]
 
     def _progress(self, width: int) -> Row:
-        """The states with how many devices are in each, and the time."""
+        """Return the number of devices in each state, and the time."""
         so_far = self._group
         row: Row = []
         for state, many in so_far.states.items():
@@ -179,7 +179,7 @@ async def on_screen(runs: Group, group: GroupState, watch: Watching) -> list[Run
 def distribution_rows(
     among: Distribution, rates: Sequence[float], width: int, room: int
 ) -> list[Row]:
-    """What lies where: the figures, and a row for each bin of the throughput."""
+    """Return the figures, and a row for each bin of the throughput."""
     name = f"{among.count} × {short_name(visible(among.device))}  "
     figures = (
         f"TFLOP/s: median {tflops(among.median)}  p5 {tflops(among.p5)}  p95 {tflops(among.p95)}  "
@@ -204,7 +204,7 @@ def distribution_rows(
 
 
 def histogram(values: Sequence[float], bins: int) -> list[tuple[float, float, int]]:
-    """Least, upper bound and how many, of bins of one width, from the slowest on."""
+    """Return lower bound, upper bound and count of bins of equal width, from the slowest on."""
     least, most = min(values), max(values)
     if most <= least:
         return [(least, most, len(values))]
@@ -216,7 +216,7 @@ def histogram(values: Sequence[float], bins: int) -> list[tuple[float, float, in
 
 
 def odd_rows(odd: Sequence[Odd], width: int, room: int) -> list[Row]:
-    """Those that are not like the others, and how many more there are than fit."""
+    """Return the outliers that fit, and the number of the others."""
     if not odd:
         return [[Span("None is unlike the others so far", DIM)]]
     rows: list[Row] = [[Span(f"{count(len(odd), 'outlier')}, gravest first", STRONG)]]

@@ -43,24 +43,24 @@ if TYPE_CHECKING:
     from gputop.ui.widgets.filter import FilterView
 
 BENCHMARK_CSS = Path(__file__).parents[1] / "benchmark" / "benchmark.tcss"
-"""Takes longer to parse than our other styles, and is of nothing on the first screen."""
+"""Style sheet that is slow to parse, and that the first screen does not need."""
 INTERVALS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
-"""Seconds between samples that keys go through."""
+"""Seconds between samples that the keys select from."""
 PRELOAD_SECONDS = 0.5
-"""After the first screen: by then it has numbers, where the driver is quick."""
+"""Seconds after the first screen. By then it has numbers, unless the driver is slow."""
 
 
-class Stream(Protocol):
-    """Where the records come from: a `StreamChild`, or what stands for it."""
+class RecordSource(Protocol):
+    """Source of records: a `StreamChild`, or a substitute."""
 
     def records(self) -> AsyncGenerator[Record | Interruption | Played]:
-        """The records, for ever."""
+        """Yield records for ever."""
 
     def ask(self, **wanted: Any) -> None:
-        """Asks its sampler for another `interval`, or for `gpm`."""
+        """Ask the sampler for another `interval`, or for `gpm`."""
 
     async def close(self) -> None:
-        """Leaves nothing running."""
+        """Leave nothing running."""
 
 
 class Dashboard(ActionScreen):
@@ -73,7 +73,7 @@ class Dashboard(ActionScreen):
 
     def __init__(
         self,
-        stream: Stream,
+        stream: RecordSource,
         python: str | None = None,
         *,
         replay: Replay | None = None,
@@ -95,13 +95,13 @@ class Dashboard(ActionScreen):
         self._python = python
         self._back_to = back_to
         self._benchmark: BenchmarkTab | None = None
-        """Made when it is first wanted: the first screen does without it."""
+        """Benchmark tab, made when it is first needed."""
         self._making = asyncio.Lock()
         self._leaving = False
         self._rung: set[tuple[str, str]] = set()
         """Device and kind of the alerts that the bell was rung for, while they last."""
         self._came_from: dict[str, str] = {}
-        """The tab that each of the pages was opened from."""
+        """Tab that each of the pages was opened from."""
 
     def compose(self) -> ComposeResult:
         self._header = Header(self.telemetry)
@@ -125,7 +125,7 @@ class Dashboard(ActionScreen):
         yield self._keys
 
     def on_mount(self) -> None:
-        """Starts to listen to the stream."""
+        """Start to listen to the stream."""
         self._listen()
         # While the sampler is awaited; no thread, which the first number would have to wait for.
         self.call_after_refresh(import_module, "gputop.health.judge")
@@ -169,14 +169,14 @@ class Dashboard(ActionScreen):
             async for record in records:
                 try:
                     if isinstance(record, Inventory | Sample | Interruption):
-                        self._take(record)
+                        self._add_record(record)
                     else:
                         await self._play(record)
                 except Exception as error:  # noqa: BLE001 - the next record may well be fine
                     self.report(error)
 
     async def _play(self, played: Played) -> None:
-        """Takes in what a replay has played; where it went elsewhere, in another thread."""
+        """Add what a replay has played; after a jump, in another thread."""
         if played.anew:
             await asyncio.to_thread(self.telemetry.begin_anew, played.records)
         else:
@@ -188,10 +188,10 @@ class Dashboard(ActionScreen):
         self._ring()
         self.show()
 
-    def _take(self, record: Record | Interruption) -> None:
+    def _add_record(self, record: Record | Interruption) -> None:
         self.telemetry.take(record)
         if isinstance(record, Inventory | Sample):
-            self._recordings.take(record)
+            self._recordings.add_record(record)
         if isinstance(record, Inventory):
             self._show_targets()
             return
@@ -204,7 +204,7 @@ class Dashboard(ActionScreen):
             self._benchmark.show_targets()
 
     def _ring(self) -> None:
-        """Shows what was not wrong before, and rings the bell where that is wanted."""
+        """Show new alerts, and ring the bell if the settings say so."""
         alerts = {(alert.device_uuid, alert.kind) for alert in self.telemetry.alerts}
         if alerts - self._rung:
             self._header.redraw()  # also while the rest is paused
@@ -229,13 +229,13 @@ class Dashboard(ActionScreen):
 
     @property
     def actors(self) -> Sequence[DOMNode]:
-        """The tab that is shown, the bar of a replay, and the screen."""
+        """Tab that is shown, the bar of a replay, and the screen."""
         tab = self._tab.actors if self._tab else (self._benchmark,)
         return [node for node in (*tab, self._bar, self) if node is not None]
 
     @property
     def field(self) -> FilterView | None:
-        """The list of the tab that is shown, which is narrowed down by typing."""
+        """List of the tab that is shown, which is narrowed down by typing."""
         return self._tab.field if self._tab else None
 
     async def act(self, action: Action) -> bool:
@@ -278,18 +278,18 @@ class Dashboard(ActionScreen):
         self._ask_gpm()
 
     def _ask_gpm(self) -> None:
-        """Has GPM sampled where it is shown or recorded."""
+        """Have GPM sampled while it is shown or recorded."""
         shown = self._tab is not None and self._tab.wants_gpm
         wanted = shown or self._recordings.current is not None
         self._stream.ask(gpm=self.app.settings.gpm and wanted)
 
     @property
     def _tab(self) -> LiveTab | None:
-        """The tab that is shown; None is the benchmark."""
+        """Tab that is shown, or None for the benchmark."""
         return self._live.get(self._header.tab)
 
     def tick(self) -> None:
-        """Shows that nothing comes, or how far it is."""
+        """Show that no data comes, or how far a replay or a recording is."""
         if self.telemetry.silent_seconds is not None:
             self.show()
         elif self._bar is not None:
@@ -299,7 +299,7 @@ class Dashboard(ActionScreen):
             self._header.redraw()  # also while the rest is paused
 
     async def action_tab(self, name: str) -> None:
-        """Shows a tab."""
+        """Show a tab."""
         if name == "benchmark":
             await self._the_benchmark()
         self._to_tab(name)
@@ -311,13 +311,13 @@ class Dashboard(ActionScreen):
         self.show()
 
     async def action_details(self) -> None:
-        """Shows the page of the selected device."""
+        """Show the page of the selected device."""
         from gputop.ui.device.screen import DevicePage  # the first screen does without it
 
         await self._open("page", DevicePage, "show the page of")
 
     async def action_why(self) -> None:
-        """Shows all findings of the selected device; from there, those of all devices."""
+        """Show all findings of the selected device; from there, those of all devices."""
         from gputop.ui.why.screen import WhyPage
 
         await self._open("why", WhyPage, "look for findings of")
@@ -337,7 +337,7 @@ class Dashboard(ActionScreen):
         self._to_tab(name)
 
     async def action_start(self) -> None:
-        """Stress-tests: on the benchmark tab what it says, elsewhere the selected device."""
+        """Stress-test what the form says on the benchmark tab, elsewhere the selected device."""
         if self.telemetry.starting:  # the device that is meant may be about to appear
             self.notify("The driver is still starting: `Start` in the form tests the CPU")
             return
@@ -361,20 +361,20 @@ class Dashboard(ActionScreen):
         benchmark.start(device.uuid if device else None, default=True)
 
     async def action_stop(self) -> None:
-        """Stops the stress test."""
+        """Stop the stress test."""
         (await self._the_benchmark()).stop()
 
     async def action_field(self, step: int) -> None:
-        """To another field of the form, before the keys that come behind this one."""
+        """Go to another field of the form, before the keys that come behind this one."""
         (await self._the_benchmark()).to_field(step)
 
     def action_pause(self) -> None:
-        """Freezes the picture, or lets it catch up."""
+        """Freeze the picture, or let it catch up."""
         self.telemetry.pause()
         self.show()
 
     def action_record(self) -> None:
-        """Records what comes from now on, or ends that."""
+        """Start or stop recording."""
         self._recordings.toggle()
 
     def _recording_changed(self) -> None:
@@ -384,7 +384,7 @@ class Dashboard(ActionScreen):
         self._ask_gpm()
 
     def action_interval(self, step: int) -> None:
-        """Samples less often, or more often."""
+        """Sample less often, or more often."""
         now = self.app.settings.interval
         others = [s for s in INTERVALS if (s > now if step > 0 else s < now)]
         if others:
@@ -394,7 +394,7 @@ class Dashboard(ActionScreen):
         self.notify(f"A sample every {now:g} s")
 
     async def action_keep(self) -> None:
-        """Keeps the settings, and how devices and processes are shown."""
+        """Save the settings, and how devices and processes are shown."""
         table = self._table
         self.app.change_settings(
             density=self._monitor.devices.density,
@@ -418,7 +418,7 @@ class Dashboard(ActionScreen):
             self._to_tab(self._came_from.get(now, "monitor"))
 
     def action_help(self) -> None:
-        """Keys and legend."""
+        """Show keys and legend."""
         from gputop.ui.shell.help import Help
 
         other = "live" if self._replay is not None else "replay"
@@ -442,7 +442,7 @@ class Dashboard(ActionScreen):
         )
 
     def report(self, error: BaseException) -> None:
-        """A fault of our own, or of the recording that is played."""
+        """Notify of a fault in gputop, or in the recording that is played."""
         if self._replay is not None:
             from gputop.recording.reader import RecordingError
 
@@ -453,11 +453,11 @@ class Dashboard(ActionScreen):
         super().report(error)
 
     def on_benchmark_tab_changed(self) -> None:
-        """A run started or ended."""
+        """Show in the footer that a run started or ended."""
         self._keys.running = self._benchmark is not None and self._benchmark.running
         self._keys.redraw()
 
     async def on_unmount(self) -> None:
-        """Leaves nothing running; a stress test has ended with its task."""
+        """Leave nothing running; a stress test has ended with its task."""
         await self._recordings.close()
         await self._stream.close()

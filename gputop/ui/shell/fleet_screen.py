@@ -9,8 +9,8 @@ from textual import work
 
 from gputop.text import visible
 from gputop.ui.fleet.grouping import EXAMPLE
-from gputop.ui.fleet.map import MapView, empty
-from gputop.ui.fleet.problems import DetailView, WrongView
+from gputop.ui.fleet.map import MapView, empty_rows
+from gputop.ui.fleet.problems import DetailView, ProblemsView
 from gputop.ui.fleet.summary import FilterLine, FleetHeader
 from gputop.ui.shell.actions import Action, bindings, key_names
 from gputop.ui.shell.keys import ActionScreen, KeysView
@@ -91,7 +91,7 @@ HELP = {
 }
 
 
-class Watch(Protocol):
+class FleetSource(Protocol):
     """Where the fleets come from: a `FleetWatch`, or a substitute."""
 
     def fleets(self) -> AsyncGenerator[Fleet]:
@@ -113,7 +113,7 @@ class FleetScreen(ActionScreen):
     def __init__(
         self,
         state: FleetState,
-        watch: Watch,
+        watch: FleetSource,
         open_host: Callable[[str], Screen[None]],
         where: str = "",
         match: str = "",
@@ -133,9 +133,9 @@ class FleetScreen(ActionScreen):
         self._header = FleetHeader(state, self._where)
         self._filter = FilterLine(state, self.show)
         self._map = MapView(state, self.show)
-        self._map.empty = lambda width: empty(state, self._where, self._match, width)
+        self._map.empty = lambda width: empty_rows(state, self._where, self._match, width)
         self._detail = DetailView(state)
-        self._wrong = WrongView(state, self.show)
+        self._wrong = ProblemsView(state, self.show)
         self._keys = KeysView(self.offers, ACTIONS)
         self._views: tuple[LiveView, ...] = (
             self._header,
@@ -246,16 +246,16 @@ class FleetScreen(ActionScreen):
 
     def action_next_group(self, step: int) -> None:
         """Go to another group."""
-        self.state.next_of_groups(step)
+        self.state.move_by_groups(step)
 
     def action_end(self, step: int) -> None:
         """Go to the first or the last GPU."""
         state = self.state
         if state.on_list:
-            state.go_row(0 if step < 0 else len(state.view.wrong) if state.view else 0)
+            state.move_to_row(0 if step < 0 else len(state.view.wrong) if state.view else 0)
         elif state.groups:
             group = 0 if step < 0 else len(state.groups) - 1
-            state.go(group, 0 if step < 0 else len(state.groups[group].members))
+            state.move_to(group, 0 if step < 0 else len(state.groups[group].members))
 
     def action_switch(self) -> None:
         """Switch between map and list; there go to the first row if the cursor is on none."""

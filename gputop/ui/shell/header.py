@@ -25,26 +25,26 @@ if TYPE_CHECKING:
 TABS = (("monitor", " 1 Monitor "), ("benchmark", " 2 Benchmark "), ("processes", " 3 Processes "))
 TITLE = " gputop "
 ROOMY = 80
-"""Cells from which on there are gaps between what is on top."""
+"""Width in cells from which on there are gaps in the top line."""
 
 
 class Header(LiveView):
-    """Title, tabs, host and driver; sums over all devices; and, if there are any, alerts."""
+    """Title, tabs, host and driver; sums over all devices; and alerts, if there are any."""
 
     def __init__(self, telemetry: Telemetry) -> None:
         super().__init__(id="header")
         self._telemetry = telemetry
         self.tab = TABS[0][0]
         self.recording: Callable[[], str] | None = None
-        """How long a recording is, while there is one."""
+        """Function that returns the length of the recording, while there is one."""
 
     def redraw(self) -> None:
-        """As high as it has something to say."""
+        """Draw again, with a third row for alerts or a remedy."""
         self.styles.height = 3 if self._telemetry.alerts or self._remedy else 2
         super().redraw()
 
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - as many as there are
-        """Two rows, and one of alerts."""
+        """Return two rows, and one of alerts."""
         rows = [self._top(width), self._summary(width)]
         if self._remedy:
             return [*rows, [Span(clip(f" {self._remedy}", width))]]
@@ -52,7 +52,7 @@ class Header(LiveView):
 
     @property
     def _remedy(self) -> str:
-        """What to do about a stream that broke off, where that is more than to wait."""
+        """Remedy for a stream that broke off, or "" if waiting is enough."""
         telemetry = self._telemetry
         problem = telemetry.interruption if telemetry.silent_seconds is not None else None
         return visible(problem.remedy) if problem is not None and problem.check else ""
@@ -128,7 +128,7 @@ class Header(LiveView):
         return f"{text}: the driver is starting again" if telemetry.restarting else text
 
     def _host(self) -> list[Row]:
-        """The host in parts, the most telling first."""
+        """Return the host in parts, the most important first."""
         host = self._telemetry.host
         if host is None or self._telemetry.machines:  # their titles say it of each
             return []
@@ -141,7 +141,7 @@ class Header(LiveView):
         ]
 
     def _devices(self) -> list[Row]:
-        """The devices in parts: the sums, then those that stand out."""
+        """Return the devices in parts: the sums, then the hottest and the busiest."""
         gpus = [device for device in self._telemetry.devices if device.parent_uuid is None]
         pairs = [(gpu, self._telemetry.readings(gpu.uuid)) for gpu in gpus]
         readings = [r for _, r in pairs]
@@ -181,7 +181,7 @@ class Header(LiveView):
         return parts
 
     def on_click(self, event: Click) -> None:
-        """Opens the tab under the mouse."""
+        """Open the tab under the mouse."""
         x = len(TITLE)
         for name, label in TABS:
             if event.y == 0 and x <= event.x < x + len(label):
@@ -190,7 +190,7 @@ class Header(LiveView):
 
 
 SUMS = 4
-"""Parts of the summary that are not about one device."""
+"""Number of parts of the summary that are not about one device."""
 
 
 def _without_devices(machines: Sequence[Machine]) -> str:
@@ -207,7 +207,7 @@ def _width(parts: Sequence[Row]) -> int:
 
 
 def _alerts(alerts: Sequence[Alert], width: int) -> Row:
-    """As many as fit, the others counted."""
+    """Return the alerts that fit, and the number of the others."""
     row, said = [Span(" ")], summed(alerts)
     for n, (severity, words) in enumerate(said):
         style = FAULT if severity is Severity.FAULT else WARN
@@ -224,11 +224,11 @@ def _values(readings: Sequence[DeviceSample], name: str) -> list[float]:
 
 
 SHORTEST_BAR = 8
-"""Cells of a bar that still says something."""
+"""Cells of the shortest bar that is drawn."""
 
 
 class ReplayBar(LiveView):
-    """One row; a click on its bar goes there."""
+    """The line of a replay: time, speed and position. A click on its bar seeks."""
 
     DEFAULT_CSS = "ReplayBar { height: 1; }"
 
@@ -237,10 +237,10 @@ class ReplayBar(LiveView):
         self._telemetry = telemetry
         self._replay = replay
         self._bar = range(0)
-        """The cells that the bar is on."""
+        """Cells of the bar."""
 
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - always one row
-        """One row."""
+        """Return one row."""
         replay = self._replay
         row = [Span(" REPLAY ", BADGE), Span(f" {self._moment()}  ", STRONG)]
         row.append(Span(f"{self._pace():<7}", ACCENT))
@@ -262,7 +262,7 @@ class ReplayBar(LiveView):
         return "paused" if self._replay.paused else f"×{self._replay.speed:g}"
 
     def _moment(self) -> str:
-        """The date and time of what is shown, as they are here."""
+        """Return the date and time of what is shown, in the local time zone."""
         telemetry = self._telemetry
         if telemetry.latest is None:
             return "…"
@@ -270,29 +270,29 @@ class ReplayBar(LiveView):
         return moment(telemetry.latest.time + since, "%Y-%m-%d %H:%M:%S")
 
     def action_play(self) -> None:
-        """Stops, or plays on."""
+        """Pause or play."""
         self._replay.pause()
         self.redraw()
 
     def action_seek(self, seconds: float) -> None:
-        """Goes that far on, or back."""
+        """Go that many seconds forward, or back."""
         self._replay.seek(seconds)
         self.redraw()
 
     def action_speed(self, step: int) -> None:
-        """Plays faster, or slower."""
+        """Play faster, or slower."""
         self._replay.change_speed(step)
         self.redraw()
 
     def on_click(self, event: Click) -> None:
-        """Goes to where the mouse is."""
+        """Seek to the place under the mouse."""
         if event.x in self._bar and self._replay.end:
             share = (event.x - self._bar.start) / max(1, len(self._bar) - 1)
             self._replay.seek(share * self._replay.end - self._replay.position)
 
 
 def clock(seconds: float) -> str:
-    """A time into the recording: `0:05`, `1:02:05`."""
+    """Return a time into the recording such as `0:05` or `1:02:05`."""
     minutes, whole = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{whole:02d}" if hours else f"{minutes}:{whole:02d}"

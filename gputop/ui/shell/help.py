@@ -1,4 +1,4 @@
-"""Help: what keys do, from the registry of actions, and what every number and sign means."""
+"""Help: the actions of keys, from the registry, and the meaning of every number and sign."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PLACES = {
     PAGES: "A device's page and its findings",
     ("benchmark",): "Benchmark",
 }
-"""Where keys work: one group for each of the registry's places."""
+"""Titles of the groups of keys, by the tabs that the keys work on."""
 
 PANELS = {
     "SM": "instead of `busy` where that is not counted, as with MIG: SM active, see below",
@@ -127,7 +127,7 @@ class Help(HelpPage):
 
 
 def _add(text: Text, title: str, entries: Iterable[tuple[str, str]], width: int) -> None:
-    """A group; lines are broken here, so that what is long stays in its column."""
+    """Add a group. Lines are wrapped here, so that a long meaning stays in its column."""
     if text:
         text.append("\n")
     text.append(f"{title}\n", style=ACCENT)

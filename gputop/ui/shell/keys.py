@@ -38,12 +38,12 @@ class ActionScreen(Screen[None]):
 
     @property
     def actors(self) -> Sequence[DOMNode]:
-        """The nodes that do what keys do; the app does what none of them does."""
+        """Nodes that do what keys do; the app does what none of them does."""
         return (self,)
 
     @property
     def field(self) -> FilterView | None:
-        """The view that is typed into, if there is one."""
+        """View that is typed into, if there is one."""
         return None
 
     def tick(self) -> None:
@@ -119,7 +119,7 @@ class ActionScreen(Screen[None]):
 
 
 class Entry(NamedTuple):
-    """A key on the line, with what it does."""
+    """A key on the line, with its label."""
 
     action: Action
     key: str
@@ -136,17 +136,17 @@ class KeysView(LiveView):
     def __init__(
         self, offers: Callable[[Action], bool], actions: Sequence[Action] = ACTIONS
     ) -> None:
-        """`offers` says which of the actions do something here."""
+        """List the `actions` for which `offers` returns True."""
         super().__init__(id="keys")
         self._offers, self._actions = offers, actions
         self.tab = "monitor"
         self.way_back = ""
-        """Where the way back leads to from here, where that is not said by the tab."""
+        """Label of Esc, unless the tab decides it."""
         self.running = False
         self.in_field = False
         self.paused = False
         self.on_list = False
-        """Whether keys are for the processes."""
+        """True while keys go to the processes."""
 
     def _offered(self) -> Iterator[Entry]:
         for action in self._actions:
@@ -172,7 +172,7 @@ class KeysView(LiveView):
         return action.label
 
     def _order(self, entry: Entry) -> int:
-        """The way back first, then a replay's; then the processes', where keys are for those."""
+        """Sort by: the way back, then keys of a replay, then keys of processes if focused."""
         action = entry.action
         if action.id == "back":
             return 0
@@ -181,7 +181,7 @@ class KeysView(LiveView):
         return 2 if self.on_list and action.tabs == LISTS else 3
 
     def _shown(self, width: int) -> list[Entry]:
-        """What fits, and in any case the last ones, help and the way out."""
+        """Return the entries that fit, and always the last two, help and quit."""
         entries = sorted(self._offered(), key=self._order)
         if sum(entry.width for entry in entries) > width:
             entries = [entry._replace(label=entry.label.rstrip()) for entry in entries]
@@ -195,12 +195,12 @@ class KeysView(LiveView):
         return [*that_fit(others, left, lambda entry: entry.width), *last]
 
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - always one row
-        """One row."""
+        """Return one row."""
         entries = self._shown(width)
         return [[span for e in entries for span in (Span(e.key, ACCENT), Span(e.label, DIM))]]
 
     def on_click(self, event: Click) -> None:
-        """Does what the key under the mouse does."""
+        """Do what the key under the mouse does."""
         x = 0
         for entry in self._shown(self.size.width):
             x += entry.width

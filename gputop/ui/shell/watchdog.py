@@ -1,8 +1,8 @@
-"""Signals end the dashboard even while its event loop is held up.
+"""Watchdog that lets signals end the dashboard even while its event loop is blocked.
 
-Whatever it waits for, as a write to a terminal that could not be opened anew, it hears of no signal
-meanwhile. So the handlers are Python's own, which run in the midst of that wait, and a thread ends
-the process where the loop does not in time. Children end when their standard input does.
+A blocked loop, such as in a write to a terminal that could not be reopened, handles no signals.
+So the handlers are Python's own, which run during that wait, and a thread ends the process if the
+loop does not in time. Children end when their standard input does.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 SIGNALS = (signal.SIGHUP, signal.SIGTERM, signal.SIGINT)
 PATIENCE_SECONDS = 1.2
-"""From a signal to the end that asks nobody: within two seconds nothing is to be left."""
+"""Seconds from a signal to the forced end: within two seconds nothing may be left."""
 
 
 class Watchdog:
-    """Made before Textual changes the terminal's modes, to be able to give them back."""
+    """Handler of signals. Create it before Textual changes the terminal's modes."""
 
     def __init__(self) -> None:
         self._modes: list[Any] | None = None
@@ -37,9 +37,9 @@ class Watchdog:
     def watch(
         self, loop: asyncio.AbstractEventLoop, leave: Callable[[], None], status: int
     ) -> None:
-        """Has signals call `leave` in the loop, and end the process with `status` if it cannot.
+        """Have signals call `leave` in the loop, or end the process with `status` if it is blocked.
 
-        To be called in the main thread, as Python has it with signals.
+        Call it in the main thread, as Python requires for signals.
         """
         heard, tell = os.pipe()
 
@@ -64,7 +64,7 @@ class Watchdog:
 
 
 def _end(status: int, modes: list[Any] | None) -> None:
-    """Ends the process here and now; the terminal is restored as far as it takes it."""
+    """End the process now, and restore the terminal as far as possible."""
     with contextlib.suppress(OSError, termios.error):
         if modes is not None:
             termios.tcsetattr(0, termios.TCSANOW, modes)
