@@ -84,7 +84,7 @@ async def test_distribution_counts_and_who_is_odd(size: tuple[int, int]) -> None
     assert f" node-0, GPU 4{uuid}: computed wrong results: 2 elements" in text
     assert "its node is gone" in text
     assert text.index("GPU 4") < text.index("GPU 2")
-    assert lines[-1].startswith(" q stop and leave  x stop")
+    assert lines[-1].startswith(" q stop and quit  x stop")
 
 
 async def test_the_heat_limits_that_hold_are_named() -> None:
@@ -123,7 +123,7 @@ async def test_before_there_is_anything_to_see() -> None:
         view.redraw()
         text = view.text()
     assert text.startswith("Preparing bfloat16 on 3 devices of 1 host\n3 starting")
-    assert "None is unlike the others so far" in text
+    assert "No outliers so far" in text
 
 
 async def test_q_stops_and_leaves_once_all_have_ended() -> None:
@@ -144,7 +144,7 @@ async def test_x_stops_and_q_then_leaves() -> None:
         view.redraw()
         assert stop.times == 1
         assert view.text().startswith("Stopped bfloat16")
-        assert " q leave, and print the page" in view.text()
+        assert " q quit, and print the page" in view.text()
         assert app.is_running
         await pilot.press("q")
         await asyncio.wait_for(asyncio.shield(_gone(app)), 10)

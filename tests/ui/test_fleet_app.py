@@ -323,7 +323,7 @@ async def test_a_click_opens_a_folded_group() -> None:
 @pytest.mark.parametrize(
     ("shown", "said"),
     [
-        (None, ["Waiting for the first answer of http://prom:9090"]),
+        (None, ["Waiting for the first answer from http://prom:9090"]),
         (
             dataclasses.replace(SOME, gpus=(), wrong=()),
             ['no GPUs that match cluster="a"', "dcgm-exporter", "DCGM_FI_DEV_GPU_UTIL"],
@@ -341,7 +341,7 @@ async def test_nothing_to_show_says_what_to_do(shown: Fleet | None, said: list[s
 
 async def test_a_filter_that_none_passes() -> None:
     text = await screen_after("slash", *"rack=r999")
-    assert "No GPU passes the filter rack=r999" in text
+    assert "No GPU matches the filter rack=r999" in text
     assert "0 of 512 GPUs" in text
 
 

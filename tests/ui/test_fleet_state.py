@@ -82,11 +82,11 @@ def test_words_of_a_filter(text: str, passes: bool) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("rak=r3", "No label rak: is it rack?"),
-        ("=r3", "=r3 names no label. Right is rack=r3"),
+        ("rak=r3", "No label rak: did you mean rack?"),
+        ("=r3", "=r3 names no label. Try rack=r3"),
         ("zzzz=1", "No label zzzz: there are cluster, job, pod, rack, host"),
         ("rack==r3=", ""),
-        ("!r3", "!r3 is no filter. Right is rack=r3"),
+        ("!r3", "!r3 is not a filter. Try rack=r3"),
     ],
 )
 def test_a_bad_word_is_said_and_the_others_count(text: str, said: str) -> None:

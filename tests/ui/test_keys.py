@@ -190,7 +190,7 @@ async def test_a_palette_without_a_match_says_so_and_enter_closes_it() -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot)
         await type_at_once(pilot, "ctrl+p", *"zzz")
-        assert "Nothing here is called that" in shown_palette(app)[1]
+        assert "No action matches" in shown_palette(app)[1]
         await pilot.press("enter")
         assert not isinstance(app.screen, Commands)
         assert app.query_one(ContentSwitcher).current == "monitor"

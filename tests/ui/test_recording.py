@@ -50,7 +50,7 @@ def recorded() -> int:
 
 async def begun(pilot: Pilot[None]) -> None:
     await pilot.press("r")
-    await until(pilot, lambda: "r ends it" in said(pilot))
+    await until(pilot, lambda: "r stops it" in said(pilot))
 
 
 async def test_r_records_what_comes_and_ends_it() -> None:
@@ -125,7 +125,7 @@ async def test_it_can_record_from_the_start(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     stream = PreparedStream(streams.inventory(1), *recordings.samples(2))
     async with GputopApp(stream, record=path).run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: "r ends it" in said(pilot))
+        await until(pilot, lambda: "r stops it" in said(pilot))
         assert " REC " in shown(pilot, Header)
     assert list(Recording(path).records()) == [streams.inventory(1), *recordings.samples(2)]
 

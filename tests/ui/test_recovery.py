@@ -35,7 +35,7 @@ async def test_a_sampler_that_is_started_again_takes_no_device_from_the_screen()
         stream.send(sample(0))
         await settle(pilot)
         assert "1 H100 80GB HBM3" in shown(pilot, DevicesView)
-        assert "it was killed. The sampler is started again" in shown(pilot, Header)
+        assert "it was killed. Restarting the sampler" in shown(pilot, Header)
         assert not app.query_one(HostView).display
         stream.send(inventory(2))
         stream.send(sample(2))

@@ -230,7 +230,7 @@ async def test_help_explains_it() -> None:
         await settle(pilot)
         assert isinstance(app.screen, Help)
         text = app.screen._text(84).plain
-        assert "Why is it slow? Again: of all devices" in text
+        assert "Why is it slow? Press again for all devices" in text
         assert "the numbers behind a finding" in text
 
 

@@ -72,15 +72,15 @@ def _test(word: str, names: Collection[str]) -> Callable[[Gpu], bool]:
     match = _WORD.fullmatch(word)
     if match is None:
         if any(sign in word for sign in "=!~"):
-            raise ValueError(f"{word} is no filter. Right is {EXAMPLE}")
+            raise ValueError(f"{word} is not a filter. Try {EXAMPLE}")
         return _anywhere(word.casefold())
     name, sign, value = match.groups()
     if not name:
-        raise ValueError(f"{word} names no label. Right is {EXAMPLE}")
+        raise ValueError(f"{word} names no label. Try {EXAMPLE}")
     if name not in _OWN and name not in names:
         known = [*sorted(names), *_OWN]
         near = get_close_matches(name, known, 1)
-        rest = f"is it {near[0]}?" if near else f"there are {', '.join(known)}"
+        rest = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
         raise ValueError(f"No label {name}: {rest}")
     if not value:  # it is still being typed
         return lambda _: True

@@ -222,7 +222,7 @@ DENSITY_WORDS = {
     MapDensity.WIDE: "",
     MapDensity.ONE: "a cell per GPU",
     MapDensity.HALF: "two GPUs per cell",
-    MapDensity.FOLDED: "groups folded, that of the cursor open",
+    MapDensity.FOLDED: "groups folded, the cursor's open",
 }
 
 
@@ -360,23 +360,20 @@ def empty_rows(state: FleetState, where: str, match: str, width: int) -> list[Ro
     fleet = state.fleet
     if fleet is None:
         lines = [
-            Span(f"Waiting for the first answer of {visible(where, 200)}", STRONG),
-            Span(f"for {duration(state.waiting_seconds)} now", DIM),
+            Span(f"Waiting for the first answer from {visible(where, 200)}", STRONG),
+            Span(f"for {duration(state.waiting_seconds)} so far", DIM),
         ]
     elif fleet.gpus:
         lines = [
-            Span(f"No GPU passes the filter {visible(state.typed)}", STRONG),
+            Span(f"No GPU matches the filter {visible(state.typed)}", STRONG),
             Span(f"of {len(fleet.gpus):,}. Esc shows all, / changes the filter", TEXT),
         ]
     elif not fleet.fresh:
-        lines = [
-            Span("No answer yet", STRONG),
-            Span("It is asked again all the time; R asks now", TEXT),
-        ]
+        lines = [Span("No answer yet", STRONG), Span("gputop keeps asking; R asks now", TEXT)]
     else:
         matching = f" that match {visible(match, 200)}" if match else ""
         lines = [
-            Span(f"The server answers, and has no GPUs{matching}", STRONG),
+            Span(f"The server answers, but has no GPUs{matching}", STRONG),
             *([Span("Check --match: its labels and their values", TEXT)] if match else []),
             Span("Check that dcgm-exporter or `gputop exporter` is scraped: Status, Targets", TEXT),
             Span(f"These metrics were looked for: {LOOKED_FOR}", DIM),

@@ -110,7 +110,7 @@ class ProblemsView(Wheel, LiveView):
         state = self._state
         title = Span(" PROBLEMS ", TAB if state.on_list else STRONG)
         if not self._listed:
-            return [title, Span(" nothing, as far as the metrics say", GOOD)]
+            return [title, Span(" none, according to the metrics", GOOD)]
         found = Counter(each.severity for each in self._listed)
         words = " · ".join(counted(found[h], h) for h in GRAVEST_FIRST if found[h])
         seen = f"{self._first + 1} to {self._first + shown} of {len(self._listed)} "

@@ -95,7 +95,7 @@ class FleetHeader(LiveView):
                 text = f" {SIGNS[health]} {counted(count, health)} "
                 row.append(Span(text, SIGN_STYLES[health]))
         if not found.findings and found.gpus:
-            row.append(Span(" nothing is wrong ", GOOD))
+            row.append(Span(" no problems ", GOOD))
         memory = used_of(found.memory_used_bytes, found.memory_total_bytes)
         power = ABSENT if found.power_watts is None else _watts(found.power_watts)
         sums = [Span("  memory ", DIM), Span(memory), Span("  power ", DIM)]
@@ -147,7 +147,9 @@ class FilterLine(FilterView):
         else:
             many = len(state.view.numbers) if state.view else 0
             said, style = f"{many:,} GPU{'s' if many != 1 else ''}", TEXT if many else WARN
-        keys = "  Enter keeps · Esc shows all " if self.typing else "  / changes it, Esc shows all "
+        keys = (
+            "  Enter applies · Esc shows all " if self.typing else "  / changes it · Esc shows all "
+        )
         room = max(8, width - cells_of(visible(state.typed)) - len(keys) - 8)
         right = [Span(clip(visible(said), room), style), Span(keys, DIM)]
         return [spread(self.prompt(width // 2), right, width)]

@@ -99,8 +99,8 @@ class BurnView(LiveView):
 
     def _keys(self, width: int) -> Row:
         if self._group.ended:
-            return [Span(" q", ACCENT), Span(clip(" leave, and print the page", width - 2))]
-        return [Span(" q", ACCENT), Span(" stop and leave  "), Span("x", ACCENT), Span(" stop")]
+            return [Span(" q", ACCENT), Span(clip(" quit, and print the page", width - 2))]
+        return [Span(" q", ACCENT), Span(" stop and quit  "), Span("x", ACCENT), Span(" stop")]
 
 
 class BurnScreen(ActionScreen):
@@ -218,7 +218,7 @@ def histogram(values: Sequence[float], bins: int) -> list[tuple[float, float, in
 def odd_rows(odd: Sequence[Odd], width: int, room: int) -> list[Row]:
     """Return the outliers that fit, and the number of the others."""
     if not odd:
-        return [[Span("None is unlike the others so far", DIM)]]
+        return [[Span("No outliers so far", DIM)]]
     rows: list[Row] = [[Span(f"{count(len(odd), 'outlier')}, gravest first", STRONG)]]
     # Under the heading, and over what counts the others; that needs a row over it.
     shown = odd if len(odd) < room else odd[: max(1, room - 2)]

@@ -75,7 +75,7 @@ class CommandList(FilterView):
         self._first = max(self._at - room + 1, min(self._first, self._at))
         rows: list[Row] = [[Span(PROMPT, ACCENT), Span(self.typed), Span("▏", ACCENT)]]
         if not found:
-            return [*rows, [Span("   Nothing here is called that", DIM)]]
+            return [*rows, [Span("   No action matches", DIM)]]
         for n, action in enumerate(found[self._first : self._first + room], self._first):
             at = n == self._at
             keys = Span(f" {key_names(action)[0]} ", TAB if at else ACCENT)

@@ -357,7 +357,7 @@ class Dashboard(ActionScreen):
         self._to_tab("benchmark")
         if self.telemetry.simulated:
             device = None
-            self.notify("Simulated devices do no work: this tests the CPU of this machine")
+            self.notify("Simulated devices cannot be tested: this tests the CPU of this machine")
         benchmark.start(device.uuid if device else None, default=True)
 
     async def action_stop(self) -> None:

@@ -34,18 +34,24 @@ FEWEST_WRONG, MOST_OF_HEIGHT = 4, 6
 """Fewest rows of the list, and the divisor of the height that gives its most rows while the map
 needs the rest."""
 ACTIONS = (
-    Action("fleet.open", "enter", "open", "The host under the cursor, in the monitor", "Open host"),
+    Action("fleet.open", "enter", "open", "Open the host under the cursor", "Open host"),
     Action(
-        "fleet.switch", "tab,w", "switch", "Between the map and what is wrong", "List", (), ("tab",)
+        "fleet.switch",
+        "tab,w",
+        "switch",
+        "Switch between the map and the problems",
+        "List",
+        (),
+        ("tab",),
     ),
-    Action("metric", "m", "metric(1)", "Colour the map by the next value", "Colour"),
+    Action("metric", "m", "metric(1)", "Colour the map by the next metric", "Colour"),
     Action("metric.previous", "M", "metric(-1)", "... by the previous one"),
     Action("group", "g", "group(1)", "Group by the next label", "Group"),
     Action("group.previous", "G", "group(-1)", "... by the previous one"),
-    Action("fleet.filter", "slash", "filter", "Only GPUs with certain labels", "Filter"),
+    Action("fleet.filter", "slash", "filter", "Filter GPUs by label", "Filter"),
     Action("fleet.refresh", "R", "refresh_now", "Ask the server now", "Refresh"),
     Action("fleet.density", "c", "density", "Density: what fits, values, one, half, folded", ""),
-    Action("fleet.next", "down,j", "move(1)", "Down: on the map, or in the list"),
+    Action("fleet.next", "down,j", "move(1)", "Down, on the map or in the list"),
     Action("fleet.previous", "up,k", "move(-1)", "Up"),
     Action("fleet.right", "right", "side(1)", "The next GPU"),
     Action("fleet.left", "left", "side(-1)", "The previous GPU"),
@@ -56,37 +62,43 @@ ACTIONS = (
     Action("fleet.first", "home", "end(-1)", "To the first"),
     Action("fleet.last", "end", "end(1)", "To the last"),
     Action("theme", "T", "theme", "The next theme of colours"),
-    Action("settings", "S", "keep", "Keep the theme for the next time"),
-    Action("back", "escape", "leave", "Back: off the list, off the filter"),
+    Action("settings", "S", "keep", "Keep the theme for next time"),
+    Action("back", "escape", "leave", "Back: leave the list, clear the filter"),
     Action(
-        "commands", "ctrl+p", "commands", "Command palette: the same by name", "", (), ("ctrl+p",)
+        "commands",
+        "ctrl+p",
+        "commands",
+        "Command palette: all actions by name",
+        "",
+        (),
+        ("ctrl+p",),
     ),
-    Action("help", "question_mark,f1", "help", "Help: keys and signs", "Help"),
-    Action("suspend", "ctrl+z", "suspend_process", "Suspend; `fg` in the shell resumes it"),
+    Action("help", "question_mark,f1", "help", "Help: keys and legend", "Help"),
+    Action("suspend", "ctrl+z", "suspend_process", "Suspend; `fg` in the shell resumes gputop"),
     Action("quit", "q,f10,ctrl+c", "quit", "Quit", "Quit", (), ("f10", "ctrl+c")),
 )
 """Everything a key does on the fleet screen."""
 HELP = {
     "Keys": {" ".join(key_names(action)): action.help for action in ACTIONS},
     "Signs": {
-        "! ▲ ?": "a fault, a warning, and a GPU whose readings are no more scraped",
-        "▁▂▄▆█": "little to much of what the map is coloured by: the line above it has the scale",
-        "▀": "two GPUs in a cell, one above the other, where there is no room for more",
-        "–": "nobody has scraped that",
-        "r3  64  87% !2": "a group: its name, its GPUs, their median, and how many are wrong",
-        "dim": "an answer is late: these are the numbers of the one before",
+        "! ▲ ?": "a fault, a warning, and a GPU that is no longer scraped",
+        "▁▂▄▆█": "low to high values of the map's metric: the line above the map has the scale",
+        "▀": "two GPUs in a cell, one above the other, where room is short",
+        "–": "no value has been scraped",
+        "r3  64  87% !2": "a group: its name, its number of GPUs, their median, and its problems",
+        "dim": "the next answer is late: these are the numbers of the previous one",
     },
     "Numbers": {
         "median, p5, p95": "half of the GPUs are below the median, one in twenty below p5, and one "
-        "in twenty above p95; a GPU without the reading is in none of them",
-        "since": "when it began, or when it was seen first from here",
+        "in twenty above p95; GPUs without the reading do not count",
+        "since": "when the problem began, or when this screen first saw it",
     },
     "Filter": {
-        EXAMPLE: "all of the words have to be true",
-        "= !=": "is, is not; * stands for anything: rack=r1*",
-        "~ !~": "has in it, has not in it, in capitals or not",
-        "train": "a word alone is looked for in the host, the model and all labels",
-        "host gpu model": "as well as the labels that the server has",
+        EXAMPLE: "all words must be true",
+        "= !=": "equals, does not equal; * matches anything: rack=r1*",
+        "~ !~": "contains, does not contain; case does not matter",
+        "train": "a single word is searched for in host, model and all labels",
+        "host gpu model": "fields that work like labels",
     },
 }
 
@@ -279,7 +291,7 @@ class FleetScreen(ActionScreen):
     def action_refresh_now(self) -> None:
         """Ask the server now."""
         self._watch.refresh()
-        self.notify(f"{visible(self._where, 200)} is asked now")
+        self.notify(f"Asking {visible(self._where, 200)} now")
 
     def action_leave(self) -> None:
         """Go off the list, then off the filter."""
@@ -292,7 +304,7 @@ class FleetScreen(ActionScreen):
         """Open the host of the GPU under the cursor."""
         gpu = self.state.selected
         if gpu is None:
-            self.notify("There is no GPU to open the host of")
+            self.notify("No GPU is selected: there is no host to open")
             return
         self.app.push_screen(self._open_host(gpu.host))
 

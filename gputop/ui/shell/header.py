@@ -122,10 +122,10 @@ class Header(LiveView):
         if problem is not None and telemetry.replayed:
             return f"{text}: {visible(f'{problem.why}. {problem.remedy}')}"
         if problem is not None:
-            return f"{text}: {visible(problem.why)}. The sampler is started again"
+            return f"{text}: {visible(problem.why)}. Restarting the sampler"
         if telemetry.replayed:
             return f"{text}: a gap in the recording"
-        return f"{text}: the driver is starting again" if telemetry.restarting else text
+        return f"{text}: the driver is restarting" if telemetry.restarting else text
 
     def _host(self) -> list[Row]:
         """Return the host in parts, the most important first."""

@@ -36,41 +36,41 @@ PLACES = {
 """Titles of the groups of keys, by the tabs that the keys work on."""
 
 PANELS = {
-    "SM": "instead of `busy` where that is not counted, as with MIG: SM active, see below",
-    "mem": "device memory in use, of what there is; `host` where it shares the host's",
-    "power": "draw, of the enforced limit",
+    "SM": "SM active (see below), where `busy` is not counted, as with MIG",
+    "mem": "device memory in use, of the total; `host` where it is the host's memory",
+    "power": "power draw, of the enforced limit",
     "bus": "share of time in which device memory was read or written",
-    "PCIe, NVLink ↓ ↑": "what the device receives and sends",
+    "PCIe, NVLink ↓ ↑": "rates at which the device receives and sends",
     "LIMIT, heat, …": "why the clocks are not higher: heat and HW (hardware) are bad; a power "
-    "cap is normal at full load; set clocks were asked for by somebody",
+    "cap is normal at full load; set clocks were requested by a user",
 }
 SIGNS = {
-    "–": "no reading: the device's page says why, and what to do",
+    "–": "no reading: the device's page has the reason and the remedy",
     "▌": "the selected device or process",
-    "━━─": "a bar: how much of the whole",
+    "━━─": "a bar: share of the whole",
     "┄┄┄": "a bar whose value is missing",
-    "⣀⣤⣶": "history: fills up from the left, then moves by a quarter at once",
-    "▲": "something is wrong; in the heading of a column: sorted, smallest first (▼ largest)",
-    "3:1": "the MIG instance 1 of GPU 3",
+    "⣀⣤⣶": "history: fills from the left, then moves by a quarter at a time",
+    "▲": "a problem; in a column heading: sorted, smallest first (▼ largest)",
+    "3:1": "MIG instance 1 of GPU 3",
 }
 HOSTS = {
-    "a:3": "GPU 3 of the host a",
-    "AWAY": "its connection ended, or its gputop did: it is tried again, after a minute at most",
-    "no data for …": "it is connected and says nothing: soon it is given up and tried again",
+    "a:3": "GPU 3 of host a",
+    "AWAY": "its connection or its gputop ended: gputop reconnects, after a minute at most",
+    "no data for …": "it is connected but silent: gputop soon reconnects",
     HOST.title: HOST.about,
-    "b, F9, e": "are for this machine alone, which --host localhost shows; elsewhere, run gputop "
+    "b, F9, e": "work on this machine only, which --host localhost shows; for another, run gputop "
     "there: ssh -t HOST gputop",
 }
 WHY = {
-    "▲": "a finding: why it may be slow, or what is wrong; `may` where it is not certain",
+    "▲": "a finding: a cause of slowness, or a problem; `may` if it is not certain",
     "·": "a finding that only explains, such as a power limit at full load",
-    "evidence": "the numbers behind a finding, each with the time that it is of",
-    "cannot tell": "rules that lack a reading, and why it is missing",
+    "evidence": "the numbers behind a finding, each with its time",
+    "cannot tell": "rules that lack a reading, and the reason",
 }
 BENCHMARK = {
-    "TFLOP/s": "2·N³ operations a product, normal data, wall time",
-    "peak": "the best window of 0.2 s; mean is of the whole run",
-    "droop": "how far its second half is below the peak",
+    "TFLOP/s": "2·N³ operations per product, normal data, wall time",
+    "peak": "best window of 0.2 s; the mean is of the whole run",
+    "droop": "how far the second half is below the peak",
 }
 
 

@@ -152,7 +152,7 @@ class Recordings:
                 loop.call_soon_threadsafe(what, *arguments)
 
         def begun() -> None:
-            self._notify(f"To {visible(str(recording.path))}. r ends it", title="Recording")
+            self._notify(f"To {visible(str(recording.path))}. r stops it", title="Recording")
 
         def ended() -> None:
             if self.current is not recording:  # else the dashboard ends

@@ -135,8 +135,8 @@ def _show(app: GputopApp) -> int:
         return COULD_NOT_RUN
     if app.fault is not None:
         print(
-            f"gputop: error: a fault of gputop's own ended it: {app.fault}. "
-            "Please report it, with what GPUTOP_DEBUG=1 shows.",
+            f"gputop: error: gputop ended because of a bug in it: {app.fault}. "
+            "Please report it, with the output of GPUTOP_DEBUG=1.",
             file=sys.stderr,
         )
     return app.return_code or FINE
