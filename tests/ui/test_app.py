@@ -45,6 +45,8 @@ from tests.streams import (
 from tests.ui.pilots import dashboard_of, settle, shown, until
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
     from tests.sessions import EndlessSession, PreparedSession
 
 
@@ -214,6 +216,32 @@ async def test_escape_goes_back_to_where_it_was_opened_from() -> None:
         assert "Esc Fleet" in opened.query_one(KeysView).text()
         await pilot.press("escape")
         await settle(pilot)
+        assert app.screen is app.first
+
+
+async def test_a_stress_test_ends_with_the_screen_that_started_it(
+    endless: type[EndlessSession], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[EndlessSession] = []
+
+    async def events(session: EndlessSession) -> AsyncGenerator[Any]:
+        try:
+            async for event in all_events(session):
+                yield event
+        finally:
+            ended.append(session)
+
+    all_events = endless.events
+    monkeypatch.setattr(endless, "events", events)
+    app = GputopApp(first=Screen())
+    async with app.run_test(size=(120, 40)) as pilot:
+        opened = Dashboard(PreparedStream(no_driver(), sample()), back_to="Fleet")
+        await app.push_screen(opened)
+        await settle(pilot)
+        await pilot.press("2", "b")
+        await until(pilot, lambda: "x Stop" in opened.query_one(KeysView).text())
+        await pilot.press("1", "escape")
+        await until(pilot, lambda: len(ended) == 1)
         assert app.screen is app.first
 
 
