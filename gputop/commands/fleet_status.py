@@ -27,7 +27,7 @@ NO_GPUS = (
 def open_watch(
     arguments: argparse.Namespace, interval: float, *, at_once: bool = False
 ) -> FleetWatch:
-    """Return the watch of the fleet that the arguments name; exit if the server's address is bad."""
+    """Return the watch of the fleet that the arguments name; exit if its address is bad."""
     with needs_extra("fleet"):
         from gputop.fleet.watch import FleetWatch
     from gputop.fleet.server import Server
