@@ -245,15 +245,15 @@ def dashboard(arguments: argparse.Namespace) -> int:
 def fleet_dashboard(
     arguments: argparse.Namespace, settings: Settings, problems: Sequence[Problem], config: Path
 ) -> int:
-    """The screen of a fleet."""
-    from gputop.commands.fleet_status import INTERVAL, watch_of
+    """Run the fleet screen."""
+    from gputop.commands.fleet_status import INTERVAL, open_watch
 
     interval = INTERVAL if arguments.interval is None else arguments.interval
-    watch = watch_of(arguments, interval)
+    watch = open_watch(arguments, interval)
     from gputop.fleet.host_stream import HostStream
-    from gputop.ui.shell.fleet_start import run as start
+    from gputop.ui.shell.start import run_fleet
 
-    return start(
+    return run_fleet(
         watch,
         lambda host: HostStream(watch, host),
         where=arguments.prometheus,

@@ -20,10 +20,10 @@ import resvg_py
 from gputop.stream.child import StreamChild
 from gputop.stream.launch import command
 from gputop.ui.benchmark.readout import TitleView
-from gputop.ui.fleet.state import FleetState
+from gputop.ui.fleet.fleet_state import FleetState
 from gputop.ui.shell.app import GputopApp
-from gputop.ui.shell.fleet_app import FleetApp
 from tests.fleets import fleet
+from tests.ui.pilots import dashboard_of, fleet_screen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +47,7 @@ async def picture(
     child.spawn()
     app = GputopApp(child)
     async with app.run_test(size=size) as pilot:
-        while app.telemetry.sample is None:
+        while dashboard_of(app).telemetry.sample is None:
             await pilot.pause(0.1)
         await pilot.press(*keys)
         while not ready(app):
@@ -58,8 +58,8 @@ async def picture(
 async def fleet_picture() -> None:
     """A fleet that is made up, and says so."""
     state = FleetState()
-    state.take(replace(fleet(2048), simulated=True))
-    app = FleetApp(state, "http://prometheus:9090")
+    state.update(replace(fleet(2048), simulated=True))
+    app = GputopApp(first=fleet_screen(state, "http://prometheus:9090"))
     async with app.run_test(size=(140, 40)) as pilot:
         await pilot.pause(1.0)
         keep("fleet", app.export_screenshot(title="gputop"))
@@ -91,7 +91,7 @@ async def main() -> None:
         demo=True,
         interval=0.25,
         keys=(),
-        ready=lambda app: app.telemetry.history.count >= 108,
+        ready=lambda app: dashboard_of(app).telemetry.history.count >= 108,
         size=(120, 40),
     )
     await picture(
@@ -99,7 +99,7 @@ async def main() -> None:
         demo=True,
         interval=0.25,
         keys=("enter",),
-        ready=lambda app: app.telemetry.history.count >= 150,
+        ready=lambda app: dashboard_of(app).telemetry.history.count >= 150,
         size=(150, 44),
     )
     await picture(
@@ -107,7 +107,7 @@ async def main() -> None:
         demo=False,
         interval=0.5,
         keys=(),
-        ready=lambda app: app.telemetry.history.count >= 4,
+        ready=lambda app: dashboard_of(app).telemetry.history.count >= 4,
         size=(80, 24),
     )
     await picture(

@@ -43,7 +43,7 @@ def modules_of(package: str) -> list[str]:
 FIRST_SCREEN = (
     "import gputop.cli; gputop.cli.parser([]); from gputop.ui.shell import start; "
     "start.load_asyncio(); import gputop.stream.child; "
-    "start.load_textual(); import gputop.ui.shell.app"
+    "start.load_textual(); import gputop.ui.shell.app, gputop.ui.shell.dashboard"
 )
 """What `gputop` loads until it draws."""
 CORE = ("schema", "sources", "stream", "recording", "bench", "health", "output", "fleet")
@@ -68,7 +68,7 @@ def test_no_command_is_loaded_but_the_one_that_was_asked_for(words: list[str]) -
 def test_the_dashboard_loads_neither_nvml_nor_torch_nor_what_can_wait() -> None:
     """plotext is for a chart that is not on the first screen; psutil is the sampler's."""
     unwanted = {"plotext", "psutil", "pynvml", "torch"}
-    assert loaded_by("import gputop.ui.shell.app", unwanted) == set()
+    assert loaded_by("import gputop.ui.shell.dashboard", unwanted) == set()
 
 
 def test_the_first_screen_does_without_the_benchmark_and_the_pages() -> None:
@@ -82,7 +82,7 @@ def test_the_first_screen_does_without_the_benchmark_and_the_pages() -> None:
 def test_the_first_screen_does_without_what_only_numbers_or_a_recording_need() -> None:
     later = {f"gputop.health.{name}" for name in ("rule_view", "judge", "rules.hardware")}
     later |= {f"gputop.recording.{name}" for name in ("reader", "replay")}
-    later |= {"gputop.ui.shell.replay", "gputop.schema.labels"}
+    later.add("gputop.schema.labels")
     assert loaded_by(FIRST_SCREEN, later) == set()
 
 
@@ -114,14 +114,14 @@ def test_the_sampler_does_without_what_only_the_dashboard_needs() -> None:
 def test_the_dashboard_of_one_machine_loads_nothing_of_others() -> None:
     among = {"gputop.stream.remote", "gputop.stream.machines", "gputop.stream.snapshots"}
     among |= {*modules_of("gputop.fleet"), *modules_of("gputop.ui.fleet")}
-    assert (
-        loaded_by("import gputop.ui.shell.app, gputop.ui.shell.start, gputop.cli", among) == set()
-    )
+    program = "import gputop.ui.shell.dashboard, gputop.ui.shell.app, gputop.ui.shell.start"
+    assert loaded_by(f"{program}, gputop.cli", among) == set()
 
 
 def test_the_fleet_screen_loads_no_host_before_one_is_opened() -> None:
     later = {"gputop.stream.child", "gputop.ui.benchmark.screen", "plotext", "psutil"}
-    program = "import gputop.ui.shell.fleet_start, gputop.ui.shell.fleet_app"
+    later |= {"gputop.ui.shell.dashboard", "gputop.ui.monitor.screen"}
+    program = "import gputop.ui.shell.start, gputop.ui.shell.app, gputop.ui.shell.fleet_screen"
     assert loaded_by(program, later) == set()
 
 

@@ -174,7 +174,7 @@ def _on_cluster(args: argparse.Namespace) -> int:
     order = ClusterRequest(args.ray, args.devices, cpu, args.ignore_busy, python)
     follow = follow_on_terminal
     if args.screen:
-        from gputop.ui.shell.cluster_app import on_screen
+        from gputop.ui.shell.cluster_screen import on_screen
 
         follow = on_screen
     return report_cluster(

@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from gputop.fleet.watch import FleetWatch
 
 INTERVAL = 10.0
-"""Seconds between two refreshes, where nobody says otherwise."""
+"""Default seconds between two refreshes."""
 NO_GPUS = (
     "no GPUs: Prometheus has no series of dcgm-exporter (DCGM_FI_DEV_GPU_TEMP) or of gputop "
-    "exporter (gputop_device_info){}. See whether they are scraped, at {}/targets."
+    "exporter (gputop_device_info){}. Check whether they are scraped, at {}/targets."
 )
 
 
-def watch_of(
+def open_watch(
     arguments: argparse.Namespace, interval: float, *, at_once: bool = False
 ) -> FleetWatch:
-    """The fleet that the arguments name; ends the program where it cannot be asked."""
+    """Return the watch of the fleet that the arguments name; exit if its address is bad."""
     with needs_extra("fleet"):
         from gputop.fleet.watch import FleetWatch
     from gputop.fleet.server import PrometheusServer
@@ -40,10 +40,10 @@ def watch_of(
 
 
 def status(arguments: argparse.Namespace, width: int | None, *, colour: bool) -> int:
-    """Prints the fleet once, or again and again; what is wrong with the server is status 3."""
+    """Print the fleet once, or repeatedly; exit with status 3 if the server has a problem."""
     every: float | None = arguments.watch
     interval = INTERVAL if every is None else max(1.0, every)
-    watch = watch_of(arguments, interval, at_once=True)
+    watch = open_watch(arguments, interval, at_once=True)
     return asyncio.run(_print(arguments, watch, width, colour=colour))
 
 

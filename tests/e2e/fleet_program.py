@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import gc
 import sys
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from gputop.settings import DEFAULT
-from gputop.ui.shell.fleet_start import run
-from gputop.ui.shell.resident import ResidentApp
+from gputop.ui.shell import dashboard
+from gputop.ui.shell.start import run_fleet
 from tests.fleets import fleet
 from tests.streams import PreparedStream
 from tests.ui import scenes
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     from gputop.fleet.model import Fleet
 
 WHERE = "http://prom:9090"
-APPS = WeakSet[ResidentApp]()
-"""Those that were made and not yet let go of."""
+HOSTS = WeakSet[dashboard.Dashboard]()
+"""Screens of hosts that were made and not yet freed."""
 
 
 class MadeUp:
@@ -51,8 +52,9 @@ class MadeUp:
         self._wanted.set()
 
     async def close(self) -> None:
-        """Says that it was closed, and how many of its apps are still held."""
-        print(f"closed, {len(APPS)} apps")
+        """Says that it was closed, and how many screens of hosts are still held."""
+        gc.collect()  # the app does it every ten seconds
+        print(f"closed, {len(HOSTS)} hosts")
 
 
 def open_host(host: str) -> PreparedStream:
@@ -60,17 +62,19 @@ def open_host(host: str) -> PreparedStream:
     return PreparedStream(*named(scenes.job(8), host))
 
 
-def counted(app: ResidentApp, *arguments: Any, **options: Any) -> None:
-    """Begins an app, and notes it."""
-    APPS.add(app)
-    MADE(app, *arguments, **options)
+class Counted(dashboard.Dashboard):
+    """A dashboard that is noted."""
 
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        HOSTS.add(self)
 
-MADE = ResidentApp.__init__
 
 if __name__ == "__main__":
-    ResidentApp.__init__ = counted  # type: ignore[method-assign,assignment]
+    dashboard.Dashboard = Counted  # type: ignore[misc]
     gpus, interval = int(sys.argv[1]), float(sys.argv[2]) if sys.argv[2:] else 10.0
     sys.exit(
-        run(MadeUp(gpus, interval), open_host, where=WHERE, interval=interval, settings=DEFAULT)
+        run_fleet(
+            MadeUp(gpus, interval), open_host, where=WHERE, interval=interval, settings=DEFAULT
+        )
     )

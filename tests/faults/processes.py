@@ -130,7 +130,7 @@ SAMPLERS = (
     Scenario(
         name="sampler killed",
         fault=signalled(SAMPLER, signal.SIGKILL),
-        says=("it was ended by SIGKILL. The sampler is started again",),
+        says=("it was ended by SIGKILL. Restarting the sampler",),
         passes=True,
         mend=by_itself,
         then=("44 %",),

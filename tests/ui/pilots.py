@@ -3,16 +3,61 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from typing import TYPE_CHECKING
 
+from gputop.ui.shell.app import GputopApp
+from gputop.ui.shell.dashboard import Dashboard
+from gputop.ui.shell.fleet_screen import FleetScreen
+from tests.streams import PreparedStream, inventory, sample
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import AsyncGenerator, Callable, Sequence
 
     from textual.app import App
     from textual.pilot import Pilot
     from textual.strip import Strip
 
+    from gputop.fleet.model import Fleet
+    from gputop.ui.fleet.fleet_state import FleetState
     from gputop.ui.widgets.live import LiveView
+
+
+def dashboard_of(app: App[None]) -> Dashboard:
+    """Return the dashboard that the app begins with."""
+    assert isinstance(app, GputopApp)
+    assert isinstance(app.first, Dashboard)
+    return app.first
+
+
+class NoWatch:
+    """Stands for a `FleetWatch` that sends nothing."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def fleets(self) -> AsyncGenerator[Fleet]:
+        """Yield nothing."""
+        none: tuple[Fleet, ...] = ()
+        for each in none:
+            yield each
+
+    def refresh(self) -> None:
+        """Count how often it is asked."""
+        self.asked += 1
+
+    async def close(self) -> None:
+        """Has nothing open."""
+
+
+def fleet_screen(state: FleetState, where: str, match: str = "") -> FleetScreen:
+    """Return a fleet screen over that state; each host of it is a machine with two GPUs."""
+
+    def open_host(host: str) -> Dashboard:
+        machine = dataclasses.replace(inventory(2), hostname=host)
+        return Dashboard(PreparedStream(machine, sample(2)), back_to="Fleet")
+
+    return FleetScreen(state, NoWatch(), open_host, where, match)
 
 
 def shown(pilot: Pilot[None], view: type[LiveView]) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from textual.screen import Screen
 from textual.widgets import ContentSwitcher, Input, Select
 
 from gputop.bench.events import Failed
@@ -24,6 +26,7 @@ from gputop.ui.monitor.panel import Density
 from gputop.ui.processes.screen import ProcessesView
 from gputop.ui.shell.actions import ACTIONS, key_names
 from gputop.ui.shell.app import GputopApp
+from gputop.ui.shell.dashboard import Dashboard
 from gputop.ui.shell.header import Header
 from gputop.ui.shell.help import Help
 from gputop.ui.shell.keys import KeysView
@@ -39,9 +42,11 @@ from tests.streams import (
     readings,
     sample,
 )
-from tests.ui.pilots import settle, shown, until
+from tests.ui.pilots import dashboard_of, settle, shown, until
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
     from tests.sessions import EndlessSession, PreparedSession
 
 
@@ -169,7 +174,7 @@ async def test_a_silent_stream_is_named_with_its_age_and_reason(
         await settle(pilot)
         stream.send(Interruption(Problem("The sampler stopped", "it crashed", "")))
         await settle(pilot)
-        app.telemetry.received_at -= 10
+        dashboard_of(app).telemetry.received_at -= 10
         app._tick()
         assert "No data for 10 s: it crashed" in shown(pilot, Header)
 
@@ -200,15 +205,56 @@ async def test_help_names_every_key() -> None:
 
 
 async def test_escape_goes_back_to_where_it_was_opened_from() -> None:
-    app = GputopApp(PreparedStream(inventory(2), sample(2)), opened_from="Fleet")
+    app = GputopApp(first=Screen())
     async with app.run_test(size=(80, 24)) as pilot:
+        opened = Dashboard(PreparedStream(inventory(2), sample(2)), back_to="Fleet")
+        await app.push_screen(opened)
+        await settle(pilot)
         await pilot.press("3", "slash", "x", "escape", "escape")
         await settle(pilot)
-        assert (app.is_running, app.query_one(ContentSwitcher).current) == (True, "monitor")
-        assert "Esc Fleet" in shown(pilot, KeysView)
+        assert (app.is_running, opened.query_one(ContentSwitcher).current) == (True, "monitor")
+        assert "Esc Fleet" in opened.query_one(KeysView).text()
         await pilot.press("escape")
-        await pilot.pause()
-    assert app.went_back
+        await settle(pilot)
+        assert app.screen is app.first
+
+
+async def test_a_stress_test_ends_with_the_screen_that_started_it(
+    endless: type[EndlessSession], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[EndlessSession] = []
+
+    async def events(session: EndlessSession) -> AsyncGenerator[Any]:
+        try:
+            async for event in all_events(session):
+                yield event
+        finally:
+            ended.append(session)
+
+    all_events = endless.events
+    monkeypatch.setattr(endless, "events", events)
+    app = GputopApp(first=Screen())
+    async with app.run_test(size=(120, 40)) as pilot:
+        opened = Dashboard(PreparedStream(no_driver(), sample()), back_to="Fleet")
+        await app.push_screen(opened)
+        await settle(pilot)
+        await pilot.press("2", "b")
+        await until(pilot, lambda: "x Stop" in opened.query_one(KeysView).text())
+        await pilot.press("1", "escape")
+        await until(pilot, lambda: len(ended) == 1)
+        assert app.screen is app.first
+
+
+async def test_q_waits_for_the_benchmark_tab_that_is_being_made() -> None:
+    """Textual fails at a tab that is mounted while its screen is removed."""
+    app = GputopApp(PreparedStream(inventory(1), sample(1)))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        making = asyncio.create_task(dashboard_of(app)._the_benchmark())
+        await asyncio.sleep(0)
+        await pilot.press("q")
+        assert making.done()
+    assert (app.fault, app.return_code) == (None, 0)
 
 
 async def test_escape_never_quits_and_q_does() -> None:

@@ -14,9 +14,8 @@ from gputop.bench.plan import devices
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.run.group_state import GroupState
 from gputop.problem import Problem
-from gputop.settings import DEFAULT
-from gputop.ui.shell.cluster_app import BurnApp, BurnView, histogram
-from gputop.ui.shell.themed import ANY_TERMINAL
+from gputop.ui.shell.app import GputopApp
+from gputop.ui.shell.cluster_screen import BurnScreen, BurnView, histogram
 from tests.sessions import PLANNED, RESULT
 from tests.streams import inventory, sample
 
@@ -52,20 +51,20 @@ class Stopped:
 
     def __init__(self, group: GroupState) -> None:
         self.group, self.times = group, 0
-        self.app: BurnApp | None = None
+        self.screen: BurnScreen | None = None
 
     async def __call__(self) -> None:
         self.times += 1
-        assert self.app is not None
+        assert self.screen is not None
         for target in self.group.runs:
             self.group.add_event(target, Done(dataclasses.replace(RESULT, stopped="user")))
-        self.app.ended()
+        self.screen.ended()
 
 
-def app_of(group: GroupState) -> tuple[BurnApp, Stopped]:
+def app_of(group: GroupState) -> tuple[GputopApp, Stopped]:
     stop = Stopped(group)
-    stop.app = BurnApp(group, stop, DEFAULT, ANY_TERMINAL)
-    return stop.app, stop
+    stop.screen = BurnScreen(group, stop)
+    return GputopApp(first=stop.screen, handles_signals=False), stop
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
@@ -85,7 +84,7 @@ async def test_distribution_counts_and_who_is_odd(size: tuple[int, int]) -> None
     assert f" node-0, GPU 4{uuid}: computed wrong results: 2 elements" in text
     assert "its node is gone" in text
     assert text.index("GPU 4") < text.index("GPU 2")
-    assert lines[-1].startswith(" q stop and leave  x stop")
+    assert lines[-1].startswith(" q stop and quit  x stop")
 
 
 async def test_the_heat_limits_that_hold_are_named() -> None:
@@ -124,7 +123,7 @@ async def test_before_there_is_anything_to_see() -> None:
         view.redraw()
         text = view.text()
     assert text.startswith("Preparing bfloat16 on 3 devices of 1 host\n3 starting")
-    assert "None is unlike the others so far" in text
+    assert "No outliers so far" in text
 
 
 async def test_q_stops_and_leaves_once_all_have_ended() -> None:
@@ -145,13 +144,13 @@ async def test_x_stops_and_q_then_leaves() -> None:
         view.redraw()
         assert stop.times == 1
         assert view.text().startswith("Stopped bfloat16")
-        assert " q leave, and print the page" in view.text()
+        assert " q quit, and print the page" in view.text()
         assert app.is_running
         await pilot.press("q")
         await asyncio.wait_for(asyncio.shield(_gone(app)), 10)
 
 
-async def _gone(app: BurnApp) -> None:
+async def _gone(app: GputopApp) -> None:
     while app.is_running and not app._exit:  # noqa: ASYNC110 - Textual has no event for it
         await asyncio.sleep(0.01)
 

@@ -14,18 +14,23 @@ from gputop.health.findings import Finding, Severity
 from gputop.settings import Settings
 from gputop.ui.drawing import palette
 from gputop.ui.drawing.look import Terminal
-from gputop.ui.fleet.layout import Density
+from gputop.ui.fleet.fleet_state import FleetState
 from gputop.ui.fleet.map import LEGEND_ROWS, MapView
-from gputop.ui.fleet.metrics import METRICS
-from gputop.ui.fleet.state import FleetState
-from gputop.ui.fleet.wrong import WrongView
+from gputop.ui.fleet.map_layout import MapDensity
+from gputop.ui.fleet.map_metrics import METRICS
+from gputop.ui.fleet.problems import ProblemsView
+from gputop.ui.fleet.summary import FilterLine
 from gputop.ui.shell.actions import key_names
+from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.command_palette import Commands
-from gputop.ui.shell.fleet_actions import ACTIONS, BY_ID, FleetHelp
-from gputop.ui.shell.fleet_app import FleetApp
+from gputop.ui.shell.dashboard import Dashboard
+from gputop.ui.shell.fleet_screen import ACTIONS, FleetScreen
+from gputop.ui.shell.header import Header
+from gputop.ui.shell.help import Help, HelpPage
+from gputop.ui.shell.keys import KeysView
 from gputop.ui.terminal import partial_updates
 from tests.fleets import AWAY, drawn, fleet, gpu
-from tests.ui.pilots import lines, settle, text_of
+from tests.ui.pilots import NoWatch, fleet_screen, lines, settle, text_of, until
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
@@ -37,11 +42,20 @@ SOME = fleet(512)
 USUAL, LARGE = (80, 24), (200, 60)
 
 
-def app_of(shown: Fleet | None = SOME, **options: Any) -> FleetApp:
+def app_of(shown: Fleet | None = SOME, **options: Any) -> GputopApp:
     state = FleetState()
     if shown is not None:
-        state.take(shown)
-    return FleetApp(state, WHERE, 'cluster="a"', **options)
+        state.update(shown)
+    return GputopApp(first=fleet_screen(state, WHERE, 'cluster="a"'), **options)
+
+
+def screen_of(app: GputopApp) -> FleetScreen:
+    assert isinstance(app.first, FleetScreen)
+    return app.first
+
+
+def state_of(app: GputopApp) -> FleetState:
+    return screen_of(app).state
 
 
 async def screen_after(*keys: str, size: tuple[int, int] = USUAL, **options: Any) -> str:
@@ -60,9 +74,10 @@ async def pressed(pilot: Pilot[None], *keys: str) -> None:
 
 
 def test_every_action_has_a_method() -> None:
-    app = app_of()
-    assert [a.id for a in ACTIONS if not hasattr(app, f"action_{a.name}")] == []
-    assert len(BY_ID) == len(ACTIONS)
+    nodes = (FleetScreen, MapView, FilterLine, GputopApp)
+    does = [a.id for a in ACTIONS if any(hasattr(node, f"action_{a.name}") for node in nodes)]
+    assert does == [a.id for a in ACTIONS]
+    assert len({*does}) == len(ACTIONS)
 
 
 def test_no_key_does_two_things() -> None:
@@ -82,20 +97,20 @@ async def test_m_colours_by_the_next_value() -> None:
             seen.append(app.query_one(MapView).text().split()[0])
         assert seen == ["memory", "temperature", "power", "health", "age", "busy"]
         await pressed(pilot, "M")
-        assert app.state.metric.name == "age of readings"
+        assert state_of(app).metric.name == "age of readings"
 
 
 async def test_g_groups_by_the_next_label() -> None:
     app = app_of()
     async with app.run_test(size=LARGE) as pilot:
         await pressed(pilot)
-        seen = [app.state.by]
+        seen = [state_of(app).by]
         for _ in range(7):
             await pressed(pilot, "g")
-            seen.append(app.state.by)
+            seen.append(state_of(app).by)
         assert seen == ["host", "cluster", "rack", "job", "pod", "model", "none", "host"]
         await pressed(pilot, "G", "G")
-        assert app.state.by == "model"
+        assert state_of(app).by == "model"
 
 
 async def test_a_filter_narrows_map_and_list_as_it_is_typed() -> None:
@@ -110,7 +125,7 @@ async def test_a_filter_narrows_map_and_list_as_it_is_typed() -> None:
         assert "cluster=a model~h100" in text
         assert "1 fault, worst first" in text
         await pressed(pilot, "m")  # typing is over: m is a key again
-        assert app.state.metric is METRICS[1]
+        assert state_of(app).metric is METRICS[1]
         await pressed(pilot, "escape")
         assert "512 GPUs on 64 hosts" in text_of(lines(app))
 
@@ -119,27 +134,27 @@ async def test_what_is_pasted_is_typed() -> None:
     app = app_of()
     async with app.run_test(size=USUAL) as pilot:
         await pressed(pilot, "slash")
-        app._filter.paste("rack=r001\x1b[2J\nmore")
+        app.query_one(FilterLine).paste("rack=r001\x1b[2J\nmore")
         await settle(pilot)
-        assert app.state.typed == "rack=r001[2J"
+        assert state_of(app).typed == "rack=r001[2J"
 
 
 async def test_the_cursor_is_the_same_in_map_and_list() -> None:
     app = app_of()
     async with app.run_test(size=USUAL) as pilot:
         await pressed(pilot, "home")
-        places = [(app.state.cursor, app.state.row)]
+        places = [(state_of(app).cursor, state_of(app).row)]
         await pressed(pilot, "tab", "down")
-        places.append((app.state.cursor, app.state.row))
+        places.append((state_of(app).cursor, state_of(app).row))
         assert places == [(0, None), (137, 1)]
-        row = app.query_one(WrongView).text().splitlines()[2]
-        gpu_ = app.state.selected
+        row = app.query_one(ProblemsView).text().splitlines()[2]
+        gpu_ = state_of(app).selected
         assert gpu_ is not None
         assert row.startswith(f"▌! {gpu_.host}:{gpu_.index}")
         await pressed(pilot, "w", "right", "left")  # from the map, too
-        places = [(app.state.cursor, app.state.row)]
+        places = [(state_of(app).cursor, state_of(app).row)]
         await pressed(pilot, "right")
-        places.append((app.state.cursor, app.state.row))
+        places.append((state_of(app).cursor, state_of(app).row))
         assert places == [(137, 1), (138, None)]
 
 
@@ -150,17 +165,17 @@ async def test_arrows_go_over_the_whole_map(count: int, size: tuple[int, int]) -
         await pressed(pilot, "home")
         seen = []
         for _ in range(count + 5):
-            seen.append(app.state.cursor)
-            app.action_side(1)
+            seen.append(state_of(app).cursor)
+            app.query_one(MapView).action_side(1)
         assert {*seen} == {*range(count)}
-        app.action_end(-1)
-        rows = [app.state.place]
-        while app.state.place != rows[-1] or len(rows) == 1:
-            rows.append(app.state.place)
-            app.action_move(1)
+        screen_of(app).action_end(-1)
+        rows = [state_of(app).place]
+        while state_of(app).place != rows[-1] or len(rows) == 1:
+            rows.append(state_of(app).place)
+            app.query_one(MapView).action_move(1)
         assert len(rows) == len({*rows}) + 1
-        app.action_page(-1)
-        assert app.state.place != rows[-1]
+        app.query_one(MapView).action_page(-1)
+        assert state_of(app).place != rows[-1]
 
 
 async def test_the_cursor_stays_in_sight() -> None:
@@ -180,9 +195,9 @@ async def test_an_open_group_is_under_its_line_from_the_left_on() -> None:
     app = app_of(fleet(10_000))
     async with app.run_test(size=(120, 40)) as pilot:
         await pressed(pilot, *"GGG")
-        assert app.state.by == "rack"
-        app.state.go(1, 0)
-        app.show()
+        assert state_of(app).by == "rack"
+        state_of(app).move_to(1, 0)
+        screen_of(app).show()
         await settle(pilot)
         rows = app.query_one(MapView).text().splitlines()[LEGEND_ROWS:]
         assert [row.split()[0] for row in (rows[0], rows[2])] == ["r000", "r004"]
@@ -190,14 +205,34 @@ async def test_an_open_group_is_under_its_line_from_the_left_on() -> None:
         assert len(rows[1]) == 1 + 64
 
 
-async def test_enter_leaves_for_the_host() -> None:
+async def test_enter_opens_the_host_and_escape_comes_back_to_what_there_is_now() -> None:
     app = app_of()
     async with app.run_test(size=USUAL) as pilot:
         await pressed(pilot, "tab", "down", "enter")
-        gpu_ = app.state.selected
+        gpu_ = state_of(app).selected
         assert gpu_ is not None
-        assert app.opened == gpu_.host
-        assert app.return_code == 0
+        host = app.screen
+        assert isinstance(host, Dashboard)
+        await until(pilot, lambda: gpu_.host in host.query_one(Header).text())
+        assert "Esc Fleet" in host.query_one(KeysView).text()
+        screen_of(app).update_fleet(fleet(8))
+        await pressed(pilot, "3", "escape", "escape")
+        assert app.screen is screen_of(app)
+        assert not host.is_running
+        assert state_of(app).on_list
+        assert "8 GPUs on 1 host" in text_of(lines(app))
+
+
+async def test_keys_of_a_host_are_the_dashboards() -> None:
+    app = app_of()
+    async with app.run_test(size=USUAL) as pilot:
+        await pressed(pilot, "enter")
+        metric = state_of(app).metric
+        await pressed(pilot, "m", "question_mark")
+        assert state_of(app).metric is metric
+        assert isinstance(app.screen, Help)
+        await pressed(pilot, "f10")
+    assert app.return_code == 0
 
 
 async def test_escape_does_not_leave() -> None:
@@ -205,15 +240,16 @@ async def test_escape_does_not_leave() -> None:
     async with app.run_test(size=USUAL) as pilot:
         await pressed(pilot, "tab", "escape", "escape", "escape")
         assert app.is_running
-        assert not app.state.on_list
+        assert not state_of(app).on_list
 
 
 async def test_r_asks_the_server_now() -> None:
-    asked = []
-    app = app_of(refresh_now=lambda: asked.append(1))
+    app = app_of()
     async with app.run_test(size=USUAL) as pilot:
         await pressed(pilot, "R")
-        assert asked == [1]
+        watch = screen_of(app)._watch
+        assert isinstance(watch, NoWatch)
+        assert watch.asked == 1
 
 
 async def test_c_goes_through_the_densities() -> None:
@@ -222,63 +258,63 @@ async def test_c_goes_through_the_densities() -> None:
         seen = []
         for _ in range(5):
             await pressed(pilot, "c")
-            layout = app.state.layout
+            layout = state_of(app).layout
             assert layout is not None
             seen.append(layout.density)
-        assert seen[:4] == [*Density]
-        assert app.state.density is None
+        assert seen[:4] == [*MapDensity]
+        assert state_of(app).density is None
 
 
 async def test_help_and_palette_open_over_it() -> None:
     app = app_of()
     async with app.run_test(size=USUAL) as pilot:
         await pressed(pilot, "question_mark")
-        assert isinstance(app.screen, FleetHelp)
+        assert isinstance(app.screen, HelpPage)
         await pressed(pilot, "escape", "ctrl+p", *"next label", "enter")
         assert not isinstance(app.screen, Commands)
-        assert app.state.by == "pod" or app.state._group_by is not None
+        assert state_of(app).by == "pod" or state_of(app)._group_by is not None
 
 
 async def test_q_leaves() -> None:
     app = app_of()
     async with app.run_test(size=USUAL) as pilot:
         await pressed(pilot, "q")
-    assert (app.return_code, app.opened) == (0, None)
+    assert app.return_code == 0
 
 
 async def test_a_click_is_on_the_gpu_under_it() -> None:
     app = app_of()
     async with app.run_test(size=USUAL) as pilot:
         await settle(pilot)
-        layout = app.state.layout
+        layout = state_of(app).layout
         assert layout is not None
         for where in ((0, 0), (3, 17), (7, 63)):
             slot = layout.slot(*where)
             assert slot is not None
             await pilot.click(MapView, offset=(slot.x, slot.y + LEGEND_ROWS))
-            assert app.state.place == where
-        await pilot.click(WrongView, offset=(10, 2))
-        assert app.state.row == 1
-        assert app.state.on_list
+            assert state_of(app).place == where
+        await pilot.click(ProblemsView, offset=(10, 2))
+        assert state_of(app).row == 1
+        assert state_of(app).on_list
 
 
 async def test_a_click_opens_a_folded_group() -> None:
     app = app_of(fleet(10_000))
     async with app.run_test(size=USUAL) as pilot:
         await pressed(pilot, "home")
-        assert app.state.place[0] == 0
-        layout = app.state.layout
+        assert state_of(app).place[0] == 0
+        layout = state_of(app).layout
         assert layout is not None
-        assert layout.density is Density.FOLDED
+        assert layout.density is MapDensity.FOLDED
         await pressed(pilot, "end")
-        layout = app.state.layout
+        layout = state_of(app).layout
         assert layout is not None
         tile = layout.tiles[0]
         view = app.query_one(MapView)
         view.wheel(-9999)
         await settle(pilot)
         await pilot.click(MapView, offset=(tile.x, tile.y + LEGEND_ROWS))
-        assert app.state.place == (0, 0)
+        assert state_of(app).place == (0, 0)
 
 
 # What it says.
@@ -287,7 +323,7 @@ async def test_a_click_opens_a_folded_group() -> None:
 @pytest.mark.parametrize(
     ("shown", "said"),
     [
-        (None, ["Waiting for the first answer of http://prom:9090"]),
+        (None, ["Waiting for the first answer from http://prom:9090"]),
         (
             dataclasses.replace(SOME, gpus=(), findings=()),
             ['no GPUs that match cluster="a"', "dcgm-exporter", "DCGM_FI_DEV_GPU_UTIL"],
@@ -305,7 +341,7 @@ async def test_nothing_to_show_says_what_to_do(shown: Fleet | None, said: list[s
 
 async def test_a_filter_that_none_passes() -> None:
     text = await screen_after("slash", *"rack=r999")
-    assert "No GPU passes the filter rack=r999" in text
+    assert "No GPU matches the filter rack=r999" in text
     assert "0 of 512 GPUs" in text
 
 
@@ -313,7 +349,7 @@ async def test_what_is_wrong_with_the_server_is_on_top_and_the_old_fades() -> No
     app = app_of()
     async with app.run_test(size=USUAL) as pilot:
         await settle(pilot)
-        app.state.take(dataclasses.replace(SOME, fresh=False, problems=(AWAY,)))
+        screen_of(app).update_fleet(dataclasses.replace(SOME, fresh=False, problems=(AWAY,)))
         await settle(pilot)
         strips = lines(app)
         top = " ".join(text_of(strips[1:3]).split())
@@ -324,7 +360,7 @@ async def test_what_is_wrong_with_the_server_is_on_top_and_the_old_fades() -> No
         map_rows = strips[7:17]
         styles = {s.style.color for strip in map_rows for s in strip if s.text.strip() and s.style}
         assert styles == {palette.DIM.color, palette.POINTER.color}
-        app.state.take(fleet(512, tick=1))
+        screen_of(app).update_fleet(fleet(512, tick=1))
         await settle(pilot)
         assert "does not answer" not in text_of(lines(app))
 
@@ -332,12 +368,12 @@ async def test_what_is_wrong_with_the_server_is_on_top_and_the_old_fades() -> No
 async def test_all_fades_when_no_answer_comes() -> None:
     seconds = [0.0]
     state = FleetState(clock=lambda: seconds[0])
-    state.take(SOME)
-    app = FleetApp(state, WHERE)
+    state.update(SOME)
+    app = GputopApp(first=fleet_screen(state, WHERE))
     async with app.run_test(size=USUAL) as pilot:
         await settle(pilot)
         for seconds[0], faded in ((29, False), (31, True)):
-            app.tick()
+            screen_of(app).tick()
             await settle(pilot)
             assert f"{seconds[0]} s ago" in text_of(lines(app))
             styles = {s.style.color for s in lines(app)[8] if s.text.strip() and s.style}
@@ -416,9 +452,9 @@ async def test_what_is_wrong_is_seen_without_colours(looks: dict[str, Any]) -> N
     app = app_of(fleet(10_000), **looks)
     async with app.run_test(size=LARGE) as pilot:
         await pressed(pilot, "home")
-        layout = app.state.layout
+        layout = state_of(app).layout
         assert layout is not None
-        assert layout.density is not Density.HALF
+        assert layout.density is not MapDensity.HALF
         text = text_of(lines(app))
         assert "!1" in text
         assert text.isascii() or "settings" not in looks
@@ -430,7 +466,7 @@ async def test_what_is_wrong_is_seen_without_colours(looks: dict[str, Any]) -> N
 class Sent:
     """Bytes that go to a terminal of 256 colours."""
 
-    def __init__(self, app: FleetApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, app: GputopApp, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0
         console = Console(file=io.StringIO(), color_system="256", force_terminal=True, width=200)
         compositor = app.screen._compositor
@@ -464,7 +500,7 @@ async def test_a_refresh_of_ten_thousand_sends_little(
         counts = []
         for tick in (1, 2, 3, 4):
             sent.count = 0
-            app.state.take(fleet(10_000, tick=tick))
+            screen_of(app).update_fleet(fleet(10_000, tick=tick))
             await settle(pilot)
             counts.append(sent.count)
         assert max(counts[:3]) < 10_000
@@ -478,6 +514,6 @@ async def test_the_same_again_sends_only_its_age(
     async with app.run_test(size=LARGE) as pilot:
         await settle(pilot)
         sent = Sent(app, monkeypatch)
-        app.state.take(SOME)
+        screen_of(app).update_fleet(SOME)
         await settle(pilot)
         assert sent.count < 100

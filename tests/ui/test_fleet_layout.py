@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputop.ui.fleet.layout import Density, Labels, Layout, Slot, arrange
+from gputop.ui.fleet.map_layout import Labels, MapDensity, MapLayout, MapPlace, arrange
 
 LABELS = Labels(19, 10, 26)
 WIDE = 10
 
 sizes = st.lists(st.integers(1, 300), min_size=1, max_size=60).map(tuple)
 spaces = st.tuples(st.integers(30, 220), st.integers(1, 60))
-densities = st.sampled_from([None, *Density])
+densities = st.sampled_from([None, *MapDensity])
 
 
 @st.composite
-def layouts(draw: st.DrawFn) -> tuple[tuple[int, ...], int, Layout]:
+def layouts(draw: st.DrawFn) -> tuple[tuple[int, ...], int, MapLayout]:
     groups = draw(sizes)
     opened = draw(st.integers(0, len(groups) - 1))
     width, height = draw(spaces)
@@ -34,14 +34,14 @@ def gpus(groups: tuple[int, ...]) -> list[tuple[int, int]]:
 
 @given(layouts())
 def test_every_gpu_has_one_place_or_is_in_a_folded_group(
-    made: tuple[tuple[int, ...], int, Layout],
+    made: tuple[tuple[int, ...], int, MapLayout],
 ) -> None:
     groups, width, layout = made
     assert [tile.size for tile in layout.tiles] == [*groups]
     slots = {where: layout.slot(*where) for where in gpus(groups)}
     for (group, _), slot in slots.items():
         tile = layout.tiles[group]
-        assert (slot is None) == (layout.density is Density.FOLDED and not tile.across)
+        assert (slot is None) == (layout.density is MapDensity.FOLDED and not tile.across)
         if slot is not None:
             assert tile.y <= slot.y < tile.y + tile.height
             assert tile.cells_x <= slot.x
@@ -53,18 +53,18 @@ def test_every_gpu_has_one_place_or_is_in_a_folded_group(
 
 @given(layouts(), st.integers(0, 5))
 def test_the_gpu_under_a_cell_is_the_one_that_is_drawn_there(
-    made: tuple[tuple[int, ...], int, Layout], aside: int
+    made: tuple[tuple[int, ...], int, MapLayout], aside: int
 ) -> None:
     groups, width, layout = made
     for where in gpus(groups)[:: max(1, sum(groups) // 200)]:
         slot = layout.slot(*where)
         if slot is not None:
-            within = Slot(slot.x + aside % layout.cell, slot.y, slot.lower)
+            within = MapPlace(slot.x + aside % layout.cell, slot.y, slot.lower)
             assert layout.at(within) == where
             assert layout.group_at(slot.x, slot.y) == where[0]
     for y in range(min(layout.height, 12)):
         for x in range(0, width, 3):
-            found = layout.at(Slot(x, y))
+            found = layout.at(MapPlace(x, y))
             if found is not None:
                 place = layout.slot(*found)
                 assert place is not None
@@ -72,7 +72,7 @@ def test_the_gpu_under_a_cell_is_the_one_that_is_drawn_there(
 
 
 @given(layouts())
-def test_each_row_of_cells_is_drawn_once(made: tuple[tuple[int, ...], int, Layout]) -> None:
+def test_each_row_of_cells_is_drawn_once(made: tuple[tuple[int, ...], int, MapLayout]) -> None:
     groups, _, layout = made
     drawn: Counter[tuple[int, int]] = Counter()
     for y, row in enumerate(layout.rows):
@@ -85,7 +85,7 @@ def test_each_row_of_cells_is_drawn_once(made: tuple[tuple[int, ...], int, Layou
 
 
 @given(layouts())
-def test_tiles_do_not_overlap(made: tuple[tuple[int, ...], int, Layout]) -> None:
+def test_tiles_do_not_overlap(made: tuple[tuple[int, ...], int, MapLayout]) -> None:
     _, width, layout = made
     for y, row in enumerate(layout.rows):
         tiles = [layout.tiles[group] for group in row]
@@ -104,9 +104,9 @@ def test_what_fits_is_not_folded_and_needs_no_scrolling(
     groups: tuple[int, ...], space: tuple[int, int], halves: bool
 ) -> None:
     made = arrange(groups, LABELS, WIDE, space, halves=halves)
-    if made.density is not Density.FOLDED:
+    if made.density is not MapDensity.FOLDED:
         assert made.height <= space[1]
-    assert halves or made.density is not Density.HALF
+    assert halves or made.density is not MapDensity.HALF
     more = arrange(groups, LABELS, WIDE, (space[0], space[1] + 40), halves=halves)
     assert more.density <= made.density
 
@@ -114,7 +114,7 @@ def test_what_fits_is_not_folded_and_needs_no_scrolling(
 @settings(max_examples=30)
 @given(layouts(), st.data())
 def test_up_and_down_come_to_the_next_row(
-    made: tuple[tuple[int, ...], int, Layout], data: st.DataObject
+    made: tuple[tuple[int, ...], int, MapLayout], data: st.DataObject
 ) -> None:
     groups, _, layout = made
     slot = layout.slot(*data.draw(st.sampled_from(gpus(groups))))
@@ -123,7 +123,7 @@ def test_up_and_down_come_to_the_next_row(
     for step in (1, -1):
         found = layout.vertical(slot, step)
         if found is not None:
-            place = layout.slot(*found) or Slot(0, layout.tiles[found[0]].y)
+            place = layout.slot(*found) or MapPlace(0, layout.tiles[found[0]].y)
             before, after = (s.y * layout.lanes + s.lower for s in (slot, place))
             assert (after - before) * step > 0
 
@@ -131,21 +131,21 @@ def test_up_and_down_come_to_the_next_row(
 @pytest.mark.parametrize(
     ("groups", "space", "density"),
     [
-        ((8,), (80, 11), Density.WIDE),
-        ((8,) * 64, (200, 44), Density.WIDE),
-        ((8,) * 64, (80, 11), Density.FOLDED),
-        ((64,) * 8, (80, 13), Density.ONE),
-        ((2500,) * 4, (200, 42), Density.HALF),
-        ((64,) * 157, (200, 42), Density.FOLDED),
-        ((5000,) * 2, (80, 11), Density.FOLDED),
+        ((8,), (80, 11), MapDensity.WIDE),
+        ((8,) * 64, (200, 44), MapDensity.WIDE),
+        ((8,) * 64, (80, 11), MapDensity.FOLDED),
+        ((64,) * 8, (80, 13), MapDensity.ONE),
+        ((2500,) * 4, (200, 42), MapDensity.HALF),
+        ((64,) * 157, (200, 42), MapDensity.FOLDED),
+        ((5000,) * 2, (80, 11), MapDensity.FOLDED),
     ],
 )
 def test_the_fuller_the_smaller(
-    groups: tuple[int, ...], space: tuple[int, int], density: Density
+    groups: tuple[int, ...], space: tuple[int, int], density: MapDensity
 ) -> None:
     assert arrange(groups, LABELS, WIDE, space).density is density
 
 
 def test_hosts_of_eight_begin_at_the_same_place_in_each_row() -> None:
-    made = arrange((256,), LABELS, WIDE, (120, 30), density=Density.ONE)
+    made = arrange((256,), LABELS, WIDE, (120, 30), density=MapDensity.ONE)
     assert made.tiles[0].across % 8 == 0

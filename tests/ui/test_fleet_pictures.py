@@ -10,10 +10,10 @@ import pytest
 
 from gputop.settings import Settings
 from gputop.ui.drawing.look import Terminal
-from gputop.ui.fleet.state import FleetState
-from gputop.ui.shell.fleet_app import FleetApp
+from gputop.ui.fleet.fleet_state import FleetState
+from gputop.ui.shell.app import GputopApp
 from tests.fleets import AWAY, fleet
-from tests.ui.pilots import lines, settle, text_of
+from tests.ui.pilots import fleet_screen, lines, settle, text_of
 from tests.ui.test_snapshots import named, styled
 
 if TYPE_CHECKING:
@@ -27,12 +27,12 @@ every_size = pytest.mark.parametrize("size", [USUAL, LARGE], ids=named)
 every_count = pytest.mark.parametrize("count", [8, 512, 10_000])
 
 
-def app_of(shown: Fleet | None, **looks: Any) -> FleetApp:
+def app_of(shown: Fleet | None, **looks: Any) -> GputopApp:
     """At a clock that stands: no picture is older than another."""
     state = FleetState(clock=lambda: 0.0)
     if shown is not None:
-        state.take(shown)
-    return FleetApp(state, "http://prom:9090", **looks)
+        state.update(shown)
+    return GputopApp(first=fleet_screen(state, "http://prom:9090"), **looks)
 
 
 def after(*keys: str) -> Any:
@@ -45,7 +45,7 @@ def after(*keys: str) -> Any:
     return run_before
 
 
-async def screen_of(app: FleetApp, size: tuple[int, int]) -> list[Strip]:
+async def screen_of(app: GputopApp, size: tuple[int, int]) -> list[Strip]:
     async with app.run_test(size=size) as pilot:
         await settle(pilot)
         return lines(app)

@@ -9,21 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gputop.fleet.model import Fleet, Gpu
 from gputop.fleet.parse import natural_key
 from gputop.health.findings import Severity
-from gputop.ui.fleet.filter import Filter
-from gputop.ui.fleet.grouping import choices, grouped
-from gputop.ui.fleet.metrics import (
+from gputop.ui.fleet.fleet_state import FleetState
+from gputop.ui.fleet.grouping import GpuFilter, choices, group_gpus
+from gputop.ui.fleet.map_metrics import (
     AGE,
     BUSY,
     POWER,
     TEMPERATURE,
     UNKNOWN,
-    Metric,
+    MapMetric,
     distribution,
     shares,
 )
-from gputop.ui.fleet.state import FleetState
 from tests.fleets import AWAY, LABELS, fleet
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Clock:
 
 def state_of(shown: Fleet = SOME, *, space: tuple[int, int] = (120, 20)) -> FleetState:
     state = FleetState(clock=Clock())
-    state.take(shown)
+    state.update(shown)
     state.fit(*space)
     return state
 
@@ -79,7 +79,7 @@ def state_of(shown: Fleet = SOME, *, space: tuple[int, int] = (120, 20)) -> Flee
     ],
 )
 def test_words_of_a_filter(text: str, passes: bool) -> None:
-    made = Filter(text, LABELS)
+    made = GpuFilter(text, LABELS)
     assert not made.refused
     assert made.passing([gpu()]) == ([0] if passes else [])
 
@@ -87,15 +87,15 @@ def test_words_of_a_filter(text: str, passes: bool) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("rak=r3", "No label rak: is it rack?"),
-        ("=r3", "=r3 names no label. Right is rack=r3"),
+        ("rak=r3", "No label rak: did you mean rack?"),
+        ("=r3", "=r3 names no label. Try rack=r3"),
         ("zzzz=1", "No label zzzz: there are cluster, job, pod, rack, host"),
         ("rack==r3=", ""),
-        ("!r3", "!r3 is no filter. Right is rack=r3"),
+        ("!r3", "!r3 is not a filter. Try rack=r3"),
     ],
 )
 def test_a_bad_word_is_said_and_the_others_count(text: str, said: str) -> None:
-    made = Filter(f"{text} rack=r001", LABELS)
+    made = GpuFilter(f"{text} rack=r001", LABELS)
     assert made.refused.startswith(said)
     assert made.passing([gpu(), gpu(64)]) == ([1] if said else [])
 
@@ -132,13 +132,13 @@ def test_names_are_in_natural_order() -> None:
 
 @pytest.mark.parametrize("by", choices(SOME))
 def test_each_gpu_is_in_one_group(by: str) -> None:
-    groups = grouped(SOME.gpus, range(512), by)
+    groups = group_gpus(SOME.gpus, range(512), by)
     assert sorted(n for group in groups for n in group.members) == [*range(512)]
     assert len({group.name for group in groups}) == len(groups)
 
 
 def test_who_does_not_say_comes_last() -> None:
-    assert [group.name for group in grouped(SOME.gpus, range(512), "job")][-1] == ""
+    assert [group.name for group in group_gpus(SOME.gpus, range(512), "job")][-1] == ""
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_what_was_chosen_by_hand_stays() -> None:
     state = state_of()
     state.next_group(1)
     assert state.by == choices(SOME)[choices(SOME).index("host") + 1]
-    state.take(fleet(8))
+    state.update(fleet(8))
     state.fit(200, 50)
     assert state.by == "cluster"
 
@@ -180,7 +180,9 @@ def test_noise_at_an_edge_does_not_change_a_level(edge: float, noise: list[float
 
 
 @given(st.sampled_from([BUSY, TEMPERATURE, POWER, AGE]), st.floats(0, 2000), st.integers(-1, 4))
-def test_a_level_is_at_most_one_beside_the_value(metric: Metric, value: float, before: int) -> None:
+def test_a_level_is_at_most_one_beside_the_value(
+    metric: MapMetric, value: float, before: int
+) -> None:
     names = ("gpu_utilization_percent", "temperature_celsius", "power_watts", "age_seconds")
     (level,) = metric.levels([gpu(0, **dict.fromkeys(names, value))], [before])
     assert 0 <= level <= len(metric.edges)
@@ -226,10 +228,10 @@ def test_it_begins_at_the_worst() -> None:
 
 def test_it_stays_on_its_gpu_whatever_comes() -> None:
     state = state_of()
-    state.go(3, 2)
+    state.move_to(3, 2)
     chosen = state.selected
     assert chosen is not None
-    state.take(dataclasses.replace(SOME, gpus=SOME.gpus[5:], findings=SOME.findings[1:]))
+    state.update(dataclasses.replace(SOME, gpus=SOME.gpus[5:], findings=SOME.findings[1:]))
     assert state.selected is not None
     assert state.selected.key == chosen.key
     state.next_group(1)
@@ -239,7 +241,7 @@ def test_it_stays_on_its_gpu_whatever_comes() -> None:
 def test_a_row_of_the_list_is_a_gpu_of_the_map() -> None:
     state = state_of()
     for row, wrong in enumerate(SOME.findings):
-        state.go_row(row)
+        state.move_to_row(row)
         assert state.row == row
         group, member = state.place
         assert SOME.gpus[state.groups[group].members[member]].key == wrong.device_uuid
@@ -249,7 +251,7 @@ def test_two_things_wrong_with_one_gpu_are_two_rows() -> None:
     first = SOME.findings[0]
     second = dataclasses.replace(first, rule="other", severity=Severity.WARNING)
     state = state_of(dataclasses.replace(SOME, findings=(first, second)))
-    state.go_row(1)
+    state.move_to_row(1)
     assert state.row == 1
     assert state.view is not None
     assert [*state.view.health.values()] == [first.severity]
@@ -262,12 +264,12 @@ def test_what_is_late_is_old() -> None:
     clock = Clock()
     state = FleetState(clock=clock)
     seen = [state.age_seconds, state.is_old]
-    state.take(SOME)
+    state.update(SOME)
     for clock.seconds in (30, 31):
         seen += [state.age_seconds, state.is_old]
     assert seen == [None, False, 30, False, 31, True]
-    state.take(fleet(512, tick=1))
+    state.update(fleet(512, tick=1))
     assert (state.age_seconds, state.is_old) == (0, False)
     clock.seconds = 36
-    state.take(fleet(512, tick=2, fresh=False, problems=(AWAY,)))
+    state.update(fleet(512, tick=2, fresh=False, problems=(AWAY,)))
     assert (state.is_old, state.age_seconds) == (True, 5)

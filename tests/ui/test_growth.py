@@ -19,13 +19,13 @@ from gputop.ui.benchmark import screen
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.drawing.cells import Span
 from gputop.ui.drawing.look import THEMES
-from gputop.ui.shell import resident
+from gputop.ui.shell import app as shell
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.terminal import textual_caches
 from gputop.ui.terminal.driver import KeyParser
 from gputop.ui.widgets.confirm import ConfirmScreen
 from tests.streams import PreparedStream, inventory, readings, sample
-from tests.ui.pilots import settle, until
+from tests.ui.pilots import dashboard_of, settle, until
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
@@ -78,7 +78,7 @@ async def test_stress_tests_and_screens_leave_nothing(
     textual_caches.install()
     app = GputopApp(PreparedStream(inventory(2), sample(2)))
     async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: bool(app.telemetry.devices))
+        await until(pilot, lambda: bool(dashboard_of(app).telemetry.devices))
         counted = []
         for _ in range(2):
             for _ in range(ROUNDS):
@@ -96,7 +96,7 @@ async def test_stress_tests_and_screens_leave_nothing(
 
 def left(app: GputopApp, kind: type) -> int:
     """Count the objects of a type that are there after memory was given back."""
-    app._give_back_memory(collect=True)
+    app._return_memory(collect=True)
     return sum(type(each) is kind for each in gc.get_objects())
 
 
@@ -106,7 +106,7 @@ async def test_readings_that_move_leave_no_regions() -> None:
     stream = PreparedStream(inventory(2), sample(2))
     app = GputopApp(stream)
     async with app.run_test(size=(160, 50)) as pilot:
-        await until(pilot, lambda: bool(app.telemetry.devices))
+        await until(pilot, lambda: bool(dashboard_of(app).telemetry.devices))
         counted = []
         for _ in range(2):
             for _ in range(TICKS):
@@ -129,7 +129,7 @@ async def test_readings_that_move_leave_no_regions() -> None:
 async def test_a_drawn_line_is_not_kept_in_the_themes_before() -> None:
     app = GputopApp(PreparedStream(inventory(2), sample(2)))
     async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: bool(app.telemetry.devices))
+        await until(pilot, lambda: bool(dashboard_of(app).telemetry.devices))
         counted: dict[str, list[int]] = {}
         for _ in range(2 * len(THEMES)):
             for page in "21":  # what was drawn of a page that is hidden goes, too
@@ -150,7 +150,7 @@ class Circle:
 
 async def test_old_garbage_goes_while_nobody_looks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Python looks through what is old after a million new objects; that took an hour."""
-    monkeypatch.setattr(resident, "COLLECT_SECONDS", 0.05)
+    monkeypatch.setattr(shell, "COLLECT_SECONDS", 0.05)
     app = GputopApp(PreparedStream(inventory(1), sample(1)))
     async with app.run_test() as pilot:
         for _ in range(2):  # also when it has done so before

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from textual.events import Key, MouseDown, Paste, Resize
 from textual.messages import TerminalSupportsSynchronizedOutput
 
-from gputop.ui.shell import themed
+from gputop.ui.shell import app
 from gputop.ui.terminal import driver
 from gputop.ui.terminal.driver import (
     FLOOD,
@@ -39,12 +39,12 @@ class _Other:
 def test_a_textual_with_another_parser_keeps_its_own_driver(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert themed._driver() is TerminalDriver
+    assert app._driver() is TerminalDriver
     with monkeypatch.context() as patch:
         patch.setattr(driver, "XTermParser", _Other)
-        assert themed._driver() is None
+        assert app._driver() is None
     monkeypatch.setitem(sys.modules, "gputop.ui.terminal.driver", None)
-    assert themed._driver() is None
+    assert app._driver() is None
 
 
 class Clock:

@@ -19,7 +19,7 @@ from gputop.ui.shell.help import Help
 from gputop.ui.shell.keys import KeysView
 from gputop.ui.widgets.confirm import ConfirmScreen
 from tests.streams import PreparedStream, inventory, no_driver, sample
-from tests.ui.pilots import settle, shown
+from tests.ui.pilots import dashboard_of, settle, shown
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
@@ -190,7 +190,7 @@ async def test_a_palette_without_a_match_says_so_and_enter_closes_it() -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot)
         await type_at_once(pilot, "ctrl+p", *"zzz")
-        assert "Nothing here is called that" in shown_palette(app)[1]
+        assert "No action matches" in shown_palette(app)[1]
         await pilot.press("enter")
         assert not isinstance(app.screen, Commands)
         assert app.query_one(ContentSwitcher).current == "monitor"
@@ -208,7 +208,7 @@ async def test_a_record_that_cannot_be_shown_is_said_and_the_next_one_is_drawn(
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
         with monkeypatch.context() as broken:
-            broken.setattr(app.telemetry, "receive", fails)
+            broken.setattr(dashboard_of(app).telemetry, "take", fails)
             stream.send(sample(1))
             await settle(pilot)
         (note,) = app._notifications

@@ -25,7 +25,7 @@ from gputop.ui.drawing.look import (
 )
 from gputop.ui.shell.app import GputopApp
 from tests.streams import NO_DRIVER, PreparedStream, inventory, lost, process, readings, sample
-from tests.ui.pilots import lines, settle, text_of
+from tests.ui.pilots import dashboard_of, lines, settle, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -218,7 +218,7 @@ async def test_the_settings_are_kept(tmp_path: Path) -> None:
     app = GputopApp(PreparedStream(inventory(1), sample(1)), config=file)
     async with app.run_test(notifications=True) as pilot:
         app.set_theme("light")
-        await app.action_keep()
+        await dashboard_of(app).action_keep()
         await settle(pilot)
         (note,) = app._notifications
         assert note.message == f"Kept in {file}"
@@ -231,7 +231,7 @@ async def test_settings_that_cannot_be_kept_are_one_line(tmp_path: Path) -> None
     app = GputopApp(PreparedStream(inventory(1), sample(1)), config=config)
     async with app.run_test(notifications=True) as pilot:
         app.set_theme("light")
-        await app.action_keep()
+        await dashboard_of(app).action_keep()
         await settle(pilot)
         (note,) = app._notifications
         assert "Not a directory" in note.message

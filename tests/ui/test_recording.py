@@ -20,7 +20,7 @@ from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
 from tests import recordings, streams
 from tests.streams import PreparedStream
-from tests.ui.pilots import settle, shown, until
+from tests.ui.pilots import dashboard_of, settle, shown, until
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
@@ -50,7 +50,7 @@ def recorded() -> int:
 
 async def begun(pilot: Pilot[None]) -> None:
     await pilot.press("r")
-    await until(pilot, lambda: "r ends it" in said(pilot))
+    await until(pilot, lambda: "r stops it" in said(pilot))
 
 
 async def test_r_records_what_comes_and_ends_it() -> None:
@@ -94,7 +94,7 @@ async def test_a_recording_begins_with_a_sample() -> None:
     """Without one it could not be played."""
     stream = PreparedStream(streams.inventory(1))
     async with GputopApp(stream).run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: pilot.app.telemetry.inventory is not None)  # type: ignore[attr-defined]
+        await until(pilot, lambda: dashboard_of(pilot.app).telemetry.inventory is not None)
         await pilot.press("r")
         assert "There is nothing to record yet" in said(pilot)
         assert not list(Path.cwd().iterdir())
@@ -125,7 +125,7 @@ async def test_it_can_record_from_the_start(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     stream = PreparedStream(streams.inventory(1), *recordings.samples(2))
     async with GputopApp(stream, record=path).run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: "r ends it" in said(pilot))
+        await until(pilot, lambda: "r stops it" in said(pilot))
         assert " REC " in shown(pilot, Header)
     assert list(Recording(path).records()) == [streams.inventory(1), *recordings.samples(2)]
 

@@ -18,7 +18,7 @@ from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
 from gputop.ui.widgets.host import HostView
 from tests.streams import PreparedStream, device, inventory, lost, readings, sample
-from tests.ui.pilots import settle, shown
+from tests.ui.pilots import dashboard_of, settle, shown
 
 if TYPE_CHECKING:
     from tests.sessions import PreparedSession
@@ -36,7 +36,7 @@ async def test_a_sampler_that_is_started_again_takes_no_device_from_the_screen()
         stream.send(sample(0))
         await settle(pilot)
         assert "1 H100 80GB HBM3" in shown(pilot, DevicesView)
-        assert "it was killed. The sampler is started again" in shown(pilot, Header)
+        assert "it was killed. Restarting the sampler" in shown(pilot, Header)
         assert not app.query_one(HostView).display
         stream.send(inventory(2))
         stream.send(sample(2))
@@ -127,8 +127,8 @@ async def test_a_driver_that_takes_its_time_is_waited_for_with_a_number_and_then
         await settle(pilot)
         assert "Waiting for the NVIDIA driver to answer …" in shown(pilot, HostView)
         assert "dmesg" not in shown(pilot, HostView)
-        app.telemetry.began_at -= 5
-        app._show()
+        dashboard_of(app).telemetry.began_at -= 5
+        dashboard_of(app).show()
         assert "Waiting for 5 s for the NVIDIA driver" in shown(pilot, HostView)
         assert "Xid in `dmesg`" in shown(pilot, HostView)
 

@@ -19,12 +19,11 @@ from gputop.ui.processes.screen import ProcessesTab
 from gputop.ui.processes.signal import SendSignal
 from gputop.ui.shell.actions import ACTIONS, REFUSALS, action_for
 from gputop.ui.shell.app import GputopApp
-from gputop.ui.shell.header import Header
+from gputop.ui.shell.header import Header, ReplayBar
 from gputop.ui.shell.keys import KeysView
-from gputop.ui.shell.replay import ReplayBar
 from tests import recordings, streams
 from tests.health.histories import WORKING, Machine, device, trainer
-from tests.ui.pilots import settle, shown, until
+from tests.ui.pilots import dashboard_of, settle, shown, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -64,7 +63,7 @@ async def dashboard(
     replay = Watched(path)
     app = GputopApp(replay, replay=replay)
     async with app.run_test(size=size) as pilot:
-        await until(pilot, lambda: app.telemetry.sample is not None)
+        await until(pilot, lambda: dashboard_of(app).telemetry.sample is not None)
         yield pilot, replay
 
 
@@ -78,7 +77,7 @@ async def to(pilot: Pilot[None], replay: Watched, position: float) -> None:
     app = pilot.app
     assert isinstance(app, GputopApp)
     at = replay.recording.index.position(replay.recording.index.sample_at(position))
-    await until(pilot, lambda: app.telemetry.received_at >= at)
+    await until(pilot, lambda: dashboard_of(app).telemetry.received_at >= at)
     await settle(pilot)
 
 
@@ -197,12 +196,12 @@ async def test_findings_are_those_of_the_recordings_time(tmp_path: Path) -> None
         told.append(made.sample())
     path = recordings.write(tmp_path / "a.jsonl", told)
     async with dashboard(path) as (pilot, replay):
-        telemetry = pilot.app.telemetry  # type: ignore[attr-defined]
+        telemetry = dashboard_of(pilot.app).telemetry
 
         async def sought(position: float) -> list[str | None]:
             replay.seek(position + 0.5 - replay.position)
             at = streams.NOW + position
-            await until(pilot, lambda: telemetry.sample.time == at)
+            await until(pilot, lambda: telemetry.sample.time == at)  # type: ignore[union-attr]
             return judged(at)
 
         async def played(position: float) -> list[str | None]:
@@ -272,15 +271,18 @@ async def test_what_plays_is_what_was_recorded(tmp_path: Path) -> None:
         app = pilot.app
         assert isinstance(app, GputopApp)
         await to(pilot, replay, 19)
-        played = app.telemetry
+        played = dashboard_of(app).telemetry
         assert (played.inventory, played.sample) == (records[0], records[-1])
         uuid = streams.device(0).uuid
         busy = list(played.history.series(uuid, "gpu_utilization_percent"))
         assert busy == [*range(20)]
         replay.seek(-9)
-        await until(pilot, lambda: app.telemetry.sample == records[11])
-        assert list(app.telemetry.history.series(uuid, "gpu_utilization_percent")) == busy[:11]
-        assert encode(app.telemetry.sample) == encode(records[11])  # type: ignore[arg-type]
+        await until(pilot, lambda: dashboard_of(app).telemetry.sample == records[11])
+        assert (
+            list(dashboard_of(app).telemetry.history.series(uuid, "gpu_utilization_percent"))
+            == busy[:11]
+        )
+        assert encode(dashboard_of(app).telemetry.sample) == encode(records[11])  # type: ignore[arg-type]
 
 
 async def test_no_process_of_a_recording_is_signalled(
@@ -348,7 +350,7 @@ def test_the_screen(
     async def before(pilot: Pilot[None]) -> None:
         app = pilot.app
         assert isinstance(app, GputopApp)
-        await until(pilot, lambda: app.telemetry.sample is not None)
+        await until(pilot, lambda: dashboard_of(app).telemetry.sample is not None)
         await to(pilot, replay, 42)
         await press(pilot, "plus")
 

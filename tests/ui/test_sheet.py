@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from textual.app import App
 from textual.css import stylesheet
+from textual.screen import Screen
 from textual.widgets import Static
 
-from gputop.ui.shell.app import GputopApp
-from gputop.ui.shell.themed import Sheet, ThemedApp
+from gputop.ui.shell.app import GputopApp, Sheet
 from tests.streams import PreparedStream, inventory, sample
 from tests.ui.pilots import settle
 
@@ -36,7 +36,7 @@ async def test_our_style_sheet_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -
         assert (ours, parsed[App.DEFAULT_CSS]) == (1, 1)
 
 
-class Coloured(ThemedApp):
+class Coloured(GputopApp):
     """One whose colours are the theme's, as ours are not."""
 
     CSS = "Static { color: $primary; }"
@@ -46,7 +46,7 @@ class Coloured(ThemedApp):
 
 
 async def test_another_theme_shows() -> None:
-    app = Coloured()
+    app = Coloured(first=Screen())
     async with app.run_test() as pilot:
         await settle(pilot)
         text = app.query_one(Static)

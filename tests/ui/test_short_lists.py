@@ -13,13 +13,13 @@ from gputop.bench.run.group_state import GroupOutlier
 from gputop.schema.snapshot import Event
 from gputop.ui.device.details import DetailsView
 from gputop.ui.device.screen import EventsView
-from gputop.ui.fleet.state import FleetState
-from gputop.ui.fleet.wrong import WrongView
+from gputop.ui.fleet.fleet_state import FleetState
+from gputop.ui.fleet.problems import ProblemsView
 from gputop.ui.model import Telemetry
 from gputop.ui.monitor.devices import DevicesView
 from gputop.ui.monitor.panel import Density
 from gputop.ui.processes.screen import ProcessesView
-from gputop.ui.shell.cluster_app import odd_rows
+from gputop.ui.shell.cluster_screen import odd_rows
 from tests import streams
 from tests.fleets import fleet
 from tests.ui import scenes
@@ -74,9 +74,9 @@ def happened(height: int) -> list[str]:
 
 def wrong(height: int) -> list[str]:
     state = FleetState()
-    state.take(fleet(512))
+    state.update(fleet(512))
     state.fit(120, 20)
-    return text_of(WrongView(state, lambda: None).draw(120, height)[:height])
+    return text_of(ProblemsView(state, lambda: None).draw(120, height)[:height])
 
 
 def outliers(height: int) -> list[str]:

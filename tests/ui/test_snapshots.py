@@ -33,7 +33,7 @@ from tests.sessions import sweep_points, table_events, table_result
 from tests.sources.test_nvml import Clock
 from tests.streams import NOW, PreparedStream, host, inventory, no_driver, sample
 from tests.ui import scenes
-from tests.ui.pilots import lines, settle, shown, text_of, until
+from tests.ui.pilots import dashboard_of, lines, settle, shown, text_of, until
 from tests.ui.together import GPUS, begun, mean, result
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def test_the_driver_does_not_answer_yet(snap_compare: Any) -> None:
     app = app_with([machine, Sample(NOW, host(16))])
 
     async def run_before(pilot: Pilot[None]) -> None:
-        app.telemetry.began_at -= 12
+        dashboard_of(app).telemetry.began_at -= 12
         await settle(pilot)
 
     assert snap_compare(app, terminal_size=USUAL, run_before=run_before)
@@ -194,8 +194,8 @@ def test_paused(snap_compare: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def run_before(pilot: Pilot[None]) -> None:
         await ready("space")(pilot)
-        assert app.telemetry.paused
-        app._show()
+        assert dashboard_of(app).telemetry.paused
+        dashboard_of(app).show()
         await settle(pilot)
 
     assert snap_compare(app, terminal_size=USUAL, run_before=run_before)

@@ -25,7 +25,7 @@ from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.keys import KeysView
 from gputop.ui.widgets.confirm import ConfirmScreen
 from tests.streams import Lasting, PreparedStream, device, inventory, process, readings, sample
-from tests.ui.pilots import settle, shown, until
+from tests.ui.pilots import dashboard_of, settle, shown, until
 from tests.ui.test_kinds import in_style
 from tests.ui.together import GPUS, begun, result, table
 
@@ -347,12 +347,12 @@ async def test_each_run_takes_in_what_its_own_device_says(
         await pilot.press("b")
         await until(pilot, lambda: shown(pilot, TitleView).startswith(" Running"))
         watched.send(sample(2, [], time=time.time() + 3600))
-        await until(pilot, lambda: app._benchmark._group.first.trace.moments != [])  # type: ignore[union-attr]
+        await until(pilot, lambda: dashboard_of(app)._benchmark._group.only.trace.moments != [])  # type: ignore[union-attr]
         view = TitleView if count > 1 else ReadoutView
         await until(pilot, lambda: "heat limit: 86°C" in shown(pilot, view))
         await pilot.press("x")
         await ended(pilot)
-        runs = app._benchmark._group.runs.values()  # type: ignore[union-attr]
+        runs = dashboard_of(app)._benchmark._group.runs.values()  # type: ignore[union-attr]
         powers = [run.result.conditions.power_watts_mean for run in runs]  # type: ignore[union-attr]
         assert powers == [100.0, 137.0][:count]
 

@@ -20,7 +20,7 @@ from gputop.ui.why.screen import WhyPage, WhyTitle
 from tests import streams
 from tests.health.histories import GPM_OFF, IDLE, NO_GPM, WORKING, Machine, device, saw, trainer
 from tests.streams import NOW, PreparedStream
-from tests.ui.pilots import settle, shown
+from tests.ui.pilots import dashboard_of, settle, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -176,7 +176,7 @@ async def test_the_monitor_has_the_gravest_of_each_device(
         await settle(pilot)
         monitor = app.query_one(DevicesView)
         monitor.density = density
-        app._show()
+        dashboard_of(app).show()
         await settle(pilot)
         said = shown(pilot, DevicesView)
         assert "▲ " in said
@@ -231,7 +231,7 @@ async def test_help_explains_it() -> None:
         await settle(pilot)
         assert isinstance(app.screen, Help)
         text = app.screen._text(84).plain
-        assert "Why is it slow? Again: of all devices" in text
+        assert "Why is it slow? Press again for all devices" in text
         assert "the numbers behind a finding" in text
 
 
@@ -267,6 +267,6 @@ async def test_the_page_asks_for_gpm() -> None:
         await pilot.press("w")
         await settle(pilot)
         assert app.query_one(WhyPage).wants_gpm
-        stream = app._stream
+        stream = dashboard_of(app)._stream
         assert isinstance(stream, PreparedStream)
         assert stream.asked["gpm"] is True

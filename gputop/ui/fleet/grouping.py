@@ -1,55 +1,150 @@
-"""What there is of a fleet after the filter, in groups: by host, by model, or by any label."""
+"""Filters such as `rack=r3 pod~train`, and the GPUs that pass, grouped by host, model or label."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from fnmatch import translate
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.fleet.model import OF_DEVICE, devices, totals
 from gputop.fleet.parse import natural_key
 from gputop.text import cells, short_name
-from gputop.ui.fleet.layout import Density, Labels, arrange
-from gputop.ui.fleet.metrics import BUSY, GRAVEST_FIRST, SUMMARISED, distribution
+from gputop.ui.fleet.map_layout import Labels, MapDensity, arrange
+from gputop.ui.fleet.map_metrics import BUSY, GRAVEST_FIRST, SUMMARISED, distribution
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from gputop.fleet.model import Fleet, Gpu
     from gputop.health.findings import Severity
-    from gputop.ui.fleet.filter import Filter
-    from gputop.ui.fleet.metrics import Metric
+    from gputop.ui.fleet.map_metrics import MapMetric
+
+    Test = Callable[[str], bool]
+
+_WORD = re.compile(r"([^\s=!~]*)(!=|!~|=|~)(\S*)")
+_OWN: Mapping[str, Callable[[Gpu], str]] = {
+    "host": lambda gpu: gpu.host,
+    "gpu": lambda gpu: gpu.index,
+    "index": lambda gpu: gpu.index,
+    "model": lambda gpu: gpu.name,
+    "uuid": lambda gpu: gpu.uuid,
+}
+"""Fields of a GPU that a filter knows besides its labels."""
+EXAMPLE = "rack=r3 pod~train host!=node7"
+
+
+class GpuFilter:
+    """A filter as it was typed: every valid word must be true. Without words every GPU passes."""
+
+    def __init__(self, text: str, names: Collection[str], *, unfinished: bool = False) -> None:
+        """Read a filter over the labels `names`.
+
+        While it is `unfinished`, a last word that may become the name of a label excludes no GPU.
+        """
+        self.refused = ""
+        """Message about the first invalid word, with the right form, or ""."""
+        self._tests: list[Callable[[Gpu], bool]] = []
+        words = text.split()
+        if unfinished and words and any(name.startswith(words[-1]) for name in (*names, *_OWN)):
+            words.pop()
+        for word in words:
+            try:
+                self._tests.append(_test(word, names))
+            except ValueError as error:
+                self.refused = self.refused or str(error)
+
+    @property
+    def leaves_out(self) -> bool:
+        """True if some GPUs may not pass."""
+        return bool(self._tests)
+
+    def passing(self, gpus: Sequence[Gpu]) -> list[int]:
+        """Return the numbers of the GPUs that pass."""
+        if not self._tests:
+            return [*range(len(gpus))]
+        return [n for n, gpu in enumerate(gpus) if all(test(gpu) for test in self._tests)]
+
+
+def _test(word: str, names: Collection[str]) -> Callable[[Gpu], bool]:
+    """Return the test of one word; raise `ValueError` with the right form."""
+    match = _WORD.fullmatch(word)
+    if match is None:
+        if any(sign in word for sign in "=!~"):
+            raise ValueError(f"{word} is not a filter. Try {EXAMPLE}")
+        return _anywhere(word.casefold())
+    name, sign, value = match.groups()
+    if not name:
+        raise ValueError(f"{word} names no label. Try {EXAMPLE}")
+    if name not in _OWN and name not in names:
+        known = [*sorted(names), *_OWN]
+        near = get_close_matches(name, known, 1)
+        rest = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+        raise ValueError(f"No label {name}: {rest}")
+    if not value:  # it is still being typed
+        return lambda _: True
+    passes = _contains(value) if sign in ("~", "!~") else _is(value)
+    denied = sign.startswith("!")
+    of = _OWN.get(name) or (lambda gpu: gpu.labels.get(name, ""))
+    return lambda gpu: passes(of(gpu)) != denied
+
+
+def _anywhere(wanted: str) -> Callable[[Gpu], bool]:
+    """Return the test for a word anywhere. One joined text is three times as fast as many."""
+
+    def passes(gpu: Gpu) -> bool:
+        texts = (gpu.host, gpu.name, gpu.uuid, *gpu.labels.values())
+        return wanted in "\n".join(texts).casefold()
+
+    return passes
+
+
+def _contains(value: str) -> Test:
+    wanted = value.casefold()
+    return lambda text: wanted in text.casefold()
+
+
+def _is(value: str) -> Test:
+    """Return the test for equality, with `*` as a wildcard."""
+    if not any(sign in value for sign in "*?["):
+        return lambda text: text == value
+    pattern = re.compile(translate(value))
+    return lambda text: pattern.match(text) is not None
+
 
 HOST, MODEL, NONE = "host", "model", "none"
-"""What can be grouped by without a label; `none` is all in one."""
+"""Groupings that need no label; `none` is one group for all."""
 
 
-class Group(NamedTuple):
-    """GPUs that have the same in common."""
+class GpuGroup(NamedTuple):
+    """GPUs with the same value of a label."""
 
     name: str
-    """Foreign text; "" where its GPUs do not say."""
+    """Value of the label, which is foreign text; "" if the GPUs lack it."""
     members: list[int]
     """Numbers of GPUs in the fleet, in its order."""
 
 
 def choices(fleet: Fleet) -> list[str]:
-    """By what the GPUs of a fleet can be grouped: from the smallest unit on."""
+    """Return the labels that a fleet can be grouped by, from the smallest unit on."""
     labels = [name for name in fleet.label_names if name not in (HOST, MODEL, NONE)]
     return [HOST, *labels, MODEL, NONE]
 
 
-def grouped(gpus: Sequence[Gpu], shown: Iterable[int], by: str) -> list[Group]:
-    """The groups of those that are shown, in natural order; who does not say comes last."""
+def group_gpus(gpus: Sequence[Gpu], shown: Iterable[int], by: str) -> list[GpuGroup]:
+    """Return the groups of the GPUs `shown`, in natural order; the unnamed one comes last."""
     of = name_of(by)
     found: dict[str, list[int]] = {}
     for number in shown:
         found.setdefault(of(gpus[number]), []).append(number)
     names = sorted(found, key=lambda name: (not name, natural_key(name)))
-    return [Group(name, found[name]) for name in names]
+    return [GpuGroup(name, found[name]) for name in names]
 
 
 def name_of(by: str) -> Callable[[Gpu], str]:
-    """The name of the group of a GPU."""
+    """Return the function from a GPU to the name of its group."""
     if by == HOST:
         return lambda gpu: gpu.host
     if by == MODEL:
@@ -65,18 +160,18 @@ VALUE, SHAPE = 5, len(BUSY.edges) + 1
 """Cells of a group's median, and of its distribution."""
 
 
-class View:
-    """The GPUs that pass the filter, by their numbers in the fleet."""
+class FilteredGpus:
+    """GPUs that pass the filter, by their numbers in the fleet."""
 
-    def __init__(self, fleet: Fleet, numbers: Mapping[str, int], passing: Filter) -> None:
-        """`numbers` are those of the fleet's GPUs by their keys."""
+    def __init__(self, fleet: Fleet, numbers: Mapping[str, int], passing: GpuFilter) -> None:
+        """Filter a fleet, whose GPUs have these `numbers` by their keys."""
         self.filtered = passing.leaves_out
         self.numbers = passing.passing(fleet.gpus)
         shown = set(self.numbers)
         self.wrong = [w for w in fleet.findings if numbers.get(w.device_uuid) in shown]
-        """Worst first."""
+        """Problems of these GPUs, worst first."""
         self.health: dict[int, Severity] = {}
-        """The gravest that is wrong with a GPU."""
+        """Gravest severity by the number of a GPU."""
         for wrong in self.wrong:
             number = numbers[wrong.device_uuid]
             was = self.health.get(number, wrong.severity)
@@ -84,9 +179,9 @@ class View:
         gpus = [fleet.gpus[number] for number in self.numbers]
         self.totals = totals(gpus, self.wrong)
         self.all_gpus = len(devices(fleet.gpus)) if self.filtered else self.totals.gpus
-        """How many GPUs there are, whether they pass the filter or not."""
+        """Number of GPUs, whether they pass the filter or not."""
         self.index_cells = min(LONGEST_INDEX, max(map(len, {gpu.index for gpu in gpus}), default=1))
-        """Of the longest number of a GPU on its host, within reason."""
+        """Cells of the longest index of a GPU on its host, within a limit."""
         physical = devices(gpus)
         self.summary = {
             metric.name: distribution(physical if metric.reading in OF_DEVICE else gpus, metric)
@@ -95,22 +190,22 @@ class View:
 
 
 class Grouping:
-    """A view in groups."""
+    """The GPUs that pass the filter, in groups."""
 
-    def __init__(self, gpus: tuple[Gpu, ...], view: View, by: str) -> None:
+    def __init__(self, gpus: tuple[Gpu, ...], view: FilteredGpus, by: str) -> None:
         self.by, self._gpus, self._health = by, gpus, view.health
-        self.groups = grouped(gpus, view.numbers, by)
+        self.groups = group_gpus(gpus, view.numbers, by)
         self.sizes = tuple(len(group.members) for group in self.groups)
         self._medians: dict[tuple[int, str], float | None] = {}
 
     @property
     def coarseness(self) -> tuple[bool, bool, int]:
-        """To sort by: hosts, then what all GPUs have, the most groups first."""
+        """Sort key: hosts first, then labels that all GPUs have, the most groups first."""
         return self.by != HOST, any(not group.name for group in self.groups), -len(self.groups)
 
     @cached_property
     def where(self) -> dict[int, tuple[int, int]]:
-        """Of each GPU its group, and its number in it."""
+        """Group of each GPU, and its index in the group."""
         return {
             number: (group, member)
             for group, each in enumerate(self.groups)
@@ -119,7 +214,7 @@ class Grouping:
 
     @cached_property
     def wrong(self) -> dict[int, dict[Severity, int]]:
-        """In each group with such, how many GPUs are how."""
+        """Number of GPUs by severity, for each group with problems."""
         found: dict[int, dict[Severity, int]] = {}
         for number, health in self._health.items():
             counts = found.setdefault(self.where[number][0], {})
@@ -128,7 +223,7 @@ class Grouping:
 
     @cached_property
     def labels(self) -> Labels:
-        """The room that names and figures take."""
+        """Room that names and figures take."""
         names = [cells(group.name or self.unnamed) for group in self.groups]
         name = min(LONGEST_NAME, max(names, default=1))
         figures = self.count_cells + 1 + VALUE + 1 + self.count_cells + 1
@@ -136,16 +231,16 @@ class Grouping:
 
     @cached_property
     def count_cells(self) -> int:
-        """Of the number of GPUs in a group."""
+        """Cells of the number of GPUs in a group."""
         return len(str(max(self.sizes, default=0)))
 
     @property
     def unnamed(self) -> str:
-        """The group of those that do not say."""
+        """Name of the group of GPUs that lack the label."""
         return f"(no {self.by})"
 
-    def median(self, group: int, metric: Metric) -> float | None:
-        """Of a group; None where none of its GPUs has that value."""
+    def median(self, group: int, metric: MapMetric) -> float | None:
+        """Return the median of a group, or None if no GPU in it reports the value."""
         asked = group, metric.name
         if asked not in self._medians:
             gpus = (self._gpus[number] for number in self.groups[group].members)
@@ -154,11 +249,11 @@ class Grouping:
 
 
 CHANGED = 0.1
-"""Share of GPUs that come or go, from which on another grouping may suit better."""
+"""Share of GPUs added or removed from which on another grouping may suit better."""
 
 
-class Wanted(NamedTuple):
-    """What a grouping is to suit."""
+class GroupingConditions(NamedTuple):
+    """Conditions that decide which grouping suits."""
 
     width: int
     height: int
@@ -166,23 +261,23 @@ class Wanted(NamedTuple):
     """Cells of a GPU with its number and value."""
     halves: bool
     names: list[str]
-    """What there is to group by."""
+    """Labels to choose from."""
     gpus: int
 
-    def is_as(self, other: Wanted | None) -> bool:
-        """Whether what suits one suits the other, too: else it would change to and fro."""
+    def suits_like(self, other: GroupingConditions | None) -> bool:
+        """Return True if the same grouping suits both: otherwise it would change to and fro."""
         if other is None or self._replace(gpus=other.gpus) != other:
             return False
         return abs(self.gpus - other.gpus) <= CHANGED * other.gpus
 
 
-def suited(fleet: Fleet, view: View, to: Wanted) -> tuple[Grouping, str]:
-    """The grouping, and the label with the most values of those that all GPUs have, or "".
+def find_grouping(fleet: Fleet, view: FilteredGpus, to: GroupingConditions) -> tuple[Grouping, str]:
+    """Return the grouping that suits, and the label with the most values among common ones, or "".
 
-    The smallest unit of which every GPU has a cell; else that of which every group has a line.
+    It is the smallest unit with a cell for every GPU, or else one with a line for every group.
     """
     made = [Grouping(fleet.gpus, view, name) for name in to.names]
-    # What has as many values as there are hosts is but another name of them.
+    # A label with as many values as there are hosts is only another name for them.
     made = [each for each in made if each.by == HOST or len(each.groups) < view.totals.hosts]
     made.sort(key=lambda each: each.coarseness)
     labels = [each.by for each in made if each.by not in (HOST, MODEL, NONE)]
@@ -191,7 +286,7 @@ def suited(fleet: Fleet, view: View, to: Wanted) -> tuple[Grouping, str]:
         for each in made
     ]
     rows = [layout.height for layout in layouts]
-    fitting = [n for n, layout in enumerate(layouts) if layout.density is not Density.FOLDED]
+    fitting = [n for n, layout in enumerate(layouts) if layout.density is not MapDensity.FOLDED]
     lines = [n for n, each in enumerate(made) if rows[n] <= to.height and len(each.groups) > 1]
     best = (fitting or lines or [rows.index(min(rows))])[0]
     return made[best], labels[0] if labels else ""

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from functools import lru_cache
+from itertools import groupby
 from typing import TYPE_CHECKING
 
-from gputop.text import duration, visible
-from gputop.ui.drawing.cells import Row, Span, clip, spread, width_of
-from gputop.ui.drawing.palette import DIM, STRONG, TEXT, WARN
-from gputop.ui.fleet.grouping import NONE
-from gputop.ui.fleet.layout import Density, Slot
-from gputop.ui.fleet.metrics import GRAVEST_FIRST, HEALTH, UNKNOWN
-from gputop.ui.fleet.painter import Painter, glyph, mark
+from rich.style import Style
+
+from gputop.health.findings import Severity
+from gputop.text import ABSENT, duration, visible
+from gputop.ui.drawing.cells import Row, Span, cell, clip, fit, spread, width_of
+from gputop.ui.drawing.palette import BADGE, DIM, FAULT, GOOD, LEVELS, POINTER, STRONG, TEXT, WARN
+from gputop.ui.fleet.grouping import NONE, SHAPE, VALUE
+from gputop.ui.fleet.map_layout import AROUND_VALUE, VALUE_CELLS, MapDensity, MapPlace
+from gputop.ui.fleet.map_metrics import GRAVEST_FIRST, HEALTH, SIGN_STYLES, SIGNS, UNKNOWN, shares
 from gputop.ui.widgets.live import LiveView, Wheel
 
 if TYPE_CHECKING:
@@ -18,41 +23,236 @@ if TYPE_CHECKING:
 
     from textual.events import Click
 
-    from gputop.ui.fleet.layout import Layout
-    from gputop.ui.fleet.state import FleetState
+    from gputop.ui.fleet.fleet_state import FleetState
+    from gputop.ui.fleet.map_layout import MapLayout, Tile
+    from gputop.ui.fleet.map_metrics import MapMetric
+
+GLYPHS, ASCII_GLYPHS = "▁▂▄▆█", ".:+*#"
+"""Glyph of each level: height, or how full a character is, repeats what the colour says."""
+FINE = "■"
+"""Glyph of a GPU without problems, where health is shown."""
+REVERSE = Style(reverse=True)
+MARKS = {Severity.WARNING: BADGE, Severity.FAULT: FAULT + REVERSE, Severity.STALE: DIM + REVERSE}
+"""Styles of signs on the map: a whole cell in their colour stands out from the levels."""
+HALVES, UPPER, LOWER = "▀", "↑", "↓"
+"""Glyphs of two GPUs in a cell; and of the one that is under the cursor."""
+
+
+def glyph(level: int, metric: MapMetric, *, ascii: bool) -> Span:  # noqa: A002 - as in Settings
+    """Return the cell of a GPU without problems."""
+    if metric is HEALTH:
+        return Span(FINE, GOOD)
+    if level == UNKNOWN:
+        return Span(ABSENT, DIM)
+    return Span((ASCII_GLYPHS if ascii else GLYPHS)[level], LEVELS[level])
+
+
+def mark(health: Severity) -> Span:
+    """Return the cell of a GPU with a problem."""
+    return Span(SIGNS[health], MARKS[health])
+
+
+def wide_cell(index: str, level: Span, text: str, health: Severity | None, width: int) -> Row:
+    """Return a GPU with its number and value, and a sign if it has a problem."""
+    return [
+        cell(index, width - VALUE_CELLS - AROUND_VALUE, DIM, right=True),
+        Span(" "),
+        Span(" ") if text == ABSENT else level,
+        cell(text, VALUE_CELLS, DIM if text == ABSENT else TEXT, right=True),
+        Span(" ") if health is None else mark(health),
+        Span(" "),
+    ]
+
+
+def half_cell(
+    upper: Style, lower: Style | None, health: Severity | None, *, under: bool | None
+) -> Span:
+    """Return a cell of two GPUs, with the sign of the graver problem if there is one.
+
+    `under` is True if the cursor is on the lower GPU, and None if it is on neither.
+    """
+    if under is not None:
+        return Span(LOWER if under else UPPER, POINTER)
+    if health is not None:
+        return mark(health)
+    return Span(HALVES, _pair(upper, lower))
+
+
+@lru_cache(256)
+def _pair(upper: Style, lower: Style | None) -> Style:
+    return Style(color=upper.color, bgcolor=lower.color if lower else None)
+
+
+HEALTH_WORDS = {
+    None: "ok",
+    Severity.WARNING: "warn",
+    Severity.FAULT: "fault",
+    Severity.STALE: "stale",
+}
+
+
+class Painter:
+    """Draws the GPUs of a state in their places of a layout."""
+
+    def __init__(self, state: FleetState, layout: MapLayout, *, ascii: bool) -> None:  # noqa: A002
+        assert state.fleet is not None
+        assert state.view is not None
+        assert state.grouping is not None
+        self._state, self._layout, self._grouping = state, layout, state.grouping
+        self._gpus, self._levels, self._health = state.fleet.gpus, state.levels, state.view.health
+        self._cursor, self._old = state.cursor, state.is_old
+        self._glyphs = {
+            level: glyph(level, state.metric, ascii=ascii) for level in range(-1, len(LEVELS))
+        }
+
+    def row(self, y: int) -> Row:
+        """Return that row of the whole map."""
+        row: Row = []
+        for group in self._layout.rows[y]:
+            tile = self._layout.tiles[group]
+            if not tile.across or y < tile.cells_y:
+                row = [*fit(row, tile.x), *self._line(tile)]
+            else:
+                label = self._label(tile, y - tile.y)
+                row = fit([*fit(row, tile.x), *label] if label else row, tile.cells_x)
+                row += merged(self._cells(tile, y - tile.cells_y))
+        if not self._old:
+            return row
+        return [span if span.style is POINTER else Span(span.text, DIM) for span in row]
+
+    # Groups.
+
+    def _label(self, tile: Tile, row: int) -> Row:
+        """Return the name and the figures of a group, or one of them, in their cells."""
+        if self._layout.density is MapDensity.FOLDED or row > self._layout.stacked:
+            return []
+        width, figures = self._layout.label, self._figures(tile)
+        if not self._layout.stacked:
+            return [*self._name(tile, width - width_of(figures) - 1), Span(" "), *figures]
+        return figures if row else self._name(tile, width)
+
+    def _name(self, tile: Tile, width: int) -> Row:
+        name = self._grouping.groups[tile.group].name
+        style = STRONG if self._state.place[0] == tile.group else TEXT
+        return [cell(visible(name) or self._grouping.unnamed, width, style if name else DIM)]
+
+    def _figures(self, tile: Tile) -> Row:
+        """Return the number of GPUs, their median, and the number of those with problems."""
+        metric = self._state.metric
+        middle = "" if metric is HEALTH else metric.text(self._grouping.median(tile.group, metric))
+        return [
+            cell(str(tile.size), self._grouping.count_cells, DIM, right=True),
+            Span(" "),
+            cell(middle, VALUE, right=True),
+            Span(" "),
+            *self._wrong(tile),
+        ]
+
+    def _wrong(self, tile: Tile) -> Row:
+        """Return the gravest sign, and the number of GPUs with problems."""
+        found, width = self._grouping.wrong.get(tile.group), self._grouping.count_cells + 1
+        if not found:
+            return [Span(" " * width)]
+        gravest = next(health for health in GRAVEST_FIRST if health in found)
+        style = SIGN_STYLES[gravest]
+        return [Span(SIGNS[gravest], style), cell(str(sum(found.values())), width - 1, style)]
+
+    def _line(self, tile: Tile) -> Row:
+        """Return a folded group: name, figures and the distribution over the levels."""
+        figures = self._figures(tile)
+        name = self._name(tile, self._layout.label - width_of(figures) - SHAPE - 2)
+        row = [*name, Span(" "), *figures, Span(" ")]
+        if self._state.metric is HEALTH:
+            return [*row, Span(" " * SHAPE)]
+        counts = Counter(self._levels[n] for n in self._grouping.groups[tile.group].members)
+        bars = shares([counts[level] for level in range(SHAPE)])
+        return [*row, *(Span(bar, style) for bar, style in zip(bars, LEVELS, strict=True))]
+
+    # GPUs.
+
+    def _cells(self, tile: Tile, row: int) -> Row:
+        """Return the GPUs of a group in one of its rows."""
+        members = self._grouping.groups[tile.group].members
+        numbers = [members[n] for n in self._layout.members(tile, row)]
+        if self._layout.density is MapDensity.WIDE:
+            return [span for number in numbers for span in self._wide(number)]
+        if self._layout.density is MapDensity.HALF:
+            upper, lower = numbers[: tile.across], numbers[tile.across :]
+            return [
+                self._halves(number, lower[n] if n < len(lower) else None)
+                for n, number in enumerate(upper)
+            ]
+        return [self._one(number) for number in numbers[: tile.across]]
+
+    def _one(self, number: int) -> Span:
+        health = self._health.get(number)
+        span = self._glyphs[self._levels[number]] if health is None else mark(health)
+        return Span(span.text, POINTER) if number == self._cursor else span
+
+    def _halves(self, upper: int, lower: int | None) -> Span:
+        glyphs, levels = self._glyphs, self._levels
+        below = None if lower is None else glyphs[levels[lower]].style
+        wrong = None
+        if self._health:
+            found = [h for n in (upper, lower) if n is not None and (h := self._health.get(n))]
+            wrong = min(found, key=GRAVEST_FIRST.index) if found else None
+        if self._old and wrong is None and lower is not None:  # in one colour, two are one
+            return glyphs[max(levels[upper], levels[lower])]
+        under = None if self._cursor not in (upper, lower) else self._cursor != upper
+        return half_cell(glyphs[levels[upper]].style, below, wrong, under=under)
+
+    def _wide(self, number: int) -> Row:
+        gpu, health, metric = self._gpus[number], self._health.get(number), self._state.metric
+        text = HEALTH_WORDS[health] if metric is HEALTH else metric.text(metric.value(gpu))
+        row = wide_cell(
+            visible(gpu.index), self._glyphs[self._levels[number]], text, health, self._layout.cell
+        )
+        if number != self._cursor:
+            return row
+        return [*(Span(span.text, POINTER) for span in row[:-1]), row[-1]]
+
+
+def merged(row: Row) -> Row:
+    """Return the row with neighbours of one style as one span."""
+    made: Row = []
+    for _, group in groupby(row, key=lambda span: id(span.style)):  # equal ones are the same one
+        spans = [*group]
+        made.append(Span("".join([span.text for span in spans]), spans[0].style))
+    return made
+
 
 LEGEND_ROWS = 1
 DENSITY_WORDS = {
-    Density.WIDE: "",
-    Density.ONE: "a cell per GPU",
-    Density.HALF: "two GPUs per cell",
-    Density.FOLDED: "groups folded, that of the cursor open",
+    MapDensity.WIDE: "",
+    MapDensity.ONE: "a cell per GPU",
+    MapDensity.HALF: "two GPUs per cell",
+    MapDensity.FOLDED: "groups folded, the cursor's open",
 }
 
 
 class MapView(Wheel, LiveView):
-    """A window over the map, with the cursor in it."""
+    """A scrolled window over the map, with the cursor in it."""
 
     def __init__(self, state: FleetState, moved: Callable[[], None]) -> None:
-        """`moved` is called when a click has moved the cursor."""
+        """Call `moved` when a click has moved the cursor."""
         super().__init__(id="map")
         self._state, self._moved = state, moved
         self.ascii = False
         self.empty: Callable[[int], list[Row]] = lambda _: []
-        """What there is to say where there is no GPU to show."""
+        """Rows to show in a width where there is no GPU."""
         self._seen: tuple[int, int] | None = None
-        """Where the cursor was when it was last scrolled to."""
+        """Place of the cursor when it was last scrolled to."""
 
     def height_in(self, width: int, most: int) -> int:
-        """Rows that it can use of those."""
+        """Return how many of `most` rows the map can use."""
         self._state.fit(width, most - LEGEND_ROWS)
         layout = self._state.layout
         return most if layout is None else min(most, layout.height + LEGEND_ROWS)
 
     # Keys and the mouse.
 
-    def move(self, step: int) -> None:
-        """The cursor up or down."""
+    def action_move(self, step: int) -> None:
+        """Move the cursor up or down."""
         state = self._state
         for _ in range(abs(step)):
             layout = state.layout
@@ -60,10 +260,10 @@ class MapView(Wheel, LiveView):
             found = layout.vertical(at, 1 if step > 0 else -1) if layout and at else None
             if found is None:
                 break
-            state.go(*found)
+            state.move_to(*found)
 
-    def side(self, step: int) -> None:
-        """The cursor to the GPU that many further on, into the next group or the one before."""
+    def action_side(self, step: int) -> None:
+        """Move the cursor by that many GPUs, across groups."""
         state = self._state
         group, member = state.place
         if not state.groups:
@@ -75,32 +275,32 @@ class MapView(Wheel, LiveView):
         while member >= len(state.groups[group].members) and group + 1 < len(state.groups):
             member -= len(state.groups[group].members)
             group += 1
-        state.go(group, member)
+        state.move_to(group, member)
 
-    def page(self, step: int) -> None:
-        """The cursor a screen further up or down."""
+    def action_page(self, step: int) -> None:
+        """Move the cursor a screen up or down."""
         layout = self._state.layout
         lanes = layout.lanes if layout else 1
-        self.move(step * lanes * max(1, self.size.height - LEGEND_ROWS - 1))
+        self.action_move(step * lanes * max(1, self.size.height - LEGEND_ROWS - 1))
 
     def on_click(self, event: Click) -> None:
-        """Puts the cursor on what is under the mouse; a folded group is opened."""
+        """Move the cursor to the GPU under the mouse; open a folded group."""
         layout = self._state.layout
         if layout is None or event.y < LEGEND_ROWS:
             return
         y = event.y - LEGEND_ROWS + self._first
-        found = layout.at(Slot(event.x, y)) or layout.at(Slot(event.x, y, lower=True))
+        found = layout.at(MapPlace(event.x, y)) or layout.at(MapPlace(event.x, y, lower=True))
         if found is None:
             group = layout.group_at(event.x, y)
             found = None if group is None else (group, 0)
         if found is not None:
-            self._state.go(*found)
+            self._state.move_to(*found)
             self._moved()
 
     # Drawing.
 
     def draw(self, width: int, height: int) -> list[Row]:
-        """The legend, and the rows of the map that there is room for."""
+        """Return the legend, and the rows of the map that there is room for."""
         layout = self._state.layout
         if layout is None:
             return self.empty(width)
@@ -110,8 +310,8 @@ class MapView(Wheel, LiveView):
         rows = [painter.row(y) for y in range(self._first, last)]
         return [self._legend(layout, width, len(rows)), *rows]
 
-    def _follow(self, layout: Layout, room: int) -> None:
-        """Scrolls so that the cursor is seen, after it has moved; and never past the end."""
+    def _follow(self, layout: MapLayout, room: int) -> None:
+        """Scroll to the cursor after it has moved, and never past the end."""
         place = self._state.place
         if place != self._seen:
             self._seen = place
@@ -122,7 +322,7 @@ class MapView(Wheel, LiveView):
             self._first = min(self._first, y or 0)
         self._first = max(0, min(self._first, layout.height - room))
 
-    def _legend(self, layout: Layout, width: int, rows: int) -> Row:
+    def _legend(self, layout: MapLayout, width: int, rows: int) -> Row:
         state, metric = self._state, self._state.metric
         row = [Span(f" {metric.name} ", STRONG)]
         if metric is HEALTH:
@@ -158,29 +358,26 @@ class MapView(Wheel, LiveView):
 LOOKED_FOR = "DCGM_FI_DEV_GPU_UTIL, DCGM_FI_DEV_FB_USED, … and gputop_gpu_…"
 
 
-def empty(state: FleetState, where: str, match: str, width: int) -> list[Row]:
-    """A heading and what to do, in the middle of nothing."""
+def empty_rows(state: FleetState, where: str, match: str, width: int) -> list[Row]:
+    """Return a heading and a remedy, for a map without GPUs."""
     lines: list[Span]
     fleet = state.fleet
     if fleet is None:
         lines = [
-            Span(f"Waiting for the first answer of {visible(where, 200)}", STRONG),
-            Span(f"for {duration(state.waiting_seconds)} now", DIM),
+            Span(f"Waiting for the first answer from {visible(where, 200)}", STRONG),
+            Span(f"for {duration(state.waiting_seconds)} so far", DIM),
         ]
     elif fleet.gpus:
         lines = [
-            Span(f"No GPU passes the filter {visible(state.typed)}", STRONG),
+            Span(f"No GPU matches the filter {visible(state.typed)}", STRONG),
             Span(f"of {len(fleet.gpus):,}. Esc shows all, / changes the filter", TEXT),
         ]
     elif not fleet.fresh:
-        lines = [
-            Span("No answer yet", STRONG),
-            Span("It is asked again all the time; R asks now", TEXT),
-        ]
+        lines = [Span("No answer yet", STRONG), Span("gputop keeps asking; R asks now", TEXT)]
     else:
         matching = f" that match {visible(match, 200)}" if match else ""
         lines = [
-            Span(f"The server answers, and has no GPUs{matching}", STRONG),
+            Span(f"The server answers, but has no GPUs{matching}", STRONG),
             *([Span("Check --match: its labels and their values", TEXT)] if match else []),
             Span("Check that dcgm-exporter or `gputop exporter` is scraped: Status, Targets", TEXT),
             Span(f"These metrics were looked for: {LOOKED_FOR}", DIM),

@@ -92,7 +92,7 @@ class MonitorTab(ListTab):
         if event.widget is self.devices:
             self._go_to_list(to_it=False)
             if event.chain == 2:
-                self.app.call_later(self.app.run_action, "details")
+                self.app.call_later(self.screen.run_action, "details")
 
     def on_resize(self) -> None:
         self._arrange()

@@ -1,482 +1,280 @@
-"""The dashboard: reads the stream, hands it to the tabs, and leaves when the terminal does."""
+"""The application: its look, its settings and its life with the terminal. Screens do the rest."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
+import os
+import sys
+import termios
 import time
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from textual import work
+from textual.app import App
+from textual.binding import Binding, BindingType
+from textual.css.stylesheet import Stylesheet
 from textual.events import Key, Paste
-from textual.widgets import ContentSwitcher
 
-from gputop.schema.snapshot import Event, Inventory, Sample
-from gputop.settings import AUTO, DEFAULT, Settings
-from gputop.stream.child import Interruption
+from gputop.console import INTERRUPTED
+from gputop.settings import DEFAULT, Settings, SettingsError, path, save
 from gputop.text import visible
-from gputop.ui.model import Telemetry
-from gputop.ui.monitor.screen import MonitorTab
-from gputop.ui.processes.columns import GPU
-from gputop.ui.processes.screen import ListTab, ProcessesTab
-from gputop.ui.processes.table import ProcessTable
-from gputop.ui.shell.actions import ACTIONS, BY_ID, LISTS, Action, action_for, bindings, refusal
-from gputop.ui.shell.header import Header
-from gputop.ui.shell.keys import KeysView
-from gputop.ui.shell.recording import Recordings
-from gputop.ui.shell.resident import ResidentApp
-from gputop.ui.shell.themed import ANY_TERMINAL
-from gputop.ui.widgets.live import DeviceTab, LiveTab
+from gputop.ui.drawing import look
+from gputop.ui.shell.keys import ActionScreen
+from gputop.ui.shell.watchdog import Watchdog
+from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Sequence
+    from collections.abc import Sequence
 
-    from textual.app import ComposeResult
-    from textual.binding import BindingType
+    from textual.driver import Driver
     from textual.events import Event as UiEvent
-    from textual.widget import Widget
+    from textual.filter import LineFilter
+    from textual.notifications import SeverityLevel
+    from textual.screen import Screen
 
     from gputop.problem import Problem
-    from gputop.recording.replay import Played, Replay
-    from gputop.schema.snapshot import Record
-    from gputop.ui.benchmark.screen import BenchmarkTab
-    from gputop.ui.drawing.look import Terminal
-    from gputop.ui.shell.replay import ReplayBar
-    from gputop.ui.widgets.filter import FilterView
+    from gputop.recording.replay import Replay
+    from gputop.ui.shell.dashboard import RecordSource
 
-BENCHMARK_CSS = Path(__file__).parents[1] / "benchmark" / "benchmark.tcss"
-"""Takes longer to parse than our other styles, and is of nothing on the first screen."""
-INTERVALS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
-"""Seconds between samples that keys go through."""
-PRELOAD_SECONDS = 0.5
-"""After the first screen: by then it has numbers, where the driver is quick."""
-
-
-class Stream(Protocol):
-    """Where the records come from: a `StreamChild`, or what stands for it."""
-
-    def records(self) -> AsyncGenerator[Record | Interruption | Played]:
-        """The records, for ever."""
-
-    def ask(self, **wanted: Any) -> None:
-        """Asks its sampler for another `interval`, or for `gpm`."""
-
-    async def close(self) -> None:
-        """Leaves nothing running."""
+ANY_TERMINAL = look.Terminal()
+ANSI_THEMES = ("ansi-dark", "textual-ansi")
+"""Names of the theme in the terminal's own colours: since Textual 8.2.5, and before. The look then
+replaces them by ours."""
+THRESHOLDS = 10_000, 2, 2
+"""New objects per collection of garbage, and collections per collection of older objects. A tick
+makes thousands of objects that soon go without it, and Python's own 700 took a tenth of the time.
+With its own 10 and 10, a screen that was closed stayed for an hour."""
+COLLECT_SECONDS, COLLECT_SHARE = 10.0, 0.002
+"""Seconds between returns of memory to the system, and the largest share of processor time for
+collecting garbage, some 10 to 30 ms each time. Python itself collects only when a quarter of the
+objects are new, and memory grows by that."""
+TICK_SECONDS = 0.5
+"""Seconds between checks that the terminal still exists, and redraws of what changes with time."""
 
 
-class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who pressed Ctrl+S before
-    """Tabs over one stream. What a key does is done by the tab that is shown, or else here."""
+class Sheet(Stylesheet):
+    """Style sheet that parses each source once. Textual's parses all after the first theme."""
 
-    BINDINGS: ClassVar[list[BindingType]] = list(bindings())
-    HORIZONTAL_BREAKPOINTS = [(0, "narrow"), (120, "wide")]  # noqa: RUF012 - as Textual types it
-    VERTICAL_BREAKPOINTS = [(0, "short"), (32, "tall")]  # noqa: RUF012 - as Textual types it
+    def reparse(self) -> None:
+        """Parse the sources that are not parsed with the current variables."""
+        self.parse()
+
+
+class GputopApp(App[None], inherit_bindings=False):  # Ctrl+Q is for who pressed Ctrl+S before
+    """The one application. It survives its faults, and ends with its terminal."""
+
+    CSS_PATH = Path(__file__).with_name("gputop.tcss")  # also for subclasses elsewhere
+    TITLE = "gputop"
+    AUTO_FOCUS = None
+    ENABLE_COMMAND_PALETTE = False  # ours has what keys do, and only what they do here
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("f10,ctrl+c", "quit", "Quit", show=False, priority=True)  # also in a dialog
+    ]
 
     def __init__(
         self,
-        stream: Stream,
+        stream: RecordSource | None = None,
         python: str | None = None,
         settings: Settings = DEFAULT,
         *,
         problems: Sequence[Problem] = (),
         config: Path | None = None,
-        terminal: Terminal = ANY_TERMINAL,
+        terminal: look.Terminal = ANY_TERMINAL,
         replay: Replay | None = None,
         record: Path | None = None,
         show_secrets: bool = False,
-        opened_from: str = "",
+        first: Screen[None] | None = None,
+        handles_signals: bool = True,
     ) -> None:
-        """`replay` is the stream where it is that of a recording; `record` is what to record to.
+        """Begin with the screen `first`, or else with the dashboard of `stream`.
 
-        `opened_from` is what Esc leads back to from the monitor, where that is another screen.
+        `problems` are the settings that could not be used, and `config` is their file. Signals end
+        the app unless the caller handles them. The other arguments are the dashboard's.
         """
-        super().__init__(settings, problems, config, terminal)
-        self._stream = stream
-        self._replay = replay
-        self._bar: ReplayBar | None = None
-        self._recordings = Recordings(self.notify, self._recording_changed, record)
-        clock = time.monotonic if replay is None else replay.now
-        self.telemetry = Telemetry(clock, replayed=replay is not None, show_secrets=show_secrets)
-        self._python = python
-        self._opened_from = opened_from
-        self.went_back = False
-        """Whether it was left for where it was opened from, and not for good."""
-        self._benchmark: BenchmarkTab | None = None
-        """Made when it is first wanted: the first screen does without it."""
-        self._making = asyncio.Lock()
-        self._rung: set[tuple[str, str]] = set()
-        """The alerts that the bell was rung for, while they last."""
-        self._came_from: dict[str, str] = {}
-        """The tab that each of the pages was opened from."""
+        # ansi_color is given from the start: what NO_COLOR does goes by it
+        super().__init__(driver_class=_driver(), ansi_color=True)
+        self.stylesheet = Sheet(variables=self.get_css_variables())
+        self.theme = next(name for name in ANSI_THEMES if name in self.available_themes)
+        self._settings = settings
+        self._problems = problems
+        self._config = config or path()
+        self._terminal = terminal
+        self.look = look.choose_look(settings.theme, settings.ascii, terminal)
+        self._watchdog = Watchdog() if handles_signals else None
+        self.fault: str | None = None
+        """Fault that ended the app, if one did."""
+        if first is None:
+            from gputop.ui.shell.dashboard import Dashboard
 
-    def compose(self) -> ComposeResult:
-        self._header = Header(self.telemetry)
-        self._table = ProcessTable()
-        self._monitor = MonitorTab(self.telemetry, self._table)
-        self._live: dict[str, LiveTab] = {
-            "monitor": self._monitor,
-            "processes": ProcessesTab(self.telemetry, self._table),
-        }
-        self._keys = KeysView(self.offers)
-        self._keys.way_back = self._opened_from
-        self._monitor.devices.density = self._settings.density
-        self._table.apply_settings(self._settings.sort, self._settings.reverse, self._settings.tree)
-        yield self._header
-        if self._replay is not None:
-            from gputop.ui.shell.replay import ReplayBar
+            assert stream is not None
+            first = Dashboard(
+                stream, python, replay=replay, record=record, show_secrets=show_secrets
+            )
+        self.first = first
 
-            self._bar = ReplayBar(self.telemetry, self._replay)
-            yield self._bar
-        with ContentSwitcher(initial="monitor") as self._switcher:
-            yield from self._live.values()
-        yield self._keys
+    def get_default_screen(self) -> Screen[None]:
+        """Return the screen to begin with."""
+        return self.first
 
     def on_mount(self) -> None:
-        """Starts to listen to the stream."""
-        self._listen()
-        # While the sampler is awaited; no thread, which the first number would have to wait for.
-        self.call_after_refresh(import_module, "gputop.health.judge")
-        self.set_timer(PRELOAD_SECONDS, self._preload)
-        self.watch(self.screen, "focused", self._focus_changed, init=False)
+        """Listen for signals and for the terminal's end; report unusable settings."""
+        gc.freeze()  # what is here now stays: a full collection would hold up a key by 20 ms
+        gc.set_threshold(*THRESHOLDS)
+        gc.enable()
+        self._return_at = self._collect_at = time.monotonic() + COLLECT_SECONDS
+        self.set_interval(TICK_SECONDS, self._tick)
+        # After Ctrl+Z and fg the terminal has nothing left of what it was sent; one that was
+        # behind has not been sent everything.
+        self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
+        if self._watchdog is not None and not self.is_headless:
+            loop = asyncio.get_running_loop()
+            self._watchdog.watch(loop, lambda: self.exit(return_code=INTERRUPTED), INTERRUPTED)
+        if self._problems:
+            self.notify("\n".join(map(str, self._problems)), title="Settings", severity="warning")
 
-    @work(group="load", exit_on_error=False)
-    async def _preload(self) -> None:
-        """Makes the benchmark tab before somebody waits for it: that takes a tenth of a second."""
-        await asyncio.to_thread(import_module, "gputop.ui.benchmark.screen")
-        await self._the_benchmark()
+    def _tick(self) -> None:
+        if not self.is_headless and not _terminal_exists():
+            self.exit(return_code=INTERRUPTED)
+        if (screen := self._action_screen) is not None:
+            screen.tick()
+        now = time.monotonic()
+        if now >= self._return_at:
+            self._return_at = now + COLLECT_SECONDS
+            collect, before = now >= self._collect_at, time.thread_time()
+            self._return_memory(collect=collect)
+            if collect:  # by this thread's time: others may have had the processor
+                self._collect_at = now + (time.thread_time() - before) / COLLECT_SHARE
 
-    async def _the_benchmark(self) -> BenchmarkTab:
-        async with self._making:
-            if self._benchmark is None:
-                from gputop.ui.benchmark.screen import BenchmarkTab
+    def _return_memory(self, *, collect: bool) -> None:
+        """Empty caches, collect garbage, and return to the system what glibc keeps of both."""
+        import ctypes  # the first screen does without both
 
-                self.stylesheet.read(BENCHMARK_CSS)
-                self.stylesheet.parse()
-                made = BenchmarkTab(self.telemetry, self._python)
-                await self._switcher.add_content(made)
-                self._benchmark = made
-            return self._benchmark
+        from gputop.ui.terminal import textual_caches
 
-    @work(exclusive=True, group="stream", exit_on_error=False)
-    async def _listen(self) -> None:
-        async with contextlib.aclosing(self._stream.records()) as records:
-            async for record in records:
-                try:
-                    if isinstance(record, Inventory | Sample | Interruption):
-                        self._take(record)
-                    else:
-                        await self._play(record)
-                except Exception as error:  # noqa: BLE001 - the next record may well be fine
-                    self.say(error)
+        views = (view for screen in self.screen_stack for view in screen.query(LiveView))
+        textual_caches.forget_drawn(views)
+        if collect:
+            gc.collect()
+        with contextlib.suppress(AttributeError, OSError):  # other C libraries have no such call
+            ctypes.CDLL(None).malloc_trim(0)
 
-    async def _play(self, played: Played) -> None:
-        """Takes in what a replay has played; where it went elsewhere, in another thread."""
-        if played.restarted:
-            await asyncio.to_thread(self.telemetry.restart, played.records)
-        else:
-            for record in played.records:
-                if not isinstance(record, Event):
-                    self.telemetry.receive(record)
-                    await asyncio.sleep(0)  # of many samples at once; a key may wait for one
-        self._show_targets()
-        self._ring()
-        self._show()
+    @property
+    def _action_screen(self) -> ActionScreen | None:
+        """The screen that is shown, behind a dialog or not."""
+        screens = (each for each in reversed(self.screen_stack) if isinstance(each, ActionScreen))
+        return next(screens, None)
 
-    def _take(self, record: Record | Interruption) -> None:
-        self.telemetry.receive(record)
-        if isinstance(record, Inventory | Sample):
-            self._recordings.take(record)
-        if isinstance(record, Inventory):
-            self._show_targets()
-            return
-        self._ring()
-        if not self.telemetry.paused:
-            self._show()
-
-    def _show_targets(self) -> None:
-        if self._benchmark is not None:
-            self._benchmark.show_targets()
-
-    def _ring(self) -> None:
-        """Shows what was not wrong before, and rings the bell where that is wanted."""
-        alerts = {(alert.device_uuid, alert.rule) for alert in self.telemetry.alerts}
-        if alerts - self._rung:
-            self._header.redraw()  # also while the rest is paused
-            if self._settings.bell:
-                self.bell()
-        self._rung = alerts
+    async def action_quit(self) -> None:
+        """Leave as the screen has it."""
+        if (screen := self._action_screen) is not None:
+            await screen.quit()
 
     async def on_event(self, event: UiEvent) -> None:
-        """Does at once what a key does where nothing has the focus.
+        """Have the screen handle a key at once where nothing has the focus.
 
         By Textual's way, past the screen and back, it would come after keys that came behind it.
         """
-        if isinstance(event, Paste) and not event.is_forwarded:
-            if self._typing is not None and not self.screen.is_modal:
-                self._typing.paste(event.text)
-        elif isinstance(event, Key) and self.focused is None and not self.screen.is_modal:
-            if self._typing is not None and self._typing.filter_key(event.key, event.character):
-                return
-            replay = self._replay is not None
-            action = action_for(event.key, self._header.tab, replay=replay)
-            if action is not None and await self.act(action):
-                return
-            if replay and action is None and (why := refusal(event.key)):
-                self.notify(why)
+        if isinstance(event, Key | Paste):
+            screen = self.screen
+            if isinstance(screen, ActionScreen) and await screen.handle_input(event):
                 return
         await super().on_event(event)
 
-    async def act(self, action: Action) -> bool:
-        """Does it, if it is on offer here; whether it was done."""
-        if not self.offers(action):
-            return False
-        parts = (*(self._tab.key_handlers if self._tab else (self._benchmark,)), self._bar)
-        does = (part for part in parts if hasattr(part, f"action_{action.name}"))
-        done = await self.run_action(action.action, next(does, None))
-        self._show_keys()
-        return done
-
-    def _show_keys(self) -> None:
-        tab = self._tab
-        self._keys.paused = self.telemetry.paused or (
-            self._replay is not None and not self._replay.playing
-        )
-        self._keys.on_list = isinstance(tab, ListTab) and tab.processes.focused_list
-        self._keys.redraw()
-
-    async def action_act(self, name: str) -> None:
-        """What Textual's bindings call: the action of that id."""
-        await self.act(BY_ID[name])
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Whether a binding does something here; behind another screen only `everywhere` do."""
-        return action != "act" or self.offers(BY_ID[str(parameters[0])])
-
-    def offers(self, action: Action) -> bool:
-        """Whether it does something here."""
-        if action.id == "signal" and self._settings.readonly:
-            return False
-        if self.screen.is_modal and action.id != "quit":
-            return False
-        lists = action.when != "replay" and action.tabs in (LISTS, ("monitor",))
-        of_devices = lists or action.id == "why"
-        if of_devices and not self.telemetry.devices:
-            return False
-        return action.works_on(self._header.tab, replay=self._replay is not None)
-
-    def _focus_changed(self, focused: Widget | None) -> None:
-        self._keys.in_field = focused is not None
-        self._keys.redraw()
-
-    def _show(self) -> None:
-        self._header.redraw()
-        self._show_keys()
-        shown = self._tab or self._benchmark
-        if shown is not None:
-            shown.show_telemetry()
-        if self._bar is not None:
-            self._bar.redraw()
-        self._ask_gpm()
-
-    def _ask_gpm(self) -> None:
-        """Has GPM sampled where it is shown or recorded."""
-        shown = self._tab is not None and self._tab.wants_gpm
-        wanted = shown or self._recordings.current is not None
-        self._stream.ask(gpm=self._settings.gpm and wanted)
+    # Look and settings.
 
     @property
-    def _tab(self) -> LiveTab | None:
-        """The tab that is shown; None is the benchmark."""
-        return self._live.get(self._header.tab)
+    def settings(self) -> Settings:
+        """The settings as they are now, which `keep` saves."""
+        return self._settings
 
-    @property
-    def _typing(self) -> FilterView | None:
-        """The view that somebody types into."""
-        field = self._tab.filter_view if self._tab else None
-        return field if field is not None and field.typing else None
+    def change_settings(self, **changes: Any) -> None:
+        """Replace some of the settings."""
+        self._settings = replace(self._settings, **changes)
 
-    def tick(self) -> None:
-        """Shows that nothing comes, or how far it is."""
-        if self.telemetry.silent_seconds is not None:
-            self._show()
-        elif self._bar is not None:
-            self._bar.redraw()
-            self._show_keys()  # the end comes without a record
-        elif self._recordings.current is not None:
-            self._header.redraw()  # also while the rest is paused
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Return the filters of all that is drawn: the look first, then NO_COLOR of the rest."""
+        return [*([self.look] if self.look.enabled else []), *super().get_line_filters()]
 
-    async def action_tab(self, name: str) -> None:
-        """Shows a tab."""
-        if name == "benchmark":
-            await self._the_benchmark()
-        self._to_tab(name)
+    def set_theme(self, name: str) -> None:
+        """Show everything in the theme of that name, as far as the terminal can."""
+        self.change_settings(theme=name)
+        self.look = look.choose_look(name, self._settings.ascii, self._terminal)
+        for screen in self.screen_stack:
+            for widget in screen.query("*"):  # else each drawn line stays, in up to four looks
+                widget.refresh()
+            screen.refresh()
 
-    def _to_tab(self, name: str) -> None:
-        self.set_focus(None)
-        self._switcher.current = name
-        self._header.tab = self._keys.tab = name
-        self._show()
-
-    async def action_details(self) -> None:
-        """Shows the page of the selected device."""
-        from gputop.ui.device.screen import DevicePage  # the first screen does without it
-
-        await self._open("page", DevicePage, "show the page of")
-
-    async def action_why(self) -> None:
-        """Shows all findings of the selected device; from there, those of all devices."""
-        from gputop.ui.why.screen import WhyPage
-
-        await self._open("why", WhyPage, "look for findings of")
-
-    async def _open(self, name: str, make: Callable[[Telemetry], DeviceTab], what: str) -> None:
-        device = self._tab.selected if self._tab else None
-        if device is None:
-            self.notify(f"There is no device to {what}")
-            return
-        page = self._live.get(name)
-        if not isinstance(page, DeviceTab):
-            page = self._live[name] = make(self.telemetry)
-            await self._switcher.add_content(page)
-        page.show(device.uuid)
-        if self._header.tab != name:
-            self._came_from[name] = self._header.tab
-        self._to_tab(name)
-
-    async def action_start(self) -> None:
-        """Stress-tests: on the benchmark tab what it says, elsewhere the selected device."""
-        if self.telemetry.starting:  # the device that is meant may be about to appear
-            self.notify("The driver is still starting: `Start` in the form tests the CPU")
-            return
-        tab, benchmark = self._tab, await self._the_benchmark()
-        if tab is None:
-            benchmark.start()
-            return
-        device = tab.selected
-        if device is not None and (elsewhere := self.telemetry.remote_name(device)):
-            there = f"`ssh -t {visible(elsewhere, 64)} gputop` tests it there"
-            self.notify(
-                f"It is on another machine: {there}",
-                title=f"GPU {device.label} is not put under stress",
-                severity="warning",
-            )
-            return
-        self._to_tab("benchmark")
-        if self.telemetry.simulated:
-            device = None
-            self.notify("Simulated devices do no work: this tests the CPU of this machine")
-        benchmark.start(device.uuid if device else None, default=True)
-
-    async def action_stop(self) -> None:
-        """Stops the stress test."""
-        (await self._the_benchmark()).stop()
-
-    async def action_field(self, step: int) -> None:
-        """To another field of the form, before the keys that come behind this one."""
-        (await self._the_benchmark()).to_field(step)
-
-    def action_pause(self) -> None:
-        """Freezes the picture, or lets it catch up."""
-        self.telemetry.pause()
-        self._show()
-
-    def action_record(self) -> None:
-        """Records what comes from now on, or ends that."""
-        self._recordings.toggle()
-
-    def _recording_changed(self) -> None:
-        recording = self._recordings.current
-        self._header.recording = None if recording is None else recording.length
-        self._header.redraw()
-        self._ask_gpm()
-
-    def action_interval(self, step: int) -> None:
-        """Samples less often, or more often."""
-        now = self._settings.interval
-        others = [s for s in INTERVALS if (s > now if step > 0 else s < now)]
-        if others:
-            now = others[0] if step > 0 else others[-1]
-            self._settings = replace(self._settings, interval=now)
-            self._stream.ask(interval=now)
-        self.notify(f"A sample every {now:g} s")
+    def action_theme(self) -> None:
+        """Show the next theme."""
+        self.set_theme(look.next_theme(self.look, self._terminal))
 
     async def action_keep(self) -> None:
-        """Keeps the settings, and how devices and processes are shown."""
-        table = self._table
-        self._settings = replace(
-            self._settings,
-            density=self._monitor.devices.density,
-            sort=AUTO if table.sorted_by is GPU else table.sorted_by.title,
-            reverse=table.reversed,
-            tree=table.tree,
-        )
-        await super().action_keep()
+        """Save the settings as they are now."""
+        try:
+            await asyncio.to_thread(save, self._config, self._settings)  # the home may be far away
+        except SettingsError as error:
+            self.notify(str(error), title="Not kept", severity="error")
+        else:
+            self.notify(f"Kept in {visible(str(self._config))}", title="Settings")
 
-    def action_leave(self) -> None:
-        """Out of a field, off a filter or a device's page, then back to the monitor."""
-        tab = self._tab
-        if self.focused is not None:
-            self.set_focus(None)
-        elif not (isinstance(tab, ListTab) and tab.processes.clear_filter()):
-            now = self._header.tab
-            if now == "monitor" and self._opened_from:
-                self.went_back = True
-                self.exit()
-            self._to_tab(self._came_from.get(now, "monitor"))
+    # Notifications and faults.
 
-    def action_help(self) -> None:
-        """Keys and legend."""
-        from gputop.ui.shell.help import Help
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",
+        severity: SeverityLevel = "information",
+        timeout: float | None = None,
+        markup: bool = False,  # noqa: ARG002 - Textual's widgets pass True
+    ) -> None:
+        """Show a notification in place of the one before, without markup: it has foreign text."""
+        self.clear_notifications()
+        for screen in self.screen_stack:  # Textual leaves what was around each of them, for ever
+            for around in screen.query("ToastHolder"):
+                self.call_later(around.remove)  # the caller may be outside of the app
+        message = "\n".join(map(visible, message.splitlines()))
+        super().notify(message, title=title, severity=severity, timeout=timeout, markup=False)
 
-        other = "live" if self._replay is not None else "replay"
-        readonly = self._settings.readonly
-        self.push_screen(
-            Help(
-                lambda a: a.when != other and not (a.id == "signal" and readonly),
-                hosts=bool(self.telemetry.machines),
-            )
-        )
+    def report(self, error: BaseException) -> None:
+        """Notify of a fault in gputop that does not end it."""
+        self.log.error(error)
+        self.notify(_described(error), title="A fault in gputop", severity="error")
 
-    def action_commands(self) -> None:
-        """The command palette: what keys do here, by name."""
-        from gputop.ui.shell.command_palette import Commands
+    def _fatal_error(self) -> None:
+        """End with one line instead of Textual's traceback, which `GPUTOP_DEBUG` brings back.
 
-        tab = self._header.tab
-        here = [
-            a
-            for a in ACTIONS
-            if self.offers(a)
-            and a.action not in ("commands", f"tab('{tab}')")
-            and (a.id != "bench.stop" or self._keys.running)
-            and (a.id != "back" or tab != "monitor" or self._opened_from)
-        ]
+        Textual calls it for an exception that nobody caught. A later Textual may not, and then its
+        traceback is shown.
+        """
+        error = sys.exception()
+        if error is None or os.environ.get("GPUTOP_DEBUG"):
+            super()._fatal_error()
+            return
+        self.fault = _described(error)
+        self.panic()
 
-        async def run(action: Action | None) -> None:
-            if action is not None:
-                await self.act(action)
 
-        self.push_screen(Commands(here), run)
+def _driver() -> type[Driver] | None:
+    """Return our driver, or None for Textual's own where its private parser is another one."""
+    try:
+        from gputop.ui.terminal.driver import TerminalDriver, is_known
+    except ImportError:
+        return None
+    return TerminalDriver if is_known() else None
 
-    def say(self, error: BaseException) -> None:
-        """A fault of our own, or of the recording that is played."""
-        if self._replay is not None:
-            from gputop.recording.reader import RecordingError
 
-            if isinstance(error, RecordingError):
-                self.telemetry.interruption = error.problem
-                self.notify(f"{visible(str(error))}.", title="Replay", severity="error")
-                return
-        super().say(error)
+def _described(error: BaseException) -> str:
+    return " ".join(visible(f"{type(error).__name__}: {error}").split())
 
-    def on_benchmark_tab_changed(self) -> None:
-        """A run started or ended."""
-        self._keys.running = self._benchmark is not None and self._benchmark.running
-        self._keys.redraw()
 
-    async def on_unmount(self) -> None:
-        """Leaves nothing running; a stress test has ended with its task."""
-        await self._recordings.close()
-        await self._stream.close()
+def _terminal_exists() -> bool:
+    """Return True if standard input is a terminal: on a dead one Textual's reader would spin."""
+    try:
+        termios.tcgetattr(0)
+    except (termios.error, OSError):
+        return False
+    return True

@@ -1,4 +1,4 @@
-"""The command palette: what keys do here, by name; to be narrowed down by typing."""
+"""The command palette: the actions of keys by name, narrowed down by typing."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ PROMPT = " › "
 
 
 class CommandList(FilterView):
-    """What was typed, and under it the actions whose words have that in them."""
+    """The typed text, and under it the actions whose help contains its words."""
 
-    class Taken(Message):
-        """Somebody clicked on an action."""
+    class Chosen(Message):
+        """Message that an action was clicked."""
 
         def __init__(self, action: Action) -> None:
             super().__init__()
@@ -43,13 +43,13 @@ class CommandList(FilterView):
 
     @property
     def found(self) -> list[Action]:
-        """The actions that are on offer, in the order of the registry."""
+        """Actions that match, in the order of the registry."""
         words = self.typed.lower().split()
         return [a for a in self._actions if all(word in a.help.lower() for word in words)]
 
     @property
     def chosen(self) -> Action | None:
-        """The action that Enter takes; None where nothing matches."""
+        """Action that Enter chooses, or None if nothing matches."""
         found = self.found
         return found[self._at] if found else None
 
@@ -59,23 +59,23 @@ class CommandList(FilterView):
         return self._typed
 
     def type(self, text: str) -> None:
-        """Looks for something else."""
+        """Search for another text."""
         self._typed = text
         self._at = 0
         self.redraw()
 
     def move(self, step: int) -> None:
-        """Chooses another one."""
+        """Select another action."""
         self._at = max(0, min(len(self.found) - 1, self._at + step))
         self.redraw()
 
     def draw(self, width: int, height: int) -> list[Row]:
-        """The prompt, and as many actions as there is room for, with the chosen one."""
+        """Return the prompt, and as many actions as fit, with the selected one."""
         found, room = self.found, max(1, height - 1)
         self._first = max(self._at - room + 1, min(self._first, self._at))
         rows: list[Row] = [[Span(PROMPT, ACCENT), Span(self.typed), Span("▏", ACCENT)]]
         if not found:
-            return [*rows, [Span("   Nothing here is called that", DIM)]]
+            return [*rows, [Span("   No action matches", DIM)]]
         for n, action in enumerate(found[self._first : self._first + room], self._first):
             at = n == self._at
             keys = Span(f" {key_names(action)[0]} ", TAB if at else ACCENT)
@@ -84,14 +84,14 @@ class CommandList(FilterView):
         return rows
 
     def on_click(self, event: Click) -> None:
-        """Takes the action under the mouse."""
+        """Choose the action under the mouse."""
         at = self._first + event.y - 1
         if event.y >= 1 and at < len(self.found):
-            self.post_message(self.Taken(self.found[at]))
+            self.post_message(self.Chosen(self.found[at]))
 
 
 class Commands(ModalScreen[Action | None]):
-    """Answers with the action that was chosen, None where nothing was."""
+    """Dialog that returns the chosen action, or None."""
 
     def __init__(self, actions: Sequence[Action]) -> None:
         super().__init__()
@@ -104,7 +104,7 @@ class Commands(ModalScreen[Action | None]):
             yield self._list
 
     def on_key(self, event: Key) -> None:
-        """Every key is for the list, in the order typed."""
+        """Send every key to the list, in the order typed."""
         event.stop()
         match event.key:
             case "escape" | "ctrl+p":
@@ -116,8 +116,8 @@ class Commands(ModalScreen[Action | None]):
             case key:
                 self._list.filter_key(key, event.character)
 
-    @on(CommandList.Taken)
-    def _taken(self, message: CommandList.Taken) -> None:
+    @on(CommandList.Chosen)
+    def _choose(self, message: CommandList.Chosen) -> None:
         self._close(message.action)
 
     def _close(self, action: Action | None) -> None:

@@ -1,15 +1,15 @@
-"""The lines on top: where this is, the whole machine in one line, and what is wrong with it."""
+"""Lines on top of the dashboard: host, sums over all devices, alerts, and the bar of a replay."""
 
 from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING
 
-from gputop.health.findings import Finding, Severity, summarize
+from gputop.health.findings import Severity, summarize
 from gputop.schema.device import DeviceState
 from gputop.schema.snapshot import MachineState
 from gputop.text import cells, duration, moment, number, percentage, rounded, used_of, visible
-from gputop.ui.drawing.cells import Row, Span, clip, fit, spread, width_of
+from gputop.ui.drawing.cells import Row, Span, bar, clip, fit, spread, width_of
 from gputop.ui.drawing.palette import ACCENT, BADGE, DIM, FAULT, STRONG, TAB, WARN
 from gputop.ui.widgets.live import LiveView
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from textual.events import Click
 
+    from gputop.health.findings import Finding
+    from gputop.recording.replay import Replay
     from gputop.schema.device import DeviceSample
     from gputop.schema.snapshot import Machine
     from gputop.ui.model import Telemetry
@@ -25,26 +27,26 @@ if TYPE_CHECKING:
 TABS = (("monitor", " 1 Monitor "), ("benchmark", " 2 Benchmark "), ("processes", " 3 Processes "))
 TITLE = " gputop "
 ROOMY = 80
-"""Cells from which on there are gaps between what is on top."""
+"""Width in cells from which on there are gaps in the top line."""
 
 
 class Header(LiveView):
-    """Title, tabs, host and driver; sums over all devices; and, if there are any, alerts."""
+    """Title, tabs, host and driver; sums over all devices; and alerts, if there are any."""
 
     def __init__(self, telemetry: Telemetry) -> None:
         super().__init__(id="header")
         self._telemetry = telemetry
         self.tab = TABS[0][0]
         self.recording: Callable[[], str] | None = None
-        """How long a recording is, while there is one."""
+        """Function that returns the length of the recording, while there is one."""
 
     def redraw(self) -> None:
-        """As high as it has something to say."""
+        """Draw again, with a third row for alerts or a remedy."""
         self.styles.height = 3 if self._telemetry.alerts or self._remedy else 2
         super().redraw()
 
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - as many as there are
-        """Two rows, and one of alerts."""
+        """Return two rows, and one of alerts."""
         rows = [self._top(width), self._summary(width)]
         if self._remedy:
             return [*rows, [Span(clip(f" {self._remedy}", width))]]
@@ -52,7 +54,7 @@ class Header(LiveView):
 
     @property
     def _remedy(self) -> str:
-        """What to do about a stream that broke off, where that is more than to wait."""
+        """Remedy for a stream that broke off, or "" if waiting is enough."""
         telemetry = self._telemetry
         problem = telemetry.interruption if telemetry.silent_seconds is not None else None
         return visible(problem.remedy) if problem is not None and problem.check else ""
@@ -122,13 +124,13 @@ class Header(LiveView):
         if problem is not None and telemetry.replayed:
             return f"{text}: {visible(f'{problem.why}. {problem.remedy}')}"
         if problem is not None:
-            return f"{text}: {visible(problem.why)}. The sampler is started again"
+            return f"{text}: {visible(problem.why)}. Restarting the sampler"
         if telemetry.replayed:
             return f"{text}: a gap in the recording"
-        return f"{text}: the driver is starting again" if telemetry.restarting else text
+        return f"{text}: the driver is restarting" if telemetry.restarting else text
 
     def _host(self) -> list[Row]:
-        """The host in parts, the most telling first."""
+        """Return the host in parts, the most important first."""
         host = self._telemetry.host
         if host is None or self._telemetry.machines:  # their titles say it of each
             return []
@@ -141,7 +143,7 @@ class Header(LiveView):
         ]
 
     def _devices(self) -> list[Row]:
-        """The devices in parts: the sums, then those that stand out."""
+        """Return the devices in parts: the sums, then the hottest and the busiest."""
         gpus = [device for device in self._telemetry.devices if device.parent_uuid is None]
         pairs = [(gpu, self._telemetry.readings(gpu.uuid)) for gpu in gpus]
         readings = [r for _, r in pairs]
@@ -181,16 +183,16 @@ class Header(LiveView):
         return parts
 
     def on_click(self, event: Click) -> None:
-        """Opens the tab under the mouse."""
+        """Open the tab under the mouse."""
         x = len(TITLE)
         for name, label in TABS:
             if event.y == 0 and x <= event.x < x + len(label):
-                self.app.call_later(self.app.run_action, f"tab('{name}')")
+                self.app.call_later(self.screen.run_action, f"tab('{name}')")
             x += len(label)
 
 
 SUMS = 4
-"""Parts of the summary that are not about one device."""
+"""Number of parts of the summary that are not about one device."""
 
 
 def _without_devices(machines: Sequence[Machine]) -> str:
@@ -207,7 +209,7 @@ def _width(parts: Sequence[Row]) -> int:
 
 
 def _alerts(alerts: Sequence[Finding], width: int) -> Row:
-    """As many as fit, the others counted."""
+    """Return the alerts that fit, and the number of the others."""
     row, said = [Span(" ")], summarize(alerts)
     for n, (severity, words) in enumerate(said):
         style = FAULT if severity is Severity.FAULT else WARN
@@ -221,3 +223,78 @@ def _alerts(alerts: Sequence[Finding], width: int) -> Row:
 
 def _values(readings: Sequence[DeviceSample], name: str) -> list[float]:
     return [value for r in readings if (value := getattr(r, name)) is not None]
+
+
+SHORTEST_BAR = 8
+"""Cells of the shortest bar that is drawn."""
+
+
+class ReplayBar(LiveView):
+    """The line of a replay: time, speed and position. A click on its bar seeks."""
+
+    DEFAULT_CSS = "ReplayBar { height: 1; }"
+
+    def __init__(self, telemetry: Telemetry, replay: Replay) -> None:
+        super().__init__(id="replay")
+        self._telemetry = telemetry
+        self._replay = replay
+        self._bar = range(0)
+        """Cells of the bar."""
+
+    def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - always one row
+        """Return one row."""
+        replay = self._replay
+        row = [Span(" REPLAY ", BADGE), Span(f" {self._moment()}  ", STRONG)]
+        row.append(Span(f"{self._pace():<7}", ACCENT))
+        row.append(Span(f"{clock(replay.position)} of {clock(replay.end)} "))
+        damaged = replay.recording.damaged
+        lost = [Span(f" {damaged} damaged ", WARN)] if damaged else []
+        lost += [Span(f" {replay.recording.unread} ", WARN)] if replay.recording.unread else []
+        room = width - width_of(row) - width_of(lost) - 1
+        self._bar = range(0)
+        if room >= SHORTEST_BAR:
+            self._bar = range(width_of(row), width_of(row) + room)
+            share = replay.position / replay.end if replay.end else 1.0
+            row += [*bar(share, room, DIM), Span(" ")]
+        return [fit([*row, *lost], width)]
+
+    def _pace(self) -> str:
+        if self._replay.ended:
+            return "end"
+        return "paused" if self._replay.paused else f"×{self._replay.speed:g}"
+
+    def _moment(self) -> str:
+        """Return the date and time of what is shown, in the local time zone."""
+        telemetry = self._telemetry
+        if telemetry.latest is None:
+            return "…"
+        since = max(0.0, self._replay.position - telemetry.received_at)
+        return moment(telemetry.latest.time + since, "%Y-%m-%d %H:%M:%S")
+
+    def action_play(self) -> None:
+        """Pause or play."""
+        self._replay.pause()
+        self.redraw()
+
+    def action_seek(self, seconds: float) -> None:
+        """Go that many seconds forward, or back."""
+        self._replay.seek(seconds)
+        self.redraw()
+
+    def action_speed(self, step: int) -> None:
+        """Play faster, or slower."""
+        self._replay.change_speed(step)
+        self.redraw()
+
+    def on_click(self, event: Click) -> None:
+        """Seek to the place under the mouse."""
+        if event.x in self._bar and self._replay.end:
+            share = (event.x - self._bar.start) / max(1, len(self._bar) - 1)
+            self._replay.seek(share * self._replay.end - self._replay.position)
+
+
+def clock(seconds: float) -> str:
+    """Return a time into the recording such as `0:05` or `1:02:05`."""
+    minutes, whole = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{whole:02d}" if hours else f"{minutes}:{whole:02d}"

@@ -1,4 +1,4 @@
-"""Help: what keys do, from the registry of actions, and what every number and sign means."""
+"""Help: the actions of keys, from the registry, and the meaning of every number and sign."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gputop.ui.processes.columns import COLUMNS, HOST
 from gputop.ui.shell.actions import ACTIONS, LISTS, LIVE, PAGES, Action, key_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from textual.app import ComposeResult
 
@@ -33,58 +33,58 @@ PLACES = {
     PAGES: "A device's page and its findings",
     ("benchmark",): "Benchmark",
 }
-"""Where keys work: one group for each of the registry's places."""
+"""Titles of the groups of keys, by the tabs that the keys work on."""
 
 PANELS = {
-    "SM": "instead of `busy` where that is not counted, as with MIG: SM active, see below",
-    "mem": "device memory in use, of what there is; `host` where it shares the host's",
-    "power": "draw, of the enforced limit",
+    "SM": "SM active (see below), where `busy` is not counted, as with MIG",
+    "mem": "device memory in use, of the total; `host` where it is the host's memory",
+    "power": "power draw, of the enforced limit",
     "bus": "share of time in which device memory was read or written",
-    "PCIe, NVLink ↓ ↑": "what the device receives and sends",
+    "PCIe, NVLink ↓ ↑": "rates at which the device receives and sends",
     "LIMIT, heat, …": "why the clocks are not higher: heat and HW (hardware) are bad; a power "
-    "cap is normal at full load; set clocks were asked for by somebody",
+    "cap is normal at full load; set clocks were requested by a user",
 }
 SIGNS = {
-    "–": "no reading: the device's page says why, and what to do",
+    "–": "no reading: the device's page has the reason and the remedy",
     "▌": "the selected device or process",
-    "━━─": "a bar: how much of the whole",
+    "━━─": "a bar: share of the whole",
     "┄┄┄": "a bar whose value is missing",
-    "⣀⣤⣶": "history: fills up from the left, then moves by a quarter at once",
-    "▲": "something is wrong; in the heading of a column: sorted, smallest first (▼ largest)",
-    "3:1": "the MIG instance 1 of GPU 3",
+    "⣀⣤⣶": "history: fills from the left, then moves by a quarter at a time",
+    "▲": "a problem; in a column heading: sorted, smallest first (▼ largest)",
+    "3:1": "MIG instance 1 of GPU 3",
 }
 HOSTS = {
-    "a:3": "GPU 3 of the host a",
-    "AWAY": "its connection ended, or its gputop did: it is tried again, after a minute at most",
-    "no data for …": "it is connected and says nothing: soon it is given up and tried again",
+    "a:3": "GPU 3 of host a",
+    "AWAY": "its connection or its gputop ended: gputop reconnects, after a minute at most",
+    "no data for …": "it is connected but silent: gputop soon reconnects",
     HOST.title: HOST.about,
-    "b, F9, e": "are for this machine alone, which --host localhost shows; elsewhere, run gputop "
+    "b, F9, e": "work on this machine only, which --host localhost shows; for another, run gputop "
     "there: ssh -t HOST gputop",
 }
 WHY = {
-    "▲": "a finding: why it may be slow, or what is wrong; `may` where it is not certain",
+    "▲": "a finding: a cause of slowness, or a problem; `may` if it is not certain",
     "·": "a finding that only explains, such as a power limit at full load",
-    "evidence": "the numbers behind a finding, each with the time that it is of",
-    "cannot tell": "rules that lack a reading, and why it is missing",
+    "evidence": "the numbers behind a finding, each with its time",
+    "cannot tell": "rules that lack a reading, and the reason",
 }
 BENCHMARK = {
-    "TFLOP/s": "2·N³ operations a product, normal data, wall time",
-    "peak": "the best window of 0.2 s; mean is of the whole run",
-    "droop": "how far its second half is below the peak",
+    "TFLOP/s": "2·N³ operations per product, normal data, wall time",
+    "peak": "best window of 0.2 s; the mean is of the whole run",
+    "droop": "how far the second half is below the peak",
 }
 
 
 class HelpPage(ModalScreen[None]):
-    """Groups of names and what they mean."""
+    """Groups of names, each with its meaning, by the title of the group."""
 
     AUTO_FOCUS = "VerticalScroll"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,question_mark,f1", "dismiss", "Close", id="help.close")
     ]
 
-    def groups(self) -> Iterable[tuple[str, Iterable[tuple[str, str]]]]:
-        """Each with its title."""
-        raise NotImplementedError
+    def __init__(self, groups: Mapping[str, Iterable[tuple[str, str]]]) -> None:
+        super().__init__()
+        self._groups = groups
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="box") as box:
@@ -95,43 +95,39 @@ class HelpPage(ModalScreen[None]):
 
     def _text(self, width: int) -> Text:
         text = Text()
-        for title, entries in self.groups():
+        for title, entries in self._groups.items():
             _add(text, title, entries, width)
         text.rstrip()
         return text
 
 
 class Help(HelpPage):
-    """Keys and legend of the monitor."""
+    """Keys and legend of the dashboard."""
 
     def __init__(
         self, offered: Callable[[Action], bool] = lambda _: True, *, hosts: bool = False
     ) -> None:
-        """`offered` says which actions there are at all; `hosts`, whether several are shown."""
-        super().__init__()
-        self._hosts = hosts
-        self._actions = [action for action in ACTIONS if offered(action)]
-
-    def groups(self) -> Iterable[tuple[str, Iterable[tuple[str, str]]]]:
-        """Each with its title."""
-        columns = {column.title: column.about for column in COLUMNS}
-        return (
-            *((title, self._keys(tabs)) for tabs, title in PLACES.items()),
-            *([("Several hosts", HOSTS.items())] if self._hosts else []),
-            ("Signs", SIGNS.items()),
-            ("Panels and rows", PANELS.items()),
-            ("Why is it slow?", WHY.items()),
-            ("Readings", LEGEND.items()),
-            ("Processes", columns.items()),
-            ("Stress test", BENCHMARK.items()),
+        """List the actions that are `offered`; explain several `hosts` if they are shown."""
+        actions = [action for action in ACTIONS if offered(action)]
+        super().__init__(
+            {
+                title: [(" ".join(key_names(a)), a.help) for a in actions if a.tabs == tabs]
+                for tabs, title in PLACES.items()
+            }
+            | ({"Several hosts": HOSTS.items()} if hosts else {})
+            | {
+                "Signs": SIGNS.items(),
+                "Panels and rows": PANELS.items(),
+                "Why is it slow?": WHY.items(),
+                "Readings": LEGEND.items(),
+                "Processes": [(column.title, column.about) for column in COLUMNS],
+                "Stress test": BENCHMARK.items(),
+            }
         )
-
-    def _keys(self, tabs: tuple[str, ...]) -> list[tuple[str, str]]:
-        return [(" ".join(key_names(a)), a.help) for a in self._actions if a.tabs == tabs]
 
 
 def _add(text: Text, title: str, entries: Iterable[tuple[str, str]], width: int) -> None:
-    """A group; lines are broken here, so that what is long stays in its column."""
+    """Add a group. Lines are wrapped here, so that a long meaning stays in its column."""
     if text:
         text.append("\n")
     text.append(f"{title}\n", style=ACCENT)

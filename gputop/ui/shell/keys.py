@@ -1,10 +1,14 @@
-"""The line at the bottom: which key does what here."""
+"""Screens whose keys do the actions of a registry, and the line at the bottom that lists them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, cast
 
 from rich.cells import cell_len
+from textual import on
+from textual.events import Paste
+from textual.screen import Screen
+from textual.worker import Worker, WorkerState
 
 from gputop.text import fit_columns
 from gputop.ui.drawing.cells import Row, Span
@@ -15,11 +19,107 @@ from gputop.ui.widgets.live import LiveView
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from textual.events import Click
+    from textual.dom import DOMNode
+    from textual.events import Click, Key
+
+    from gputop.ui.shell.app import GputopApp
+    from gputop.ui.widgets.filter import FilterView
+
+
+class ActionScreen(Screen[None]):
+    """A screen whose keys do the actions of its registry. A dialog may lie over it."""
+
+    actions: ClassVar[Sequence[Action]]
+
+    @property
+    def app(self) -> GputopApp:  # type: ignore[override] # Textual's is writeable to mypy alone
+        """The application."""
+        return cast("GputopApp", super().app)
+
+    @property
+    def actors(self) -> Sequence[DOMNode]:
+        """Nodes that do what keys do; the app does what none of them does."""
+        return (self,)
+
+    @property
+    def field(self) -> FilterView | None:
+        """View that is typed into, if there is one."""
+        return None
+
+    def tick(self) -> None:
+        """Show what changes with time alone; called twice a second while the screen is shown."""
+
+    async def quit(self) -> None:
+        """Leave the app."""
+        self.app.exit()
+
+    def offers(self, action: Action) -> bool:
+        """Return True if the action does something here and now."""
+        return action.id == "quit" or not self.app.screen.is_modal
+
+    def action_for(self, key: str) -> Action | None:
+        """Return what a key does here."""
+        return next((each for each in self.actions if key in each.keys.split(",")), None)
+
+    async def handle_input(self, event: Key | Paste) -> bool:
+        """Do what a key does where nothing has the focus; return True if it was done."""
+        field = self.field
+        typing = field is not None and field.typing
+        if isinstance(event, Paste):
+            if field is not None and typing and not event.is_forwarded:
+                field.paste(event.text)
+            return False
+        if self.focused is not None:
+            return False
+        if field is not None and typing and field.filter_key(event.key, event.character):
+            return True
+        action = self.action_for(event.key)
+        return action is not None and await self.act(action)
+
+    async def act(self, action: Action) -> bool:
+        """Do the action if it is on offer here; return True if it was done."""
+        if not self.offers(action):
+            return False
+        does = (node for node in (*self.actors, self.app) if hasattr(node, f"action_{action.name}"))
+        return await self.app.run_action(action.action, next(does, None))
+
+    async def action_act(self, name: str) -> None:
+        """Do the action of that id; Textual's bindings call it."""
+        await self.act(self._action(name))
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Return True if a binding does something here."""
+        return action != "act" or self.offers(self._action(parameters[0]))
+
+    def _action(self, name: object) -> Action:
+        return next(each for each in self.actions if each.id == name)
+
+    def action_commands(self) -> None:
+        """Open the command palette: what keys do here, by name."""
+        from gputop.ui.shell.command_palette import Commands
+
+        async def run(action: Action | None) -> None:
+            if action is not None:
+                await self.act(action)
+
+        self.app.push_screen(Commands([*self.commands()]), run)
+
+    def commands(self) -> Iterator[Action]:
+        """Yield the actions that the command palette offers."""
+        return (each for each in self.actions if self.offers(each) and each.id != "commands")
+
+    def report(self, error: BaseException) -> None:
+        """Notify of a fault that does not end the screen."""
+        self.app.report(error)
+
+    @on(Worker.StateChanged)
+    def _worker_failed(self, event: Worker.StateChanged) -> None:
+        if event.state is WorkerState.ERROR and event.worker.error is not None:
+            self.report(event.worker.error)
 
 
 class Entry(NamedTuple):
-    """A key on the line, with what it does."""
+    """A key on the line, with its label."""
 
     action: Action
     key: str
@@ -36,17 +136,17 @@ class KeysView(LiveView):
     def __init__(
         self, offers: Callable[[Action], bool], actions: Sequence[Action] = ACTIONS
     ) -> None:
-        """`offers` says which of the actions do something here."""
+        """List the `actions` for which `offers` returns True."""
         super().__init__(id="keys")
         self._offers, self._actions = offers, actions
         self.tab = "monitor"
         self.way_back = ""
-        """Where the way back leads to from here, where that is not said by the tab."""
+        """Label of Esc, unless the tab decides it."""
         self.running = False
         self.in_field = False
         self.paused = False
         self.on_list = False
-        """Whether keys are for the processes."""
+        """True while keys go to the processes."""
 
     def _offered(self) -> Iterator[Entry]:
         for action in self._actions:
@@ -72,7 +172,7 @@ class KeysView(LiveView):
         return action.label
 
     def _order(self, entry: Entry) -> int:
-        """The way back first, then a replay's; then the processes', where keys are for those."""
+        """Sort by: the way back, then keys of a replay, then keys of processes if focused."""
         action = entry.action
         if action.id == "back":
             return 0
@@ -81,7 +181,7 @@ class KeysView(LiveView):
         return 2 if self.on_list and action.tabs == LISTS else 3
 
     def _shown(self, width: int) -> list[Entry]:
-        """What fits, and in any case the last ones, help and the way out."""
+        """Return the entries that fit, and always the last two, help and quit."""
         entries = sorted(self._offered(), key=self._order)
         if sum(entry.width for entry in entries) > width:
             entries = [entry._replace(label=entry.label.rstrip()) for entry in entries]
@@ -95,15 +195,15 @@ class KeysView(LiveView):
         return [*fit_columns(others, left, lambda entry: entry.width), *last]
 
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - always one row
-        """One row."""
+        """Return one row."""
         entries = self._shown(width)
         return [[span for e in entries for span in (Span(e.key, ACCENT), Span(e.label, DIM))]]
 
     def on_click(self, event: Click) -> None:
-        """Does what the key under the mouse does."""
+        """Do what the key under the mouse does."""
         x = 0
         for entry in self._shown(self.size.width):
             x += entry.width
             if event.x < x:
-                self.app.call_later(self.app.run_action, f"act('{entry.action.id}')")
+                self.app.call_later(self.screen.run_action, f"act('{entry.action.id}')")
                 return

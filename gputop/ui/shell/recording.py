@@ -1,4 +1,4 @@
-"""What the dashboard receives, written to a file while it is shown."""
+"""Recordings of what the dashboard receives, written to a file while it is shown."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from gputop.schema.snapshot import Inventory, Record, Sample
 from gputop.text import duration, size, visible
 
 MOST_WAITING = 300
-"""Records that wait for the disk, before it is given up."""
+"""Records that may wait for the disk before the recording fails."""
 END_SECONDS = 0.5
-"""How long the dashboard waits at its end for what is not written yet."""
+"""Seconds that the dashboard waits at its end for records that are not written yet."""
 
 
-class Recording:
-    """A recording in the making. A thread of its own writes: a disk that hangs holds up nothing.
+class RecordingThread:
+    """A recording in progress. Its own thread writes, so that a disk that hangs holds up nothing.
 
-    `begun` is called once the file is there, `ended` once it is written, `failed` once it cannot
-    be written any more; all by that thread, or by who writes.
+    It calls `begun` once the file exists, `ended` once it is written, and `failed` if it cannot be
+    written; all from that thread, or from the caller of `write`.
     """
 
     def __init__(
@@ -48,11 +48,11 @@ class Recording:
         self._thread.start()
 
     def length(self) -> str:
-        """For how long it has been going on, and how large it is: `1:02, 1.2 MiB`."""
+        """Return duration and size, such as `1:02, 1.2 MiB`."""
         return f"{duration(time.monotonic() - self._since)}, {size(self._bytes)}"
 
     def write(self, record: Record) -> None:
-        """Has one written."""
+        """Queue a record for writing."""
         try:
             self._waiting.put_nowait(record)
         except queue.Full:
@@ -65,12 +65,12 @@ class Recording:
             )
 
     def stop(self) -> None:
-        """Ends it, once what is waiting is written."""
+        """Stop once the queued records are written."""
         with contextlib.suppress(queue.Full):
             self._waiting.put_nowait(None)
 
     def wait(self) -> None:
-        """Until it is written, for a moment at most."""
+        """Wait for the file to be written, for `END_SECONDS` at most."""
         self._thread.join(END_SECONDS)
 
     def _fail(self, problem: Problem) -> None:
@@ -98,24 +98,24 @@ class Recording:
 
 
 class Recordings:
-    """Begins and ends recordings, one at a time, and says so by `notify`; `changed` is called then.
+    """Recordings, one at a time. Calls `notify` with each start and end, and then `changed`.
 
-    A recording begins with the latest sample, so that it can be played however soon it ends. What
-    comes is recorded whether it is shown or not. `wanted` is a file to record to from the start. To
-    be used in the event loop.
+    A recording begins with the latest sample, so that it can be played however soon it ends.
+    Records are written whether they are shown or not. `wanted` is a file to record to from the
+    start. Use it in the event loop only.
     """
 
     def __init__(
         self, notify: Callable[..., None], changed: Callable[[], None], wanted: Path | None = None
     ) -> None:
-        self.current: Recording | None = None
+        self.current: RecordingThread | None = None
         self._notify, self._changed = notify, changed
         self._wanted = wanted
         self._inventory: Inventory | None = None
         self._sample: Sample | None = None
 
-    def take(self, record: Record) -> None:
-        """Has the record written, where there is a recording."""
+    def add_record(self, record: Record) -> None:
+        """Write the record if there is a recording."""
         if self.current is not None:
             self.current.write(record)
         if isinstance(record, Inventory):
@@ -127,7 +127,7 @@ class Recordings:
             self._begin(wanted, self._inventory, record)
 
     def toggle(self) -> None:
-        """Begins one in the working directory, or ends the one that there is."""
+        """Begin a recording in the working directory, or end the current one."""
         inventory, sample = self._inventory, self._sample
         if self.current is not None:
             self._end()
@@ -138,7 +138,7 @@ class Recordings:
             self._begin(path, inventory, sample)
 
     async def close(self) -> None:
-        """Ends what there is."""
+        """End the current recording."""
         if (recording := self.current) is not None:
             recording.stop()
             await asyncio.to_thread(recording.wait)
@@ -151,7 +151,7 @@ class Recordings:
                 loop.call_soon_threadsafe(what, *arguments)
 
         def begun() -> None:
-            self._notify(f"To {visible(str(recording.path))}. r ends it", title="Recording")
+            self._notify(f"To {visible(str(recording.path))}. r stops it", title="Recording")
 
         def ended() -> None:
             if self.current is not recording:  # else the dashboard ends
@@ -165,7 +165,9 @@ class Recordings:
                 self._end()
             self._notify(f"{visible(str(problem))}.", title="Not recorded", severity="error")
 
-        recording = Recording(path, *(partial(later, each) for each in (begun, ended, failed)))
+        recording = RecordingThread(
+            path, *(partial(later, each) for each in (begun, ended, failed))
+        )
         recording.write(inventory)
         recording.write(sample)
         self.current = recording

@@ -1,9 +1,9 @@
-"""Starts the dashboard: the sampler first, so that both load at the same time.
+"""Start of the dashboard and of the fleet screen: the sampler first, so that both load in parallel.
 
-Textual and asyncio are loaded without parts that nobody here uses and that take long to load:
-Textual's command palette, which is off here, brings in a dozen widgets; asyncio brings in TLS. Both
-are loaded as usual where somebody asks for them later. What the palette is in Textual is private:
-where it cannot be left out, it is loaded.
+Textual and asyncio are loaded without parts that gputop does not use and that take long to load:
+Textual's command palette, which is off here, brings in a dozen widgets; asyncio brings in TLS. A
+later import loads either as usual. The palette's module is private to Textual: where it cannot be
+left out, it is loaded.
 """
 
 from __future__ import annotations
@@ -23,12 +23,14 @@ from gputop.console import COULD_NOT_RUN, FINE, TOO_MANY_FILES, terminfo_colours
 from gputop.stream.launch import command, launch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from gputop.problem import Problem
     from gputop.recording.reader import Recording
     from gputop.settings import Settings
-    from gputop.ui.shell.app import Stream
+    from gputop.ui.shell.app import GputopApp
+    from gputop.ui.shell.dashboard import Dashboard, RecordSource
+    from gputop.ui.shell.fleet_screen import FleetSource
 
 
 def run(
@@ -44,18 +46,17 @@ def run(
     record: Path | None = None,
     show_secrets: bool = False,
 ) -> int:
-    """Runs the dashboard until it is left; returns the exit status.
+    """Run the dashboard until it is left; return the exit status.
 
-    `problems` are what could not be used of the settings; `config` is where they are kept. Where
-    there are `hosts`, what is shown are these, and not this machine; a `recording` is played in
-    its place. `record` is a file to record to. `show_secrets` leaves command lines and
-    environments of this machine's processes unmasked.
+    `problems` are the settings that could not be used; `config` is their file. `hosts` are shown
+    instead of this machine, or a `recording` is played. `record` is a file to record to.
+    `show_secrets` leaves command lines and environments of this machine's processes unmasked.
     """
     interval, replay = settings.interval, None
     sampler = command(interval=interval, demo=demo, control=True, secrets=show_secrets)
     process = None if hosts or recording is not None else launch(sampler)
     load_asyncio()
-    source: Stream
+    source: RecordSource
     if recording is not None:
         from gputop.recording.replay import Replay
 
@@ -84,12 +85,64 @@ def run(
         record=record,
         show_secrets=show_secrets,
     )
-    app.run(mouse=settings.mouse)
-    return report_fault(app.fault, app.return_code)
+    return _show(app)
+
+
+def run_fleet(
+    watch: FleetSource,
+    open_stream: Callable[[str], RecordSource],
+    *,
+    where: str,
+    match: str = "",
+    interval: float = 10.0,
+    settings: Settings,
+    problems: Sequence[Problem] = (),
+    config: Path | None = None,
+    python: str | None = None,
+) -> int:
+    """Run the fleet screen until it is left; return the exit status.
+
+    `where` and `match` are the server and what it is asked for, as they may be shown; `open_stream`
+    makes the stream of a host by its name.
+    """
+    load()
+    from gputop.ui.drawing.look import Terminal
+    from gputop.ui.fleet.fleet_state import FleetState
+    from gputop.ui.shell.app import GputopApp
+    from gputop.ui.shell.fleet_screen import FleetScreen
+
+    def open_host(host: str) -> Dashboard:
+        from gputop.ui.shell.dashboard import Dashboard  # the fleet does without it
+
+        return Dashboard(open_stream(host), python, back_to="Fleet")
+
+    app = GputopApp(
+        settings=settings,
+        problems=problems,
+        config=config,
+        terminal=Terminal.detect(os.environ),
+        first=FleetScreen(FleetState(interval), watch, open_host, where, match),
+    )
+    return _show(app)
+
+
+def _show(app: GputopApp) -> int:
+    """Run the app; return the exit status, and print the fault that ended it, if one did."""
+    app.run(mouse=app.settings.mouse)
+    if app.fault is not None and os.strerror(errno.EMFILE) in app.fault:
+        print(f"gputop: error: {TOO_MANY_FILES}", file=sys.stderr)
+        return COULD_NOT_RUN
+    if app.fault is not None:
+        print(
+            f"gputop: error: gputop ended because of a bug in it: {app.fault}. "
+            "Please report it, with the output of GPUTOP_DEBUG=1.",
+            file=sys.stderr,
+        )
+    return app.return_code or FINE
 
 
 def load() -> None:
-    """Loads what draws, and makes it ready for this terminal."""
+    """Load Textual, and prepare it for this terminal."""
     _say_colours()
     load_textual()
 
@@ -104,25 +157,11 @@ def load() -> None:
             stream.reconfigure(encoding="utf-8", errors="replace")
 
 
-def report_fault(fault: str | None, status: int | None) -> int:
-    """Print what ended a screen that should not have, if anything did; return the exit status."""
-    if fault is not None and os.strerror(errno.EMFILE) in fault:
-        print(f"gputop: error: {TOO_MANY_FILES}", file=sys.stderr)
-        return COULD_NOT_RUN
-    if fault is not None:
-        print(
-            f"gputop: error: a fault of gputop's own ended it: {fault}. "
-            "Please report it, with what GPUTOP_DEBUG=1 shows.",
-            file=sys.stderr,
-        )
-    return status or FINE
-
-
 def _say_colours() -> None:
-    """Tells Textual of 256 colours where terminfo knows it: Textual goes by the name of TERM.
+    """Tell Textual of 256 colours if terminfo has them: Textual goes by the name in TERM.
 
-    That of `alacritty`, `foot` or `xterm-ghostty` does not end in `256color`, and over SSH there is
-    seldom a COLORTERM. To Textual an empty NO_COLOR is a wish, too.
+    The names `alacritty`, `foot` and `xterm-ghostty` do not end in `256color`, and COLORTERM is
+    rarely set over SSH. Textual obeys even an empty NO_COLOR, which is removed.
     """
     if not without_colours(os.environ):
         os.environ.pop("NO_COLOR", None)
@@ -136,13 +175,13 @@ PALETTE = "textual.command"
 
 
 def load_asyncio() -> None:
-    """asyncio without TLS, as it is where Python was built without."""
+    """Load asyncio without TLS, as in a Python that was built without it."""
     with _in_place_of("ssl", None):
         import_module("asyncio")
 
 
 def load_textual() -> None:
-    """Textual's app, with empty classes for those of the command palette."""
+    """Load Textual's app, with empty classes for those of the command palette."""
     if PALETTE in sys.modules or "textual.app" in sys.modules:
         return
     before = set(sys.modules)
@@ -156,7 +195,7 @@ def load_textual() -> None:
 
 
 class _Empty(ModuleType):
-    """A module that has every name: each is an empty class."""
+    """Module in which every name is an empty class."""
 
     def __getattr__(self, name: str) -> type:
         if name.startswith("__"):
@@ -166,7 +205,7 @@ class _Empty(ModuleType):
 
 @contextmanager
 def _in_place_of(name: str, module: ModuleType | None) -> Iterator[None]:
-    """Has imports of that name find this module, or none, unless it was loaded before."""
+    """Replace a module for imports, or hide it with None, unless it was loaded before."""
     if name in sys.modules:
         yield
         return

@@ -1,8 +1,8 @@
-"""Signals end the dashboard even while its event loop is held up.
+"""Watchdog that lets signals end the dashboard even while its event loop is blocked.
 
-Whatever it waits for, as a write to a terminal that could not be opened anew, it hears of no signal
-meanwhile. So the handlers are Python's own, which run in the midst of that wait, and a thread ends
-the process where the loop does not in time. Children end when their standard input does.
+A blocked loop, such as in a write to a terminal that could not be reopened, handles no signals.
+So the handlers are Python's own, which run during that wait, and a thread ends the process if the
+loop does not in time. Children end when their standard input does.
 """
 
 from __future__ import annotations
@@ -23,27 +23,25 @@ if TYPE_CHECKING:
 
 SIGNALS = (signal.SIGHUP, signal.SIGTERM, signal.SIGINT)
 PATIENCE_SECONDS = 1.2
-"""From a signal to the end that asks nobody: within two seconds nothing is to be left."""
+"""Seconds from a signal to the forced end: within two seconds nothing may be left."""
 
 
 class Watchdog:
-    """Made before Textual changes the terminal's modes, to be able to give them back."""
+    """Handler of signals. Create it before Textual changes the terminal's modes."""
 
     def __init__(self) -> None:
         self._modes: list[Any] | None = None
         with contextlib.suppress(termios.error, OSError):
             self._modes = termios.tcgetattr(0)
-        self._tell: int | None = None
 
     def watch(
         self, loop: asyncio.AbstractEventLoop, leave: Callable[[], None], status: int
     ) -> None:
-        """Has signals call `leave` in the loop, and end the process with `status` if it cannot.
+        """Have signals call `leave` in the loop, or end the process with `status` if it is blocked.
 
-        To be called in the main thread, as Python has it with signals.
+        Call it in the main thread, as Python requires for signals.
         """
         heard, tell = os.pipe()
-        self._tell = tell
 
         def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - as Python calls it
             for each in SIGNALS:
@@ -64,17 +62,9 @@ class Watchdog:
         for number in SIGNALS:
             signal.signal(number, handle)
 
-    def release(self) -> None:
-        """Has signals do what they did before, when the dashboard has ended and others go on."""
-        if self._tell is not None:
-            for number in SIGNALS:
-                signal.signal(number, signal.SIG_DFL)
-            os.close(self._tell)
-            self._tell = None
-
 
 def _end(status: int, modes: list[Any] | None) -> None:
-    """Ends the process here and now; the terminal is restored as far as it takes it."""
+    """End the process now, and restore the terminal as far as possible."""
     with contextlib.suppress(OSError, termios.error):
         if modes is not None:
             termios.tcsetattr(0, termios.TCSANOW, modes)

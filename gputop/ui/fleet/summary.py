@@ -1,4 +1,4 @@
-"""The lines on top: whose fleet it is, what is wrong, how readings are spread, and the filter."""
+"""Lines on top of the fleet screen: the server, totals, distributions, and the filter."""
 
 from __future__ import annotations
 
@@ -9,40 +9,48 @@ from gputop.health.findings import Severity
 from gputop.text import ABSENT, brief, duration, number, used_of, visible
 from gputop.ui.drawing.cells import Row, Span, cell, cells_of, clip, faded, fit, spread, width_of
 from gputop.ui.drawing.palette import ACCENT, BADGE, DIM, GOOD, LEVELS, STRONG, TEXT, WARN
-from gputop.ui.fleet.filter import EXAMPLE
-from gputop.ui.fleet.metrics import GRAVEST_FIRST, SIGNS, SUMMARISED, TEMPERATURE, counted
-from gputop.ui.fleet.painter import SIGN_STYLES
+from gputop.ui.fleet.grouping import EXAMPLE
+from gputop.ui.fleet.map_metrics import (
+    GRAVEST_FIRST,
+    SIGN_STYLES,
+    SIGNS,
+    SUMMARISED,
+    TEMPERATURE,
+    counted,
+)
 from gputop.ui.widgets.filter import FilterView
 from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gputop.fleet.model import Fleet
     from gputop.problem import Problem
-    from gputop.ui.fleet.grouping import View
-    from gputop.ui.fleet.metrics import Metric
-    from gputop.ui.fleet.state import FleetState
+    from gputop.ui.fleet.fleet_state import FleetState
+    from gputop.ui.fleet.grouping import FilteredGpus
+    from gputop.ui.fleet.map_metrics import MapMetric
 
 MOST_PROBLEMS = 3
 NARROWEST, ROOMY = 38, 48
-"""Cells of a value's distribution: with what it must have, and with the word for the median."""
+"""Cells of a value's distribution: without, and with the word `median`."""
 
 
 class FleetHeader(LiveView):
-    """Title, totals, what is wrong with the server, and distributions."""
+    """Title, problems of the server, totals, and distributions."""
 
     def __init__(self, state: FleetState, where: str) -> None:
-        """`where` is the server, as the user named it."""
+        """Show a fleet; `where` is the server, as the user named it."""
         super().__init__(id="header")
         self._state, self._where = state, where
         self.brief = False
-        """Whether there is no room for distributions."""
+        """True if there is no room for distributions."""
 
     def height_in(self, width: int) -> int:
-        """Rows that it takes."""
+        """Return the number of rows in that width."""
         return len(self.draw(width, 0))
 
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - as many as there are
-        """The rows; old numbers are dim."""
+        """Return the rows; old numbers are dim."""
         state, fleet, view = self._state, self._state.fleet, self._state.view
         rows = [self._title(width)]
         if fleet is None:
@@ -74,7 +82,7 @@ class FleetHeader(LiveView):
         said = " · ".join(parts) + (" · " if parts and newest.text else "")
         return spread(left, [Span(said, DIM), newest], width)
 
-    def _totals(self, view: View, width: int) -> Row:
+    def _totals(self, view: FilteredGpus, width: int) -> Row:
         found = view.totals
         shown = f"{found.gpus:,}" + (f" of {view.all_gpus:,}" if view.filtered else "")
         parts = f" in {found.instances:,} MIG instances" if found.instances else ""
@@ -87,7 +95,7 @@ class FleetHeader(LiveView):
                 text = f" {SIGNS[health]} {counted(count, health)} "
                 row.append(Span(text, SIGN_STYLES[health]))
         if not found.findings and found.gpus:
-            row.append(Span(" nothing is wrong ", GOOD))
+            row.append(Span(" no problems ", GOOD))
         memory = used_of(found.memory_used_bytes, found.memory_total_bytes)
         power = ABSENT if found.power_watts is None else _watts(found.power_watts)
         sums = [Span("  memory ", DIM), Span(memory), Span("  power ", DIM)]
@@ -98,20 +106,21 @@ class FleetHeader(LiveView):
 
 
 class FilterLine(FilterView):
-    """Says which GPUs are shown, while that is typed and while some are left out."""
+    """The filter, shown while it is typed and while it leaves GPUs out."""
 
-    def __init__(self, state: FleetState) -> None:
+    def __init__(self, state: FleetState, changed: Callable[[], None]) -> None:
+        """Call `changed` when another text is typed."""
         super().__init__(id="filter")
-        self._state = state
+        self._state, self._changed = state, changed
 
     @property
     def wanted(self) -> bool:
-        """Whether there is something to say."""
+        """True if the line has something to show."""
         return self.typing or bool(self.typed)
 
     @property
     def typing(self) -> bool:
-        """Whether keys go into the filter; the state has it, which reads an unfinished word so."""
+        """True while keys go into the filter. The state keeps it, to read an unfinished word."""
         return self._state.typing
 
     @typing.setter
@@ -124,11 +133,12 @@ class FilterLine(FilterView):
         return self._state.typed
 
     def type(self, text: str) -> None:
-        """Shows the GPUs that pass."""
+        """Show the GPUs that pass the text."""
         self._state.type(text)
+        self._changed()
 
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - always one row
-        """What is typed, and what comes of it or what is wrong with it."""
+        """Return what is typed, and the number of GPUs that pass or the message about it."""
         state = self._state
         if state.refused:
             said, style = state.refused, WARN
@@ -137,14 +147,16 @@ class FilterLine(FilterView):
         else:
             many = len(state.view.numbers) if state.view else 0
             said, style = f"{many:,} GPU{'s' if many != 1 else ''}", TEXT if many else WARN
-        keys = "  Enter keeps · Esc shows all " if self.typing else "  / changes it, Esc shows all "
+        keys = (
+            "  Enter applies · Esc shows all " if self.typing else "  / changes it · Esc shows all "
+        )
         room = max(8, width - cells_of(visible(state.typed)) - len(keys) - 8)
         right = [Span(clip(visible(said), room), style), Span(keys, DIM)]
         return [spread(self.prompt(width // 2), right, width)]
 
 
-def _distributions(view: View, fleet: Fleet, width: int) -> list[Row]:
-    """Rows of distributions, as many beside each other as there is room for; old ones are dim."""
+def _distributions(view: FilteredGpus, fleet: Fleet, width: int) -> list[Row]:
+    """Return rows of distributions, as many beside each other as fit; old ones are dim."""
     beside = next(n for n in (4, 2, 1) if width >= n * NARROWEST or n == 1)
     drawn = [_distribution(metric, view, width // beside) for metric in SUMMARISED]
     old = [fleet.lag_seconds(metric.reading) > 0 for metric in SUMMARISED]
@@ -155,8 +167,8 @@ def _distributions(view: View, fleet: Fleet, width: int) -> list[Row]:
     ]
 
 
-def _distribution(metric: Metric, view: View, width: int) -> Row:
-    """`busy  median 87%  p5 0%  p95 100%` and how common each level is."""
+def _distribution(metric: MapMetric, view: FilteredGpus, width: int) -> Row:
+    """Return `busy  median 87%  p5 0%  p95 100%` and a bar for each level."""
     found = view.summary[metric.name]
     name = "temp" if metric is TEMPERATURE else metric.name
     row = [Span(f" {name:<7}", DIM), *([Span("median ", DIM)] if width >= ROOMY else [])]
@@ -168,7 +180,7 @@ def _distribution(metric: Metric, view: View, width: int) -> Row:
 
 
 def _said(problem: Problem, width: int) -> list[Row]:
-    """What is wrong with the server or what it scrapes, and what to do about it."""
+    """Return a problem of the server or its targets, with the remedy."""
     lines = textwrap.wrap(visible(str(problem)), max(10, width - 4), max_lines=3, placeholder=" …")
     return [
         [Span(f" {' ' if n else SIGNS[Severity.WARNING]} {line}", WARN)]
@@ -177,7 +189,7 @@ def _said(problem: Problem, width: int) -> list[Row]:
 
 
 def _watts(watts: float) -> str:
-    """`812 W`, `6.12 kW`, `4.03 MW`."""
+    """Return a text such as `812 W`, `6.12 kW` or `4.03 MW`."""
     for unit in ("W", "kW"):
         if watts < 999.5:
             return f"{number(watts, whole=unit == 'W')} {unit}"

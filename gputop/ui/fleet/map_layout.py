@@ -1,7 +1,7 @@
-"""Which cell of the map is whose: tiles of one group each, or a line for a group that is folded.
+"""Layout of the map: a tile for each group, or a line for a group that is folded.
 
-Counts in cells of the terminal; `y` is from the top of the whole map, of which perhaps only a part
-is seen. In half blocks a cell has two GPUs, one above the other: a `lane` is half a row there, and
+Counts in cells of the terminal; `y` is from the top of the whole map, of which a part may be
+visible. In half blocks a cell has two GPUs, one above the other: a `lane` is half a row there, and
 a row everywhere else.
 """
 
@@ -16,19 +16,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 MARGIN = 1
-"""Cells to the left of it all."""
+"""Cells to the left of everything."""
 GAP = 2
 """Cells between tiles beside each other."""
 ACROSS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 256)
-"""GPUs in a row of a tile that are tried, besides all that there is room for."""
+"""Numbers of GPUs in a row of a tile that are tried, besides as many as fit."""
 HOST_GPUS = 8
-"""Of most hosts: in rows of whole hosts each begins at the same place."""
+"""GPUs of most hosts: in rows of whole hosts each begins at the same place."""
+VALUE_CELLS = 5
+AROUND_VALUE = 4
+"""Cells of a wide GPU besides its number and value: gaps, its level, and a sign."""
 FEWEST_BESIDE = 8
-"""Cells that have to be left for GPUs beside the name of their group."""
+"""Cells that are always left for GPUs beside the name of their group."""
 
 
-class Density(IntEnum):
-    """How much of a GPU there is in a cell, or of a cell for a GPU."""
+class MapDensity(IntEnum):
+    """Cells per GPU, or GPUs per cell."""
 
     WIDE = 0
     """Several cells, with its number and value in them."""
@@ -36,20 +39,20 @@ class Density(IntEnum):
     HALF = 2
     """Half a block: two to a cell."""
     FOLDED = 3
-    """A line for each group; that of the cursor is open, with a cell for each of its GPUs."""
+    """A line for each group; the cursor's is open, with a cell for each of its GPUs."""
 
 
 class Labels(NamedTuple):
-    """Cells that the names and figures of groups take at most: in one row, and in two."""
+    """Most cells of the names and figures of groups: in one row, and in two."""
 
     flat: int
     stacked: int
     line: int
-    """In the line of a folded group."""
+    """Cells in the line of a folded group."""
 
 
-class Slot(NamedTuple):
-    """Where a GPU is: its first cell, and in half blocks which half."""
+class MapPlace(NamedTuple):
+    """Place of a GPU: its first cell, and in half blocks which half."""
 
     x: int
     y: int
@@ -57,7 +60,7 @@ class Slot(NamedTuple):
 
 
 class Tile(NamedTuple):
-    """A group: its name at (x, y), its GPUs from (cells_x, cells_y) on, `across` in each row."""
+    """A group: its name at (x, y), its GPUs from (cells_x, cells_y), `across` in each row."""
 
     group: int
     x: int
@@ -65,26 +68,26 @@ class Tile(NamedTuple):
     height: int
     size: int
     across: int = 0
-    """0 where it is folded, and has no cells."""
+    """GPUs in a row; 0 if the group is folded and has no cells."""
     cells_x: int = 0
     cells_y: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """Where everything is."""
+class MapLayout:
+    """Places of all groups and GPUs."""
 
-    density: Density
+    density: MapDensity
     cell: int
-    """The width of a GPU."""
+    """Width of a GPU."""
     label: int
-    """The width of a group's name and figures."""
+    """Width of a group's name and figures."""
     stacked: bool
-    """Whether the figures are under the name."""
+    """True if the figures are under the name."""
     tiles: tuple[Tile, ...]
-    """In the order of the groups."""
+    """Tiles in the order of the groups."""
     rows: tuple[tuple[int, ...], ...]
-    """By `y`: the tiles that are there, from left to right."""
+    """Tiles at each `y`, from left to right."""
 
     @property
     def height(self) -> int:
@@ -92,25 +95,25 @@ class Layout:
 
     @property
     def lanes(self) -> int:
-        """GPUs above each other in a cell."""
-        return 2 if self.density is Density.HALF else 1
+        """Number of GPUs above each other in a cell."""
+        return 2 if self.density is MapDensity.HALF else 1
 
-    def slot(self, group: int, member: int) -> Slot | None:
-        """Where a GPU of a group is; None where the group is folded."""
+    def slot(self, group: int, member: int) -> MapPlace | None:
+        """Return the place of a GPU, or None if its group is folded."""
         tile = self.tiles[group]
         if not tile.across:
             return None
         lane, column = divmod(member, tile.across)
         row, lower = divmod(lane, self.lanes)
-        return Slot(tile.cells_x + column * self.cell, tile.cells_y + row, bool(lower))
+        return MapPlace(tile.cells_x + column * self.cell, tile.cells_y + row, bool(lower))
 
     def members(self, tile: Tile, row: int) -> range:
-        """The GPUs of a tile that are in its row of cells `row`: in half blocks both halves."""
+        """Return the GPUs in row `row` of a tile: in half blocks those of both halves."""
         each = tile.across * self.lanes
         return range(row * each, min(tile.size, (row + 1) * each))
 
-    def at(self, slot: Slot) -> tuple[int, int] | None:
-        """The group and the number in it of the GPU that is there, as `slot` has it."""
+    def at(self, slot: MapPlace) -> tuple[int, int] | None:
+        """Return the group and the index of the GPU at a place, the inverse of `slot`."""
         for group in self.rows[slot.y] if 0 <= slot.y < self.height else ():
             tile = self.tiles[group]
             row, column = slot.y - tile.cells_y, (slot.x - tile.cells_x) // self.cell
@@ -122,14 +125,14 @@ class Layout:
         return None
 
     def group_at(self, x: int, y: int) -> int | None:
-        """The group whose name or cells are there."""
-        opened = self.density is Density.FOLDED
+        """Return the group whose name or cells are at (x, y)."""
+        opened = self.density is MapDensity.FOLDED
         tiles = [self.tiles[group] for group in self._beside(y)]
         found = [t.group for t in tiles if t.x <= x or (opened and 0 < t.cells_y <= y)]
         return found[-1] if found else None
 
-    def vertical(self, slot: Slot, step: int) -> tuple[int, int] | None:
-        """The GPU, or the first of the folded group, nearest in the next row up or down."""
+    def vertical(self, slot: MapPlace, step: int) -> tuple[int, int] | None:
+        """Return the nearest GPU, or first GPU of a folded group, in the next row up or down."""
         lane = slot.y * self.lanes + slot.lower
         here = self.at(slot)
         while 0 <= (lane := lane + step) < self.height * self.lanes:
@@ -145,7 +148,7 @@ class Layout:
         return None
 
     def _in_lane(self, y: int, lower: int) -> Iterator[tuple[int, int, tuple[int, int]]]:
-        """For each tile there the GPU that is nearest by its ends: those at both, or a name."""
+        """Yield the first and last cell and the GPU of all that is in a lane."""
         for group in self._beside(y):
             tile = self.tiles[group]
             if not tile.across:
@@ -168,22 +171,23 @@ def arrange(
     opened: int = 0,
     *,
     halves: bool = True,
-    density: Density | None = None,
-) -> Layout:
-    """The layout of groups of those sizes that shows the most of each GPU and fits into the space.
+    density: MapDensity | None = None,
+) -> MapLayout:
+    """Return the layout of groups of those sizes that fits and shows the most of each GPU.
 
-    `wide` is the width of a GPU with its number and value. Where nothing fits, groups are folded,
-    all but `opened`. A `density` that is asked for is taken, whether it fits or not.
+    `wide` is the width of a GPU with its number and value. If nothing fits, groups are folded,
+    all but `opened`. A given `density` is used whether it fits or not.
     """
     width, height = space[0] - MARGIN, space[1]
-    wanted = (Density.WIDE, Density.ONE, Density.HALF)
-    tried = [each for each in wanted if halves or each is not Density.HALF]
+    wanted = (MapDensity.WIDE, MapDensity.ONE, MapDensity.HALF)
+    tried = [each for each in wanted if halves or each is not MapDensity.HALF]
     if density in tried:
         tried = [density]
     elif density is not None:
         tried = []
     for each in tried:
-        cell, lanes = (wide if each is Density.WIDE else 1), (2 if each is Density.HALF else 1)
+        cell = wide if each is MapDensity.WIDE else 1
+        lanes = 2 if each is MapDensity.HALF else 1
         if density is None and sum(sizes) * cell > width * height * lanes:
             continue
         shape = _shape(sizes, labels, cell, lanes, width)
@@ -193,22 +197,22 @@ def arrange(
 
 
 class _Shape(NamedTuple):
-    """Of the tiles: the best is the lowest, then the one with whole rows, then the widest."""
+    """Shape of all tiles: the lowest is best, then one with full rows, then the widest."""
 
     height: int
     ragged: int
-    """Groups whose last row is not full, of those that have several."""
+    """Number of groups with several rows whose last row is not full."""
     beside: int
-    """Less than 0: the number of GPUs beside each other; the more the better."""
+    """Negative number of GPUs in a row: the more the better."""
     stacked: bool
     columns: int
     label: int
     tops: Sequence[int]
-    """Of each row of tiles, and the end of the last."""
+    """Top of each row of tiles, and the end of the last."""
 
 
 def _shape(sizes: Sequence[int], labels: Labels, cell: int, lanes: int, width: int) -> _Shape:
-    """The best of all that there are for cells of that width."""
+    """Return the best shape for cells of that width."""
     largest = max(sizes, default=1)
     made = []
     for stacked, longest in ((False, labels.flat), (True, labels.stacked)):
@@ -226,7 +230,7 @@ def _shape(sizes: Sequence[int], labels: Labels, cell: int, lanes: int, width: i
     return min(made)
 
 
-def _tiles(sizes: Sequence[int], density: Density, cell: int, shape: _Shape) -> Layout:
+def _tiles(sizes: Sequence[int], density: MapDensity, cell: int, shape: _Shape) -> MapLayout:
     across, columns, label = -shape.beside, shape.columns, shape.label
     width = label + 1 + across * cell + GAP
     tiles = []
@@ -234,11 +238,11 @@ def _tiles(sizes: Sequence[int], density: Density, cell: int, shape: _Shape) -> 
         line, column = divmod(group, columns)
         x, top, bottom = MARGIN + column * width, shape.tops[line], shape.tops[line + 1]
         tiles.append(Tile(group, x, top, bottom - top, size, across, x + label + 1, top))
-    return Layout(density, cell, label, shape.stacked, tuple(tiles), _rows(tiles, shape.height))
+    return MapLayout(density, cell, label, shape.stacked, tuple(tiles), _rows(tiles, shape.height))
 
 
-def _folded(sizes: Sequence[int], labels: Labels, width: int, opened: int) -> Layout:
-    """Lines beside each other; under those where the open group's is, its GPUs."""
+def _folded(sizes: Sequence[int], labels: Labels, width: int, opened: int) -> MapLayout:
+    """Return lines beside each other, with the GPUs of the open group under its line."""
     line = min(labels.line, width)
     columns = max(1, (width + GAP) // (line + GAP))
     opened_row = opened // columns
@@ -252,7 +256,7 @@ def _folded(sizes: Sequence[int], labels: Labels, width: int, opened: int) -> La
             tile = tile._replace(height=1 + cells, across=width, cells_x=MARGIN, cells_y=y + 1)
         tiles.append(tile)
     height = -(-len(sizes) // columns) + cells
-    return Layout(Density.FOLDED, 1, line, False, tuple(tiles), _rows(tiles, height))
+    return MapLayout(MapDensity.FOLDED, 1, line, False, tuple(tiles), _rows(tiles, height))
 
 
 def _rows(tiles: Sequence[Tile], height: int) -> tuple[tuple[int, ...], ...]:

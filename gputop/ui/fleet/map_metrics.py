@@ -1,4 +1,4 @@
-"""What the map is coloured by: a value of each GPU, the few steps it is shown in, its spread."""
+"""Metrics that the map is coloured by: a value of each GPU, its levels, and its distribution."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.health.findings import Severity
 from gputop.text import ABSENT, duration, percentage, quantity
+from gputop.ui.drawing.palette import DIM, FAULT, WARN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -16,25 +17,25 @@ if TYPE_CHECKING:
     from gputop.fleet.model import Gpu
 
 UNKNOWN = -1
-"""The level of a GPU whose value nobody has scraped."""
+"""Level of a GPU whose value is not scraped."""
 MARGIN = 0.2
-"""Of a step, by which a value has to be past its edge before the level changes: noise at an edge
-would have cells sent again and again."""
+"""Share of a step that a value must be past an edge before the level changes. Noise at an edge
+would otherwise send cells again and again."""
 
 
 @dataclass(frozen=True, slots=True)
-class Metric:
-    """A value, and the edges between the levels that it is shown in; the lowest level is 0."""
+class MapMetric:
+    """A value of a GPU, and the edges between its levels, of which the lowest is 0."""
 
     name: str
     unit: str
     edges: tuple[float, ...]
     value: Callable[[Gpu], float | None]
     reading: str = ""
-    """Name of the field of a GPU that it shows."""
+    """Field of a GPU that it shows."""
 
     def text(self, value: float | None) -> str:
-        """The value with its unit, in five cells at most."""
+        """Return the value with its unit, in five cells at most."""
         if value is None:
             return ABSENT
         if self is AGE:
@@ -42,11 +43,11 @@ class Metric:
         return percentage(value, "%") if self.unit == "%" else quantity(value, self.unit)
 
     def level(self, value: float) -> int:
-        """Of a value: how many of the edges it has reached."""
+        """Return the level of a value: the number of edges it has reached."""
         return bisect_right(self.edges, value)
 
     def levels(self, gpus: Iterable[Gpu], before: Sequence[int | None]) -> list[int]:
-        """The level of each; `before` are those that are shown, which values near an edge keep."""
+        """Return the level of each; values near an edge keep the level they had `before`."""
         edges, value_of = self.edges, self.value
         made = []
         for gpu, was in zip(gpus, before, strict=True):
@@ -60,71 +61,72 @@ class Metric:
         return made
 
     def _margin(self, edge: int) -> float:
-        """Around an edge: of the smaller of the two steps that it is between."""
+        """Return the margin around an edge: a share of the smaller of its two steps."""
         edges = (0.0, *self.edges)
         return MARGIN * min(b - a for a, b in pairwise(edges[edge : edge + 3]))
 
 
 HOUR = 3600
-BUSY = Metric(
+BUSY = MapMetric(
     "busy", "%", (5, 35, 65, 95), lambda gpu: gpu.gpu_utilization_percent, "gpu_utilization_percent"
 )
-MEMORY = Metric(
+MEMORY = MapMetric(
     "memory", "%", (5, 35, 65, 95), lambda gpu: gpu.memory_used_percent, "memory_used_bytes"
 )
-TEMPERATURE = Metric(
+TEMPERATURE = MapMetric(
     "temperature", "°", (40, 55, 70, 80), lambda gpu: gpu.temperature_celsius, "temperature_celsius"
 )
-POWER = Metric("power", "W", (150, 300, 500, 700), lambda gpu: gpu.power_watts, "power_watts")
-HEALTH = Metric("health", "", (), lambda _: 0.0)
-"""Has no scale: what is wrong is signed in any of them, and here nothing else is."""
-AGE = Metric("age of readings", "s", (20, 60, 120, 300), lambda gpu: gpu.age_seconds)
+POWER = MapMetric("power", "W", (150, 300, 500, 700), lambda gpu: gpu.power_watts, "power_watts")
+HEALTH = MapMetric("health", "", (), lambda _: 0.0)
+"""Metric without a scale: problems have signs in every metric, and here nothing else has one."""
+AGE = MapMetric("age of readings", "s", (20, 60, 120, 300), lambda gpu: gpu.age_seconds)
 METRICS = (BUSY, MEMORY, TEMPERATURE, POWER, HEALTH, AGE)
 SUMMARISED = (BUSY, MEMORY, TEMPERATURE, POWER)
-"""Those whose distribution is always on screen."""
+"""Metrics whose distribution is always on screen."""
 
 SIGNS = {Severity.WARNING: "▲", Severity.FAULT: "!", Severity.STALE: "?"}
-"""In the cell of what is wrong; in ASCII they are `^`, `!` and `?`."""
+"""Sign in the cell of a GPU with a problem; in ASCII they are `^`, `!` and `?`."""
+SIGN_STYLES = {Severity.WARNING: WARN, Severity.FAULT: FAULT, Severity.STALE: DIM}
 GRAVEST_FIRST = (Severity.FAULT, Severity.WARNING, Severity.STALE)
 WORDS = {
     Severity.FAULT: ("fault", "faults"),
     Severity.WARNING: ("warning", "warnings"),
     Severity.STALE: ("stale", "stale"),
 }
-"""One of them, and several."""
+"""Singular and plural."""
 
 
 def counted(count: int, health: Severity) -> str:
-    """`1 fault`, `3 warnings`."""
+    """Return a text such as `1 fault` or `3 warnings`."""
     return f"{count} {WORDS[health][count != 1]}"
 
 
 BARS = "▁▂▃▄▅▆▇█"
 
 
-class Distribution(NamedTuple):
-    """Percentiles of those that are known, each one of their values; None where none is."""
+class MetricDistribution(NamedTuple):
+    """Percentiles of the known values, each one of them; None if none is known."""
 
     p5: float | None
     median: float | None
     p95: float | None
     bars: str
-    """One for each level, as high as it is common; a blank where no GPU is at it."""
+    """One bar for each level, as high as it is common; a blank if no GPU has it."""
 
 
-def distribution(gpus: Iterable[Gpu], metric: Metric) -> Distribution:
-    """Of a metric over those GPUs."""
+def distribution(gpus: Iterable[Gpu], metric: MapMetric) -> MetricDistribution:
+    """Return the distribution of a metric over those GPUs."""
     known = sorted([value for value in map(metric.value, gpus) if value is not None])
     ends = [0, *(bisect_left(known, edge) for edge in metric.edges), len(known)]
     bars = shares([end - start for start, end in pairwise(ends)])
     if not known:
-        return Distribution(None, None, None, bars)
+        return MetricDistribution(None, None, None, bars)
     last = len(known) - 1
     p5, median, p95 = (known[round(last * share)] for share in (0.05, 0.5, 0.95))
-    return Distribution(p5, median, p95, bars)
+    return MetricDistribution(p5, median, p95, bars)
 
 
 def shares(counts: Sequence[int]) -> str:
-    """A bar for each level that so many GPUs are at, as high as it is common."""
+    """Return a bar for each level, as high as its number of GPUs is large."""
     most = max(counts, default=0)
     return "".join(BARS[round((len(BARS) - 1) * n / most)] if n else " " for n in counts)

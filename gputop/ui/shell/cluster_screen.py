@@ -1,13 +1,11 @@
-"""A run on many devices of a cluster, on the whole terminal: how they lie, and who is odd."""
+"""Screen of a run on many devices of a cluster: their distribution, and the outliers."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import os
-from typing import TYPE_CHECKING, ClassVar
-
-from textual.binding import Binding, BindingType
+from typing import TYPE_CHECKING
 
 from gputop.bench.plan import heat_limits
 from gputop.bench.run.progress import follow, on_signals
@@ -16,7 +14,9 @@ from gputop.text import count, duration, short_name, tflops, visible
 from gputop.ui.drawing.cells import Row, Span, bar, cell, cells_of, clip
 from gputop.ui.drawing.look import Terminal
 from gputop.ui.drawing.palette import ACCENT, BUSY, DIM, FAULT, GOOD, STRONG, TEXT, WARN
-from gputop.ui.shell.themed import ThemedApp
+from gputop.ui.shell.actions import Action
+from gputop.ui.shell.app import GputopApp
+from gputop.ui.shell.keys import ActionScreen
 from gputop.ui.terminal import partial_updates, textual_caches
 from gputop.ui.widgets.live import LiveView
 
@@ -32,20 +32,18 @@ if TYPE_CHECKING:
     from gputop.bench.run.group_state import GroupOutlier, GroupState
     from gputop.bench.run.state import RunState
     from gputop.bench.run.supervision import RunLimit, Supervision
-    from gputop.settings import Settings
 
-REDRAW_SECONDS = 0.5
 BINS, FEWEST_BINS = 10, 4
 LABEL, COUNT = 15, 6
-"""Cells of a bin's bounds, and of how many devices are in it."""
+"""Cells of a bin's bounds, and of its number of devices."""
 SHARE_OF_BINS = 0.5
-"""Of the rows under the title: the others are for those that are odd."""
+"""Share of the rows under the title; the others are for outliers."""
 LONGEST_BAR = 60
 STYLES = {"failed": WARN, "running": ACCENT, "done": GOOD}
 
 
 class BurnView(LiveView):
-    """Everything there is to see of a run on many devices."""
+    """States, distribution and outliers of a run on many devices."""
 
     def __init__(self, group: GroupState) -> None:
         super().__init__(id="burn")
@@ -86,7 +84,7 @@ class BurnView(LiveView):
         return [Span(word, style), Span(clip(rest, width - len(word)))]
 
     def _progress(self, width: int) -> Row:
-        """The states with how many devices are in each, and the time."""
+        """Return the number of devices in each state, and the time."""
         so_far = self._group
         row: Row = []
         for state, many in so_far.states.items():
@@ -101,61 +99,57 @@ class BurnView(LiveView):
 
     def _keys(self, width: int) -> Row:
         if self._group.ended:
-            return [Span(" q", ACCENT), Span(clip(" leave, and print the page", width - 2))]
-        return [Span(" q", ACCENT), Span(" stop and leave  "), Span("x", ACCENT), Span(" stop")]
+            return [Span(" q", ACCENT), Span(clip(" quit, and print the page", width - 2))]
+        return [Span(" q", ACCENT), Span(" stop and quit  "), Span("x", ACCENT), Span(" stop")]
 
 
-class BurnApp(ThemedApp):
-    """Shows the devices as they run; leaves when told, once the runs have ended."""
+class BurnScreen(ActionScreen):
+    """The devices as they run. It is left once the runs have ended, or been stopped."""
 
-    CSS_PATH = "gputop.tcss"
-    CSS = "#burn { height: 1fr; }"
-    ENABLE_COMMAND_PALETTE = False
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("q,f10,ctrl+c", "leave", "Stop and leave", priority=True),
-        Binding("x", "stop", "Stop", priority=True),
-    ]
+    actions = (
+        Action("quit", "q,f10,ctrl+c", "quit", "Stop and leave", everywhere=("f10", "ctrl+c")),
+        Action("bench.stop", "x", "stop", "Stop"),
+    )
 
-    def __init__(
-        self,
-        group: GroupState,
-        stop: Callable[[], Awaitable[None]],
-        settings: Settings,
-        terminal: Terminal,
-    ) -> None:
-        super().__init__(settings, terminal=terminal)
+    def __init__(self, group: GroupState, stop: Callable[[], Awaitable[None]]) -> None:
+        """Show `group`; `stop` ends its runs."""
+        super().__init__()
         self._group, self._stop = group, stop
         self._view = BurnView(group)
-        self._stops: list[asyncio.Future[None]] = []
+        self._stopping: asyncio.Future[None] | None = None
         self._leaving = False
 
     def compose(self) -> ComposeResult:
         yield self._view
 
-    def on_mount(self) -> None:
-        """Draws what has changed, twice a second."""
-        self.set_interval(REDRAW_SECONDS, self._view.redraw)
+    def tick(self) -> None:
+        """Draw what changed."""
+        self._view.redraw()
 
     def ended(self) -> None:
-        """All runs have ended: who wanted to leave can."""
+        """Leave if that waited for the runs to end."""
         if self._leaving:
-            self.exit()
+            self.app.exit()
         elif self.is_running:
             self._view.redraw()
 
-    def action_leave(self) -> None:
-        """Leaves at once where all have ended, or else once they have been stopped."""
+    async def quit(self) -> None:
+        """Leave the app."""
+        self.leave()
+
+    def leave(self) -> None:
+        """Leave at once where all runs have ended, or else once they have been stopped."""
         self._leaving = True
-        if self._group.ended or len(self._stops) > 0:
-            self.exit()  # the second time it is not waited for
+        if self._group.ended or self._stopping is not None:
+            self.app.exit()  # the second time it is not waited for
         else:
             self.action_stop()
 
     def action_stop(self) -> None:
-        """Stops the runs of all devices; what they measured so far is their result."""
-        if not self._stops and not self._group.ended:
+        """Stop the runs of all devices; what they measured so far is their result."""
+        if self._stopping is None and not self._group.ended:
             self._group.stopping = True
-            self._stops.append(asyncio.ensure_future(self._stop()))
+            self._stopping = asyncio.ensure_future(self._stop())
             self._view.redraw()
 
 
@@ -164,14 +158,16 @@ async def on_screen(runs: DeviceGroup, group: GroupState, watch: Supervision) ->
     partial_updates.install()
     textual_caches.install()
     settings, _ = load(path(None), given={})
-    app = BurnApp(group, runs.stop, settings, Terminal.detect(os.environ))
+    screen = BurnScreen(group, runs.stop)
+    terminal = Terminal.detect(os.environ)
+    app = GputopApp(settings=settings, terminal=terminal, first=screen, handles_signals=False)
 
     def ending(target: Target, limit: RunLimit) -> None:
         app.notify(f"{target.label}: {limit.why}", title=limit.title, severity="warning")
 
     following = asyncio.create_task(follow(runs, group, watch, ending))
-    following.add_done_callback(lambda _: app.ended())
-    with on_signals(app.action_leave):
+    following.add_done_callback(lambda _: screen.ended())
+    with on_signals(screen.leave):
         await app.run_async(mouse=False)
         if not following.done():
             await runs.stop()
@@ -183,7 +179,7 @@ async def on_screen(runs: DeviceGroup, group: GroupState, watch: Supervision) ->
 def distribution_rows(
     among: RateDistribution, rates: Sequence[float], width: int, room: int
 ) -> list[Row]:
-    """What lies where: the figures, and a row for each bin of the throughput."""
+    """Return the figures, and a row for each bin of the throughput."""
     name = f"{among.count} × {short_name(visible(among.device))}  "
     figures = (
         f"TFLOP/s: median {tflops(among.median)}  p5 {tflops(among.p5)}  p95 {tflops(among.p95)}  "
@@ -208,7 +204,7 @@ def distribution_rows(
 
 
 def histogram(values: Sequence[float], bins: int) -> list[tuple[float, float, int]]:
-    """Least, upper bound and how many, of bins of one width, from the slowest on."""
+    """Return lower bound, upper bound and count of bins of equal width, from the slowest on."""
     least, most = min(values), max(values)
     if most <= least:
         return [(least, most, len(values))]
@@ -220,9 +216,9 @@ def histogram(values: Sequence[float], bins: int) -> list[tuple[float, float, in
 
 
 def odd_rows(odd: Sequence[GroupOutlier], width: int, room: int) -> list[Row]:
-    """Those that are not like the others, and how many more there are than fit."""
+    """Return the outliers that fit, and the number of the others."""
     if not odd:
-        return [[Span("None is unlike the others so far", DIM)]]
+        return [[Span("No outliers so far", DIM)]]
     rows: list[Row] = [[Span(f"{count(len(odd), 'outlier')}, gravest first", STRONG)]]
     # Under the heading, and over what counts the others; that needs a row over it.
     shown = odd if len(odd) < room else odd[: max(1, room - 2)]

@@ -1,44 +1,40 @@
-"""What the fleet screen shows: the newest fleet, and how somebody looks at it.
-
-It outlives the screen: a host is opened and left again with everything as it was.
-"""
+"""State of the fleet screen: the newest fleet, its groups, the cursor, and what the user chose."""
 
 from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING
 
-from gputop.ui.fleet.filter import Filter
 from gputop.ui.fleet.grouping import (
     HOST,
     MODEL,
     NONE,
+    FilteredGpus,
+    GpuFilter,
     Grouping,
-    View,
-    Wanted,
+    GroupingConditions,
     choices,
+    find_grouping,
     name_of,
-    suited,
 )
-from gputop.ui.fleet.layout import Density, Layout, arrange
-from gputop.ui.fleet.metrics import METRICS
-from gputop.ui.fleet.painter import AROUND_VALUE, VALUE_CELLS
+from gputop.ui.fleet.map_layout import AROUND_VALUE, VALUE_CELLS, MapDensity, MapLayout, arrange
+from gputop.ui.fleet.map_metrics import METRICS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gputop.fleet.model import Fleet, Gpu
     from gputop.health.findings import Finding
-    from gputop.ui.fleet.grouping import Group
-    from gputop.ui.fleet.metrics import Metric
+    from gputop.ui.fleet.grouping import GpuGroup
+    from gputop.ui.fleet.map_metrics import MapMetric
 
 LATE_INTERVALS = 3
-"""Without an answer, after which what is shown is of the past."""
+"""Intervals without an answer after which the readings are old."""
 LONGEST_FILTER = 200
 
 
 class FleetState:
-    """The fleet, its groups, and the cursor that map and list have in common."""
+    """The fleet, its groups, and the cursor that map and list share."""
 
     def __init__(
         self,
@@ -47,45 +43,41 @@ class FleetState:
         halves: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`halves` is whether there are colours enough for two GPUs in a cell."""
+        """Draw two GPUs in a cell if `halves`, which needs enough colours."""
         self.interval, self.halves, self._clock = interval, halves, clock
-        self.changed: Callable[[], None] = lambda: None
-        """Called when there is something new to show."""
-        self.failed: Callable[[BaseException], None] = lambda _: None
-        """Called when an answer could not be taken in."""
         self.began_at = clock()
         self._taken_at: float | None = None
         self.fleet: Fleet | None = None
-        self.view: View | None = None
+        self.view: FilteredGpus | None = None
         self.grouping: Grouping | None = None
-        self.metric: Metric = METRICS[0]
+        self.metric: MapMetric = METRICS[0]
         self.levels: list[int] = []
-        """Of that metric, by the number of a GPU."""
-        self.density: Density | None = None
-        """Chosen by hand; None is what fits."""
+        """Level of that metric, by the number of a GPU."""
+        self.density: MapDensity | None = None
+        """Chosen density, or None for the one that fits."""
         self._group_by: str | None = None
-        """Chosen by hand; None is what suits."""
+        """Chosen label, or None for the one that suits."""
         self._unit = ""
-        """The label with the most values of those that all GPUs have."""
-        self._suits: Wanted | None = None
-        """What the grouping was chosen for, where nobody chose it."""
-        self._filter = Filter("", ())
+        """Label with the most values among those that all GPUs have."""
+        self._suits: GroupingConditions | None = None
+        """Conditions that the grouping was chosen for, if the user did not choose it."""
+        self._filter = GpuFilter("", ())
         self.typed = ""
         self.typing = False
         self.on_list = False
-        """Whether keys are for the list of what is wrong."""
+        """True while keys go to the list of problems."""
         self._key: str | None = None
-        """Of the GPU under the cursor."""
+        """Key of the GPU under the cursor."""
         self._kind: str | None = None
-        """Which of several things that are wrong with it, in the list."""
+        """Kind of the problem under the cursor, where that GPU has several."""
         self._numbers: dict[str, int] = {}
         self._space = (0, 0)
-        self._layout: tuple[object, Layout] | None = None
+        self._layout: tuple[object, MapLayout] | None = None
 
-    # What comes.
+    # Data.
 
-    def take(self, fleet: Fleet) -> None:
-        """Takes in a new answer, and has it shown."""
+    def update(self, fleet: Fleet) -> None:
+        """Show a new answer in place of the one before."""
         before, shown = self.fleet, dict(zip(self._numbers, self.levels, strict=True))
         self.fleet = fleet
         if fleet.fresh or self._taken_at is None:
@@ -95,11 +87,10 @@ class FleetState:
         if before is None or before.label_names != fleet.label_names:
             self._read_filter()
         self._look()
-        self.changed()
 
     def _look(self) -> None:
         if self.fleet is not None:
-            self.view = View(self.fleet, self._numbers, self._filter)
+            self.view = FilteredGpus(self.fleet, self._numbers, self._filter)
             self.grouping = self._grouped(self.by)
 
     def _grouped(self, by: str) -> Grouping:
@@ -109,42 +100,42 @@ class FleetState:
 
     @property
     def age_seconds(self) -> float | None:
-        """Since the newest answer; None before the first."""
+        """Seconds since the newest answer, or None before the first."""
         return None if self._taken_at is None else self._clock() - self._taken_at
 
     @property
     def waiting_seconds(self) -> float:
-        """Since it was started."""
+        """Seconds since the start."""
         return self._clock() - self.began_at
 
     @property
     def is_old(self) -> bool:
-        """Whether what is shown is perhaps no more so."""
+        """True if what is shown may be out of date."""
         age = self.age_seconds
         late = age is not None and age > LATE_INTERVALS * self.interval
         return late or (self.fleet is not None and not self.fleet.fresh)
 
-    # How it is looked at.
+    # Choices of the user.
 
     @property
     def by(self) -> str:
-        """What it is grouped by."""
+        """Label that the map is grouped by."""
         return self._group_by or (self.grouping.by if self.grouping else HOST)
 
     @property
-    def groups(self) -> list[Group]:
-        """None where there is no GPU to show."""
+    def groups(self) -> list[GpuGroup]:
+        """Groups that are shown; empty if no GPU is."""
         return self.grouping.groups if self.grouping else []
 
     def next_metric(self, step: int) -> None:
-        """Colours the map by another value."""
+        """Colour the map by another value."""
         self.metric = METRICS[(METRICS.index(self.metric) + step) % len(METRICS)]
         if self.fleet is not None:
             gpus = self.fleet.gpus
             self.levels = self.metric.levels(gpus, [None] * len(gpus))
 
     def next_group(self, step: int) -> None:
-        """Groups the map by something else."""
+        """Group the map by another label."""
         if self.fleet is not None:
             names = choices(self.fleet)
             at = names.index(self.by) if self.by in names else 0
@@ -152,33 +143,33 @@ class FleetState:
             self.grouping = self._grouped(self.by)
 
     def next_density(self) -> None:
-        """More GPUs in less room; after the last, what fits."""
-        known = [None, *(d for d in Density if self.halves or d is not Density.HALF)]
+        """Show more GPUs in less room; after the last density, the one that fits."""
+        known = [None, *(d for d in MapDensity if self.halves or d is not MapDensity.HALF)]
         at = known.index(self.density) if self.density in known else 0
         self.density = known[(at + 1) % len(known)]
 
     def type(self, text: str) -> None:
-        """Shows the GPUs that pass what is typed, as far as that is understood."""
+        """Show the GPUs that pass the text, as far as it is valid."""
         self.typed = text[:LONGEST_FILTER]
         self._read_filter()
         self._look()
 
     @property
     def refused(self) -> str:
-        """What is wrong with what is typed; its other words count."""
+        """Message about the first invalid word, or "". The other words count."""
         return self._filter.refused
 
     def _read_filter(self) -> None:
         gpus = self.fleet.gpus if self.fleet else ()
         names = {name for gpu in gpus[:1] for name in gpu.labels}
         names.update(self.fleet.label_names if self.fleet else ())
-        self._filter = Filter(self.typed, names, unfinished=self.typing)
+        self._filter = GpuFilter(self.typed, names, unfinished=self.typing)
 
-    # Where the cursor is.
+    # Cursor.
 
     @property
     def cursor(self) -> int | None:
-        """The number of the GPU under it: the first of what is wrong, until it is moved."""
+        """Number of the GPU under the cursor: that of the first problem, until it is moved."""
         if self.view is None or self.grouping is None:
             return None
         number = self._numbers.get(self._key or "")
@@ -190,13 +181,13 @@ class FleetState:
 
     @property
     def selected(self) -> Gpu | None:
-        """The GPU under the cursor."""
+        """GPU under the cursor."""
         number = self.cursor
         return None if number is None or self.fleet is None else self.fleet.gpus[number]
 
     @property
     def place(self) -> tuple[int, int]:
-        """The group of the cursor, and the number in it; (0, 0) where there is none."""
+        """Group of the cursor, and its index in the group; (0, 0) if there is no cursor."""
         number = self.cursor
         if number is None or self.grouping is None:
             return 0, 0
@@ -204,7 +195,7 @@ class FleetState:
 
     @property
     def row(self) -> int | None:
-        """Of the list: that of the cursor, where something is wrong there."""
+        """Row of the list under the cursor, or None if its GPU has no problem."""
         gpu = self.selected
         if gpu is None or self.view is None:
             return None
@@ -214,50 +205,50 @@ class FleetState:
         same = [n for n, kind in rows if kind == self._kind]
         return next(iter(same or (n for n, _ in rows)), None)
 
-    def go(self, group: int, member: int) -> None:
-        """Puts the cursor on a GPU of the map."""
+    def move_to(self, group: int, member: int) -> None:
+        """Move the cursor to a GPU of the map."""
         if self.fleet is not None and group < len(self.groups):
             members = self.groups[group].members
             self._key = self.fleet.gpus[members[max(0, min(len(members) - 1, member))]].key
 
-    def next_of_groups(self, step: int) -> None:
-        """Puts the cursor on the first GPU of another group."""
+    def move_by_groups(self, step: int) -> None:
+        """Move the cursor to the first GPU of another group."""
         if self.groups:
-            self.go(max(0, min(len(self.groups) - 1, self.place[0] + step)), 0)
+            self.move_to(max(0, min(len(self.groups) - 1, self.place[0] + step)), 0)
 
-    def go_row(self, row: int) -> None:
-        """Puts the cursor on what is wrong in that row of the list."""
+    def move_to_row(self, row: int) -> None:
+        """Move the cursor to the problem in that row of the list."""
         if self.view is not None and self.view.wrong:
             wrong = self.view.wrong[max(0, min(len(self.view.wrong) - 1, row))]
             self._key, self._kind = wrong.device_uuid, wrong.rule
 
-    # What is drawn of it.
+    # Drawing.
 
     def gpu_of(self, wrong: Finding) -> Gpu:
-        """That something is wrong with."""
+        """Return the GPU that has the problem."""
         assert self.fleet is not None
         return self.fleet.gpus[self._numbers[wrong.device_uuid]]
 
     def place_of(self, gpu: Gpu) -> str:
-        """Where it is besides its host: what it is grouped by, or the smallest unit above hosts."""
+        """Return where a GPU is besides its host: its group, or the smallest unit above hosts."""
         by = self._unit if self.by in (HOST, MODEL, NONE) else self.by
         name = name_of(by)(gpu) if by else ""
         return f"{by} {name}" if name else ""
 
     def fit(self, width: int, height: int) -> None:
-        """Says how much room the map has; groups anew, where nobody chose how."""
+        """Set the size of the map; group anew unless the user chose a label."""
         self._space = width, height
         free = self._group_by is None and not self.typing  # while one types all stays in place
         if free and self.fleet is not None and self.view is not None:
             names, gpus = choices(self.fleet), len(self.view.numbers)
-            to = Wanted(*self._space, self._wide(), self.halves, names, gpus)
-            if not to.is_as(self._suits):
+            to = GroupingConditions(*self._space, self._wide(), self.halves, names, gpus)
+            if not to.suits_like(self._suits):
                 self._suits = to
-                self.grouping, self._unit = suited(self.fleet, self.view, to)
+                self.grouping, self._unit = find_grouping(self.fleet, self.view, to)
 
     @property
-    def layout(self) -> Layout | None:
-        """Where everything is in that room; None where there is no GPU to show."""
+    def layout(self) -> MapLayout | None:
+        """Layout of the map in its room, or None if there is no GPU to show."""
         grouping = self.grouping
         if grouping is None or not grouping.groups or min(self._space) < 1:
             return None
@@ -269,5 +260,5 @@ class FleetState:
         return self._layout[1]
 
     def _wide(self) -> int:
-        """Cells of a GPU with its number and value."""
+        """Return the cells of a GPU with its number and value."""
         return (self.view.index_cells if self.view else 1) + VALUE_CELLS + AROUND_VALUE

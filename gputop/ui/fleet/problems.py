@@ -1,0 +1,207 @@
+"""The list of problems, worst first, and the details of the GPU under the cursor."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from gputop.fleet.page import since
+from gputop.text import (
+    ABSENT,
+    duration,
+    percentage,
+    quantity,
+    short_name,
+    used_of,
+    visible,
+    watts_of,
+)
+from gputop.ui.drawing.cells import (
+    Row,
+    Span,
+    cell,
+    cells_of,
+    clip,
+    faded,
+    fit,
+    reading,
+    spread,
+    width_of,
+)
+from gputop.ui.drawing.palette import ACCENT, CURSOR, DIM, GOOD, STRONG, TAB, WARN
+from gputop.ui.fleet.map_metrics import GRAVEST_FIRST, SIGN_STYLES, SIGNS, counted
+from gputop.ui.widgets.live import LiveView, Wheel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from textual.events import Click
+
+    from gputop.fleet.model import Gpu
+    from gputop.health.findings import Finding
+    from gputop.ui.fleet.fleet_state import FleetState
+
+LONGEST_NAME = 32
+ROOMY = 110
+"""Width in cells from which on the place of the GPU is shown too."""
+SINCE_CELLS = 14
+
+
+class ProblemsView(Wheel, LiveView):
+    """A heading, and a scrolled window over the list."""
+
+    def __init__(self, state: FleetState, moved: Callable[[], None]) -> None:
+        """Call `moved` when a click has moved the cursor."""
+        super().__init__(id="wrong")
+        self._state, self._moved = state, moved
+        self._seen: int | None = None
+        """Row of the cursor when it was last scrolled to."""
+
+    @property
+    def _listed(self) -> list[Finding]:
+        return self._state.view.wrong if self._state.view else []
+
+    @property
+    def rows(self) -> int:
+        """Number of rows that the view could use, with its heading."""
+        return 1 + len(self._listed)
+
+    def action_move(self, step: int) -> None:
+        """Move the cursor that many rows down; if it is on none, to the first visible row."""
+        state = self._state
+        row = state.row
+        state.move_to_row(self._first if row is None else row + step)
+
+    def action_page(self, step: int) -> None:
+        """Move the cursor by that many windows."""
+        self.action_move(step * max(1, self.size.height - 2))
+
+    def on_click(self, event: Click) -> None:
+        """Move the cursor to the row under the mouse."""
+        row = self._first + event.y - 1
+        if event.y > 0 and row < len(self._listed):
+            self._state.move_to_row(row)
+            self._state.on_list = True
+            self._moved()
+
+    def draw(self, width: int, height: int) -> list[Row]:
+        """Return the heading, and the rows that there is room for."""
+        state = self._state
+        if state.fleet is None or not state.fleet.gpus:
+            return []
+        wrong, room, row = self._listed, max(0, height - 1), state.row
+        if row != self._seen:
+            self._seen = row
+            if self._seen is not None:
+                self._first = max(self._seen - room + 1, min(self._first, self._seen))
+        self._first = max(0, min(self._first, len(wrong) - room))
+        shown = wrong[self._first : self._first + room]
+        longest = max((cells_of(gpu_name(state.gpu_of(each))) for each in shown), default=0)
+        names = min(LONGEST_NAME, longest)
+        rows = [self._heading(width, len(shown))]
+        rows += [
+            self._line(each, names, width, selected=n == row)
+            for n, each in enumerate(shown, self._first)
+        ]
+        return [rows[0], *faded(rows[1:])] if state.is_old else rows
+
+    def _heading(self, width: int, shown: int) -> Row:
+        state = self._state
+        title = Span(" PROBLEMS ", TAB if state.on_list else STRONG)
+        if not self._listed:
+            return [title, Span(" none, according to the metrics", GOOD)]
+        found = Counter(each.severity for each in self._listed)
+        words = " · ".join(counted(found[h], h) for h in GRAVEST_FIRST if found[h])
+        seen = f"{self._first + 1} to {self._first + shown} of {len(self._listed)} "
+        right = [Span(seen, DIM)] if 0 < shown < len(self._listed) else []
+        return spread([title, Span(f" {words}, worst first", DIM)], right, width)
+
+    def _line(self, wrong: Finding, names: int, width: int, *, selected: bool) -> Row:
+        state = self._state
+        gpu = state.gpu_of(wrong)
+        begun = since(wrong, state.fleet.time) if state.fleet else ""
+        where = visible(state.place_of(gpu), 40) if width >= ROOMY else ""
+        right = [Span(f"  {where}", DIM), Span(f"  {begun} ".rjust(SINCE_CELLS), DIM)]
+        row = [
+            Span(f"{SIGNS[wrong.severity]} ", SIGN_STYLES[wrong.severity]),
+            cell(gpu_name(gpu), names, STRONG),
+            Span("  "),
+            Span(clip(visible(wrong.sentence), width - names - 6 - width_of(right))),
+        ]
+        row = spread(row, right, width - 1)
+        if not selected:
+            return [Span(" "), *row]
+        if state.on_list:
+            row = [Span(span.text, CURSOR) for span in row]
+        return [Span("▌", ACCENT if state.on_list else DIM), *row]
+
+
+class DetailView(LiveView):
+    """Two lines about a GPU: its place and labels, and its readings."""
+
+    def __init__(self, state: FleetState) -> None:
+        super().__init__(id="detail")
+        self._state = state
+
+    def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - always two rows
+        """Return both lines, each with what fits."""
+        gpu = self._state.selected
+        if gpu is None:
+            return []
+        fleet = self._state.fleet
+        assert fleet is not None
+        rows = [_place(gpu, fleet.label_names, width), _readings(gpu, fleet.lag_seconds, width)]
+        return faded(rows) if self._state.is_old else rows
+
+
+def gpu_name(gpu: Gpu) -> str:
+    """Return a name such as `node7:3`, which is safe to show."""
+    return visible(f"{gpu.host}:{gpu.index}" if gpu.index else gpu.host)
+
+
+def _place(gpu: Gpu, names: Sequence[str], width: int) -> Row:
+    """Return the name, the model, and the labels that fit: first those that differ among GPUs."""
+    row = [Span("▌", ACCENT), Span(f"{gpu_name(gpu)}  ", STRONG)]
+    row.append(Span(visible(short_name(gpu.name))))
+    for name in (*names, *(other for other in gpu.labels if other not in names)):
+        value = gpu.labels.get(name)
+        if not value:
+            continue
+        more = [Span(f"  {visible(name, 40)} ", DIM), Span(visible(value, 80))]
+        if width_of([*row, *more]) <= width:
+            row += more
+    return fit(row, width)
+
+
+def _readings(gpu: Gpu, lag: Callable[[str], float], width: int) -> Row:
+    """Return the readings; those older than the rest are followed by how much older they are."""
+    row = [Span("▌", ACCENT)]
+    if gpu.gpu_utilization_percent is None and gpu.temperature_celsius is None:
+        row.append(Span("no readings  ", WARN))
+    age = None if gpu.age_seconds is None else duration(gpu.age_seconds)
+    reasons = None if gpu.clock_event_reasons is None else ", ".join(gpu.clock_event_reasons)
+    shown = [
+        ("busy", percentage(gpu.gpu_utilization_percent), "gpu_utilization_percent"),
+        ("mem", used_of(gpu.memory_used_bytes, gpu.memory_total_bytes), "memory_used_bytes"),
+        ("", quantity(gpu.temperature_celsius, "°C"), "temperature_celsius"),
+        ("power", watts_of(gpu.power_watts, gpu.power_limit_watts), "power_watts"),
+        ("clock", quantity(gpu.sm_clock_mhz, " MHz"), "sm_clock_mhz"),
+        ("SM", percentage(gpu.sm_active_percent), "sm_active_percent"),
+        ("tensor", percentage(gpu.tensor_active_percent), "tensor_active_percent"),
+        ("DRAM", percentage(gpu.dram_active_percent), "dram_active_percent"),
+        ("mem temp", quantity(gpu.memory_temperature_celsius, "°C"), "memory_temperature_celsius"),
+        ("scraped", f"{age} ago" if age else ABSENT, ""),
+        ("clocks", visible(reasons) if reasons else ABSENT, "clock_event_reasons"),
+        ("", visible(gpu.uuid), ""),
+    ]
+    known = [(name, text, lag(of)) for name, text, of in shown if text != ABSENT]
+    for (name, text, older), (*_, next_older) in zip(
+        known, [*known[1:], ("", "", 0.0)], strict=True
+    ):
+        more = [Span(f"{name} " if name else "", DIM), reading(text)]
+        if older and older != next_older:  # once for neighbours of the same moment
+            more.append(Span(f" ({duration(older)} older)", DIM))
+        more.append(Span("  "))
+        if width_of([*row, *more]) <= width + 2:
+            row += more
+    return fit(row, width)

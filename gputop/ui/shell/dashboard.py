@@ -1,0 +1,463 @@
+"""The dashboard of one machine or of several: tabs over one stream of snapshots."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from textual import work
+from textual.events import Paste
+from textual.widgets import ContentSwitcher
+
+from gputop.schema.snapshot import Event, Inventory, Sample
+from gputop.settings import AUTO
+from gputop.stream.child import Interruption
+from gputop.text import visible
+from gputop.ui.model import Telemetry
+from gputop.ui.monitor.screen import MonitorTab
+from gputop.ui.processes.columns import GPU
+from gputop.ui.processes.screen import ListTab, ProcessesTab
+from gputop.ui.processes.table import ProcessTable
+from gputop.ui.shell.actions import ACTIONS, LISTS, Action, action_for, bindings, refusal
+from gputop.ui.shell.header import Header, ReplayBar
+from gputop.ui.shell.keys import ActionScreen, KeysView
+from gputop.ui.shell.recording import Recordings
+from gputop.ui.widgets.live import DeviceTab, LiveTab
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+
+    from textual.app import ComposeResult
+    from textual.binding import BindingType
+    from textual.dom import DOMNode
+    from textual.events import Key
+    from textual.widget import Widget
+
+    from gputop.recording.replay import Played, Replay
+    from gputop.schema.snapshot import Record
+    from gputop.ui.benchmark.screen import BenchmarkTab
+    from gputop.ui.widgets.filter import FilterView
+
+BENCHMARK_CSS = Path(__file__).parents[1] / "benchmark" / "benchmark.tcss"
+"""Style sheet that is slow to parse, and that the first screen does not need."""
+INTERVALS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+"""Seconds between samples that the keys select from."""
+PRELOAD_SECONDS = 0.5
+"""Seconds after the first screen. By then it has numbers, unless the driver is slow."""
+
+
+class RecordSource(Protocol):
+    """Source of records: a `StreamChild`, or a substitute."""
+
+    def records(self) -> AsyncGenerator[Record | Interruption | Played]:
+        """Yield records for ever."""
+
+    def ask(self, **wanted: Any) -> None:
+        """Ask the sampler for another `interval`, or for `gpm`."""
+
+    async def close(self) -> None:
+        """Leave nothing running."""
+
+
+class Dashboard(ActionScreen):
+    """Tabs over one stream. An action is done by the tab that is shown, or else by the screen."""
+
+    actions = ACTIONS
+    BINDINGS: ClassVar[list[BindingType]] = list(bindings())
+    HORIZONTAL_BREAKPOINTS = [(0, "narrow"), (120, "wide")]  # noqa: RUF012 - as Textual types it
+    VERTICAL_BREAKPOINTS = [(0, "short"), (32, "tall")]  # noqa: RUF012 - as Textual types it
+
+    def __init__(
+        self,
+        stream: RecordSource,
+        python: str | None = None,
+        *,
+        replay: Replay | None = None,
+        record: Path | None = None,
+        show_secrets: bool = False,
+        back_to: str = "",
+    ) -> None:
+        """Show `stream`, which is `replay` where it is a recording; record to the file `record`.
+
+        `back_to` names the screen that Esc leads back to from the monitor, if any.
+        """
+        super().__init__()
+        self._stream = stream
+        self._replay = replay
+        self._bar: ReplayBar | None = None
+        self._recordings = Recordings(self.notify, self._recording_changed, record)
+        clock = time.monotonic if replay is None else replay.now
+        self.telemetry = Telemetry(clock, replayed=replay is not None, show_secrets=show_secrets)
+        self._python = python
+        self._back_to = back_to
+        self._benchmark: BenchmarkTab | None = None
+        """Benchmark tab, made when it is first needed."""
+        self._making = asyncio.Lock()
+        self._leaving = False
+        self._rung: set[tuple[str, str]] = set()
+        """Device and kind of the alerts that the bell was rung for, while they last."""
+        self._came_from: dict[str, str] = {}
+        """Tab that each of the pages was opened from."""
+
+    def compose(self) -> ComposeResult:
+        self._header = Header(self.telemetry)
+        self._table = ProcessTable()
+        self._monitor = MonitorTab(self.telemetry, self._table)
+        self._live: dict[str, LiveTab] = {
+            "monitor": self._monitor,
+            "processes": ProcessesTab(self.telemetry, self._table),
+        }
+        self._keys = KeysView(self.offers)
+        self._keys.way_back = self._back_to
+        settings = self.app.settings
+        self._monitor.devices.density = settings.density
+        self._table.apply_settings(settings.sort, settings.reverse, settings.tree)
+        yield self._header
+        if self._replay is not None:
+            self._bar = ReplayBar(self.telemetry, self._replay)
+            yield self._bar
+        with ContentSwitcher(initial="monitor") as self._switcher:
+            yield from self._live.values()
+        yield self._keys
+
+    def on_mount(self) -> None:
+        """Start to listen to the stream."""
+        self._listen()
+        # While the sampler is awaited; no thread, which the first number would have to wait for.
+        self.call_after_refresh(import_module, "gputop.health.judge")
+        self.set_timer(PRELOAD_SECONDS, self._preload)
+        self.watch(self, "focused", self._focus_changed, init=False)
+
+    @work(group="load", exit_on_error=False)
+    async def _preload(self) -> None:
+        """Make the benchmark tab before somebody waits for it: that takes a tenth of a second."""
+        await asyncio.to_thread(import_module, "gputop.ui.benchmark.screen")
+        await self._the_benchmark()
+
+    async def _the_benchmark(self) -> BenchmarkTab:
+        async with self._making:
+            if self._benchmark is None:
+                from gputop.ui.benchmark.screen import BenchmarkTab
+
+                stylesheet = self.app.stylesheet
+                if not stylesheet.has_source(str(BENCHMARK_CSS)):
+                    stylesheet.read(BENCHMARK_CSS)
+                    stylesheet.parse()
+                made = BenchmarkTab(self.telemetry, self._python)
+                await self._switcher.add_content(made)
+                self._benchmark = made
+            return self._benchmark
+
+    async def _end_making(self) -> None:
+        """Hold the lock for good: Textual fails at a tab that is mounted while its screen goes."""
+        if not self._leaving:
+            self._leaving = True
+            await self._making.acquire()
+
+    async def quit(self) -> None:
+        """Leave the app."""
+        await self._end_making()
+        await super().quit()
+
+    @work(exclusive=True, group="stream", exit_on_error=False)
+    async def _listen(self) -> None:
+        async with contextlib.aclosing(self._stream.records()) as records:
+            async for record in records:
+                try:
+                    if isinstance(record, Inventory | Sample | Interruption):
+                        self._add_record(record)
+                    else:
+                        await self._play(record)
+                except Exception as error:  # noqa: BLE001 - the next record may well be fine
+                    self.report(error)
+
+    async def _play(self, played: Played) -> None:
+        """Add what a replay has played; after a jump, in another thread."""
+        if played.restarted:
+            await asyncio.to_thread(self.telemetry.restart, played.records)
+        else:
+            for record in played.records:
+                if not isinstance(record, Event):
+                    self.telemetry.receive(record)
+                    await asyncio.sleep(0)  # of many samples at once; a key may wait for one
+        self._show_targets()
+        self._ring()
+        self.show()
+
+    def _add_record(self, record: Record | Interruption) -> None:
+        self.telemetry.receive(record)
+        if isinstance(record, Inventory | Sample):
+            self._recordings.add_record(record)
+        if isinstance(record, Inventory):
+            self._show_targets()
+            return
+        self._ring()
+        if not self.telemetry.paused:
+            self.show()
+
+    def _show_targets(self) -> None:
+        if self._benchmark is not None:
+            self._benchmark.show_targets()
+
+    def _ring(self) -> None:
+        """Show new alerts, and ring the bell if the settings say so."""
+        alerts = {(alert.device_uuid, alert.rule) for alert in self.telemetry.alerts}
+        if alerts - self._rung:
+            self._header.redraw()  # also while the rest is paused
+            if self.app.settings.bell:
+                self.app.bell()
+        self._rung = alerts
+
+    async def handle_input(self, event: Key | Paste) -> bool:
+        """Do what a key does, or say why it does nothing in a replay; return True if done."""
+        if await super().handle_input(event):
+            return True
+        if self._replay is None or isinstance(event, Paste) or self.focused is not None:
+            return False
+        if self.action_for(event.key) is None and (why := refusal(event.key)):
+            self.notify(why)
+            return True
+        return False
+
+    def action_for(self, key: str) -> Action | None:
+        """Return what a key does on the tab that is shown."""
+        return action_for(key, self._header.tab, replay=self._replay is not None)
+
+    @property
+    def actors(self) -> Sequence[DOMNode]:
+        """Tab that is shown, the bar of a replay, and the screen."""
+        tab = self._tab.key_handlers if self._tab else (self._benchmark,)
+        return [node for node in (*tab, self._bar, self) if node is not None]
+
+    @property
+    def field(self) -> FilterView | None:
+        """List of the tab that is shown, which is narrowed down by typing."""
+        return self._tab.filter_view if self._tab else None
+
+    async def act(self, action: Action) -> bool:
+        """Do the action if it is on offer here; return True if it was done."""
+        done = await super().act(action)
+        self._show_keys()
+        return done
+
+    def _show_keys(self) -> None:
+        tab = self._tab
+        self._keys.paused = self.telemetry.paused or (
+            self._replay is not None and not self._replay.playing
+        )
+        self._keys.on_list = isinstance(tab, ListTab) and tab.processes.focused_list
+        self._keys.redraw()
+
+    def offers(self, action: Action) -> bool:
+        """Return True if the action does something here and now."""
+        if not super().offers(action) or (action.id == "signal" and self.app.settings.readonly):
+            return False
+        lists = action.when != "replay" and action.tabs in (LISTS, ("monitor",))
+        of_devices = lists or action.id == "why"
+        if of_devices and not self.telemetry.devices:
+            return False
+        return action.works_on(self._header.tab, replay=self._replay is not None)
+
+    def _focus_changed(self, focused: Widget | None) -> None:
+        self._keys.in_field = focused is not None
+        self._keys.redraw()
+
+    def show(self) -> None:
+        """Draw what changed."""
+        self._header.redraw()
+        self._show_keys()
+        shown = self._tab or self._benchmark
+        if shown is not None:
+            shown.show_telemetry()
+        if self._bar is not None:
+            self._bar.redraw()
+        self._ask_gpm()
+
+    def _ask_gpm(self) -> None:
+        """Have GPM sampled while it is shown or recorded."""
+        shown = self._tab is not None and self._tab.wants_gpm
+        wanted = shown or self._recordings.current is not None
+        self._stream.ask(gpm=self.app.settings.gpm and wanted)
+
+    @property
+    def _tab(self) -> LiveTab | None:
+        """Tab that is shown, or None for the benchmark."""
+        return self._live.get(self._header.tab)
+
+    def tick(self) -> None:
+        """Show that no data comes, or how far a replay or a recording is."""
+        if self.telemetry.silent_seconds is not None:
+            self.show()
+        elif self._bar is not None:
+            self._bar.redraw()
+            self._show_keys()  # the end comes without a record
+        elif self._recordings.current is not None:
+            self._header.redraw()  # also while the rest is paused
+
+    async def action_tab(self, name: str) -> None:
+        """Show a tab."""
+        if name == "benchmark":
+            await self._the_benchmark()
+        self._to_tab(name)
+
+    def _to_tab(self, name: str) -> None:
+        self.set_focus(None)
+        self._switcher.current = name
+        self._header.tab = self._keys.tab = name
+        self.show()
+
+    async def action_details(self) -> None:
+        """Show the page of the selected device."""
+        from gputop.ui.device.screen import DevicePage  # the first screen does without it
+
+        await self._open("page", DevicePage, "show the page of")
+
+    async def action_why(self) -> None:
+        """Show all findings of the selected device; from there, those of all devices."""
+        from gputop.ui.why.screen import WhyPage
+
+        await self._open("why", WhyPage, "look for findings of")
+
+    async def _open(self, name: str, make: Callable[[Telemetry], DeviceTab], what: str) -> None:
+        device = self._tab.selected if self._tab else None
+        if device is None:
+            self.notify(f"There is no device to {what}")
+            return
+        page = self._live.get(name)
+        if not isinstance(page, DeviceTab):
+            page = self._live[name] = make(self.telemetry)
+            await self._switcher.add_content(page)
+        page.show(device.uuid)
+        if self._header.tab != name:
+            self._came_from[name] = self._header.tab
+        self._to_tab(name)
+
+    async def action_start(self) -> None:
+        """Stress-test what the form says on the benchmark tab, elsewhere the selected device."""
+        if self.telemetry.starting:  # the device that is meant may be about to appear
+            self.notify("The driver is still starting: `Start` in the form tests the CPU")
+            return
+        tab, benchmark = self._tab, await self._the_benchmark()
+        if tab is None:
+            benchmark.start()
+            return
+        device = tab.selected
+        if device is not None and (elsewhere := self.telemetry.remote_name(device)):
+            there = f"`ssh -t {visible(elsewhere, 64)} gputop` tests it there"
+            self.notify(
+                f"It is on another machine: {there}",
+                title=f"GPU {device.label} is not put under stress",
+                severity="warning",
+            )
+            return
+        self._to_tab("benchmark")
+        if self.telemetry.simulated:
+            device = None
+            self.notify("Simulated devices cannot be tested: this tests the CPU of this machine")
+        benchmark.start(device.uuid if device else None, default=True)
+
+    async def action_stop(self) -> None:
+        """Stop the stress test."""
+        (await self._the_benchmark()).stop()
+
+    async def action_field(self, step: int) -> None:
+        """Go to another field of the form, before the keys that come behind this one."""
+        (await self._the_benchmark()).to_field(step)
+
+    def action_pause(self) -> None:
+        """Freeze the picture, or let it catch up."""
+        self.telemetry.pause()
+        self.show()
+
+    def action_record(self) -> None:
+        """Start or stop recording."""
+        self._recordings.toggle()
+
+    def _recording_changed(self) -> None:
+        recording = self._recordings.current
+        self._header.recording = None if recording is None else recording.length
+        self._header.redraw()
+        self._ask_gpm()
+
+    def action_interval(self, step: int) -> None:
+        """Sample less often, or more often."""
+        now = self.app.settings.interval
+        others = [s for s in INTERVALS if (s > now if step > 0 else s < now)]
+        if others:
+            now = others[0] if step > 0 else others[-1]
+            self.app.change_settings(interval=now)
+            self._stream.ask(interval=now)
+        self.notify(f"A sample every {now:g} s")
+
+    async def action_keep(self) -> None:
+        """Save the settings, and how devices and processes are shown."""
+        table = self._table
+        self.app.change_settings(
+            density=self._monitor.devices.density,
+            sort=AUTO if table.sorted_by is GPU else table.sorted_by.title,
+            reverse=table.reversed,
+            tree=table.tree,
+        )
+        await self.app.action_keep()
+
+    async def action_leave(self) -> None:
+        """Go out of a field, off a filter or a device's page, then back to the monitor."""
+        tab = self._tab
+        if self.focused is not None:
+            self.set_focus(None)
+        elif not (isinstance(tab, ListTab) and tab.processes.clear_filter()):
+            now = self._header.tab
+            if now == "monitor" and self._back_to:
+                await self._end_making()
+                self.dismiss()
+                return
+            self._to_tab(self._came_from.get(now, "monitor"))
+
+    def action_help(self) -> None:
+        """Show keys and legend."""
+        from gputop.ui.shell.help import Help
+
+        other = "live" if self._replay is not None else "replay"
+        readonly = self.app.settings.readonly
+        self.app.push_screen(
+            Help(
+                lambda a: a.when != other and not (a.id == "signal" and readonly),
+                hosts=bool(self.telemetry.machines),
+            )
+        )
+
+    def commands(self) -> Iterator[Action]:
+        """Yield the actions that the command palette offers: not those that change nothing."""
+        tab = self._header.tab
+        return (
+            a
+            for a in super().commands()
+            if a.action != f"tab('{tab}')"
+            and (a.id != "bench.stop" or self._keys.running)
+            and (a.id != "back" or tab != "monitor" or self._back_to)
+        )
+
+    def report(self, error: BaseException) -> None:
+        """Notify of a fault in gputop, or in the recording that is played."""
+        if self._replay is not None:
+            from gputop.recording.reader import RecordingError
+
+            if isinstance(error, RecordingError):
+                self.telemetry.interruption = error.problem
+                self.notify(f"{visible(str(error))}.", title="Replay", severity="error")
+                return
+        super().report(error)
+
+    def on_benchmark_tab_changed(self) -> None:
+        """Show in the footer that a run started or ended."""
+        self._keys.running = self._benchmark is not None and self._benchmark.running
+        self._keys.redraw()
+
+    async def on_unmount(self) -> None:
+        """Leave nothing running; a stress test has ended with its task."""
+        await self._recordings.close()
+        await self._stream.close()

@@ -1,0 +1,315 @@
+"""The fleet screen: a map of all GPUs, and what is wrong with them; with its keys and its help."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from textual import work
+
+from gputop.text import visible
+from gputop.ui.fleet.grouping import EXAMPLE
+from gputop.ui.fleet.map import MapView, empty_rows
+from gputop.ui.fleet.problems import DetailView, ProblemsView
+from gputop.ui.fleet.summary import FilterLine, FleetHeader
+from gputop.ui.shell.actions import Action, bindings, key_names
+from gputop.ui.shell.keys import ActionScreen, KeysView
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Sequence
+
+    from textual.app import ComposeResult
+    from textual.binding import BindingType
+    from textual.dom import DOMNode
+    from textual.events import Resize
+    from textual.screen import Screen
+
+    from gputop.fleet.model import Fleet
+    from gputop.ui.fleet.fleet_state import FleetState
+    from gputop.ui.widgets.live import LiveView
+
+ROOMY = 18
+"""Rows from which on there is room for more than the map and what is wrong."""
+FEWEST_WRONG, MOST_OF_HEIGHT = 4, 6
+"""Fewest rows of the list, and the divisor of the height that gives its most rows while the map
+needs the rest."""
+ACTIONS = (
+    Action("fleet.open", "enter", "open", "Open the host under the cursor", "Open host"),
+    Action(
+        "fleet.switch",
+        "tab,w",
+        "switch",
+        "Switch between the map and the problems",
+        "List",
+        (),
+        ("tab",),
+    ),
+    Action("metric", "m", "metric(1)", "Colour the map by the next metric", "Colour"),
+    Action("metric.previous", "M", "metric(-1)", "... by the previous one"),
+    Action("group", "g", "group(1)", "Group by the next label", "Group"),
+    Action("group.previous", "G", "group(-1)", "... by the previous one"),
+    Action("fleet.filter", "slash", "filter", "Filter GPUs by label", "Filter"),
+    Action("fleet.refresh", "R", "refresh_now", "Ask the server now", "Refresh"),
+    Action("fleet.density", "c", "density", "Density: what fits, values, one, half, folded", ""),
+    Action("fleet.next", "down,j", "move(1)", "Down, on the map or in the list"),
+    Action("fleet.previous", "up,k", "move(-1)", "Up"),
+    Action("fleet.right", "right", "side(1)", "The next GPU"),
+    Action("fleet.left", "left", "side(-1)", "The previous GPU"),
+    Action("group.next", "n", "next_group(1)", "The next group"),
+    Action("group.before", "p", "next_group(-1)", "The group before"),
+    Action("fleet.page.next", "pagedown", "page(1)", "A page down"),
+    Action("fleet.page.previous", "pageup", "page(-1)", "A page up"),
+    Action("fleet.first", "home", "end(-1)", "To the first"),
+    Action("fleet.last", "end", "end(1)", "To the last"),
+    Action("theme", "T", "theme", "The next theme of colours"),
+    Action("settings", "S", "keep", "Keep the theme for next time"),
+    Action("back", "escape", "leave", "Back: leave the list, clear the filter"),
+    Action(
+        "commands",
+        "ctrl+p",
+        "commands",
+        "Command palette: all actions by name",
+        "",
+        (),
+        ("ctrl+p",),
+    ),
+    Action("help", "question_mark,f1", "help", "Help: keys and legend", "Help"),
+    Action("suspend", "ctrl+z", "suspend_process", "Suspend; `fg` in the shell resumes gputop"),
+    Action("quit", "q,f10,ctrl+c", "quit", "Quit", "Quit", (), ("f10", "ctrl+c")),
+)
+"""Everything a key does on the fleet screen."""
+HELP = {
+    "Keys": {" ".join(key_names(action)): action.help for action in ACTIONS},
+    "Signs": {
+        "! ▲ ?": "a fault, a warning, and a GPU that is no longer scraped",
+        "▁▂▄▆█": "low to high values of the map's metric: the line above the map has the scale",
+        "▀": "two GPUs in a cell, one above the other, where room is short",
+        "–": "no value has been scraped",
+        "r3  64  87% !2": "a group: its name, its number of GPUs, their median, and its problems",
+        "dim": "the next answer is late: these are the numbers of the previous one",
+    },
+    "Numbers": {
+        "median, p5, p95": "half of the GPUs are below the median, one in twenty below p5, and one "
+        "in twenty above p95; GPUs without the reading do not count",
+        "since": "when the problem began, or when this screen first saw it",
+    },
+    "Filter": {
+        EXAMPLE: "all words must be true",
+        "= !=": "equals, does not equal; * matches anything: rack=r1*",
+        "~ !~": "contains, does not contain; case does not matter",
+        "train": "a single word is searched for in host, model and all labels",
+        "host gpu model": "fields that work like labels",
+    },
+}
+
+
+class FleetSource(Protocol):
+    """Where the fleets come from: a `FleetWatch`, or a substitute."""
+
+    def fleets(self) -> AsyncGenerator[Fleet]:
+        """Yield a fleet at once, then one each interval, for ever."""
+
+    def refresh(self) -> None:
+        """Have the next fleet come now."""
+
+    async def close(self) -> None:
+        """Close all connections."""
+
+
+class FleetScreen(ActionScreen):
+    """Map and list over a `FleetState`. It stays as it is while a host of the fleet is open."""
+
+    actions = ACTIONS
+    BINDINGS: ClassVar[list[BindingType]] = list(bindings(ACTIONS))
+
+    def __init__(
+        self,
+        state: FleetState,
+        watch: FleetSource,
+        open_host: Callable[[str], Screen[None]],
+        where: str = "",
+        match: str = "",
+    ) -> None:
+        """Show what `watch` sends; `open_host` makes the screen of a host by its name.
+
+        `where` is the server and `match` the selector that it is asked with, as they may be shown.
+        """
+        super().__init__()
+        self.state, self._where, self._match = state, where, match
+        self._watch, self._open_host = watch, open_host
+        self._old = False
+        """True if what was drawn last was out of date."""
+
+    def compose(self) -> ComposeResult:
+        state = self.state
+        self._header = FleetHeader(state, self._where)
+        self._filter = FilterLine(state, self.show)
+        self._map = MapView(state, self.show)
+        self._map.empty = lambda width: empty_rows(state, self._where, self._match, width)
+        self._detail = DetailView(state)
+        self._wrong = ProblemsView(state, self.show)
+        self._keys = KeysView(self.offers, ACTIONS)
+        self._views: tuple[LiveView, ...] = (
+            self._header,
+            self._filter,
+            self._map,
+            self._detail,
+            self._wrong,
+            self._keys,
+        )
+        yield from self._views
+
+    def on_mount(self) -> None:
+        """Begin to watch the fleet."""
+        self._listen()
+
+    async def on_unmount(self) -> None:
+        """Leave nothing open."""
+        await self._watch.close()
+
+    def on_resize(self, event: Resize) -> None:
+        """Share the height out anew."""
+        self._share_height(event.size.width, event.size.height)
+
+    def on_screen_resume(self) -> None:
+        """Show what came while another screen was shown."""
+        self.show()
+
+    @work(exclusive=True, group="fleet", exit_on_error=False)
+    async def _listen(self) -> None:
+        """Add what comes for as long as the screen exists, whatever screen is shown."""
+        async with contextlib.aclosing(self._watch.fleets()) as fleets:
+            async for fleet in fleets:
+                try:
+                    self.update_fleet(fleet)
+                except Exception as error:  # noqa: BLE001 - the next one may well be fine
+                    self.report(error)
+
+    def update_fleet(self, fleet: Fleet) -> None:
+        """Show another fleet."""
+        self.state.update(fleet)
+        if self.is_current:
+            self.show()
+
+    def show(self) -> None:
+        """Draw what changed."""
+        state, look = self.state, self.app.look
+        self._old = state.is_old
+        self._map.ascii = look.ascii
+        state.halves = look.theme.colours > 16 and not look.ascii
+        self._keys.on_list = state.on_list
+        self._keys.way_back = "Show all" if self._filter.wanted else ""
+        self._share_height(*self.app.size)
+        for view in self._views:
+            view.redraw()
+
+    def tick(self) -> None:
+        """Show how old the fleet is; everything fades once it is too old."""
+        if self.state.is_old != self._old or self.state.fleet is None:
+            self.show()
+        else:
+            self._header.redraw()
+
+    def _share_height(self, width: int, height: int) -> None:
+        """Give the map what it can use, and the list the rest, and some rows in any case."""
+        some = bool(self.state.groups)
+        self._header.brief = tiny = height < ROOMY
+        header, asked = self._header.height_in(width), int(self._filter.wanted)
+        detail = 2 if some and not tiny else 0
+        room = max(1, height - header - asked - detail - 1)
+        fewest = 1 if tiny else max(FEWEST_WRONG, height // MOST_OF_HEIGHT)
+        least = min(self._wrong.rows, fewest + 1)
+        drawn = self._map.height_in(width, max(1, room - least))
+        for view, rows in (
+            (self._header, header),
+            (self._filter, asked),
+            (self._map, drawn if some else room),
+            (self._detail, detail),
+            (self._wrong, room - drawn if some else 0),
+        ):
+            view.styles.height, view.display = rows, bool(rows)
+
+    # Keys.
+
+    @property
+    def actors(self) -> Sequence[DOMNode]:
+        """The list or the map, whichever has the keys; the map; the filter; and the screen."""
+        focused = (self._wrong,) if self.state.on_list else ()
+        return (*focused, self._map, self._filter, self)
+
+    @property
+    def field(self) -> FilterLine:
+        """The line of the filter."""
+        return self._filter
+
+    def offers(self, action: Action) -> bool:
+        """Return True if the action does something here and now."""
+        if action.id == "fleet.switch":
+            state = self.state
+            some = state.on_list or bool(state.view and state.view.wrong)
+            return some and super().offers(action)
+        return super().offers(action)
+
+    async def act(self, action: Action) -> bool:
+        """Do the action if it is on offer here; return True if it was done."""
+        done = await super().act(action)
+        self.show()
+        return done
+
+    def action_next_group(self, step: int) -> None:
+        """Go to another group."""
+        self.state.move_by_groups(step)
+
+    def action_end(self, step: int) -> None:
+        """Go to the first or the last GPU."""
+        state = self.state
+        if state.on_list:
+            state.move_to_row(0 if step < 0 else len(state.view.wrong) if state.view else 0)
+        elif state.groups:
+            group = 0 if step < 0 else len(state.groups) - 1
+            state.move_to(group, 0 if step < 0 else len(state.groups[group].members))
+
+    def action_switch(self) -> None:
+        """Switch between map and list; there go to the first row if the cursor is on none."""
+        state = self.state
+        state.on_list = not state.on_list
+        if state.on_list and state.row is None:
+            self._wrong.action_move(0)
+
+    def action_metric(self, step: int) -> None:
+        """Colour the map by another value."""
+        self.state.next_metric(step)
+
+    def action_group(self, step: int) -> None:
+        """Group by another label."""
+        self.state.next_group(step)
+
+    def action_density(self) -> None:
+        """Show more GPUs in less room, or what fits."""
+        self.state.next_density()
+
+    def action_refresh_now(self) -> None:
+        """Ask the server now."""
+        self._watch.refresh()
+        self.notify(f"Asking {visible(self._where, 200)} now")
+
+    def action_leave(self) -> None:
+        """Go off the list, then off the filter."""
+        if self.state.on_list:
+            self.state.on_list = False
+        else:
+            self._filter.clear_filter()
+
+    def action_open(self) -> None:
+        """Open the host of the GPU under the cursor."""
+        gpu = self.state.selected
+        if gpu is None:
+            self.notify("No GPU is selected: there is no host to open")
+            return
+        self.app.push_screen(self._open_host(gpu.host))
+
+    def action_help(self) -> None:
+        """Show keys and legend."""
+        from gputop.ui.shell.help import HelpPage
+
+        self.app.push_screen(HelpPage({title: each.items() for title, each in HELP.items()}))
