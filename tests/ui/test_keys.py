@@ -208,7 +208,7 @@ async def test_a_record_that_cannot_be_shown_is_said_and_the_next_one_is_drawn(
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
         with monkeypatch.context() as broken:
-            broken.setattr(dashboard_of(app).telemetry, "take", fails)
+            broken.setattr(dashboard_of(app).telemetry, "receive", fails)
             stream.send(sample(1))
             await settle(pilot)
         (note,) = app._notifications
