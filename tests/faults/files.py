@@ -167,7 +167,7 @@ SETTINGS = tuple(
         passes=True,
     )
     for what, prepare, why in (
-        ("garbage", settings(b"\x1b[31m = \0["), "Mend"),
+        ("garbage", settings(b"\x1b[31m = \0["), "Fix it"),
         ("not UTF-8", settings(b"\xff\xfe"), "UTF-8."),
         ("a megabyte and more", settings(b"# \n" * (1 << 20)), "64"),
         ("a folder", folder_for_settings, "directory."),

@@ -39,7 +39,7 @@ MEASURES = WORKS.partition("mean = total")[0].replace(
 )
 """What a worker says that comes so far: the last one measures until the fault."""
 EVERY = "Choose another interpreter with --python"
-IMPORT = "See whether `import torch` works in that Python"
+IMPORT = "Check that `import torch` works in that Python"
 
 
 def free(pid: int) -> tuple[FakeDevice, ...]:
@@ -158,7 +158,7 @@ WORKERS = (
     of_a_run(
         "worker stopped, and continued",
         WORKS,
-        ("No word for ", "x ends it", "now –"),
+        ("Silent for ", "x ends it", "now –"),
         lead=begun,
         fault=signalled(WORKER, signal.SIGSTOP),
         mend=goes_on,
@@ -169,7 +169,7 @@ WORKERS = (
     of_a_run(
         "worker writes garbage",
         "import os\nos.write(1, bytes(range(128, 256)) + b'\\x1b[31m\\0\\n')",
-        ("said what is no event", "␛[31m␀", EVERY),
+        ("sent something that is not an event", "␛[31m␀", EVERY),
     ),
     of_a_run(
         "worker ends in the middle of a line",
@@ -184,7 +184,7 @@ WORKERS = (
     of_a_run(
         "worker writes a line without an end",
         "while True: print('x' * 9999, end='')",
-        ("said what is no event", "a line without an end", EVERY),
+        ("sent something that is not an event", "a line without an end", EVERY),
     ),
     of_a_run(
         "worker floods its output",

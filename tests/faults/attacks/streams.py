@@ -272,8 +272,8 @@ def flood(data: str, descriptor: int = 1, begin: str = HELLO) -> str:
 
 
 EVENT = '{"event":"verify","checks":1,"wrong_elements":0}\n'
-NO_EVENT = "said what is no event"
-TOO_MANY = "no event|events a second"
+NO_EVENT = "sent something that is not an event"
+TOO_MANY = "not an event|events a second"
 WORKERS = tuple(
     Attack(
         name=f"a worker writes {name}",
