@@ -108,7 +108,8 @@ def test_what_cannot_be_run_is_one_line_with_a_remedy(
     ended = ran(*arguments)
     assert ended.returncode == status
     assert ended.stdout == ""
-    (line,) = ended.stderr.splitlines()
+    line, *more = ended.stderr.splitlines()
+    assert more == []
     assert line.startswith("gputop: error: ")
     assert says in line
 

@@ -189,7 +189,7 @@ WORKERS = (
     of_a_run(
         "worker floods its output",
         MEASURES + "while True: say('verify', checks=1, wrong_elements=0)",
-        ("Ended after ", "it was over 200 events a second", EVERY),
+        ("Ended after ", "more than 200 events a second", EVERY),
         lead=begun,
         fault=now,
         silent=("Running",),
