@@ -30,13 +30,16 @@ VARIABLE = ("WANDB_API_KEY", "0123-key")
 
 @contextmanager
 def trainer() -> Iterator[subprocess.Popen[bytes]]:
-    """A process with secrets in its command line and its environment."""
-    code = "import sys; sys.stdin.read()"
+    """Start a process with secrets in its command line and its environment; wait until it runs."""
+    code = "import sys; print(flush=True); sys.stdin.read()"
     with subprocess.Popen(
         [sys.executable, "-S", "-c", code, *WORDS],
         env={**os.environ, VARIABLE[0]: VARIABLE[1]},
         stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()  # before it has begun, its command line is empty
         try:
             yield process
         finally:
