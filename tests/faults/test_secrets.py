@@ -31,7 +31,7 @@ VARIABLE = ("WANDB_API_KEY", "0123-key")
 @contextmanager
 def trainer() -> Iterator[subprocess.Popen[bytes]]:
     """Start a process with secrets in its command line and its environment; wait until it runs."""
-    code = "import sys; print(flush=True); sys.stdin.read()"
+    code = "print(flush=True); input()"
     with subprocess.Popen(
         [sys.executable, "-S", "-c", code, *WORDS],
         env={**os.environ, VARIABLE[0]: VARIABLE[1]},
