@@ -34,6 +34,10 @@ ANSWER_BYTES = 64 << 20
 """Bytes of one answer of a Prometheus server, decompressed."""
 ANSWERS_BYTES = 128 << 20
 """Bytes of all answers that are read at the same time."""
+JSON_VALUES = 1 << 20
+"""Values of one such answer, roughly. Each takes some 100 bytes of memory."""
+SERIES = 100_000
+"""Series of one such answer, and GPUs of a fleet."""
 COLUMNS, ROWS = 1000, 500
 """Cells of a terminal."""
 SHORTEST_INTERVAL, LONGEST_INTERVAL = 0.25, 60.0

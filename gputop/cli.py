@@ -7,19 +7,18 @@ import errno
 import gc
 import os
 import sys
+from collections.abc import Collection, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from gputop import __version__
 from gputop.commands.arguments import (
+    SHARED,
     Overview,
     Parser,
-    add_fleet,
-    add_hosts,
-    add_replay,
-    add_source,
-    argument,
+    add_shared,
     check_fleet,
     fail,
     hosts_of,
@@ -40,11 +39,7 @@ from gputop.settings import path as settings_path
 from gputop.stream.ssh import REMOTE_COMMAND
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from gputop.commands import Command
-    from gputop.problem import Problem
-    from gputop.settings import Settings
+    from gputop.stream.launch import StreamOptions
 
 OUTPUT_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 COMMANDS = {
@@ -57,10 +52,6 @@ COMMANDS = {
     "completion": "shell completion for bash, zsh or fish",
 }
 """Commands in the order of the help, each with its line."""
-HOST_COMMANDS = (None, "status", "stream")
-"""Commands with --host; None is the dashboard."""
-FLEET_COMMANDS = (None, "status")
-"""Commands with --prometheus."""
 
 
 def parser(words: Collection[str] = tuple(COMMANDS)) -> Parser:
@@ -74,52 +65,30 @@ def parser(words: Collection[str] = tuple(COMMANDS)) -> Parser:
         epilog="gputop COMMAND --help says more",
         allow_abbrev=False,
     )
+    version = f"gputop {__version__}"
     top.add_argument(
-        "--version",
-        action="version",
-        version=f"gputop {__version__}",
-        help="show the version and exit",
+        "--version", action="version", version=version, help="show the version and exit"
     )
     # None is unset.
     top.set_defaults(interval=None, demo=False, gpm=None, replay=None, hosts=None)
     top.set_defaults(remote_command=REMOTE_COMMAND, prometheus=None, match=None)
     top.set_defaults(whole_parser=parser)  # for the completion of every word
-    add_source(top)
-    add_hosts(top)
-    add_replay(top)
-    add_fleet(top)
-    top.add_argument(
-        "--record",
-        type=Path,
-        metavar="FILE",
-        help="record what the dashboard shows to a new file, as r does",
-    )
-    top.add_argument(
+    add_shared(top, *SHARED)
+    top.value("--record", "FILE", Path, "record what the dashboard shows to a new file, as r does")
+    top.switch(
         "--show-secrets",
-        action=argparse.BooleanOptionalAction,
-        help="do not mask passwords and tokens in command lines and environments; on this screen "
+        "do not mask passwords and tokens in command lines and environments; on this screen "
         "only, of this machine only: what is recorded stays masked, and other hosts mask theirs",
     )
-    top.add_argument(
-        "--python",
-        type=argument("gputop.bench.plan.request:parse_python"),
-        metavar="PATH",
-        help="the interpreter whose torch runs stress tests (default: the active environment's)",
-    )
+    torch = "the interpreter whose torch runs stress tests (default: the active environment's)"
+    top.value("--python", "PATH", "gputop.bench.plan.request:parse_python", torch)
     screen = top.add_argument_group("the dashboard", "also kept in its settings file")
-    screen.add_argument(
-        "--theme",
-        choices=(AUTO, *THEMES),
-        metavar="NAME",
-        help=f"{' '.join((AUTO, *THEMES))}; auto is what suits the terminal",
-    )
+    themes = f"{' '.join((AUTO, *THEMES))}; auto is what suits the terminal"
+    screen.add_argument("--theme", choices=(AUTO, *THEMES), metavar="NAME", help=themes)
     for name, what in SWITCHES.items():
         screen.add_argument(f"--{name}", action=argparse.BooleanOptionalAction, help=what)
-    screen.add_argument(
-        "--config",
-        metavar="FILE",
-        help="the settings file (default: gputop/config.toml in $XDG_CONFIG_HOME)",
-    )
+    config = "the settings file (default: gputop/config.toml in $XDG_CONFIG_HOME)"
+    screen.add_argument("--config", metavar="FILE", help=config)
     commands = top.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
     for name, what in COMMANDS.items():
         sub = commands.add_parser(name, help=what, allow_abbrev=False)
@@ -128,8 +97,8 @@ def parser(words: Collection[str] = tuple(COMMANDS)) -> Parser:
     return top
 
 
-def _command(name: str) -> Command:
-    return cast("Command", import_module(f"gputop.commands.{name}"))
+def _command(name: str) -> ModuleType:
+    return import_module(f"gputop.commands.{name}")
 
 
 COLOUR_SYSTEMS = ("auto", "standard", "256", "truecolor")
@@ -177,10 +146,11 @@ def run(arguments: argparse.Namespace) -> int:
         refuse(arguments, options, "a recording", "--replay")
     check_fleet(arguments)
     hosts = hosts_of(arguments)
-    is_dashboard = arguments.command is None and _is_attended()
-    if hosts and arguments.command not in HOST_COMMANDS:
+    is_attended = os.isatty(0) and os.isatty(1) and not in_notebook_cell(os.environ)
+    is_dashboard = arguments.command is None and is_attended
+    if hosts and arguments.command not in (None, "status", "stream"):
         fail(f"`{arguments.command}` works on this machine only. Leave out --host.", USAGE)
-    if arguments.prometheus is not None and arguments.command not in FLEET_COMMANDS:
+    if arguments.prometheus is not None and arguments.command not in (None, "status"):
         fail(f"`{arguments.command}` does not work on a fleet. Leave out --prometheus.", USAGE)
     if arguments.record is not None and not is_dashboard:
         fail("--record is for the dashboard. Try `gputop stream --output FILE`.", USAGE)
@@ -188,17 +158,13 @@ def run(arguments: argparse.Namespace) -> int:
         why = "other hosts mask theirs" if hosts else "what is printed is masked"
         fail(f"--show-secrets is for the dashboard of this machine: {why}. Leave it out.", USAGE)
     if arguments.command is not None:
-        return _command(arguments.command).run(arguments)
+        status: int = _command(arguments.command).run(arguments)
+        return status
     if not is_dashboard:
-        from gputop.commands import status
+        from gputop.commands.status import run_without_options
 
-        return status.run_without_options(arguments)
+        return run_without_options(arguments)
     return dashboard(arguments)
-
-
-def _is_attended() -> bool:
-    """Return True if a person sits at the terminal."""
-    return os.isatty(0) and os.isatty(1) and not in_notebook_cell(os.environ)
 
 
 def dashboard(arguments: argparse.Namespace) -> int:
@@ -226,29 +192,37 @@ def dashboard(arguments: argparse.Namespace) -> int:
     kept, problems = load(
         config, given={key: value for key, value in given.items() if value is not None}
     )
+    options: dict[str, Any] = {
+        "settings": kept,
+        "problems": problems,
+        "config": config,
+        "python": arguments.python,
+    }
     if arguments.prometheus is not None:
-        return fleet_dashboard(arguments, kept, problems, config)
+        return fleet_dashboard(arguments, options)
     return start(
-        settings=kept,
-        problems=problems,
-        config=config,
+        **options,
         demo=arguments.demo,
-        python=arguments.python,
         hosts=hosts_of(arguments),
         remote_command=arguments.remote_command,
         recording=open_recording(arguments.replay) if arguments.replay else None,
         record=arguments.record,
         show_secrets=arguments.show_secrets,
+        sample=_sample,
     )
 
 
-def fleet_dashboard(
-    arguments: argparse.Namespace, settings: Settings, problems: Sequence[Problem], config: Path
-) -> int:
-    """Run the fleet screen."""
-    from gputop.commands.fleet_status import INTERVAL, open_watch
+def _sample(options: StreamOptions) -> None:
+    from gputop.stream import sender
 
-    interval = INTERVAL if arguments.interval is None else arguments.interval
+    sender.run(options)
+
+
+def fleet_dashboard(arguments: argparse.Namespace, options: Mapping[str, Any]) -> int:
+    """Run the fleet screen."""
+    from gputop.commands.status import FLEET_INTERVAL, open_watch
+
+    interval = FLEET_INTERVAL if arguments.interval is None else arguments.interval
     watch = open_watch(arguments, interval)
     from gputop.fleet.host_stream import HostStream
     from gputop.ui.shell.start import run_fleet
@@ -259,8 +233,5 @@ def fleet_dashboard(
         where=arguments.prometheus,
         match=watch.match,
         interval=interval,
-        settings=settings,
-        problems=problems,
-        config=config,
-        python=arguments.python,
+        **options,
     )

@@ -28,6 +28,17 @@ from gputop.text import visible
 AUTO = "auto"
 THEMES = ("dark", "light", "ansi", "colour-blind", "colour-blind-light")
 DENSITIES = ("row", "compact", "full")
+CHARTS = ("busy+memory", "all", "busy")
+INTERVALS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+"""Seconds between samples that keys select from."""
+CHOICES: Mapping[str, tuple[Any, ...]] = {
+    "theme": (AUTO, *THEMES),
+    "density": (AUTO, *DENSITIES),
+    "charts": CHARTS,
+    "interval": INTERVALS,
+    "ascii": (None, False, True),
+}
+"""Values that keys select from, where they are not just off and on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +61,17 @@ class Settings:
     """True if gputop never signals a process."""
     density: str = AUTO
     """One of `DENSITIES`; `auto` fits the room."""
+    charts: str = CHARTS[0]
+    """One of `CHARTS`: the charts in panels, as far as there is room; `all` has power, too."""
+    scroll: bool = False
+    """True if charts scroll; else they are written over from the left, which sends much less."""
     sort: str = AUTO
     """Title of the column that sorts the processes; `auto` is the table's default."""
     reverse: bool = False
     """True to reverse that order."""
     tree: bool = False
-    """True to show processes as a tree."""
+    hidden_columns: str = ""
+    """Titles of columns of processes that are not shown, separated by commas."""
 
 
 DEFAULT = Settings()
@@ -115,19 +131,19 @@ def load(
 def checked(key: str, value: object) -> Any:
     """Return the value for `Settings`. Raises `ValueError` with the valid values."""
     match key:
-        case "theme" | "density":
-            choices = (AUTO, *(THEMES if key == "theme" else DENSITIES))
-            if value not in choices:
-                raise ValueError(f"Give one of {', '.join(choices)}")
+        case "theme" | "density" | "charts":
+            if value not in CHOICES[key]:
+                raise ValueError(f"Give one of {', '.join(CHOICES[key])}")
         case "interval":
             if isinstance(value, bool) or not isinstance(value, (int, float)):
                 value = math.nan
             if not SHORTEST_INTERVAL <= value <= LONGEST_INTERVAL:
                 raise ValueError(f"Give seconds from {SHORTEST_INTERVAL:g} to {LONGEST_INTERVAL:g}")
             return float(value)
-        case "sort":
-            if not isinstance(value, str) or not re.fullmatch("[A-Za-z0-9_% -]{1,40}", value):
+        case "sort" | "hidden_columns":
+            if not isinstance(value, str) or not re.fullmatch("[A-Za-z0-9_%, -]{0,200}", value):
                 raise ValueError("Give the title of a column, such as MEMORY")
+            return value.replace(", ", ",")
         case "ascii" if value == AUTO:
             return None
         case _ if not isinstance(value, bool):

@@ -185,6 +185,23 @@ def tflops(value: float | None) -> str:
     return rounded(value, digits)
 
 
+LEAST_TFLOPS = 0.09995
+"""Smallest throughput that is shown in TFLOP/s."""
+
+
+def flops_unit(most: float | None) -> tuple[str, float]:
+    """Return the unit for throughputs up to `most` TFLOP/s, and how many of it are 1 TFLOP/s."""
+    small = most is not None and 0 < most < LEAST_TFLOPS
+    return ("GFLOP/s", 1e3) if small else ("TFLOP/s", 1.0)
+
+
+def throughput(value: float | None, *, short: bool = False) -> str:
+    """Return TFLOP/s with a unit: `789 TFLOP/s`, `83.4 GFLOP/s`; in short `789`, `83.4G`."""
+    unit, factor = flops_unit(value)
+    text = tflops(None if value is None else factor * value)
+    return text + (unit[0] * (factor > 1) if short else f" {unit}")
+
+
 def count(many: int, what: str) -> str:
     """Return a number with its noun: `1 host`, `8 hosts`."""
     return f"{many} {what}{'' if many == 1 else 's'}"

@@ -1,8 +1,8 @@
 """Makes the pictures of this folder from the running app: `python -m screenshots.make`.
 
-Nothing in them is drawn by hand: `demo` and `fleet` are simulated and say so; `monitor` and
-`benchmark` are this machine, with its own sampler, worker and torch. Needs the extras `bench` and
-`dev`.
+Nothing in them is drawn by hand: all but `monitor` are simulated and say so, and that one is this
+machine. Needs the extra `dev`. `python -m screenshots.film` makes the animated one, and
+`python -m screenshots.scenes` those of the first look.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import resvg_py
 
 from gputop.stream.child import StreamChild
-from gputop.stream.launch import command
+from gputop.stream.launch import StreamOptions
 from gputop.ui.benchmark.readout import TitleView
 from gputop.ui.fleet.fleet_state import FleetState
 from gputop.ui.shell.app import GputopApp
@@ -43,7 +43,7 @@ async def picture(
     size: tuple[int, int] = (120, 34),
 ) -> None:
     """Runs the dashboard until `ready`, and keeps what it shows as SVG and PNG."""
-    child = StreamChild(command(interval=interval, demo=demo), interval)
+    child = StreamChild(StreamOptions(interval, demo=demo, control=True).command, interval)
     child.spawn()
     app = GputopApp(child)
     async with app.run_test(size=size) as pilot:
@@ -85,7 +85,7 @@ def seconds_of_run(app: GputopApp) -> float:
 
 
 async def main() -> None:
-    """Every picture, one after the other: the CPU that is tested is the one that draws."""
+    """Every picture, one after the other."""
     await picture(
         "demo",
         demo=True,
@@ -112,10 +112,11 @@ async def main() -> None:
     )
     await picture(
         "benchmark",
-        demo=False,
+        demo=True,
         interval=0.5,
         keys=("b",),
-        ready=lambda app: seconds_of_run(app) >= 38,
+        ready=lambda app: seconds_of_run(app) >= 45,
+        size=(120, 40),
     )
     await fleet_picture()
 

@@ -12,7 +12,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.parse import parse_qs, urlsplit
 
-from gputop.fleet.queries import CLOCK, Scope, gone_of, names_of, values_of
+from gputop.fleet.queries import CLOCK, gone_of, names_of, values_of
 
 if TYPE_CHECKING:
     import ssl
@@ -45,9 +45,7 @@ class Response(NamedTuple):
 
 NAMES = {
     query.text: query.name
-    for match in ("", 'cluster="a"')
-    for twins in (False, True)
-    for scope in (Scope(match, twins),)
+    for scope in ("", 'cluster="a"')
     for query in (CLOCK, *names_of(scope), gone_of(scope), *values_of(scope))
 }
 

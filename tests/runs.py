@@ -16,7 +16,7 @@ from tests.streams import NOW, host, inventory, readings, sample
 
 if TYPE_CHECKING:
     from gputop.bench.events import Event, Result
-    from gputop.bench.run.conditions import Trace
+    from gputop.bench.run.trace import Trace
     from gputop.schema.snapshot import Sample
 
 WINDOW = 0.25

@@ -36,9 +36,7 @@ RESULT = Result(
     method="torch.mm",
     started_at=1_763_640_000.0,
 )
-PLANNED = Planned(
-    1024, 1024, 1024, "float32", "float32", "row-major", "random normal", 50, 5, 1 << 24, 1e-6, "mm"
-)
+PLANNED = Planned(1024, 1024, 1024, "float32", "float32", "row-major", "random normal", 1e-6, "mm")
 EVENTS = (
     Hello("3.11.7", "2.13.0", "AMD EPYC 9654", 2, 4242),
     PLANNED,

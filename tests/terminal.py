@@ -235,12 +235,12 @@ class Terminal:
             return wanted in self.text if isinstance(wanted, str) else bool(wanted(self))
 
         more = True
-        while (self._painting and more) or not there():
+        while (self.is_painting and more) or not there():
             remaining = deadline - time.monotonic()
             if remaining <= 0 or not more:
                 reason = f"after {timeout:g} s" if remaining <= 0 else "when the output ended"
                 raise ScreenError(f"no {what or repr(wanted)} {reason}; on screen:\n{self.text}")
-            more = self._read(min(remaining, FRAME_SECONDS) if self._painting else remaining)
+            more = self._read(min(remaining, FRAME_SECONDS) if self.is_painting else remaining)
         return self.elapsed
 
     def collect(self, seconds: float) -> int:
@@ -276,11 +276,15 @@ class Terminal:
             pieces, self._pieces = self._pieces, None
             for at, data in pieces:
                 self._take(data)
-                if seconds is None and not self._painting and true(self):
+                if seconds is None and not self.is_painting and true(self):
                     seconds = at - began
             if seconds is None and (gone or self.elapsed - began > timeout):
                 raise ScreenError(f"no {what or keys!r} after {timeout:g} s:\n{self.text}")
         return seconds
+
+    def feed(self, data: bytes) -> None:
+        """Show what another program writes to the terminal."""
+        self._stream.feed(data)
 
     def resize(self, columns: int, rows: int) -> None:
         """Change the size; the kernel tells the program (SIGWINCH)."""
@@ -359,7 +363,7 @@ class Terminal:
         return True
 
     @property
-    def _painting(self) -> bool:
+    def is_painting(self) -> bool:
         """Whether there is more to come of the frame on the screen."""
         return WHOLE_FRAMES in self.modes and self.elapsed - self._taken_at < FRAME_SECONDS
 

@@ -41,7 +41,8 @@ def modules_of(package: str) -> list[str]:
 
 
 FIRST_SCREEN = (
-    "import gputop.cli; gputop.cli.parser([]); from gputop.ui.shell import start; "
+    "import gputop.__main__; import gputop.cli; gputop.cli.parser([]); "
+    "from gputop.ui.shell import start; import gputop.stream.forked; "
     "start.load_asyncio(); import gputop.stream.child; "
     "start.load_textual(); import gputop.ui.shell.app, gputop.ui.shell.dashboard"
 )
@@ -72,8 +73,8 @@ def test_the_dashboard_loads_neither_nvml_nor_torch_nor_what_can_wait() -> None:
 
 
 def test_the_first_screen_does_without_the_benchmark_and_the_pages() -> None:
-    pages = {"benchmark.screen", "device.screen", "why.screen", "processes.environment"}
-    pages |= {"shell.help", "shell.command_palette", "widgets.confirm"}
+    pages = {"benchmark.screen", "device.screen", "why.screen", "processes.page"}
+    pages |= {"shell.help", "widgets.choice", "widgets.confirm"}
     later = {f"gputop.ui.{name}" for name in pages}
     later |= {"gputop.bench.run.session", "gputop.bench.results.history", "sqlite3"}
     assert loaded_by(FIRST_SCREEN, later) == set()
@@ -112,7 +113,7 @@ def test_the_sampler_does_without_what_only_the_dashboard_needs() -> None:
 
 
 def test_the_dashboard_of_one_machine_loads_nothing_of_others() -> None:
-    among = {"gputop.stream.remote", "gputop.stream.machines", "gputop.stream.snapshots"}
+    among = {"gputop.stream.machines", "gputop.stream.merge", "gputop.stream.snapshots"}
     among |= {*modules_of("gputop.fleet"), *modules_of("gputop.ui.fleet")}
     program = "import gputop.ui.shell.dashboard, gputop.ui.shell.app, gputop.ui.shell.start"
     assert loaded_by(f"{program}, gputop.cli", among) == set()
@@ -130,7 +131,11 @@ def test_the_dashboard_starts_the_sampler_before_it_loads_textual() -> None:
 
 
 def test_the_simulation_needs_no_nvml() -> None:
-    program = "from gputop.stream.sender import make_sampler; make_sampler(1.0, demo=True)"
+    program = (
+        "from gputop.stream.launch import StreamOptions\n"
+        "from gputop.stream.sender import make_sampler\n"
+        "make_sampler(StreamOptions(1.0, demo=True))"
+    )
     assert loaded_by(program, {"pynvml", "textual", "torch"}) == set()
 
 

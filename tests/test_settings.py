@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from gputop import settings
 from gputop.bounds import LONGEST_INTERVAL, SHORTEST_INTERVAL
-from gputop.settings import AUTO, DEFAULT, DENSITIES, KEYS, THEMES, Settings, SettingsError
+from gputop.settings import AUTO, CHARTS, DEFAULT, DENSITIES, KEYS, THEMES, Settings, SettingsError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,9 +34,11 @@ ANY = st.builds(
     gpm=st.booleans(),
     readonly=st.booleans(),
     density=st.sampled_from((AUTO, *DENSITIES)),
+    charts=st.sampled_from(CHARTS),
     sort=st.from_regex("[A-Za-z0-9_% -]{1,40}", fullmatch=True),
     reverse=st.booleans(),
     tree=st.booleans(),
+    hidden_columns=st.from_regex("[A-Za-z0-9_%,-]{0,40}", fullmatch=True),
 )
 OTHER = Settings(
     theme="light",
@@ -47,9 +49,12 @@ OTHER = Settings(
     gpm=False,
     readonly=True,
     density="row",
+    charts="busy",
+    scroll=True,
     sort="memory",
     reverse=True,
     tree=True,
+    hidden_columns="ENC,DEC",
 )
 FILES = [
     "",
@@ -404,3 +409,12 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     assert "it is a pipe" in str(problem)
     with pytest.raises(SettingsError, match="it is a pipe"):
         settings.save(tmp_path / "pipe", Settings(theme="light"))
+
+
+def test_columns_may_have_spaces_between_them(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text('hidden_columns = "ENC, GPU MEM"')
+    assert settings.load(file, NOTHING) == (Settings(hidden_columns="ENC,GPU MEM"), [])
+    file.write_text("hidden_columns = ['ENC']")
+    _, (problem,) = settings.load(file, NOTHING)
+    assert "hidden_columns" in problem.what

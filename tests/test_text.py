@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import sys
 import unicodedata
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -34,11 +36,8 @@ from gputop.text import (
 KIB, MIB, GIB, TIB = (1 << shift for shift in (10, 20, 30, 40))
 ANY_TEXT = st.text(st.characters(codec=None))
 SIGNIFICANT = re.compile(r"0*\.?0*")
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [
+TEXTS: dict[Callable[[Any], str], list[tuple[Any, str]]] = {
+    size: [
         (None, ABSENT),
         (0, "0 B"),
         (999, "999 B"),
@@ -59,14 +58,7 @@ SIGNIFICANT = re.compile(r"0*\.?0*")
         (12_000 * TIB, "12000 TiB"),
         (-3 * GIB, "-3.00 GiB"),
     ],
-)
-def test_size(value: float | None, shown: str) -> None:
-    assert size(value) == shown
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [
+    number: [
         (None, ABSENT),
         (0, "0"),
         (7, "7"),
@@ -81,14 +73,7 @@ def test_size(value: float | None, shown: str) -> None:
         (989.4, "989"),
         (-9.996, "-10.0"),
     ],
-)
-def test_number(value: float | None, shown: str) -> None:
-    assert number(value) == shown
-
-
-@pytest.mark.parametrize(
-    ("seconds", "shown"),
-    [
+    brief: [
         (0.0, "0 ns"),
         (1.3e-9, "1.3 ns"),
         (999.4e-9, "999 ns"),
@@ -99,9 +84,83 @@ def test_number(value: float | None, shown: str) -> None:
         (12.34, "12.3 s"),
         (1234.5, "1234 s"),
     ],
+    tflops: [
+        (None, ABSENT),
+        (0.00123, "0.00123"),
+        (0.00999, "0.00999"),
+        (0.009996, "0.0100"),
+        (0.0834, "0.0834"),
+        (0.09996, "0.100"),
+        (0.312, "0.312"),
+        (0.9996, "1.00"),
+        (8.234, "8.23"),
+        (9.996, "10.0"),
+        (71.24, "71.2"),
+        (99.96, "100"),
+        (789.4, "789"),
+        (1979, "1979"),
+    ],
+    duration: [
+        (0, "0 s"),
+        (0.4, "0 s"),
+        (8, "8 s"),
+        (59.4, "59 s"),
+        (59.6, "1:00"),
+        (125, "2:05"),
+        (3599.6, "1:00:00"),
+        (3725, "1:02:05"),
+        (90_061, "25:01:01"),
+    ],
+    short_name: [
+        ("NVIDIA H100 80GB HBM3", "H100 80GB HBM3"),
+        ("NVIDIA GeForce RTX 4090", "RTX 4090"),
+        ("Tesla T4", "T4"),
+        ("Orin", "Orin"),
+        ("", ""),
+    ],
+    visible: [
+        ("python train.py --lr 1e-4", "python train.py --lr 1e-4"),
+        ("größe 日本語 ✓ 🚀", "größe 日本語 ✓ 🚀"),
+        ("[red]x[/red] %s {y} <b>", "[red]x[/red] %s {y} <b>"),
+        ("\x1b[2J\x1b]0;title\x07", "␛[2J␛]0;title␇"),
+        ("a\tb\nc\r\0", "a␉b␊c␍␀"),
+        ("\x7f", "␡"),
+        ("\x85\x9b31m", "⟨0085⟩⟨009b⟩31m"),
+        ("abc\u202etxt.exe", "abc⟨202e⟩txt.exe"),
+        ("\u2066\u2069\u200f\u200b\u200d\ufeff", "⟨2066⟩⟨2069⟩⟨200f⟩⟨200b⟩⟨200d⟩⟨feff⟩"),
+        ("\u2028\u2029", "⟨2028⟩⟨2029⟩"),
+        ("e\u0301", "e⟨0301⟩"),
+        ("\u3164\uffa0\u1160", "⟨3164⟩⟨ffa0⟩⟨1160⟩"),
+        ("caf\udce9", "caf⟨e9⟩"),
+        ("\ud800", "⟨d800⟩"),
+        ("\U000e0041\U0010fffd", "⟨e0041⟩⟨10fffd⟩"),
+        ("a\u00a0b", "a⟨00a0⟩b"),
+    ],
+    percentage: [
+        (None, ABSENT),
+        (0, "0 %"),
+        (0.0, "0 %"),
+        (0.04, "<1 %"),
+        (0.5, "<1 %"),
+        (0.51, "1 %"),
+        (37.4, "37 %"),
+        (99.4, "99 %"),
+        (99.5, ">99 %"),
+        (99.97, ">99 %"),
+        (100, "100 %"),
+        (100.0, "100 %"),
+        (140.2, "140 %"),
+        (-0.2, ">-1 %"),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("function", "value", "shown"),
+    [(function, value, shown) for function, rows in TEXTS.items() for value, shown in rows],
 )
-def test_brief_times(seconds: float, shown: str) -> None:
-    assert brief(seconds) == shown
+def test_a_value_is_shown_as(function: Callable[[Any], str], value: Any, shown: str) -> None:
+    assert function(value) == shown
 
 
 @given(st.floats(1e-9, 1e5))
@@ -118,29 +177,6 @@ def test_a_number_is_near_and_short(value: float) -> None:
     shown = number(value)
     assert "e" not in shown
     assert float(shown) == pytest.approx(value, rel=0.006, abs=0.005)
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [
-        (None, ABSENT),
-        (0.00123, "0.00123"),
-        (0.00999, "0.00999"),
-        (0.009996, "0.0100"),
-        (0.0834, "0.0834"),
-        (0.09996, "0.100"),
-        (0.312, "0.312"),
-        (0.9996, "1.00"),
-        (8.234, "8.23"),
-        (9.996, "10.0"),
-        (71.24, "71.2"),
-        (99.96, "100"),
-        (789.4, "789"),
-        (1979, "1979"),
-    ],
-)
-def test_tflops(value: float | None, shown: str) -> None:
-    assert tflops(value) == shown
 
 
 @given(st.floats(0.001, 1e5))
@@ -164,63 +200,6 @@ def test_tflops_has_three_digits_and_no_exponent(value: float) -> None:
 )
 def test_quantity(arguments: tuple[float | None, str], shown: str) -> None:
     assert quantity(*arguments) == shown
-
-
-@pytest.mark.parametrize(
-    ("seconds", "shown"),
-    [
-        (0, "0 s"),
-        (0.4, "0 s"),
-        (8, "8 s"),
-        (59.4, "59 s"),
-        (59.6, "1:00"),
-        (125, "2:05"),
-        (3599.6, "1:00:00"),
-        (3725, "1:02:05"),
-        (90_061, "25:01:01"),
-    ],
-)
-def test_duration(seconds: float, shown: str) -> None:
-    assert duration(seconds) == shown
-
-
-@pytest.mark.parametrize(
-    ("name", "shown"),
-    [
-        ("NVIDIA H100 80GB HBM3", "H100 80GB HBM3"),
-        ("NVIDIA GeForce RTX 4090", "RTX 4090"),
-        ("Tesla T4", "T4"),
-        ("Orin", "Orin"),
-        ("", ""),
-    ],
-)
-def test_short_name(name: str, shown: str) -> None:
-    assert short_name(name) == shown
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("python train.py --lr 1e-4", "python train.py --lr 1e-4"),
-        ("größe 日本語 ✓ 🚀", "größe 日本語 ✓ 🚀"),
-        ("[red]x[/red] %s {y} <b>", "[red]x[/red] %s {y} <b>"),
-        ("\x1b[2J\x1b]0;title\x07", "␛[2J␛]0;title␇"),
-        ("a\tb\nc\r\0", "a␉b␊c␍␀"),
-        ("\x7f", "␡"),
-        ("\x85\x9b31m", "⟨0085⟩⟨009b⟩31m"),
-        ("abc\u202etxt.exe", "abc⟨202e⟩txt.exe"),
-        ("\u2066\u2069\u200f\u200b\u200d\ufeff", "⟨2066⟩⟨2069⟩⟨200f⟩⟨200b⟩⟨200d⟩⟨feff⟩"),
-        ("\u2028\u2029", "⟨2028⟩⟨2029⟩"),
-        ("e\u0301", "e⟨0301⟩"),
-        ("\u3164\uffa0\u1160", "⟨3164⟩⟨ffa0⟩⟨1160⟩"),
-        ("caf\udce9", "caf⟨e9⟩"),
-        ("\ud800", "⟨d800⟩"),
-        ("\U000e0041\U0010fffd", "⟨e0041⟩⟨10fffd⟩"),
-        ("a\u00a0b", "a⟨00a0⟩b"),
-    ],
-)
-def test_visible(text: str, shown: str) -> None:
-    assert visible(text) == shown
 
 
 def inert(text: str) -> bool:
@@ -293,29 +272,6 @@ def test_a_part_of_memory_has_the_decimals_of_the_whole(
     used: float | None, total: float | None, shown: str
 ) -> None:
     assert used_of(used, total) == shown
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [
-        (None, ABSENT),
-        (0, "0 %"),
-        (0.0, "0 %"),
-        (0.04, "<1 %"),
-        (0.5, "<1 %"),
-        (0.51, "1 %"),
-        (37.4, "37 %"),
-        (99.4, "99 %"),
-        (99.5, ">99 %"),
-        (99.97, ">99 %"),
-        (100, "100 %"),
-        (100.0, "100 %"),
-        (140.2, "140 %"),
-        (-0.2, ">-1 %"),
-    ],
-)
-def test_percent(value: float | None, shown: str) -> None:
-    assert percentage(value) == shown
 
 
 @pytest.mark.parametrize(

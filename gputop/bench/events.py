@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from gputop.problem import Problem
 
 
-KINDS = ("soak", "sweep", "latency", "peak", "copy", "pairs")
-"""Kinds of run: one shape for a duration, or a table of `Point`s."""
+SCHEMA = 1
+"""Version of the JSON documents of results. New fields leave it as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,11 @@ class Hello:
     threads: int
     pid: int
     cuda_version: str | None = None
+    unset: tuple[str, ...] = ()
+    """Variables that would have changed the figures, as `NAME=value`."""
+    bound_to: str | None = None
+    """Processors that the worker is bound to, or None if it is not."""
+    cublas_version: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,20 +42,13 @@ class Planned:
     accumulate: str
     layout: str
     data: str
-    warmup_products: int
-    products_per_batch: int
-    need_bytes: int
     relative_error: float
     """Error of the first product against float64, in a corner of it."""
     method: str
-    product_seconds: float = 0.0
-    """Median of one product in the warm-up."""
     patience_seconds: float = 60.0
     """Time without progress after which the device counts as hung."""
     rows: int = 0
     """Most rows of a table, or 0."""
-    largest_size: int | None = None
-    """Largest N that fits in the device's memory."""
     expected_seconds: float | None = None
 
 
@@ -61,10 +59,17 @@ class Progress:
     elapsed_seconds: float
     window_seconds: float
     iterations: int
-    tflops: float
+    tflops: float = 0.0
     """Throughput of this window: by device events on a GPU, by wall time on a CPU."""
     tflops_device: float | None = None
     """Throughput by device events, or None on a CPU."""
+    bytes_per_second: float | None = None
+    """Bytes read and written, in a run that moves bytes."""
+
+    @property
+    def rate(self) -> float:
+        """Throughput in the unit of the kind of run: TFLOP/s, or GB/s."""
+        return self.tflops if self.bytes_per_second is None else self.bytes_per_second / 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +92,8 @@ class Verified:
 
     checks: int
     wrong_elements: int
+    products: int | None = None
+    """Iterations that were compared, or None of older workers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,16 +117,57 @@ class Conditions:
     percent_of_peak: Mapping[str, float] = field(default_factory=dict)
     """Percentages by denominator, `datasheet dense` or `formula at the live clock`: of the mean, of
     a table's best row, or of the bandwidth of copies within the device."""
+    clock_events_known: bool | None = None
+    """True if the device reports clock event reasons, also if none held."""
+    memory_errors: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """Counters of memory errors before and after the run, by reading: those of a memory test, and
+    otherwise only where one rose."""
+    other_load: tuple[str, ...] = ()
+    """Processes of others that used the device meanwhile: `4711 (ada: python train.py)`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Comparison with the best earlier run of the same test, as it was at that time."""
+    """Comparison with earlier runs of the same test, as they were at that time."""
 
     under_percent: float | None = None
-    """Percent under that run, negative above it, or None without one."""
+    """Percent under their median, negative above it, or None without one. Older versions compared
+    with the best of them."""
     slower: str | None = None
-    """Warning about a noticeably slower result."""
+    runs: int | None = None
+    """Number of these runs; None of older versions."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictPart:
+    """One thing that a device was judged by."""
+
+    name: str
+    """`results`, `memory`, `datasheet`, `like devices`, `earlier runs`, `throttling` or `droop`."""
+    state: str
+    """`ok`, `degraded`, `faulty` or `not judged`."""
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Verdict about a device, in parts."""
+
+    parts: tuple[VerdictPart, ...]
+
+    @property
+    def bad(self) -> tuple[VerdictPart, ...]:
+        """Parts that are not ok, the gravest first."""
+        ranked = {"faulty": 0, "degraded": 1}
+        found = [part for part in self.parts if part.state in ranked]
+        return tuple(sorted(found, key=lambda part: ranked[part.state]))
+
+    @property
+    def state(self) -> str:
+        """State of the gravest part; `not judged` if no part was."""
+        if self.bad:
+            return self.bad[0].state
+        return "ok" if any(part.state == "ok" for part in self.parts) else "not judged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +187,7 @@ class Result:
     tflops_sustained: float | None
     """Mean of the last half, or None for a run that is too short."""
     droop_percent: float | None
-    """Percent of the sustained throughput below the peak."""
+    """Percent of the sustained throughput below the burst; 0 unless it is more than noise."""
     tflops_device: float | None
     """Mean by device events. Below it, `tflops_mean` shows that the host was in the way."""
     seconds: float
@@ -159,14 +207,27 @@ class Result:
     """Unix seconds."""
     verified_products: int | None = None
     """Iterations that were compared, or None for results of older versions."""
+    verify: str = "some"
+    """Products that were meant to be verified, `all` or `some`."""
+    mismatches: Mapping[str, int] = field(default_factory=dict)
+    """Products whose checksums were not those of the first, by `facts.MISMATCHES`."""
     kind: str = "soak"
-    """One of `KINDS`."""
+    """One of `plan.kinds.KINDS`, or another of a newer version."""
     points: tuple[Point, ...] = ()
     """Rows of a table. m, n, k and the peak are those of the best one."""
     notes: tuple[str, ...] = ()
     """Notes: what was left out and why, and what the rows say in words."""
     time_to_steady_seconds: float | None = None
     """Seconds until the throughput stayed within 2 % of the sustained one."""
+    tflops_burst: float | None = None
+    """Mean from the first timed product on, over at most 2 s: where it is the most significant."""
+    droop_interval_percent: tuple[float, ...] | None = None
+    """Bounds of the droop, with at least 95 % confidence."""
+    tflops_mean_interval: tuple[float, ...] | None = None
+    """Bounds of the mean, with 95 % confidence."""
+    tflops_p5: float | None = None
+    """5th percentile of the windows, and the next one the 95th."""
+    tflops_p95: float | None = None
     context_bytes: int | None = None
     """Measured device memory of the CUDA context, without the next two."""
     cache_bytes: int | None = None
@@ -180,10 +241,29 @@ class Result:
     data: str | None = None
     threads: int | None = None
     """Threads of a CPU."""
+    unset: tuple[str, ...] = ()
+    """Variables that were set and left out, as they change what is measured: `NAME=value`."""
+    bound_to: str | None = None
+    """Processors that the worker was bound to, those of its GPU's NUMA node."""
+    cublas_version: str | None = None
+    gputop_version: str | None = None
     host: str | None = None
     """Machine of the device, or None for results of older versions, from this machine."""
     comparison: Comparison | None = field(default=None, compare=False)
     """Comparison made once, when the result is stored; None before."""
+    verdict: Verdict | None = field(default=None, compare=False)
+    """Verdict given once, when all devices of the run have ended; None before, and of older
+    versions."""
+
+    @property
+    def known_conditions(self) -> Conditions:
+        """Conditions, with nothing in them if they are unknown."""
+        return self.conditions or Conditions()
+
+    @property
+    def known_comparison(self) -> Comparison:
+        """Comparison, with nothing in it before it is made."""
+        return self.comparison or Comparison()
 
 
 @dataclass(frozen=True, slots=True)

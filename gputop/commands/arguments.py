@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import pkgutil
 import sys
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -14,10 +14,9 @@ from gputop.bounds import LONGEST_INTERVAL, SHORTEST_INTERVAL
 from gputop.console import COULD_NOT_RUN, USAGE, terminal_size
 from gputop.stream.ssh import REMOTE_COMMAND, parse_command, parse_host
 from gputop.text import visible
+from gputop.ui.terminal.skeleton import SKELETON
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
-
     from gputop.recording.reader import Recording
     from gputop.stream.child import Interruption
     from gputop.stream.snapshots import Snapshot
@@ -26,6 +25,26 @@ if TYPE_CHECKING:
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are one line with a remedy."""
 
+    def flag(self, name: str, words: str) -> None:
+        """Add an option that has no value, with the words of its help."""
+        self.add_argument(name, action="store_true", help=words)
+
+    def switch(self, name: str, words: str) -> None:
+        """Add an option that can be given with `--no-`, too."""
+        self.add_argument(name, action=argparse.BooleanOptionalAction, help=words)
+
+    def value(
+        self,
+        name: str,
+        metavar: str,
+        parse: Callable[[str], Any] | str,
+        words: str,
+        default: Any = None,
+    ) -> None:
+        """Add an option with a value, whose parser raises `ValueError`; see `argument`."""
+        kind = argument(parse)
+        self.add_argument(name, type=kind, metavar=metavar, default=default, help=words)
+
     def error(self, message: str) -> NoReturn:
         remedy = "" if message.endswith(".") else f". Try `{self.prog} --help`."
         fail(f"{message}{remedy}", USAGE)
@@ -33,6 +52,7 @@ class Parser(argparse.ArgumentParser):
 
 def fail(message: str, status: int) -> NoReturn:
     """End the program with one line on standard error."""
+    SKELETON.hide()
     print(f"gputop: error: {visible(message, len(message))}", file=sys.stderr)
     sys.exit(status)
 
@@ -51,27 +71,21 @@ def needs_extra(name: str) -> Iterator[None]:
 
 def interval(text: str) -> float:
     """Parse the seconds between samples."""
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not SHORTEST_INTERVAL <= seconds <= LONGEST_INTERVAL:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not an interval: give seconds from {SHORTEST_INTERVAL:g} "
-            f"to {LONGEST_INTERVAL:g}, such as 1."
-        )
-    return seconds
+    with suppress(ValueError):
+        if SHORTEST_INTERVAL <= (seconds := float(text)) <= LONGEST_INTERVAL:
+            return seconds
+    raise argparse.ArgumentTypeError(
+        f"{text!r} is not an interval: give seconds from {SHORTEST_INTERVAL:g} "
+        f"to {LONGEST_INTERVAL:g}, such as 1."
+    )
 
 
 def count(text: str) -> int:
     """Parse a positive whole number."""
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a count: give a whole number from 1.")
-    return number
+    with suppress(ValueError):
+        if (number := int(text)) >= 1:
+            return number
+    raise argparse.ArgumentTypeError(f"{text!r} is not a count: give a whole number from 1.")
 
 
 def refuse(arguments: argparse.Namespace, names: Iterable[str], what: str, other: str) -> None:
@@ -88,50 +102,69 @@ def argument(parse: Callable[[str], Any] | str) -> Callable[[str], Any]:
 
     def parsed(text: str) -> Any:
         try:
-            return (pkgutil.resolve_name(parse) if isinstance(parse, str) else parse)(text)
+            if not isinstance(parse, str):
+                return parse(text)
+            import pkgutil  # the dashboard does without it
+
+            return pkgutil.resolve_name(parse)(text)
         except ValueError as error:
             raise argparse.ArgumentTypeError(str(error)) from None
 
     return parsed
 
 
-def add_source(command: argparse.ArgumentParser) -> None:
-    """Add --interval, --gpm and --demo."""
-    command.add_argument(
-        "--interval",
-        type=interval,
-        default=argparse.SUPPRESS,  # or a command's default would overwrite what came before it
-        metavar="S",
-        help="seconds between samples (0.25 to 60, default 1)",
-    )
-    command.add_argument(
-        "--gpm",
-        action=argparse.BooleanOptionalAction,
-        default=argparse.SUPPRESS,
-        help="profiling counters: SM, tensor and DRAM activity (default: yes)",
-    )
-    add_demo(command)
+SHARED: Mapping[str, Mapping[str, Any]] = {
+    "--interval": {
+        "type": interval,
+        "metavar": "S",
+        "help": "seconds between samples (0.25 to 60, default 1)",
+    },
+    "--gpm": {
+        "action": argparse.BooleanOptionalAction,
+        "help": "profiling counters: SM, tensor and DRAM activity (default: yes)",
+    },
+    "--demo": {"action": "store_true", "help": "simulated devices, marked as such"},
+    "--host": {
+        "type": argument(parse_host),
+        "action": "append",
+        "dest": "hosts",
+        "metavar": "NAME",
+        "help": "another machine, over ssh; NAME is a host such as gpu-1 or ada@gpu-1; repeat "
+        "--host for several; `localhost` is this machine, without ssh",
+    },
+    "--remote-command": {
+        "type": argument(parse_command),
+        "metavar": "CMD",
+        "help": "how gputop is started there, such as ~/venv/bin/gputop (default: gputop)",
+    },
+    "--replay": {
+        "type": Path,
+        "metavar": "FILE",
+        "help": "play a recording, made by `stream --output` or with r",
+    },
+    "--prometheus": {
+        "type": argument("gputop.fleet.server:parse_url"),
+        "metavar": "URL",
+        "help": "the fleet that a Prometheus scrapes; URL is such as http://prometheus:9090; to "
+        "sign in, set GPUTOP_PROMETHEUS_TOKEN_FILE, _USER and _PASSWORD, _CERT, _KEY and _CA, or "
+        "use ~/.netrc; GPUTOP_PROMETHEUS_HEADERS adds headers, such as 'X-Scope-OrgID: TENANT'",
+    },
+    "--match": {
+        "type": argument("gputop.fleet.server:parse_match"),
+        "metavar": "LABELS",
+        "help": """only these GPUs of the fleet, as PromQL matchers: 'cluster="a",rack=~"r1.*"'""",
+    },
+}
+SOURCE = ("--interval", "--gpm", "--demo")
+HOSTS = ("--host", "--remote-command")
+FLEET = ("--prometheus", "--match")
 
 
-def add_hosts(command: argparse.ArgumentParser) -> None:
-    """Add the options for other machines."""
-    command.add_argument(
-        "--host",
-        type=argument(parse_host),
-        action="append",
-        dest="hosts",
-        default=argparse.SUPPRESS,
-        metavar="NAME",
-        help="another machine, over ssh; NAME is a host such as gpu-1 or ada@gpu-1; repeat --host "
-        "for several; `localhost` is this machine, without ssh",
-    )
-    command.add_argument(
-        "--remote-command",
-        type=argument(parse_command),
-        default=argparse.SUPPRESS,
-        metavar="CMD",
-        help="how gputop is started there, such as ~/venv/bin/gputop (default: gputop)",
-    )
+def add_shared(command: argparse.ArgumentParser, *names: str) -> None:
+    """Add these options of `SHARED`."""
+    for name in names:
+        # A default of the command would overwrite what was given before it.
+        command.add_argument(name, default=argparse.SUPPRESS, **SHARED[name])
 
 
 def hosts_of(arguments: argparse.Namespace) -> list[str]:
@@ -144,26 +177,6 @@ def hosts_of(arguments: argparse.Namespace) -> list[str]:
     return hosts
 
 
-def add_fleet(command: argparse.ArgumentParser) -> None:
-    """Add the options for a fleet."""
-    command.add_argument(
-        "--prometheus",
-        type=argument("gputop.fleet.server:parse_url"),
-        default=argparse.SUPPRESS,
-        metavar="URL",
-        help="the fleet that a Prometheus scrapes; URL is such as http://prometheus:9090; to sign "
-        "in, set GPUTOP_PROMETHEUS_TOKEN_FILE, _USER and _PASSWORD, _CERT, _KEY and _CA, or use "
-        "~/.netrc; GPUTOP_PROMETHEUS_HEADERS adds headers, such as 'X-Scope-OrgID: TENANT'",
-    )
-    command.add_argument(
-        "--match",
-        type=argument("gputop.fleet.server:parse_match"),
-        default=argparse.SUPPRESS,
-        metavar="LABELS",
-        help="""only these GPUs of the fleet, as PromQL matchers: 'cluster="a",rack=~"r1.*"'""",
-    )
-
-
 def check_fleet(arguments: argparse.Namespace) -> None:
     """End if a fleet is asked for with options for machines."""
     if arguments.prometheus is None:
@@ -172,27 +185,6 @@ def check_fleet(arguments: argparse.Namespace) -> None:
         return
     options = ("demo", "hosts", "replay", "gpm", "record", "show_secrets")
     refuse(arguments, options, "a fleet", "--prometheus")
-
-
-def add_demo(command: argparse.ArgumentParser) -> None:
-    """Add --demo."""
-    command.add_argument(
-        "--demo",
-        action="store_true",
-        default=argparse.SUPPRESS,
-        help="simulated devices, marked as such",
-    )
-
-
-def add_replay(command: argparse.ArgumentParser) -> None:
-    """Add --replay."""
-    command.add_argument(
-        "--replay",
-        type=Path,
-        default=argparse.SUPPRESS,
-        metavar="FILE",
-        help="play a recording, made by `stream --output` or with r",
-    )
 
 
 def open_recording(path: Path) -> Recording:
@@ -238,14 +230,14 @@ def snapshots(
     recording = getattr(arguments, "replay", None)
     if recording is not None:
         return _recorded(recording)
-    from gputop.stream.launch import command, launch
+    from gputop.stream.launch import StreamOptions, launch
 
-    asked = command(interval=interval, demo=arguments.demo, gpm=gpm)
-    process = launch(asked)  # it takes longer than all that is loaded meanwhile
+    command = StreamOptions(interval, demo=arguments.demo, gpm=gpm).command
+    process = launch(command)  # it takes longer than all that is loaded meanwhile
     from gputop.stream.child import StreamChild
     from gputop.stream.snapshots import snapshots as follow
 
-    return follow(StreamChild(asked, interval, process))
+    return follow(StreamChild(command, interval, process))
 
 
 async def _recorded(path: Path) -> AsyncGenerator[Snapshot | Interruption]:
@@ -259,7 +251,6 @@ async def _recorded(path: Path) -> AsyncGenerator[Snapshot | Interruption]:
 
 
 COLUMN = 24
-"""Column at which the texts begin."""
 DEPENDENT = ("remote_command", "match")
 """Options that refine the one before them."""
 

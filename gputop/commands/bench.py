@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,15 +12,15 @@ from typing import TYPE_CHECKING
 
 from gputop.bench.plan import devices, request
 from gputop.bench.plan.devices import RunRefusedError, select_targets
-from gputop.bench.plan.request import DTYPES, parse_dtypes
-from gputop.commands.arguments import argument, count, output_width, print_text
+from gputop.bench.plan.dtypes import DTYPES, parse_dtypes
+from gputop.bench.plan.kinds import DEFAULT_KIND, KINDS
+from gputop.commands.arguments import Parser, count, output_width, print_text
 from gputop.console import FINE, INTERRUPTED, USAGE, print_message
-from gputop.problem import Problem
+from gputop.problem import Problem, ProblemError
 from gputop.text import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from gputop.bench.events import Result
     from gputop.bench.plan.request import Request, Target
     from gputop.bench.run.state import RunState
 
@@ -27,108 +28,75 @@ HERE = "auto"
 """Address of the Ray cluster that this machine is in."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Add the kind of run and the options of `gputop bench`."""
-    parser.add_argument(
-        "kind",
-        nargs="?",
-        choices=tuple(request.KINDS),
-        default="soak",
-        metavar="KIND",
-        help="; ".join(f"{kind}: {what}" for kind, what in request.KINDS.items())
-        + " (default: soak)",
+    kinds = "; ".join(f"{kind.name}: {kind.description}" for kind in KINDS.values())
+    kind = parser.add_argument("kind", nargs="?", choices=tuple(KINDS), default=DEFAULT_KIND)
+    kind.metavar, kind.help = "KIND", f"{kinds} (default: {DEFAULT_KIND})"
+    words = (
+        "cpu, an index, that of a MIG instance such as 0:1, or the start of a UUID; several at "
+        "once with commas, or `all` GPUs that CUDA_VISIBLE_DEVICES leaves (default: the first of "
+        "those, or else the CPU)"
     )
-    parser.add_argument(
-        "--device",
-        type=argument(devices.parse_devices),
-        metavar="DEVICE",
-        help="cpu, an index, that of a MIG instance such as 0:1, or the start of a UUID; several "
-        "at once with commas, or `all` GPUs that CUDA_VISIBLE_DEVICES leaves (default: the first "
-        "of those, or else the CPU)",
+    parser.value("--device", "DEVICE", devices.parse_devices, words)
+    types = f"{', '.join(DTYPES)}; several for a sweep, with commas "
+    usual = "(default: the fastest that people train with on the device)"
+    parser.value("--dtype", "TYPE", parse_dtypes, types + usual)
+    usual = "as large as is useful; for a sweep and a search the largest"
+    words = f"multiply N x N matrices, or `auto` (default): {usual}"
+    parser.value("--size", "N", request.parse_size, words, "auto")
+    seconds = request.DEFAULT_SECONDS
+    how_long = f"how long (default {seconds:g})"
+    parser.value("--seconds", "S", request.parse_seconds, how_long, seconds)
+    hertz = f"frequency of pulse, from 0.1 to 20 (default {request.DEFAULT_HERTZ:g})"
+    parser.value("--frequency", "HZ", request.parse_hertz, hertz)
+    share = request.DEFAULT_MEMORY_SHARE
+    how_much = f"how much of the free memory may be used, up to 1 (default {share:g})"
+    parser.value("--memory-share", "SHARE", request.parse_share, how_much, share)
+    words = (
+        "some: compare as many products as cost little; all: verify every product of a run of "
+        "one shape by checksums (default: some)"
     )
-    parser.add_argument(
-        "--dtype",
-        type=argument(parse_dtypes),
-        metavar="TYPE",
-        help=f"{', '.join(DTYPES)}; several for a sweep, with commas "
-        "(default: the fastest that people train with on the device)",
+    parser.add_argument("--verify", choices=("some", "all"), default="some", help=words)
+    parser.flag("--json", "the result as one JSON document")
+    words = "the interpreter whose torch is used (default: the active environment's)"
+    # Without a default, which would overwrite the one before the command.
+    parser.value("--python", "PATH", request.parse_python, words, argparse.SUPPRESS)
+    parser.flag("--ignore-busy", "test even if another process uses the device")
+    words = (
+        "on the GPUs of a Ray cluster, one worker on each that is free, begun together: the "
+        "one that this machine is in, or the one at ADDRESS (see `ray start`)"
     )
-    parser.add_argument(
-        "--size",
-        type=argument(request.parse_size),
-        default="auto",
-        metavar="N",
-        help="multiply N x N matrices, or `auto` (default): as large as is useful; "
-        "for a sweep and a search the largest",
+    parser.add_argument("--ray", nargs="?", const=HERE, metavar="ADDRESS", help=words)
+    parser.value("--devices", "N", count, "with --ray: how many GPUs (default: all)")
+    words = (
+        "run nothing: compare the devices in files that `gputop bench --json` wrote, for "
+        "example one for each GPU with `srun`"
     )
-    parser.add_argument(
-        "--seconds",
-        type=argument(request.parse_seconds),
-        default=request.DEFAULT_SECONDS,
-        metavar="S",
-        help=f"how long (default {request.DEFAULT_SECONDS:g})",
+    parser.add_argument("--collect", nargs="+", metavar="FILE", help=words)
+    words = (
+        "run nothing: say what differs between two results, each a file that `--json` wrote, "
+        "or a number in --history, where 1 is the newest"
     )
-    parser.add_argument(
-        "--memory-share",
-        type=argument(request.parse_share),
-        default=request.DEFAULT_MEMORY_SHARE,
-        metavar="SHARE",
-        help="how much of the free memory may be used, up to 1 "
-        f"(default {request.DEFAULT_MEMORY_SHARE:g})",
+    parser.add_argument("--compare", nargs=2, metavar="RESULT", help=words)
+    parser.flag(
+        "--no-verdict", "print the numbers only; the exit status tells wrong results and failures"
     )
-    parser.add_argument("--json", action="store_true", help="the result as one JSON document")
-    parser.add_argument(
-        "--python",
-        type=argument(request.parse_python),
-        metavar="PATH",
-        default=argparse.SUPPRESS,  # or it would overwrite the one before the command
-        help="the interpreter whose torch is used (default: the active environment's)",
+    least, most = request.DEFAULT_MIN_PERCENT_OF_PEAK, request.DEFAULT_TOLERANCE_PERCENT
+    words = (
+        "least percentage of the datasheet's dense peak, or of its memory bandwidth, of a GPU that "
+        f"is not degraded (default {least:g})"
     )
-    parser.add_argument(
-        "--ignore-busy", action="store_true", help="test even if another process uses the device"
+    parser.value("--min-percent-of-peak", "PERCENT", request.parse_percent, words, least)
+    usual = f"the median of the others like it in the run (default {most:g})"
+    words = f"most that a device may be under {usual}"
+    parser.value("--tolerance", "PERCENT", request.parse_percent, words, most)
+    parser.flag("--history", "list earlier results (of --device), newest first")
+    parser.flag("--csv", "the result, or the history, as comma-separated values")
+    parser.value(
+        "--report", "FILE", str, "also write the run as one HTML page, to send to somebody"
     )
-    parser.add_argument(
-        "--ray",
-        nargs="?",
-        const=HERE,
-        metavar="ADDRESS",
-        help="on the GPUs of a Ray cluster, one worker on each that is free, begun together: the "
-        "one that this machine is in, or the one at ADDRESS (see `ray start`)",
-    )
-    parser.add_argument(
-        "--devices", type=count, metavar="N", help="with --ray: how many GPUs (default: all)"
-    )
-    parser.add_argument(
-        "--screen",
-        action="store_true",
-        help="with --ray: show the devices on the whole terminal as they run; the results are "
-        "printed when you leave",
-    )
-    parser.add_argument(
-        "--collect",
-        nargs="+",
-        metavar="FILE",
-        help="run nothing: compare the devices in files that `gputop bench --json` wrote, for "
-        "example one for each GPU with `srun`",
-    )
-    parser.add_argument(
-        "--history", action="store_true", help="list earlier results (of --device), newest first"
-    )
-    parser.add_argument(
-        "--csv", action="store_true", help="the result, or the history, as comma-separated values"
-    )
-    parser.add_argument(
-        "--report", metavar="FILE", help="also write the run as one HTML page, to send to somebody"
-    )
-    parser.add_argument(
-        "--force", action="store_true", help="with --report: overwrite a file that is not a report"
-    )
-    parser.add_argument(
-        "--tensorboard",
-        metavar="DIR",
-        help="also write the run as scalars, into a folder of its own in DIR; to see them: "
-        "`tensorboard --logdir DIR`",
-    )
+    parser.flag("--force", "with --report: overwrite a file that is not a report")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -138,13 +106,14 @@ def run(args: argparse.Namespace) -> int:
         _check_outputs(args)
         if args.history:
             return _history(args)
+        if args.compare:
+            return _compare(args)
         if args.collect:
             return _collect(args)
         if args.ray is not None:
             return _on_cluster(args)
         targets = select_targets(args.device, args.kind, ignore_busy=args.ignore_busy)
-        requests = _requests(args, targets)
-        ends = _stress(requests)
+        ends = _stress(_requests(args, targets))
     except KeyboardInterrupt:
         return INTERRUPTED
     except RunRefusedError as error:
@@ -155,31 +124,53 @@ def run(args: argparse.Namespace) -> int:
     return report_runs(ends, args)
 
 
-def _collect(args: argparse.Namespace) -> int:
-    """Compare the devices of files."""
-    from gputop.bench.results.collect import collect
-    from gputop.commands.bench_results import report_devices
+def _compare(args: argparse.Namespace) -> int:
+    from gputop.bench.results.differences import differences
 
-    found = collect(args.collect)
-    return report_devices(found.members, found.left_out, args)
+    print_text(differences(*map(_result, args.compare)))
+    return FINE
+
+
+def _result(named: str) -> Result:
+    """Return the one result in a file, or in the history by its number."""
+    from gputop.bench.results import collect, history
+
+    known: list[Result | None]
+    try:
+        if named.isdecimal() and not Path(named).exists():
+            known = [*history.recent(int(named))[int(named) - 1 :]]
+        else:
+            known = [member.result for member in collect.read(named)]
+    except (ProblemError, ValueError) as error:
+        raise RunRefusedError(f"{visible(named)} cannot be compared: {error}.") from None
+    if len(known) != 1 or known[0] is None:
+        why = f"it has {len(known)} results" if len(known) > 1 else "there is no result"
+        raise RunRefusedError(f"{visible(named)} cannot be compared: {why}. Name one result.")
+    return known[0]
+
+
+def _collect(args: argparse.Namespace) -> int:
+    from gputop.bench.results.collect import collect
+    from gputop.commands.bench_results import report_collected
+
+    return report_collected(collect(args.collect), args)
 
 
 def _on_cluster(args: argparse.Namespace) -> int:
-    """Run on the GPUs that Ray gives."""
-    from gputop.bench.cluster.run import ClusterRequest, follow_on_terminal, run_on_cluster
+    import asyncio
+
+    from gputop.bench.cluster.run import run_on_cluster
     from gputop.commands.bench_results import report_cluster
 
-    cpu = args.device == ("cpu",)
-    python = getattr(args, "python", None)
-    order = ClusterRequest(args.ray, args.devices, cpu, args.ignore_busy, python)
-    follow = follow_on_terminal
-    if args.screen:
-        from gputop.ui.shell.cluster_screen import on_screen
-
-        follow = on_screen
-    return report_cluster(
-        run_on_cluster(order, lambda targets: _requests(args, targets), follow), args
+    running = run_on_cluster(
+        args.ray,
+        partial(_requests, args),
+        devices=args.devices,
+        cpu=args.device == ("cpu",),
+        ignore_busy=args.ignore_busy,
+        python=getattr(args, "python", None),
     )
+    return report_cluster(*asyncio.run(running), args)
 
 
 def _stress(requests: list[Request]) -> list[RunState]:
@@ -191,68 +182,63 @@ def _stress(requests: list[Request]) -> list[RunState]:
 
 
 def _history(args: argparse.Namespace) -> int:
-    """Print earlier results, of one device if it is named."""
     from gputop.bench.results import history
-    from gputop.bench.results.history import ResultsError
 
     form: history.Form = "json" if args.json else "csv" if args.csv else "table"
+    named = () if args.device == (devices.ALL,) else args.device or ()
+    if len(named) > 1:
+        raise RunRefusedError("--history lists one device, or all. Name one with --device.", USAGE)
     try:
-        text = history.listing(_one_device(args.device), form, output_width())
-    except (ResultsError, ValueError) as error:
+        text = history.listing(named[0] if named else None, form, output_width())
+    except (ProblemError, ValueError) as error:
         raise RunRefusedError(f"{error}.") from None
     print_text(text)
     return FINE
 
 
-def _one_device(named: tuple[str, ...] | None) -> str | None:
-    """Return whose history to print, or None for all."""
-    if named is None or named == (devices.ALL,):
-        return None
-    if len(named) > 1:
-        raise RunRefusedError("--history lists one device, or all. Name one with --device.", USAGE)
-    return named[0]
-
-
 def _refuse_misuse(args: argparse.Namespace) -> None:
-    """Raise `RefusedError` for options that do not go together, or not with the kind of run."""
-    kind, ray, collect = args.kind, args.ray is not None, bool(args.collect)
+    kind, ray, collect = KINDS[args.kind], args.ray is not None, bool(args.collect)
     many = "--ray" if ray else "--collect"
-    exported = args.report or args.tensorboard
+    beside_compare = any((collect, ray, args.history, args.json, args.csv, args.report))
     misuses = (
         (args.devices is not None and not ray, "--devices is for a Ray cluster. Add --ray."),
         (
-            args.ray in request.KINDS,
+            args.ray in KINDS,
             f"{args.ray} is a kind of run, not an address. Type `gputop bench {args.ray} --ray`.",
         ),
-        (args.screen and not ray, "--screen shows a cluster. Add --ray, or start `gputop`."),
-        (
-            args.screen and not (os.isatty(0) and os.isatty(2)),
-            "--screen needs a terminal. Leave it out.",
-        ),
-        (ray and kind == "pairs", "pairs runs on one machine. Leave out --ray."),
+        (ray and kind.several_devices, f"{kind.name} runs on one machine. Leave out --ray."),
         (
             ray and args.device not in (None, ("cpu",)),
             "Ray chooses the devices. Say how many with --devices.",
         ),
         (collect and ray, "--collect runs nothing. Leave out --ray."),
+        (
+            args.compare and beside_compare,
+            "--compare only says what differs. Leave out the other options.",
+        ),
         ((collect or ray) and args.history, f"--history lists earlier runs. Leave out {many}."),
+        ((collect or ray) and args.report, f"--report is for one device. Leave out {many}."),
+        (args.dtype and not kind.has_dtype, f"{kind.name} has no data type. Leave out --dtype."),
         (
-            (collect or ray) and exported,
-            f"--report and --tensorboard are for one device. Leave out {many}.",
-        ),
-        (kind == "copy" and args.dtype, "copy has no data type. Leave out --dtype."),
-        (
-            args.dtype and len(args.dtype) > 1 and kind != "sweep",
-            f"{kind} runs one data type. Give --dtype one, or run a sweep.",
+            args.dtype and len(args.dtype) > 1 and not kind.several_dtypes,
+            f"{kind.name} runs one data type. Give --dtype one, or run a sweep.",
         ),
         (
-            args.size is not None and kind in ("latency", "copy"),
-            f"{kind} chooses its own sizes. Leave out --size.",
+            args.size is not None and not kind.has_size,
+            f"{kind.name} chooses its own sizes. Leave out --size.",
+        ),
+        (
+            args.verify == "all" and kind.has_rows and kind.name != "pairs",
+            f"{kind.name} verifies each row. Leave out --verify.",
+        ),
+        (
+            args.frequency is not None and kind.name != "pulse",
+            f"{kind.name} is not pulsed. Leave out --frequency.",
         ),
         (args.json and args.csv, "--json and --csv exclude each other. Choose one."),
         (
-            args.history and exported,
-            "--report and --tensorboard export a run, and --history runs nothing. Leave it out.",
+            args.history and args.report,
+            "--report exports a run, and --history runs nothing. Leave it out.",
         ),
         (args.force and not args.report, "--force is for --report. Add --report FILE."),
     )
@@ -262,18 +248,21 @@ def _refuse_misuse(args: argparse.Namespace) -> None:
 
 
 def _requests(args: argparse.Namespace, targets: Sequence[Target]) -> list[Request]:
-    """Return a request for each device; raise `RunRefusedError` if they cannot run together."""
     if len(targets) > 1 and args.ray is None:
         _look_over_several(args)
     python = getattr(args, "python", None)
     dtypes = args.dtype or ((devices.common_dtype(targets),) if args.kind == "pairs" else ())
+    hertz = args.frequency or request.DEFAULT_HERTZ
+    common = (args.size, args.seconds, python, args.kind)
     requests = []
     for found in targets:
         target = replace(found, memory_share=args.memory_share)
         dtype, *further = dtypes or (request.default_dtype(target),)
         requests.append(
             request.Request(
-                target, dtype, args.size, args.seconds, python, args.kind, tuple(further)
+                *(target, dtype, *common, tuple(further)),
+                hertz=hertz,
+                verify_all=args.verify == "all",
             )
         )
     if args.kind == "pairs" and (problem := request.check_pairs(requests)):
@@ -282,31 +271,27 @@ def _requests(args: argparse.Namespace, targets: Sequence[Target]) -> list[Reque
 
 
 def _look_over_several(args: argparse.Namespace) -> None:
-    """Raise `RunRefusedError` for options that need one device."""
     if args.report is not None:
         raise RunRefusedError("--report is a page about one device. Name one with --device.", USAGE)
-    if args.csv and args.kind not in ("soak", "pairs"):
+    if args.csv and not KINDS[args.kind].over_time:
         raise RunRefusedError(
             "--csv has the rows of one device. Name one with --device, or take --json.", USAGE
         )
 
 
 def _check_outputs(args: argparse.Namespace) -> None:
-    """Raise `RefusedError` before the run if a file could not be written after it."""
-    no_file = partial(_no_file, force=args.force)
-    for name, refused in ((args.report, no_file), (args.tensorboard, _no_folder)):
-        if name is None:
-            continue
-        try:
-            problem = refused(Path(name))
-        except OSError as error:  # one may not look there, or nothing can be called so
-            why = error.strerror or str(error)
-            problem = unwritten(Path(name), why, "Name another one")
-        if problem is not None:
-            raise RunRefusedError(f"{problem}.")
+    if args.report is None:
+        return
+    file = Path(args.report)
+    try:
+        problem = _unwritable(file, force=args.force)
+    except OSError as error:  # one may not look there, or nothing can be called so
+        problem = unwritten(file, error.strerror or str(error), "Name another one")
+    if problem is not None:
+        raise RunRefusedError(f"{problem}.")
 
 
-def _no_file(file: Path, *, force: bool) -> Problem | None:
+def _unwritable(file: Path, *, force: bool) -> Problem | None:
     from gputop.bench.results.html_report import is_report
     from gputop.files import check_target
 
@@ -321,16 +306,6 @@ def _no_file(file: Path, *, force: bool) -> Problem | None:
         why = "it exists and is not a gputop report"
         return unwritten(file, why, "Name another file, or add --force")
     return None
-
-
-def _no_folder(wanted: Path) -> Problem | None:
-    folder = wanted
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
-    if folder.is_dir() and os.access(folder, os.W_OK | os.X_OK):
-        return None
-    why = f"{visible(str(folder))} is not a folder that can be written to"
-    return unwritten(wanted, why, "Name another one")
 
 
 def unwritten(file: Path, why: str, remedy: str) -> Problem:

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import platform
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gputop.bench.events import Done, Result
+from gputop.bench.events import SCHEMA, Done, Result
+from gputop.bench.plan.kinds import KINDS
 from gputop.bench.results import history
-from gputop.bench.results.compare import spreads
 from gputop.bench.results.facts import wrong_results
-from gputop.bench.results.history import ResultsError, append
-from gputop.bench.results.outliers import device_outcome, outliers, was_stopped
-from gputop.bench.results.text_report import (
-    comparison_table,
-    outliers_document,
-    result_page,
-    spread_lines,
-)
+from gputop.bench.results.outliers import device_outcome, judged, outliers, was_stopped
+from gputop.bench.results.text_report import comparison_table, outliers_document, result_page
 from gputop.bench.results.text_report import outliers_page as many
+from gputop.bench.results.verdict import VerdictLimits, status
 from gputop.commands.bench import unwritten
 from gputop.console import (
     COULD_NOT_RUN,
@@ -31,33 +28,28 @@ from gputop.console import (
     print_message,
     print_output,
 )
+from gputop.problem import Problem, ProblemError
 from gputop.schema.codec import to_json
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
-
-    from gputop.bench.cluster.run import ClusterResult
-    from gputop.bench.results.collect import SkippedFile
+    from gputop.bench.results.collect import Collected, SkippedFile
     from gputop.bench.results.outliers import DeviceOutcome
     from gputop.bench.run.state import RunCurves, RunState
-    from gputop.problem import Problem
 
 GRAVEST_FIRST = (FAULT, INTERRUPTED, COULD_NOT_RUN, DEGRADED, FINE)
 
 
 def report_runs(runs: Sequence[RunState], args: argparse.Namespace) -> int:
     """Store, print and export results; return the gravest exit status of all devices."""
-    for run in runs:
-        _keep(run)
+    _keep(runs, args)
     print_output(_text(runs, args))
-    statuses = [_judge(run) for run in runs]
-    problems = [
-        problem
+    statuses = [_status(run, args) for run in runs]
+    exports = [
+        _export(Path(args.report), run.result, run.history())
         for run in runs
-        if run.result is not None
-        for problem in _export(args, run.result, run.history())
+        if args.report is not None and run.result is not None
     ]
+    problems = [problem for problem in exports if problem is not None]
     for problem in problems:
         print_message(f"error: {problem}.")
     status = gravest(statuses)
@@ -65,20 +57,13 @@ def report_runs(runs: Sequence[RunState], args: argparse.Namespace) -> int:
 
 
 def report_devices(
-    members: Sequence[DeviceOutcome],
-    left_out: Sequence[SkippedFile],
-    args: argparse.Namespace,
-    statuses: Sequence[int] = (),
+    members: Sequence[DeviceOutcome], left_out: Sequence[SkippedFile], args: argparse.Namespace
 ) -> int:
-    """Print many devices and the outliers; return the gravest exit status.
-
-    `statuses` are further findings.
-    """
+    """Print many devices and the outliers; return the gravest exit status."""
     if args.json:
         unused = [asdict(each) for each in left_out]
-        text = json.dumps(
-            {**outliers_document(members), "left_out": unused}, indent=2, allow_nan=False
-        )
+        document = {**outliers_document(members), "left_out": unused}
+        text = json.dumps(document, indent=2, allow_nan=False)
     elif args.csv:
         text = history.as_csv([each.result for each in members if each.result is not None])
     else:
@@ -89,20 +74,22 @@ def report_devices(
     missed = [COULD_NOT_RUN] if left_out or not members else []
     stopped = [INTERRUPTED for each in members if was_stopped(each)]
     found = [each.status for each in outliers(members)]
-    return gravest([*found, *stopped, *missed, *statuses, FINE])
+    return gravest([*found, *stopped, *missed, FINE])
 
 
-def report_cluster(burned: ClusterResult, args: argparse.Namespace) -> int:
+def report_collected(found: Collected, args: argparse.Namespace) -> int:
+    """Judge and print devices from files; return the gravest exit status."""
+    members = judged(found.members, None if args.no_verdict else limits(args))
+    return report_devices(members, found.left_out, args)
+
+
+def report_cluster(
+    ends: Sequence[RunState], not_begun: Sequence[DeviceOutcome], args: argparse.Namespace
+) -> int:
     """Store and print results of a cluster; return the gravest exit status."""
-    statuses = []
-    for run in burned.ends:
-        if run.request.target.uuid is not None:
-            _keep(run)  # a CPU in the place of a GPU is a trial, and several have one name
-        if slower := _slower(run):
-            print_message(f"warning: {run.request.target.label}: {slower}")
-            statuses.append(DEGRADED)
-    members = [*map(device_outcome, burned.ends), *burned.not_begun]
-    return report_devices(members, (), args, statuses)
+    _keep(ends, args)
+    members = [*map(device_outcome, ends), *not_begun]
+    return report_devices(members, (), args)
 
 
 def gravest(statuses: Sequence[int]) -> int:
@@ -110,22 +97,27 @@ def gravest(statuses: Sequence[int]) -> int:
     return min(statuses, key=GRAVEST_FIRST.index)
 
 
-def _keep(run: RunState) -> None:
-    """Store the result, if there is one, with its comparison."""
-    if run.result is not None:
+def limits(args: argparse.Namespace) -> VerdictLimits:
+    """Return the limits of the verdict."""
+    return VerdictLimits(args.min_percent_of_peak, args.tolerance)
+
+
+def _keep(runs: Sequence[RunState], args: argparse.Namespace) -> None:
+    done = [(run, run.result) for run in runs if run.result is not None]
+    results = [result for _, result in done]
+    if not args.no_verdict:
+        results = history.judged(results, limits(args))
+    for (run, _), result in zip(done, results, strict=True):
+        run.end = Done(result)
+        if args.ray is not None and run.request.target.uuid is None:
+            continue  # a CPU in the place of a GPU is a trial, and several have one name
         try:
-            run.end = Done(append(run.result))
-        except ResultsError as error:
+            run.end = Done(history.append(result, run.kept_curves()))
+        except ProblemError as error:
             print_message(f"warning: {error}")
 
 
-def _slower(run: RunState) -> str | None:
-    comparison = run.result.comparison if run.result else None
-    return comparison.slower if comparison else None
-
-
-def _judge(run: RunState) -> int:
-    """Report what is wrong with a run; return its exit status."""
+def _status(run: RunState, args: argparse.Namespace) -> int:
     result = run.result
     if result is None:
         print_message(f"error: {run.problem}")
@@ -135,11 +127,11 @@ def _judge(run: RunState) -> int:
         advice = "Do not train on it; run the test again to be sure."
         print_message(f"error: {run.request.target.label} {wrong}. {advice}")
         return FAULT
-    slower = _slower(run)
-    if slower is not None:
-        print_message(f"warning: {slower}")
-    ended = DEGRADED if slower is not None else FINE
-    return {"time": ended, "user": INTERRUPTED}.get(result.stopped, DEGRADED)
+    # The text has the verdict, and the end of a run that was too hot is told already.
+    if (args.json or args.csv) and result.stopped == "time":
+        for part in result.verdict.bad if result.verdict else ():
+            print_message(f"warning: {run.request.target.label}: {part.name}: {part.why}")
+    return INTERRUPTED if result.stopped == "user" else status(result)
 
 
 def _text(runs: Sequence[RunState], args: argparse.Namespace) -> str:
@@ -152,18 +144,19 @@ def _text(runs: Sequence[RunState], args: argparse.Namespace) -> str:
     if not results:
         return ""
     if args.csv:
-        return _csv([result for _, result in results])
+        if len(results) == 1 and results[0][1].points:
+            return history.points_csv(results[0][1])
+        return history.as_csv([result for _, result in results])
     if len(runs) == 1:
         return result_page(results[0][1])
-    pages = [] if args.kind in ("soak", "pairs") else [result_page(result) for _, result in results]
-    apart = "\n".join(spread_lines(spreads(results)))
-    return "\n\n".join(filter(None, [*pages, comparison_table(results), apart]))
+    over_time = KINDS[args.kind].over_time
+    pages = [] if over_time else [result_page(result) for _, result in results]
+    return "\n\n".join([*pages, comparison_table(results)])
 
 
 def _document(run: RunState) -> dict[str, Any]:
-    """Return a result as it is stored, or the device and its problem."""
     if run.result is not None:
-        return asdict(run.result)
+        return {"schema": SCHEMA, **asdict(run.result), "series": asdict(run.history())}
     target = run.request.target
     return {
         "device": target.name,
@@ -174,34 +167,12 @@ def _document(run: RunState) -> dict[str, Any]:
     }
 
 
-def _csv(results: Sequence[Result]) -> str:
-    """Return the rows of a table, or else a line for each result."""
-    if len(results) == 1 and results[0].points:
-        return history.points_csv(results[0])
-    return history.as_csv(results)
+def _export(file: Path, result: Result, course: RunCurves) -> Problem | None:
+    from gputop.bench.results import html_report
 
-
-def _export(args: argparse.Namespace, result: Result, course: RunCurves) -> list[Problem]:
-    """Write the requested files; return the problems."""
-    problems = []
-    if args.report is not None:
-        from gputop.bench.results.html_report import html_page
-        from gputop.files import write_whole
-
-        try:
-            write_whole(Path(args.report), html_page(result, course).encode())
-        except OSError as error:
-            problems.append(_failed(Path(args.report), error))
-    if args.tensorboard is not None:
-        from gputop.bench.results import tensorboard
-
-        try:
-            tensorboard.write(Path(args.tensorboard), result, course)
-        except OSError as error:
-            problems.append(_failed(Path(args.tensorboard), error))
-    return problems
-
-
-def _failed(file: Path, error: OSError) -> Problem:
-    remedy = "Free some space or see the permissions, and run the test again"
-    return unwritten(file, error.strerror or str(error), remedy)
+    try:
+        html_report.write(file, result, course)
+    except OSError as error:
+        remedy = "Free some space or see the permissions, and run the test again"
+        return unwritten(file, error.strerror or str(error), remedy)
+    return None

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import argparse
+from collections.abc import Iterator
 
 from gputop.commands.arguments import print_text
 from gputop.console import FINE
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator
 
 SHELLS = ("bash", "zsh", "fish")
 WHERE = """\

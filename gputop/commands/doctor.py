@@ -6,21 +6,21 @@ import argparse
 import sys
 
 from gputop.bench.plan import request
-from gputop.commands.arguments import argument, fail, output_width, print_text
+from gputop.commands.arguments import Parser, fail, output_width, print_text
 from gputop.console import FAULT, FINE, USAGE
 
 WAITING = "Checking driver, devices and torch ..."
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Add the options of `gputop doctor`."""
-    parser.add_argument("--json", action="store_true", help="the findings as one JSON document")
-    parser.add_argument(
+    parser.flag("--json", "the findings as one JSON document")
+    parser.value(
         "--python",
-        type=argument(request.parse_python),
-        metavar="PATH",
-        default=argparse.SUPPRESS,  # or it would overwrite the one before the command
-        help="the interpreter whose torch is checked (default: the one that stress tests use)",
+        "PATH",
+        request.parse_python,
+        "the interpreter whose torch is checked (default: the one that stress tests use)",
+        argparse.SUPPRESS,  # or it would overwrite the one before the command
     )
 
 

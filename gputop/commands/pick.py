@@ -9,18 +9,24 @@ import os
 import re
 import time
 from collections import deque
+from collections.abc import AsyncGenerator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gputop.commands.arguments import add_demo, argument, count, fail, print_text, snapshots
+from gputop.commands.arguments import (
+    Parser,
+    add_shared,
+    argument,
+    count,
+    fail,
+    print_text,
+    snapshots,
+)
 from gputop.console import COULD_NOT_RUN, FINE, print_message
-from gputop.schema.snapshot import Source
+from gputop.schema.snapshot import Inventory, Sample, Source
 from gputop.text import short_name, visible
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
-
     from gputop.health.idle_devices import Candidate
-    from gputop.schema.snapshot import Inventory, Sample
     from gputop.stream.child import Interruption
     from gputop.stream.snapshots import Snapshot
 
@@ -43,7 +49,7 @@ def parse_wait(text: str) -> float:
     return float(text)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Add the options of `gputop pick`."""
     parser.description = (
         "Prints the UUIDs of the devices that did least over a second and have most free memory: "
@@ -53,18 +59,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-n", "--count", type=count, default=1, metavar="N", help="how many (default 1)"
     )
-    parser.add_argument(
-        "--min-free",
-        type=argument("gputop.health.idle_devices:parse_amount"),
-        metavar="SIZE",
-        help="at least so much free memory, such as 20GiB, 20GB or 80%%",
-    )
-    parser.add_argument(
-        "--max-busy",
-        type=argument(parse_percent),
-        metavar="PERCENT",
-        help="at most that mean utilization over a second",
-    )
+    parse = "gputop.health.idle_devices:parse_amount"
+    least = "at least so much free memory, such as 20GiB, 20GB or 80%%"
+    parser.value("--min-free", "SIZE", parse, least)
+    most = "at most that mean utilization over a second"
+    parser.value("--max-busy", "PERCENT", parse_percent, most)
     parser.add_argument(
         "--wait",
         nargs="?",
@@ -74,16 +73,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="wait until enough devices fit, up to S seconds, or as long as it takes",
     )
-    parser.add_argument(
+    parser.flag(
         "--index",
-        action="store_true",
-        help="indices instead of UUIDs: those of CUDA_DEVICE_ORDER=PCI_BUS_ID, which must be set "
-        "with them, because by default CUDA counts the fastest device first",
+        "indices instead of UUIDs: those of CUDA_DEVICE_ORDER=PCI_BUS_ID, which must be set with "
+        "them, because by default CUDA counts the fastest device first",
     )
-    parser.add_argument(
-        "--json", action="store_true", help="every device, with the reason if it does not fit"
-    )
-    add_demo(parser)
+    parser.flag("--json", "every device, with the reason if it does not fit")
+    add_shared(parser, "--demo")
 
 
 class Outcome(NamedTuple):

@@ -5,19 +5,20 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gputop.commands.arguments import (
-    add_demo,
-    add_fleet,
-    add_hosts,
-    add_replay,
-    argument,
+    FLEET,
+    HOSTS,
+    Parser,
+    add_shared,
     fail,
     hosts_of,
     interval,
+    needs_extra,
     output_width,
     print_again,
     print_text,
@@ -27,24 +28,28 @@ from gputop.console import COULD_NOT_RUN, FINE, USAGE
 from gputop.text import visible
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
+    from gputop.fleet.model import Fleet
+    from gputop.fleet.watch import FleetWatch
     from gputop.output.page import Processes, View
+    from gputop.problem import Problem
     from gputop.stream.child import Interruption
-    from gputop.stream.remote import HostSnapshot
     from gputop.stream.snapshots import Snapshot
 
     SnapshotStream = AsyncGenerator[Snapshot | Interruption]
 
 FIRST_SECONDS = 0.5
 """Seconds between the first snapshot and a second one, where that is needed."""
+FLEET_INTERVAL = 10.0
+"""Default seconds between two refreshes of a fleet."""
+NO_GPUS = (
+    "no GPUs: Prometheus has no series of dcgm-exporter (DCGM_FI_DEV_GPU_TEMP) or of gputop "
+    "exporter (gputop_device_info){}. Check whether they are scraped, at {}/targets."
+)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Add the options of `gputop status`."""
-    parser.add_argument(
-        "--json", action="store_true", help="one JSON document; with --watch, one on each line"
-    )
+    parser.flag("--json", "one JSON document; with --watch, one on each line")
     parser.add_argument(
         "--watch",
         nargs="?",
@@ -53,33 +58,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="every S seconds (default 1), in place on a terminal; Ctrl+C ends it",
     )
-    parser.add_argument(
+    parser.value(
         "--columns",
-        type=argument("gputop.output.table:parse_columns"),
-        metavar="NAME,...",
-        help="these columns, such as GPU,busy,memory,power,sm-active,pcie-rx: any reading, by its "
-        "name on a device's page or in the JSON (a wrong name lists them all)",
+        "NAME,...",
+        "gputop.output.table:parse_columns",
+        "these columns, such as GPU,busy,memory,power,sm-active,pcie-rx: any reading, by its name "
+        "on a device's page or in the JSON (a wrong name lists them all)",
     )
-    parser.add_argument(
+    parser.switch(
         "--processes",
-        action=argparse.BooleanOptionalAction,
-        help="each process on a line of its own, with its command, or none (default: on the line "
-        "of its device, as user:command/pid(memory))",
+        "each process on a line of its own, with its command, or none (default: on the line of "
+        "its device, as user:command/pid(memory))",
     )
-    parser.add_argument(
-        "--color",
-        action=argparse.BooleanOptionalAction,
-        help="in colour, or not (default: on a terminal, unless NO_COLOR is set)",
-    )
-    add_demo(parser)
-    add_hosts(parser)
-    add_replay(parser)
-    add_fleet(parser)
+    parser.switch("--color", "in colour, or not (default: on a terminal, unless NO_COLOR is set)")
+    add_shared(parser, "--demo", *HOSTS, "--replay", *FLEET)
 
 
 def run_without_options(arguments: argparse.Namespace) -> int:
     """Run `gputop` where there is no terminal: the same without options of its own."""
-    parser = argparse.ArgumentParser()
+    parser = Parser()
     add_arguments(parser)
     return run(parser.parse_args([], arguments))
 
@@ -107,16 +104,17 @@ def _status(arguments: argparse.Namespace) -> int:
     if arguments.prometheus is not None:
         if arguments.columns or arguments.processes is not None:
             fail("a fleet has no columns and no processes. Leave them out, or --prometheus.", USAGE)
-        from gputop.commands.fleet_status import status
+        import asyncio
 
-        return status(arguments, output_width(), colour=_colour(arguments))
+        watch = open_watch(arguments, max(1.0, every or FLEET_INTERVAL), at_once=True)
+        return asyncio.run(_print_fleets(arguments, watch))
     gpm = arguments.json or any(column.needs_gpm for column in arguments.columns or ())
     if hosts:
         import asyncio
 
         if every is not None:
             fail("--watch is for one machine. Leave it out, or see `gputop --host NAME`.", USAGE)
-        from gputop.stream.remote import host_snapshots
+        from gputop.stream.machines import host_snapshots
 
         return _print_hosts(
             arguments, asyncio.run(host_snapshots(hosts, arguments.remote_command, gpm=gpm))
@@ -154,7 +152,7 @@ async def _once(arguments: argparse.Namespace, found: SnapshotStream) -> int:
             if not waits:
                 break
     assert seen is not None
-    print_text(_text(arguments, seen, output_width()))
+    print_text(_text(arguments, seen))
     if problem := seen.inventory.problem or seen.sample.problem:
         fail(str(problem), COULD_NOT_RUN)
     return FINE
@@ -169,7 +167,7 @@ async def _watch(arguments: argparse.Namespace, found: SnapshotStream) -> int:
             if isinstance(each, Interruption):
                 print(f"gputop: {visible(str(each.problem))}", file=sys.stderr, flush=True)
                 continue
-            text = _text(arguments, each, output_width())
+            text = _text(arguments, each)
             problem = each.inventory.problem or each.sample.problem
             if problem is not None and not arguments.json:
                 text += f"\n{visible(str(problem))}"
@@ -189,38 +187,35 @@ def _waits(arguments: argparse.Namespace, seen: Snapshot) -> bool:
     )
 
 
-def _text(arguments: argparse.Namespace, seen: Snapshot, width: int | None) -> str:
+def _text(arguments: argparse.Namespace, seen: Snapshot) -> str:
     from gputop.output.page import document, page
 
     if arguments.json:
-        from json import dumps
-
-        return dumps(document(*seen), indent=2 if arguments.watch is None else None)
-    return page(*seen, _view(arguments, width))
+        return _dumps(arguments, document(*seen))
+    return page(*seen, _view(arguments))
 
 
-def _view(arguments: argparse.Namespace, width: int | None) -> View:
+def _view(arguments: argparse.Namespace) -> View:
     from gputop.output.page import View
     from gputop.output.table import OWN
 
     places: dict[bool | None, Processes] = {None: "beside", True: "below", False: "none"}
-    return View(arguments.columns or OWN, places[arguments.processes], width, _colour(arguments))
+    columns, processes = arguments.columns or OWN, places[arguments.processes]
+    return View(columns, processes, output_width(), _colour(arguments))
 
 
-def _print_hosts(arguments: argparse.Namespace, found: list[HostSnapshot]) -> int:
+def _print_hosts(arguments: argparse.Namespace, found: Mapping[str, Snapshot | Problem]) -> int:
     """Print a page of each host, or JSON; problems go to standard error, and are status 3."""
     if arguments.json:
-        from json import dumps
-
-        print_text(dumps([_document(each) for each in found], indent=2))
+        print_text(_dumps(arguments, [_document(*each) for each in found.items()]))
     else:
         from gputop.output.page import page
 
-        view = _view(arguments, output_width())
-        pages = [page(*_named(each.host, each.snapshot), view) for each in found if each.snapshot]
-        if pages:
+        view = _view(arguments)
+        seen = {host: each for host, each in found.items() if isinstance(each, tuple)}
+        if pages := [page(*_named(*each), view) for each in seen.items()]:
             print_text("\n\n".join(pages))
-    problems = [problem for each in found if (problem := _problem(each))]
+    problems = [problem for each in found.items() if (problem := _problem(*each))]
     for problem in problems:
         print(f"gputop: error: {visible(problem)}", file=sys.stderr)
     return COULD_NOT_RUN if problems else FINE
@@ -233,17 +228,72 @@ def _named(host: str, seen: Snapshot) -> Snapshot:
     return seen._replace(inventory=replace(seen.inventory, hostname=name))
 
 
-def _problem(each: HostSnapshot) -> str | None:
-    if each.snapshot is None:
-        return str(each.problem)  # which names the host
-    problem = each.snapshot.inventory.problem or each.snapshot.sample.problem
-    return None if problem is None else f"{each.host}: {problem}"
+def _problem(host: str, seen: Snapshot | Problem) -> str | None:
+    if not isinstance(seen, tuple):
+        return str(seen)  # which names the host
+    problem = seen.inventory.problem or seen.sample.problem
+    return None if problem is None else f"{host}: {problem}"
 
 
-def _document(each: HostSnapshot) -> dict[str, Any]:
+def _document(host: str, seen: Snapshot | Problem) -> dict[str, Any]:
     from gputop.output.page import document
     from gputop.schema.codec import to_json
 
-    if each.snapshot:
-        return {"host": each.host, **document(*each.snapshot)}
-    return {"host": each.host, "problem": to_json(each.problem)}
+    known = document(*seen) if isinstance(seen, tuple) else {"problem": to_json(seen)}
+    return {"host": host, **known}
+
+
+def open_watch(
+    arguments: argparse.Namespace, interval: float, *, at_once: bool = False
+) -> FleetWatch:
+    """Return the watch of the fleet that the arguments name; exit if its address is bad."""
+    with needs_extra("fleet"):
+        from gputop.fleet.watch import FleetWatch
+    from gputop.fleet.server import PrometheusServer
+
+    try:
+        server = PrometheusServer.from_environment(arguments.prometheus, os.environ)
+    except ValueError as error:
+        fail(str(error), USAGE)
+    return FleetWatch(server, arguments.match or "", interval, at_once=at_once)
+
+
+async def _print_fleets(arguments: argparse.Namespace, watch: FleetWatch) -> int:
+    """Print the fleet once, or repeatedly; exit with status 3 if the server has a problem."""
+    begun = False
+    try:
+        async with aclosing(watch.fleets()) as fleets:
+            async for fleet in fleets:
+                if arguments.watch is None:
+                    return _print_fleet(arguments, fleet)
+                print_again(arguments, _fleet_text(arguments, fleet), first=not begun)
+                begun = True
+    finally:
+        await watch.close()
+    return FINE
+
+
+def _print_fleet(arguments: argparse.Namespace, fleet: Fleet) -> int:
+    if fleet.fresh or arguments.json:
+        print_text(_fleet_text(arguments, fleet))
+    if not fleet.fresh:
+        fail(f"{fleet.problems[0]}.", COULD_NOT_RUN)
+    if not fleet.gpus:
+        of = f" with {visible(arguments.match, 200)}" if arguments.match else ""
+        fail(NO_GPUS.format(of, arguments.prometheus), COULD_NOT_RUN)
+    return FINE
+
+
+def _fleet_text(arguments: argparse.Namespace, fleet: Fleet) -> str:
+    from gputop.fleet.page import document, page
+
+    if arguments.json:
+        return _dumps(arguments, document(fleet))
+    where, match = arguments.prometheus, arguments.match or ""
+    return page(fleet, where, match, output_width(), colour=_colour(arguments))
+
+
+def _dumps(arguments: argparse.Namespace, document: object) -> str:
+    from json import dumps
+
+    return dumps(document, indent=2 if arguments.watch is None else None)

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import argparse
 import os
-from contextlib import nullcontext
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from types import FrameType
+from typing import TYPE_CHECKING
 
 from gputop.commands.arguments import (
-    add_hosts,
-    add_replay,
-    add_source,
+    HOSTS,
+    SOURCE,
+    Parser,
+    add_shared,
     argument,
     count,
     fail,
@@ -22,46 +27,29 @@ from gputop.console import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE, print_messag
 from gputop.text import count as plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from gputop.output.nvidia_smi import CsvLines
     from gputop.problem import Problem
     from gputop.recording.reader import Recording
     from gputop.schema.snapshot import Record
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 CSV_WORDS = ("noheader", "nounits")
 
 
-class Format(NamedTuple):
-    """Form in which the stream is written."""
-
-    csv: bool = False
-    header: bool = True
-    units: bool = True
-
-
-def parse_format(text: str) -> Format:
-    """Parse `jsonl`, or `csv` with nvidia-smi's modifiers. Raises `ValueError`."""
-    first, *words = (word.strip() for word in text.split(","))
-    if first == "csv" and set(words) <= {*CSV_WORDS}:
-        return Format(True, "noheader" not in words, "nounits" not in words)
-    if text == "jsonl":
-        return Format()
+def parse_format(text: str) -> tuple[str, ...]:
+    """Parse `jsonl`, or `csv` with nvidia-smi's modifiers, into words. Raises `ValueError`."""
+    words = tuple(word.strip() for word in text.split(","))
+    if text == "jsonl" or (words[0] == "csv" and {*words[1:]} <= {*CSV_WORDS}):
+        return words
     raise ValueError(f"{text!r} is not a format: give jsonl, or csv with ,noheader or ,nounits.")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Add the options of `gputop stream`."""
-    add_source(parser)
-    add_hosts(parser)
-    add_replay(parser)
-    parser.add_argument("--count", type=count, metavar="N", help="stop after N samples")
-    parser.add_argument(
-        "--format",
-        type=argument(parse_format),
-        metavar="FORMAT",
-        help="jsonl (default), or csv as nvidia-smi prints it: csv[,noheader][,nounits]",
-    )
+    add_shared(parser, *SOURCE, *HOSTS, "--replay")
+    parser.value("--count", "N", count, "stop after N samples")
+    forms = "jsonl (default), or csv as nvidia-smi prints it: csv[,noheader][,nounits]"
+    parser.value("--format", "FORMAT", parse_format, forms)
     parser.add_argument(
         "--query",
         "--query-gpu",
@@ -70,19 +58,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the columns of CSV, separated by commas, under nvidia-smi's names, such as "
         "timestamp,index,utilization.gpu,memory.used",
     )
-    parser.add_argument(
-        "--output",
-        type=Path,
-        metavar="FILE",
-        help="write to a new file, compressed if its name ends in .gz; `--replay` plays it",
-    )
-    parser.add_argument("--control", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--unmasked", action="store_true", help=argparse.SUPPRESS)
+    file = "write to a new file, compressed if its name ends in .gz; `--replay` plays it"
+    parser.value("--output", "FILE", Path, file)
+    parser.flag("--control", argparse.SUPPRESS)
+    parser.flag("--unmasked", argparse.SUPPRESS)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the stream, and return the exit status, or end the process with it."""
-    from gputop.output.sinks import open_sink, whole_records
     from gputop.recording.writer import OutputError
     from gputop.stream.sender import counted
 
@@ -119,23 +102,81 @@ def run(arguments: argparse.Namespace) -> int:
     os._exit(status)
 
 
+def open_sink(
+    path: Path | None, csv: CsvLines | None
+) -> tuple[Callable[[Record], None], Callable[[], None]]:
+    """Return functions that write a record, and that close the output.
+
+    The output is `path`, or standard output without one. Opening and writing raise `OutputError`.
+    """
+    from gputop.recording.writer import GrowingFile, Recorder
+    from gputop.stream.sender import write_all, write_to_stdout
+
+    if csv is None:
+        if path is None:
+            return write_to_stdout, lambda: None
+        recorder = Recorder(path)
+        return recorder.write, recorder.close
+    file = None if path is None else GrowingFile(path)
+
+    def write(record: Record) -> None:
+        text = "".join(f"{line}\n" for line in csv.lines_of(record)).encode()
+        if text and file is not None:
+            file.write(text)
+        elif text:
+            write_all(sys.stdout.fileno(), text)
+
+    return write, file.close if file is not None else lambda: None
+
+
+@contextmanager
+def whole_records(write: Callable[[Record], None]) -> Iterator[Callable[[Record], None]]:
+    """Yield `write`, with signals delayed to the end of a record, as `KeyboardInterrupt`.
+
+    The second signal does not wait, because a pipe may take no more data.
+    """
+    writing = asked = False
+
+    def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - as Python calls it
+        nonlocal asked
+        if asked or not writing:
+            raise KeyboardInterrupt
+        asked = True
+
+    def whole(record: Record) -> None:
+        nonlocal writing
+        writing = True
+        write(record)
+        writing = False
+        if asked:
+            raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, handle) for number in SIGNALS}
+    try:
+        yield whole
+    finally:
+        for number, was in before.items():
+            signal.signal(number, was)
+
+
 def _live(arguments: argparse.Namespace, write: Callable[[Record], None], *, gpm: bool) -> None:
-    from gputop.stream.launch import end_with_parent
+    from gputop.stream.launch import StreamOptions, end_with_parent
     from gputop.stream.sender import run as run_one
     from gputop.stream.sender import run_several
 
     end_with_parent()
-    options: dict[str, Any] = {
-        "interval": 1.0 if arguments.interval is None else arguments.interval,
-        "gpm": gpm and arguments.gpm is not False,
-        "count": arguments.count,
-        "write": write,
-    }
+    options = StreamOptions(
+        1.0 if arguments.interval is None else arguments.interval,
+        count=arguments.count,
+        demo=arguments.demo,
+        gpm=gpm and arguments.gpm is not False,
+        control=arguments.control,
+        secrets=arguments.control and arguments.unmasked,
+    )
     if hosts := hosts_of(arguments):
-        run_several(hosts, arguments.remote_command, **options)
+        run_several(hosts, arguments.remote_command, options, write)
     else:
-        control, demo = arguments.control, arguments.demo
-        run_one(**options, demo=demo, control=control, secrets=control and arguments.unmasked)
+        run_one(options, write)
 
 
 def _with_problems(write: Callable[[Record], None]) -> Callable[[Record], None]:
@@ -160,12 +201,12 @@ def _print_losses(recording: Recording) -> None:
 
 
 def _csv(arguments: argparse.Namespace) -> CsvLines | None:
-    form = arguments.format or Format(csv=arguments.query is not None)
-    if not form.csv:
+    form = arguments.format or ("jsonl" if arguments.query is None else "csv",)
+    if form[0] != "csv":
         if arguments.query is not None:
             fail("--query chooses the columns of CSV. Leave out --format jsonl.", USAGE)
         return None
     from gputop.output.nvidia_smi import DEFAULT_QUERY, CsvLines, parse_query
 
     columns = arguments.query or parse_query(DEFAULT_QUERY)
-    return CsvLines(columns, header=form.header, units=form.units)
+    return CsvLines(columns, header="noheader" not in form, units="nounits" not in form)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from dataclasses import fields
 from functools import lru_cache
-from itertools import islice
+from operator import itemgetter
 from statistics import median
 from typing import Any
 
-from gputop.fleet.client import FEWER, SERIES
+from gputop.bounds import SERIES
+from gputop.fleet.client import FEWER, AskError
 from gputop.fleet.findings import Known, find
 from gputop.fleet.model import Fleet, Gpu
 from gputop.fleet.parse import (
@@ -19,13 +21,12 @@ from gputop.fleet.parse import (
     labels_of,
     result_of,
     rows_of,
-    states_of,
-    targets_of,
+    target_of,
     used_of,
     values_by,
     xids_of,
 )
-from gputop.fleet.queries import ANY, EVERY, LIMITS, NUMBERS, READ_AS, SELDOM
+from gputop.fleet.queries import ALWAYS, ANY, EVERY, LIMITS, NUMBERS, READ_AS, SELDOM
 from gputop.problem import Problem
 from gputop.schema.clock_events import words_of
 from gputop.text import brief, fold_list, visible
@@ -42,18 +43,8 @@ STALE_SECONDS = (45.0, 360.0)
 REMEMBERED_STEPS = 20
 FUTURE_SECONDS = 60.0
 """Most seconds by which clocks may differ."""
-EXPECTED = {
-    "gpu_utilization_percent": "busy",
-    "memory_used_bytes": "memory",
-    "temperature_celsius": "temperature",
-    "power_watts": "power",
-    "sm_clock_mhz": "SM clock",
-}
-"""Readings whose absence is a problem to report."""
-
-
-class NotAnAnswerError(ValueError):
-    """Answer of another form than its query asks for."""
+EXPECTED = dict(zip(ALWAYS, ("busy", "memory", "temperature", "power", "SM clock"), strict=True))
+"""Readings whose absence is a problem to report, with their names."""
 
 
 class FleetBuilder:
@@ -62,19 +53,18 @@ class FleetBuilder:
     def __init__(self, interval: float = 10.0) -> None:
         """Expect a refresh every `interval` seconds."""
         self._interval = interval
-        self._named: dict[str, list[Labels]] = {}
+        self.named: dict[str, list[Labels]] = {}
+        """By query for labels, those of the GPUs that are there."""
         self._left_out: dict[str, int] = {}
         """By query, the number of GPUs above the bound."""
         self._gone: list[tuple[Labels, float]] = []
         self._changed = False
-        self._rows: dict[str, list[Labels]] = {}
+        self._rows: dict[tuple[Any, ...], list[Labels]] = {}
+        """Labels of each GPU that is there or is remembered."""
         self._carried: set[str] = set()
-        """Keys of GPUs that are gone."""
         self.identities = Identities()
-        self.is_named = False
-        """True if the identities of GPUs were answered."""
         self.moment = RefreshMoment(0.0, 0.0)
-        """Moment of the present refresh by the server's clock."""
+        """Moment of the present refresh by the server's clock. Answers are of that moment."""
         self.known = Known()
         """Evidence for the findings of the last fleet."""
         self._answers: dict[str, tuple[Any, float]] = {}
@@ -86,60 +76,50 @@ class FleetBuilder:
         self.unknown = False
         """True if the last answers had a GPU without an identity."""
 
-    def begin_refresh(self, moment: RefreshMoment) -> None:
-        """Begin a refresh: answers from now on are of that moment."""
-        self.moment = moment
-
     def add_answer(self, name: str, data: Any) -> None:
-        """Add the answer to the query of that name; raises `NotAnAnswerError`."""
+        """Add the answer to the query of that name; raises `AskError` if it has another form."""
         result = result_of(data, "vector")
         if result is None:
-            raise NotAnAnswerError(name)
+            why = "an answer does not have the form of Prometheus"
+            problem = Problem("An answer was left out", why, "Check what is at that URL")
+            raise AskError(problem, whole=False)
         if name.startswith("names_"):
-            others = sum(len(rows) for other, rows in self._named.items() if other != name)
+            others = sum(len(rows) for other, rows in self.named.items() if other != name)
             rows = [labels_of(each) for each in result[: max(0, SERIES - others)]]
             self._left_out[name] = len(result) - len(rows)
-            self.is_named = True
-            if self._named.get(name) != rows:
-                self._named[name], self._changed = rows, True
-            return
-        if name == "gone":
-            rows_gone = [(row.labels, row.value) for row in rows_of(result)]
-            self._gone, self._changed = rows_gone, self._changed or bool(rows_gone)
-            return
-        self._answers[name] = self._parsed(name, result), self.moment.at
+            if self.named.get(name) != rows:
+                self.named[name], self._changed = rows, True
+        elif name == "gone":
+            self._gone = [(row.labels, row.value) for row in rows_of(result)]
+            self._changed |= bool(self._gone)
+        else:
+            self._answers[name] = self._parsed(name, result), self.moment.at
 
-    def update_identities(self) -> bool:
-        """Update the identities after the answers with labels, and before those with values.
-
-        Return True if anything has changed.
-        """
+    def update_identities(self) -> None:
+        """Update the identities after the answers with labels, and before those with values."""
         if not self._changed and all(map(self._is_kept, self._carried)):
-            return False
+            return
         self._changed = False
-        named = [row for rows in self._named.values() for row in rows]
+        named = [row for rows in self.named.values() for row in rows]
         present = {_mark(row) for row in named}
-        last: dict[tuple[Any, ...], tuple[float, Labels]] = {}
-        for row, seen in self._gone:
-            mark = _mark(row)
-            if mark not in present and seen > last.get(mark, (0.0, {}))[0]:
-                last[mark] = seen, row
-        for key, rows in self._rows.items():  # GPUs in neither that were there within the hour
-            for row in rows:
-                mark = _mark(row)
-                if mark not in present and mark not in last and self._is_kept(key):
-                    last[mark] = self._beats.get(key, 0.0), row
-        last = dict(islice(last.items(), SERIES - len(named)))
-        self.identities = Identities([*named, *(row for _, row in last.values())], self.identities)
-        self._carried = {self.identities.key_of(row) for _, row in last.values()}
+        # GPUs in neither answer that were there within the hour are remembered, too.
+        last = {_mark(row): [row] for row, _ in sorted(self._gone, key=itemgetter(1))}
+        last |= {
+            mark: rows
+            for mark, rows in self._rows.items()
+            if self._is_kept(self.identities.key_of(rows[0]))
+        }
+        carried = [row for mark, rows in last.items() if mark not in present for row in rows]
+        del carried[max(0, SERIES - len(named)) :]
+        self.identities = Identities([*named, *carried])
+        key_of = self.identities.key_of
+        self._carried = {key_of(row) for row in carried}
         self._rows = {}
-        for row in (*named, *(row for _, row in last.values())):
-            self._rows.setdefault(self.identities.key_of(row), []).append(row)
-        for seen, row in last.values():
-            if seen:
-                self._beats.setdefault(self.identities.key_of(row), seen)
+        for row in (*named, *carried):
+            self._rows.setdefault(_mark(row), []).append(row)
+        for row, seen in self._gone:
+            self._beats.setdefault(key_of(row), seen)
         self._gone = []  # remembered from now on
-        return True
 
     def _is_kept(self, key: str) -> bool:
         return self.moment.now - self._beats.get(key, 0.0) < KEPT_SECONDS
@@ -153,12 +133,17 @@ class FleetBuilder:
             case "xid":
                 return xids_of(result, key_of)
             case "state":
-                return states_of(result, key_of)
+                return {key_of(row.labels): row.labels.get("state", "") for row in rows_of(result)}
             case "down":
-                return targets_of(result)
+                return {target_of(row.labels) for row in rows_of(result)}
             case "simulated":
                 return any(row.value > 0 for row in rows_of(result))
         values = values_by(result, key_of, LIMITS.get(name, ANY))
+        match name:
+            case "mask":
+                return {key: reasons_of(mask) for key, mask in values.items()}
+            case "remap_failed" | "remap_pending":
+                return {key: _FLAGS.get(value) for key, value in values.items()}
         if name in NUMBERS:
             return values
         return {key: value for key, value in values.items() if value is not None}
@@ -199,7 +184,7 @@ class FleetBuilder:
             problems=(*problems, *self._gaps(gpus)),
             label_names=self.identities.label_names,
             read_at={
-                _READINGS.get(name, name): at
+                "clock_event_reasons" if name == "mask" else name: at
                 for name, (_, at) in self._answers.items()
                 if name in EVERY
             },
@@ -215,42 +200,20 @@ class FleetBuilder:
     def _gpus(self) -> Iterable[Gpu]:
         """Yield GPUs in order. Those that are gone have only what is remembered."""
         identities = self.identities.all
-
-        def column(name: str) -> list[Any]:
-            return [*map(self._newest(name).get, identities)]
-
         # Column by column: taking turns, each dictionary would evict the others from the
         # processor's cache ten thousand times.
-        return map(
-            Gpu,
-            identities,
-            [identity.uuid for identity in identities.values()],
-            [identity.host for identity in identities.values()],
-            [identity.index for identity in identities.values()],
-            [identity.name for identity in identities.values()],
-            [identity.labels for identity in identities.values()],
-            [self._age(key) for key in identities],
-            column("gpu_utilization_percent"),
-            column("sm_active_percent"),
-            column("tensor_active_percent"),
-            column("dram_active_percent"),
-            map(used_of, column("memory_used_bytes"), column("memory_total_bytes")),
-            column("memory_total_bytes"),
-            column("temperature_celsius"),
-            column("memory_temperature_celsius"),
-            column("power_watts"),
-            column("power_limit_watts"),
-            column("sm_clock_mhz"),
-            map(reasons_of, column("mask")),
-            [code and code[0] for code in column("xid")],
-            column("ecc_uncorrected"),
-            map(_FLAGS.get, column("remap_failed")),
-            map(_FLAGS.get, column("remap_pending")),
-        )
-
-    def _age(self, key: str) -> float | None:
-        beat = self._beats.get(key)
-        return None if beat is None else max(0.0, self.moment.now - beat)
+        columns: dict[str, Iterable[Any]] = {
+            name: [getattr(each, name) for each in identities.values()] for name in IDENTITY
+        }
+        beats = map(self._beats.get, identities)
+        now = self.moment.now
+        columns["age_seconds"] = [None if beat is None else max(0.0, now - beat) for beat in beats]
+        for name in _FIELDS[len(columns) :]:
+            columns[name] = [*map(self._newest(_QUERIES.get(name, name)).get, identities)]
+        used, total = columns["memory_used_bytes"], columns["memory_total_bytes"]
+        columns["memory_used_bytes"] = map(used_of, used, total)
+        columns["xid"] = [known and known[0] for known in columns["xid"]]
+        return map(Gpu, *columns.values())
 
     def _known(self) -> Known:
         compared = {self._answers[name][1] for name in COMPARED if name in self._answers}
@@ -260,13 +223,8 @@ class FleetBuilder:
             xid_at={key: when for key, (_, when) in xids if when is not None},
             stale_after=self.stale_after,
             targets=self.identities.targets,
-            down=self._newest("down"),
             states=self._newest("state"),
-            busy_mean=self._newest("busy_mean"),
-            ecc_rise=self._newest("ecc_rise"),
-            xid_before=self._newest("xid_before"),
-            heat=self._newest("heat"),
-            margin=self._newest("margin"),
+            **{name: self._newest(name) for name in _EVIDENCE},
         )
 
     def _gaps(self, gpus: Sequence[Gpu]) -> Iterable[Problem]:
@@ -292,7 +250,10 @@ class FleetBuilder:
                 "there are no series of it",
                 f"Have dcgm-exporter count {names}, or run `gputop exporter`",
             )
-        if unseen := self._unseen():
+        known = {*self.identities.targets.values()}
+        jobs = {job for job, _ in known}  # others may be of no GPUs
+        down = self._newest("down")
+        if unseen := sorted(each for each in down if each[0] in jobs and each not in known):
             named = fold_list([visible(instance, 40) for _, instance in unseen], NAMED)
             yield Problem(
                 "Exporters that cannot be scraped, and whose GPUs are unknown",
@@ -304,19 +265,16 @@ class FleetBuilder:
             why = f"the newest is {brief(ahead)} ahead of Prometheus"
             yield Problem("Readings are from the future", why, "Set the clocks of the hosts")
 
-    def _unseen(self) -> list[tuple[str, str]]:
-        """Return unreachable targets that were never seen, in jobs whose others have GPUs."""
-        known = {*self.identities.targets.values()}
-        jobs = {job for job, _ in known}
-        down = self._newest("down")
-        return sorted(target for target in down if target[0] in jobs and target not in known)
 
-
-_READINGS = {"mask": "clock_event_reasons"}
-"""Readings whose query has another name."""
+IDENTITY = ("key", "uuid", "host", "index", "name", "labels")
+_FIELDS = tuple(field.name for field in fields(Gpu))
+"""Fields of a GPU: those of its identity, its age, and readings."""
+_QUERIES = {"clock_event_reasons": "mask"}
+_EVIDENCE = ("down", "busy_mean", "ecc_rise", "xid_before", "heat", "margin")
+"""Queries whose answers findings need, besides readings."""
 COMPARED = ("gpu_utilization_percent", "sm_clock_mhz", "mask")
 """Queries whose readings are compared with each other."""
-_FLAGS = {0.0: False, 1.0: True}
+_FLAGS: dict[float | None, bool] = {0.0: False, 1.0: True}
 
 
 @lru_cache(1 << 12)
@@ -329,10 +287,4 @@ def reasons_of(mask: float | None) -> tuple[str, ...] | None:
 
 def _mark(row: Labels) -> tuple[Any, ...]:
     """Return the identity of a GPU before its key is known."""
-    get = row.get
-    return (
-        get("UUID") or get("uuid"),
-        get("GPU_I_ID"),
-        get("Hostname") or get("host"),
-        "UUID" in row,
-    )
+    return row.get("UUID") or row.get("uuid"), row.get("GPU_I_ID"), "UUID" in row

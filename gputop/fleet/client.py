@@ -25,9 +25,9 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import HTTPError, ProtocolError, ReadTimeoutError
 
 from gputop import __version__
-from gputop.bounds import ANSWER_BYTES
-from gputop.fleet.server import AUTHORIZATION, CA, CERT, CredentialError, PrometheusServer
-from gputop.problem import Problem
+from gputop.bounds import ANSWER_BYTES, JSON_VALUES, SERIES
+from gputop.fleet.server import AUTHORIZATION, CA, CERT, PrometheusServer
+from gputop.problem import Problem, ProblemError
 from gputop.text import visible
 
 if TYPE_CHECKING:
@@ -36,28 +36,20 @@ if TYPE_CHECKING:
 SECONDS = 10.0
 """Seconds for one answer, from its question to its last byte."""
 CONNECT_SECONDS = 5.0
-SERIES = 100_000
-"""Most series of an answer, and GPUs of a fleet."""
-JSON_VALUES = 1 << 20
-"""Most values of an answer, roughly. Each takes some 100 bytes of memory."""
 LONGEST_ERROR = 1 << 16
 LONGEST_GET = 4000
 PIECE = 1 << 13
 """Bytes read at a time. gzip can expand them a thousandfold."""
-LEFT_OUT, FEWER = "An answer of Prometheus was left out", "Ask for fewer GPUs with --match"
+FEWER = "Ask for fewer GPUs with --match"
 AWAY = "Cannot reach Prometheus"
 LATER = "Check that it is up, and the URL"
 
 
-class AskError(Exception):
-    """A question without an answer; `problem` is for the user.
-
-    `whole` is true if the server is at fault rather than the one question.
-    """
+class AskError(ProblemError):
+    """A question without an answer. `whole` if the server is at fault, not the one question."""
 
     def __init__(self, problem: Problem, *, whole: bool = True) -> None:
-        super().__init__(str(problem))
-        self.problem = problem
+        super().__init__(problem)
         self.whole = whole
 
 
@@ -78,13 +70,14 @@ class Client:
         headers["User-Agent"] = f"gputop/{__version__}"
         try:
             authorization = self._server.authorization()
-        except CredentialError as error:
+        except ProblemError as error:
             raise AskError(error.problem) from None
         if authorization is not None:
             headers[AUTHORIZATION] = authorization
         self._headers = {**headers, **self._server.headers}
         if self._pool is None:
             self._pool = self._connect()
+            self._pool.pool_classes_by_scheme = _pools(self._opened)
 
     def ask(
         self, path: str, parameters: Mapping[str, str], seconds: float | None = None
@@ -144,21 +137,17 @@ class Client:
         host = parts.hostname or ""
         proxy = urllib.request.getproxies().get(parts.scheme)
         if not proxy or urllib.request.proxy_bypass(host):
-            return self._pooled(urllib3.PoolManager(**options))
+            return urllib3.PoolManager(**options)
         try:
             found = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
             login = f"{found.username}:{found.password or ''}" if found.username else None
             port = f":{found.port}" if found.port else ""
             headers = urllib3.make_headers(proxy_basic_auth=login) if login else None
             bare = f"{found.scheme}://{found.hostname}{port}"
-            return self._pooled(urllib3.ProxyManager(bare, proxy_headers=headers, **options))
+            return urllib3.ProxyManager(bare, proxy_headers=headers, **options)
         except (ValueError, HTTPError):
             why = f"{parts.scheme}_proxy in the environment cannot be used"
             raise AskError(Problem(AWAY, why, "Correct it, or name the host in no_proxy")) from None
-
-    def _pooled(self, manager: urllib3.PoolManager) -> urllib3.PoolManager:
-        manager.pool_classes_by_scheme = _pools(self._opened)
-        return manager
 
     def fetch(
         self,
@@ -198,16 +187,15 @@ class Client:
         assert self._pool is not None
         url, form = f"{self._server.url}/api/v1/{path}", urlencode(parameters)
         options: dict[str, Any] = {
-            "headers": self._headers,
             "preload_content": False,
             "redirect": False,
             "timeout": urllib3.Timeout(connect=min(CONNECT_SECONDS, seconds), read=seconds),
         }
         # Some proxies block POST, others a long GET.
         if len(form) <= LONGEST_GET:
-            return self._pool.request("GET", f"{url}?{form}", **options)
-        options["headers"] = {**self._headers, "Content-Type": "application/x-www-form-urlencoded"}
-        return self._pool.request("POST", url, body=form, **options)
+            return self._pool.request("GET", f"{url}?{form}", headers=self._headers, **options)
+        headers = {**self._headers, "Content-Type": "application/x-www-form-urlencoded"}
+        return self._pool.request("POST", url, body=form, headers=headers, **options)
 
     def _read(self, answer: BaseHTTPResponse, deadline: float, most_bytes: int) -> bytes:
         good = answer.status == 200
@@ -235,10 +223,12 @@ class Client:
     def _refusal(self, answer: BaseHTTPResponse, body: bytes) -> AskError:
         """Return the error for a status other than 200."""
         status, url = answer.status, visible(self._server.url, 200)
-        words = _error_text(body)
+        document = _document(body)
+        words = _words(document) if document.get("status") == "error" else None
         if 300 <= status < 400:
             to = visible(answer.headers.get("Location", "nowhere"), 120).partition("?")[0]
-            why = f"{url} redirects to {_strip_login(to)}, and credentials are not sent there"
+            to = to.rpartition("@")[2]  # without a login
+            why = f"{url} redirects to {to}, and credentials are not sent there"
             return AskError(Problem(AWAY, why, "Give the URL of Prometheus itself"))
         if status in (401, 403):
             what = "requires credentials" if status == 401 else "denies access"
@@ -256,12 +246,6 @@ class Client:
         if status == 429:
             return AskError(Problem(AWAY, f"{url} gets too many requests (429)", LATER))
         return AskError(Problem(AWAY, f"{url} answers {status}", LATER))
-
-
-def _error_text(body: bytes) -> str | None:
-    """Return the error in words, or None if it does not come from Prometheus."""
-    document = _document(body)
-    return _words(document) if document.get("status") == "error" else None
 
 
 def _document(body: bytes) -> Mapping[str, Any]:
@@ -283,7 +267,7 @@ def _failed(words: str) -> Problem:
 
 
 def _left_out(why: str, remedy: str = FEWER) -> AskError:
-    return AskError(Problem(LEFT_OUT, why, remedy), whole=False)
+    return AskError(Problem("An answer of Prometheus was left out", why, remedy), whole=False)
 
 
 def slow(seconds: float) -> AskError:
@@ -306,10 +290,6 @@ def _why(error: Exception) -> str:
         return "it does not answer"
     words = error.args[-1] if isinstance(error, ProtocolError) and error.args else error
     return visible(str(words).rstrip(". "), 160) or type(error).__name__
-
-
-def _strip_login(url: str) -> str:
-    return url.rpartition("@")[2] if "@" in url else url
 
 
 def _context(server: PrometheusServer) -> ssl.SSLContext:
@@ -335,20 +315,15 @@ def _pools(opened: WeakSet[socket.socket]) -> dict[str, type[HTTPConnectionPool]
     A connection forgets its socket when the answer ends with it.
     """
 
-    class Plain(HTTPConnection):
-        def connect(self) -> None:
-            super().connect()
-            opened.add(self.sock)
+    def pool(cls: Any, connection: Any) -> Any:
+        class Connection(connection):  # type: ignore[misc]
+            def connect(self) -> None:
+                super().connect()
+                opened.add(self.sock)
 
-    class Secure(HTTPSConnection):
-        def connect(self) -> None:
-            super().connect()
-            opened.add(self.sock)
+        return type(cls.__name__, (cls,), {"ConnectionCls": Connection})
 
-    class PlainPool(HTTPConnectionPool):
-        ConnectionCls = Plain
-
-    class SecurePool(HTTPSConnectionPool):
-        ConnectionCls = Secure
-
-    return {"http": PlainPool, "https": SecurePool}
+    return {
+        "http": pool(HTTPConnectionPool, HTTPConnection),
+        "https": pool(HTTPSConnectionPool, HTTPSConnection),
+    }

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from gputop.bench.results.statistics import robust_sigma
 from gputop.health import thresholds as t
 from gputop.health.conditions import (
     NO_SPARE_ROWS,
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 
 LONGEST = 59
 """Most cells of a sentence."""
-ROBUST = 1.4826
-"""Standard deviations in a median absolute deviation of a normal distribution."""
 _JOBS = ("hpc_job", "slurm_job", "job_id", "job_name", "ray_job", "training_job", "exported_job")
 """Labels that name a job. The name of a pod is that of its job and a number."""
 _NUMBER = re.compile(r"[-_.](?:[0-9]+|[0-9a-z]{5})$")
@@ -56,7 +55,6 @@ class Known:
     xid_at: Values = field(default_factory=dict)
     """Unix time of the last Xid, if reported."""
     xid_before: Values = field(default_factory=dict)
-    """Last Xid as of an hour ago."""
     heat: Values = field(default_factory=dict)
     margin: Values = field(default_factory=dict)
     """°C until it slows down, for GPUs that are close to that."""
@@ -66,51 +64,31 @@ class Known:
 
 def find(gpus: Iterable[Gpu], known: Known) -> tuple[Finding, ...]:
     """Return all findings: worst first, equally bad ones in the order of the GPUs."""
-    gpus = tuple(gpus)
-    found: list[tuple[int, Finding]] = []
-    for place, gpu in enumerate(gpus):
-        found += [(place, each) for each in _judge(gpu, known)]
-    places = {gpu.key: place for place, gpu in enumerate(gpus)}
-    explained = {each.device_uuid for _, each in found if each.rule in ("thermal", "slowdown")}
+    of = {gpu.key: (place, gpu) for place, gpu in enumerate(gpus)}
+    found = [each for _, gpu in of.values() for each in _judge(gpu, known)]
     if known.comparable:
-        found += [
-            (places[each.device_uuid], each)
-            for each in _stragglers(gpus, known)
-            if each.device_uuid not in explained
-        ]
-    found = [*_once(found, gpus)]
-    found.sort(key=lambda each: (-each[1].severity, -each[1].rank, each[0], each[1].rule))
-    return tuple(finding for _, finding in found)
+        explained = {each.device_uuid for each in found if each.rule in ("thermal", "slowdown")}
+        behind = _stragglers((gpu for _, gpu in of.values()), known)
+        found += [each for each in behind if each.device_uuid not in explained]
+    once: dict[Any, Finding] = {}
+    for each in found:
+        gpu = of[each.device_uuid][1]
+        owner = gpu.device if each.rule in _OF_DEVICE else gpu.key
+        once.setdefault((owner, each.rule, each.sentence), each)
+    found = [*once.values()]
+    found.sort(key=lambda each: (-each.severity, -each.rank, of[each.device_uuid][0], each.rule))
+    return tuple(found)
 
 
 _OF_DEVICE = frozenset(
     ("xid", "state", "ecc", "remap", "thermal", "slowdown", "hot", "straggler", "stale")
 )
-"""Rules about a physical GPU: each of its MIG instances reports the same."""
-
-
-def _once(
-    found: Iterable[tuple[int, Finding]], gpus: Sequence[Gpu]
-) -> Iterator[tuple[int, Finding]]:
-    """Yield findings about a physical GPU only for the first of its instances."""
-    seen: set[tuple[tuple[str, str], str, str]] = set()
-    for place, finding in found:
-        if finding.rule in _OF_DEVICE:
-            mark = gpus[place].device, finding.rule, finding.sentence
-            if mark in seen:
-                continue
-            seen.add(mark)
-        yield place, finding
-
-
-def is_stale(gpu: Gpu, known: Known) -> bool:
-    """Return True if its readings are too old."""
-    return gpu.age_seconds is None or gpu.age_seconds > known.stale_after
+"""Rules about a physical GPU: each of its MIG instances reports the same, the first one counts."""
 
 
 def _judge(gpu: Gpu, known: Known) -> Iterator[Finding]:
     xid, state = _xid(gpu, known), _state(gpu, known)
-    stale = is_stale(gpu, known)
+    stale = gpu.is_older_than(known.stale_after)
     if stale and xid is None and state is None:  # else that is the reason
         yield _stale(gpu, known)
     rest = (_slowed(gpu, known), _idle(gpu, known)) if not stale else ()
@@ -226,10 +204,9 @@ POWER_CAP = "sw_power_cap"
 
 
 def _stragglers(gpus: Iterable[Gpu], known: Known) -> Iterator[Finding]:
-    """Yield GPUs that are behind the others of their job."""
     jobs: dict[tuple[str, str], list[Gpu]] = defaultdict(list)
     for gpu in gpus:
-        if not is_stale(gpu, known) and (job := _job(gpu)):
+        if not gpu.is_older_than(known.stale_after) and (job := job_of(gpu)):
             jobs[gpu.name, job].append(gpu)
     for peers in jobs.values():
         if len(peers) > t.FEWEST_PEERS:
@@ -237,7 +214,7 @@ def _stragglers(gpus: Iterable[Gpu], known: Known) -> Iterator[Finding]:
             yield from _less_busy(peers, known)
 
 
-def _job(gpu: Gpu) -> str:
+def job_of(gpu: Gpu) -> str:
     """Return the job of the GPU by its labels; "" if none names it."""
     labels = gpu.labels
     if not labels.keys().isdisjoint(_JOBS):
@@ -264,7 +241,8 @@ def _slow(peers: list[Gpu]) -> Iterator[Finding]:
     ]
     if len(working) <= t.FEWEST_PEERS:
         return
-    middle, spread = _robust([clock for _, clock in working])
+    clocks = [clock for _, clock in working]
+    middle, spread = median(clocks), robust_sigma(clocks)
     limit = middle * (1 + t.STRAGGLER.begin / 100)
     for gpu, clock in working:
         capped = POWER_CAP in (gpu.clock_event_reasons or ())
@@ -278,16 +256,11 @@ def _less_busy(peers: list[Gpu], known: Known) -> Iterator[Finding]:
     means = [(gpu, known.busy_mean[gpu.key]) for gpu in peers if gpu.key in known.busy_mean]
     if len(means) <= t.FEWEST_PEERS:
         return
-    middle, spread = _robust([mean for _, mean in means])
+    loads = [mean for _, mean in means]
+    middle, spread = median(loads), robust_sigma(loads)
     if middle < t.STRAGGLER_LOAD.begin:
         return
     for gpu, mean in means:
         if mean <= middle - t.LESS_BUSY.begin and mean < middle - t.DEVIATIONS * spread:
             text = f"Straggler: busy {percentage(mean)}, of its job {percentage(middle)}"
             yield _finding(gpu, "less_busy", Severity.WARNING, text, 15 + (middle - mean) / 100)
-
-
-def _robust(values: list[float]) -> tuple[float, float]:
-    """Return the median and a robust standard deviation."""
-    middle = median(values)
-    return middle, ROBUST * median(abs(value - middle) for value in values)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from gputop.fleet.client import AskError
@@ -11,14 +12,14 @@ from gputop.fleet.queries import NUMBERS
 from gputop.fleet.server import one_of
 from gputop.problem import Problem
 from gputop.schema.device import READINGS, Absence, Device, DeviceSample, DeviceState
-from gputop.schema.snapshot import DriverState, Event, Inventory, Sample, Source
+from gputop.schema.snapshot import DriverState, Event, Inventory, Record, Sample, Source
 from gputop.stream.child import Interruption
-from gputop.stream.machines import no_host
+from gputop.stream.merge import no_host
 
 if TYPE_CHECKING:
     from gputop.fleet.model import Fleet, Gpu
+    from gputop.fleet.parse import Checked
     from gputop.fleet.watch import FleetWatch
-    from gputop.schema.snapshot import Record
 
 HISTORY_SECONDS = 3600.0
 """Seconds of history that charts show when a host is opened."""
@@ -28,9 +29,6 @@ GONE = Problem(
 NO_HOST = no_host(Absence.NOT_SCRAPED)
 UNREAD = dict.fromkeys((*READINGS, "processes"), Absence.NOT_SCRAPED)
 LOST_XID = 79
-
-Found = Mapping[str, Mapping[str, float | None]]
-"""Readings by GPU and name; None for an implausible one."""
 
 
 class HostStream:
@@ -60,7 +58,12 @@ class HostStream:
                         yield sample
             if not gpus:
                 continue
-            details, absence = await self._details(fleet, gpus)
+            # The fleet itself does not ask for all readings, and for some at an earlier moment.
+            details: dict[str, Checked] = {}
+            absence = Absence.TIMED_OUT
+            with suppress(AskError):
+                details = await self._watch.details(_matcher(gpus), fleet.moment)
+                absence = Absence.NOT_SCRAPED
             fresh = {name for name in NUMBERS if not fleet.lag_seconds(name)}
             samples = tuple(
                 self._sample(gpu, details.get(gpu.key, {}), fresh, absence) for gpu in gpus
@@ -91,35 +94,22 @@ class HostStream:
     async def _past(self, gpus: Sequence[Gpu]) -> list[Sample]:
         """Return earlier scrapes as samples; none if they cannot be read."""
         try:
-            series = await self._watch.ranges(_matcher(gpus), HISTORY_SECONDS)
+            found = await self._watch.ranges(_matcher(gpus), HISTORY_SECONDS)
         except AskError:
             return []
-        keys = {gpu.key for gpu in gpus}
-        moments: dict[float, dict[str, dict[str, float]]] = {}
-        for (key, name), points in series.items():
-            if key in keys:
-                for when, value in points:
-                    moments.setdefault(when, {}).setdefault(key, {})[name] = value
-        newest = max(moments, default=0.0)
+        times = sorted({when for gpu in gpus for when in found.get(gpu.key, ())})
         return [
             Sample(
                 time=when,
                 host=NO_HOST,
-                devices=tuple(_read(key, values, {}) for key, values in moments[when].items()),
+                devices=tuple(
+                    _read(gpu.key, values, {})
+                    for gpu in gpus
+                    if (values := found.get(gpu.key, {}).get(when))
+                ),
             )
-            for when in sorted(moments)
-            if when < newest  # the newest is the present sample
+            for when in times[:-1]  # the newest is the present sample
         ]
-
-    async def _details(self, fleet: Fleet, gpus: Sequence[Gpu]) -> tuple[Found, Absence]:
-        """Return all readings at the fleet's moment, and the reason for missing ones.
-
-        The fleet itself does not ask for all of them, and for some at an earlier moment.
-        """
-        try:
-            return await self._watch.details(_matcher(gpus), fleet.moment), Absence.NOT_SCRAPED
-        except AskError:
-            return {}, Absence.TIMED_OUT
 
     def _sample(
         self, gpu: Gpu, details: Mapping[str, float | None], fresh: set[str], absence: Absence
@@ -128,15 +118,13 @@ class HostStream:
 
         So both screens agree, and all readings are of one time.
         """
-        values = {name: value for name, value in details.items() if name in NUMBERS}
-        values |= {
+        values = dict(details) | {
             name: float(value) for name in fresh if (value := getattr(gpu, name, None)) is not None
         }
         more: dict[str, Any] = {}
         if gpu.clock_event_reasons is not None:
             more["clock_event_reasons"] = gpu.clock_event_reasons
-        stale = gpu.age_seconds is None or gpu.age_seconds > self._watch.stale_after
-        if stale:
+        if gpu.is_older_than(self._watch.stale_after):
             more["state"] = DeviceState.LOST if gpu.xid == LOST_XID else DeviceState.NOT_RESPONDING
         return _read(gpu.key, values, more, gpu.age_seconds, absence)
 
@@ -148,20 +136,15 @@ def _read(
     age: float | None = 0.0,
     absence: Absence = Absence.NOT_SCRAPED,
 ) -> DeviceSample:
-    given = {name: _typed(name, v) for name, v in values.items() if v is not None} | dict(more)
+    known = {name: v for name, v in values.items() if v is not None and name in NUMBERS}
+    given = {name: _TYPES[NUMBERS[name]](value) for name, value in known.items()} | dict(more)
     absent = {
         name: Absence.ERROR if name in values else absence for name in UNREAD if name not in given
     }
     return DeviceSample(uuid=key, age_seconds=age, absent=absent, **given)
 
 
-def _typed(name: str, value: float) -> float | bool:
-    match NUMBERS[name]:
-        case "int":
-            return round(value)
-        case "bool":
-            return value != 0
-    return value
+_TYPES: Mapping[str, Callable[[float], float]] = {"int": round, "bool": bool, "float": float}
 
 
 def _device(place: int, gpu: Gpu, gpus: Sequence[Gpu]) -> Device:
@@ -184,16 +167,10 @@ def _device(place: int, gpu: Gpu, gpus: Sequence[Gpu]) -> Device:
     )
 
 
-NOT_EXPORTED = (
-    *("pci_bus_id", "pci_device_id", "compute_capability", "architecture", "sm_count"),
-    *("sm_clock_max_mhz", "memory_clock_max_mhz", "video_clock_max_mhz", "minor_number"),
-    *("power_limit_default_watts", "power_limit_min_watts", "power_limit_max_watts"),
-    *("temperature_slowdown_celsius", "temperature_shutdown_celsius", "bar1_total_bytes"),
-    *("memory_temperature_max_celsius", "memory_temperature_max_margin_celsius"),
-    *("temperature_slowdown_margin_celsius", "temperature_shutdown_margin_celsius"),
-    *("temperature_max_margin_celsius", "pcie_generation_max", "pcie_width_max"),
-    *("compute_mode", "persistence_mode", "mig_mode", "ecc_enabled", "virtualization"),
-)
+NOT_EXPORTED = {field.name for field in fields(Device)} - {
+    *("index", "uuid", "name", "machine", "parent_uuid", "mig_index", "mig_gpu_instance"),
+    *("mig_compute_instance", "memory_total_bytes", "memory_is_shared", "absent"),
+}
 """Fields of a device that no exporter reports."""
 
 

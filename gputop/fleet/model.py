@@ -6,7 +6,7 @@ Readings have the names and units of `DeviceSample`. None is a reading that nobo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ class Gpu:
     """A GPU, or a MIG instance of one, with its newest readings."""
 
     key: str
-    """Unique key in the fleet: the UUID, with the host if the UUID is there twice."""
+    """Unique key in the fleet: the UUID, with the number of a MIG instance."""
     uuid: str
     host: str
     index: str
@@ -61,23 +61,16 @@ class Gpu:
         """Identity of the physical GPU, which MIG instances share: its host, and number or UUID."""
         return self.host, self.index.partition(":")[0] or self.uuid
 
+    def is_older_than(self, seconds: float) -> bool:
+        """Return True if its newest reading is older, or there is none."""
+        return self.age_seconds is None or self.age_seconds > seconds
+
     @property
     def memory_used_percent(self) -> float | None:
         """Memory in use, % of the total."""
         if self.memory_used_bytes is None or not self.memory_total_bytes:
             return None
         return 100 * self.memory_used_bytes / self.memory_total_bytes
-
-
-@dataclass(frozen=True, slots=True)
-class GpuSeries:
-    """A reading of a GPU over time, oldest first."""
-
-    name: str
-    """Name of the field of `Gpu` or `DeviceSample`."""
-    times: tuple[float, ...]
-    """Unix seconds, without times at which nothing was scraped."""
-    values: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +118,7 @@ class Totals:
     """Totals of a fleet, or of a part of it."""
 
     gpus: int
-    """Physical GPUs."""
     instances: int
-    """MIG instances of these GPUs."""
     hosts: int
     models: int
     power_watts: float | None
@@ -136,7 +127,6 @@ class Totals:
     memory_total_bytes: float | None
     gpus_with_findings: int
     findings: Mapping[Severity, int]
-    """Count of findings of each severity."""
 
 
 def totals(gpus: Sequence[Gpu], findings: Sequence[Finding]) -> Totals:
@@ -174,33 +164,3 @@ def wholes(gpus: Sequence[Gpu]) -> Sequence[Gpu]:
     if len(whole) == len(gpus):
         return gpus
     return [each for each in gpus if not each.is_instance or each.device not in whole]
-
-
-@dataclass(frozen=True, slots=True)
-class ReadingSpread:
-    """Distribution of a reading over the GPUs that have it."""
-
-    count: int
-    low: float
-    """5th percentile."""
-    median: float
-    high: float
-    """95th percentile."""
-    total: float
-
-
-def spread(values: Iterable[float | None]) -> ReadingSpread | None:
-    """Return the spread of the known values, or None if there are none."""
-    found = sorted(value for value in values if value is not None)
-    if not found:
-        return None
-    low, middle, high = (_at(found, share) for share in (0.05, 0.5, 0.95))
-    return ReadingSpread(len(found), low, middle, high, sum(found))
-
-
-def _at(values: list[float], share: float) -> float:
-    """Return a percentile by linear interpolation; `share` is 0 to 1."""
-    place = share * (len(values) - 1)
-    below = int(place)
-    above = min(below + 1, len(values) - 1)
-    return values[below] + (place - below) * (values[above] - values[below])

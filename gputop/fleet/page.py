@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from typing import Any
 
 from gputop import __version__
-from gputop.fleet.model import OF_DEVICE, Fleet, Gpu, devices, spread, totals
+from gputop.bench.results.statistics import percentile
+from gputop.fleet.model import OF_DEVICE, Fleet, Gpu, devices, totals
 from gputop.health.findings import Finding, Severity
 from gputop.output.ansi import (
     BOLD,
@@ -18,24 +20,11 @@ from gputop.output.ansi import (
     YELLOW,
     Line,
     Span,
-    clipped,
-    painted,
+    rendered,
+    with_dots,
 )
 from gputop.schema.codec import to_json
-from gputop.text import (
-    ABSENT,
-    cells,
-    cut,
-    duration,
-    moment,
-    percentage,
-    quantity,
-    short_name,
-    visible,
-)
-
-if TYPE_CHECKING:
-    from gputop.fleet.model import ReadingSpread
+from gputop.text import ABSENT, cells, cut, duration, moment, quantity, short_name, visible
 
 SCHEMA = 1
 """Schema version of the JSON document: raised where a field is renamed, removed or redefined."""
@@ -43,16 +32,12 @@ DAY_SECONDS = 86_400
 MOST_ROWS = 40
 """Most findings on the page. JSON has all of them."""
 _LOOKS = {Severity.FAULT: LOUD_RED, Severity.STALE: MAGENTA, Severity.WARNING: YELLOW}
+"""Looks of the severities that findings of a fleet have."""
 _FIGURES: tuple[tuple[str, str, str, Callable[[Gpu], float | None]], ...] = (
     ("busy", " %", "gpu_utilization_percent", lambda gpu: gpu.gpu_utilization_percent),
     ("memory", " %", "memory_used_bytes", lambda gpu: gpu.memory_used_percent),
     ("temperature", "°C", "temperature_celsius", lambda gpu: gpu.temperature_celsius),
     ("power", " W", "power_watts", lambda gpu: gpu.power_watts),
-)
-_COUNTED = (
-    (Severity.FAULT, "fault", "faults"),
-    (Severity.STALE, "stale", "stale"),
-    (Severity.WARNING, "warning", "warnings"),
 )
 _LABELS = ("cluster", "rack", "namespace", "pod", "hpc_job")
 """Labels shown for a GPU besides its model."""
@@ -89,38 +74,28 @@ def document(fleet: Fleet) -> dict[str, Any]:
 
 def page(fleet: Fleet, where: str, match: str, width: int | None, *, colour: bool) -> str:
     """Return totals, the distribution of readings, and the findings, worst first."""
-    lines = [
-        *_heading(fleet, where, match),
-        *_spreads(fleet),
-        *([Span(visible(str(each)), YELLOW)] for each in fleet.problems),
-        *_findings(fleet),
-    ]
-    if width is not None:
-        lines = [clipped(line, width) for line in lines]
-    return "\n".join(painted(line, colour=colour) for line in lines)
+    problems = ([Span(visible(str(each)), YELLOW)] for each in fleet.problems)
+    lines = chain(_heading(fleet, where, match), _spreads(fleet), problems, _findings(fleet))
+    return rendered(lines, width, colour=colour)
 
 
 def _heading(fleet: Fleet, where: str, match: str) -> Iterator[Line]:
-    first = [Span(visible(where, 200), BOLD)]
+    spans = [Span(visible(where, 200), BOLD)]
     if match:
-        first += [Span(" · ", DIM), Span(visible(match, 200))]
+        spans.append(Span(visible(match, 200)))
     if fleet.simulated:
-        first += [Span(" · ", DIM), Span("SIMULATED", LOUD_YELLOW)]
-    first += [Span(" · ", DIM), Span(moment(fleet.time, "%Y-%m-%d %H:%M:%S"))]
+        spans.append(Span("SIMULATED", LOUD_YELLOW))
+    spans.append(Span(moment(fleet.time, "%Y-%m-%d %H:%M:%S")))
     if not fleet.fresh:
-        first += [Span(" · ", DIM), Span("OLD", LOUD_YELLOW)]
-    yield first
+        spans.append(Span("OLD", LOUD_YELLOW))
+    yield with_dots(spans)
     found = totals(fleet.gpus, fleet.findings)
     parts = [
         _counted(found.gpus, "GPU"),
         *([_counted(found.instances, "MIG instance")] if found.instances else []),
         _counted(found.hosts, "host"),
         _counted(found.models, "model"),
-        *(
-            f"{count:,} {one if count == 1 else several}"
-            for severity, one, several in _COUNTED
-            if (count := found.findings.get(severity, 0))
-        ),
+        *(counted(found.findings[each], each) for each in _LOOKS if found.findings.get(each)),
     ]
     if fleet.took_seconds is not None:
         parts.append(f"asked in {fleet.took_seconds:.1f} s")
@@ -131,6 +106,13 @@ def _counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def counted(number: int, severity: Severity) -> str:
+    """Return a number of findings: `1 fault`, `3 warnings`, `2 stale`."""
+    if severity is Severity.STALE:
+        return f"{number:,} stale"
+    return _counted(number, severity.word)
+
+
 def _spreads(fleet: Fleet) -> Iterator[Line]:
     """Yield rows of a table; a reading of a whole GPU counts once, not for each instance."""
     if not fleet.gpus:
@@ -138,26 +120,19 @@ def _spreads(fleet: Fleet) -> Iterator[Line]:
     physical = devices(fleet.gpus)
     yield [Span(f"{'':<12}{'median':>9}{'p5':>9}{'p95':>9}{'of':>9}", DIM)]
     for name, unit, of, value in _FIGURES:
-        found = spread(value(gpu) for gpu in (physical if of in OF_DEVICE else fleet.gpus))
+        gpus = physical if of in OF_DEVICE else fleet.gpus
+        known = sorted(number for gpu in gpus if (number := value(gpu)) is not None)
+        figures = [percentile(known, percent) for percent in (50, 5, 95)] if known else [None] * 3
         lag = fleet.lag_seconds(of)
         older = [Span(f"   {duration(lag)} older than the rest", YELLOW)] if lag > 0 else []
-        yield [Span(f"{name:<12}{_figures(found, unit)}"), *_total(name, found), *older]
-
-
-def _figures(found: ReadingSpread | None, unit: str) -> str:
-    if found is None:
-        return f"{ABSENT:>9}" * 3 + f"{0:>9}"
-    numbers = (found.median, found.low, found.high)
-    text = percentage if unit == "%" else quantity
-    return "".join(f"{text(n, unit):>9}" for n in numbers) + f"{found.count:>9,}"
-
-
-def _total(name: str, found: ReadingSpread | None) -> Line:
-    if name != "power" or found is None:
-        return []
-    watts = found.total
-    total = f"{watts / 1000:,.1f} kW" if watts >= 1000 else quantity(watts, " W")
-    return [Span(f"   {total} in all")]
+        total = ""
+        if name == "power" and known:
+            watts = sum(known)
+            large = watts >= 1000
+            total = f"{watts / 1000:,.1f} kW" if large else quantity(watts, unit)
+            total = f"   {total} in all"
+        columns = "".join(f"{quantity(figure, unit):>9}" for figure in figures)
+        yield [Span(f"{name:<12}{columns}{len(known):>9,}"), Span(total), *older]
 
 
 def _findings(fleet: Fleet) -> Iterator[Line]:
@@ -174,8 +149,9 @@ def _findings(fleet: Fleet) -> Iterator[Line]:
     dates = [since(finding, fleet.time) for finding, _, _, _ in shown]
     dated = max(map(len, dates))
     for begun, (finding, where, gpu, _) in zip(dates, shown, strict=True):
-        look = _LOOKS.get(finding.severity, "")
-        about = " ".join([short_name(visible(gpu.name, 60)), *_label_texts(gpu)])
+        look = _LOOKS[finding.severity]
+        labels = (gpu.labels[name] for name in _LABELS if gpu.labels.get(name))
+        about = " ".join((short_name(visible(gpu.name, 60)), *(visible(x, 60) for x in labels)))
         yield [
             Span(f"{finding.severity.name:<8}", look),
             Span(f"{where}{' ' * (wide - cells(where))}  "),
@@ -211,9 +187,3 @@ def _rows(
         else:
             where = visible(":".join(filter(None, (host, first.index))), 60)
         yield several[0], cut(where, 40), first, len(several)
-
-
-def _label_texts(gpu: Gpu) -> Iterator[str]:
-    for name in _LABELS:
-        if gpu.labels.get(name):
-            yield visible(gpu.labels[name], 60)

@@ -9,14 +9,16 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import lru_cache
 from itertools import chain
 from sys import intern
 from typing import Any, NamedTuple
 
 from gputop.bounds import STRING_CHARACTERS
-from gputop.fleet.queries import ANY, LIMITS, READING_OF, TIMES, Limits
+from gputop.fleet.model import Gpu
+from gputop.fleet.queries import ANY, LIMITS, MASKS, READING_OF, TIMES, XID, Limits
+from gputop.schema.clock_events import BITS
 
 Labels = Mapping[str, str]
 
@@ -41,6 +43,7 @@ KeyOf = Callable[[Mapping[str, str]], str]
 Values = dict[str, float]
 Checked = dict[str, float | None]
 """Numbers by name or key; None for an implausible one."""
+Moments = dict[float, dict[str, float]]
 NOT_READ = (TypeError, KeyError, ValueError, IndexError, AttributeError, OverflowError)
 
 
@@ -147,16 +150,6 @@ def xids_of(result: list[Any], key_of: KeyOf) -> dict[str, tuple[int, float | No
     return {key: (code, None if when < 0 else when) for key, (when, code) in found.items()}
 
 
-def states_of(result: list[Any], key_of: KeyOf) -> dict[str, str]:
-    """Return the state of GPUs whose state is not `ok`."""
-    return {key_of(row.labels): row.labels.get("state", "") for row in rows_of(result)}
-
-
-def targets_of(result: list[Any]) -> set[tuple[str, str]]:
-    """Return job and instance of each series."""
-    return {(row.labels.get("job", ""), row.labels.get("instance", "")) for row in rows_of(result)}
-
-
 def readings_of(result: list[Any], key_of: KeyOf) -> dict[str, Checked]:
     """Return the readings by GPU from an answer with many metrics, ours preferred."""
     found: dict[str, Checked] = {}
@@ -181,23 +174,30 @@ def _rank(labels: Mapping[str, str]) -> tuple[bool, int]:
 _ORDER = {name: place for place, name in enumerate(READING_OF)}
 
 
-def series_by(result: list[Any], key_of: KeyOf) -> dict[tuple[str, str], list[tuple[float, float]]]:
-    """Return times and numbers by GPU and reading from the answer to a range query."""
-    found: dict[tuple[str, str], list[tuple[float, float]]] = {}
+def readings_over_time(result: list[Any], key_of: KeyOf) -> dict[str, Moments]:
+    """Return the readings of each GPU by time from the answer to a range query, ours preferred."""
+    found: dict[str, Moments] = defaultdict(lambda: defaultdict(dict))
     ranked = [(labels_of(each), each) for each in result]
-    for labels, each in sorted(ranked, key=lambda pair: _rank(pair[0])):
-        known = READING_OF.get(labels.get("__name__", ""))
-        if known is None or (key_of(labels), known[0]) in found:
+    for labels, each in sorted(ranked, key=lambda pair: _rank(pair[0]), reverse=True):
+        name = labels.get("__name__", "")
+        reading, factor = READING_OF.get(name, ("", 1.0))
+        word = next((word for word in ("reason", "state") if word in labels), None)
+        if name in (XID, *MASKS):
+            reading = "xid" if name == XID else "mask"
+        elif word is not None:
+            reading = "mask" if word == "reason" else "state"
+            factor = BITS.get(labels["reason"], 0) if word == "reason" else 1.0
+        if not reading:
             continue
-        points = ((at, plausible(known[0], value * known[1])) for at, value in points_of(each))
-        found[key_of(labels), known[0]] = [(at, each) for at, each in points if each is not None]
+        moments = found[key_of(labels)]
+        points = each.get("values") if isinstance(each, dict) else None
+        for time, value in _numbers(*points) if isinstance(points, list) else ():
+            number = value * factor
+            if plausible(reading, number) is not None:
+                if word is not None:  # a series of each word
+                    number = float(int(number) | int(moments[time].get(reading, 0)))
+                moments[time][reading] = number
     return found
-
-
-def points_of(each: Any) -> Iterator[tuple[float, float]]:
-    """Yield the times and numbers of a series of a range query."""
-    values = each.get("values") if isinstance(each, dict) else None
-    return _numbers(*values) if isinstance(values, list) else iter(())
 
 
 def _numbers(*points: Any) -> Iterator[tuple[float, float]]:
@@ -219,78 +219,41 @@ def labels_of(each: Any) -> Mapping[str, str]:
     return {name[:most]: value[:most] for name, value in labels.items() if isinstance(value, str)}
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """Identity of a GPU: key, host and labels, without readings."""
-
-    key: str
-    uuid: str
-    host: str
-    index: str
-    name: str
-    labels: Labels = field(default_factory=dict)
-
-    @property
-    def target(self) -> tuple[str, str]:
-        """Job and instance of its scrape."""
-        return self.labels.get("job", ""), self.labels.get("instance", "")
+def target_of(labels: Labels) -> tuple[str, str]:
+    """Return job and instance of a scrape."""
+    return labels.get("job", ""), labels.get("instance", "")
 
 
 class Identities:
-    """Identities of all GPUs of a fleet in order, and the key of the GPU of each series."""
+    """All GPUs of a fleet in order, without readings, and the key of the GPU of each series."""
 
-    def __init__(self, rows: Iterable[Labels] = (), before: Identities | None = None) -> None:
-        """Unchanged identities are taken from `before`."""
+    def __init__(self, rows: Iterable[Labels] = ()) -> None:
         rows = [row for row in rows if row.get("UUID") or row.get("uuid")]
         self._aliases = {row["uuid"]: alias for row in rows if (alias := _dcgm_key(row))}
-        self.twins = _has_twins(rows)
         found: dict[str, list[Labels]] = defaultdict(list)
         for row in rows:
             found[self.key_of(row)].append(row)
         workloads = {row.get("job") for row in rows if "exported_pod" in row}
-        self._rows: Mapping[str, list[Labels]] = found
-        self._workloads = workloads
-        made = [
-            (before and before.unchanged(key, every, workloads)) or _identity(key, every, workloads)
-            for key, every in found.items()
-        ]
-        self._made = {identity.key: identity for identity in made}
-        """Identities by their own labels alone, before clusters are added."""
-        identities = _with_clusters(made)
-        identities.sort(
-            key=lambda identity: (
-                natural_key(identity.host),
-                natural_key(identity.index),
-                identity.key,
-            )
+        identities = _with_clusters(
+            [_identity(key, every, workloads) for key, every in found.items()]
         )
-        self.all: Mapping[str, Identity] = {identity.key: identity for identity in identities}
-        self.targets = {identity.key: identity.target for identity in identities}
+        identities.sort(key=lambda gpu: (natural_key(gpu.host), natural_key(gpu.index), gpu.key))
+        self.all: Mapping[str, Gpu] = {identity.key: identity for identity in identities}
+        self.targets = {each.key: target_of(each.labels) for each in identities}
         self.label_names = _differing_labels(identities)
         self.simulated = any("simulated" in identity.labels for identity in identities)
-
-    def unchanged(
-        self, key: str, rows: list[Labels], workloads: set[str | None]
-    ) -> Identity | None:
-        """Return its identity if it is made of the same labels."""
-        same = self._rows.get(key) == rows and self._workloads == workloads
-        return self._made[key] if same else None
 
     def key_of(self, labels: Labels) -> str:
         """Return the key of the GPU of a series; "" if it has none."""
         uuid = labels.get("UUID")
         if uuid:
             instance = labels.get("GPU_I_ID")
-            key = f"{uuid}/{instance}" if instance else uuid
-            host = labels.get("Hostname") if self.twins else None
-        else:
-            key = labels.get("uuid", "")
-            key = self._aliases.get(key, key)
-            host = labels.get("host") if self.twins else None
-        return f"{key}@{host}" if host else key
+            return f"{uuid}/{instance}" if instance else uuid
+        key = labels.get("uuid", "")
+        return self._aliases.get(key, key)
 
 
-def _with_clusters(identities: Sequence[Identity]) -> list[Identity]:
+def _with_clusters(identities: Sequence[Gpu]) -> list[Gpu]:
     """Add the cluster before the name of hosts that several clusters have."""
     clusters: dict[str, set[str]] = defaultdict(set)
     for identity in identities:
@@ -304,7 +267,7 @@ def _with_clusters(identities: Sequence[Identity]) -> list[Identity]:
     ]
 
 
-def _cluster(identity: Identity) -> str:
+def _cluster(identity: Gpu) -> str:
     return next((identity.labels[name] for name in _CLUSTERS if name in identity.labels), "")
 
 
@@ -317,25 +280,14 @@ def _dcgm_key(row: Labels) -> str | None:
     return f"{row['parent']}/{row['gpu_instance']}"
 
 
-def _has_twins(rows: Iterable[Labels]) -> bool:
-    """Return True if one UUID is on several hosts, as on cloned machines."""
-    for uuid_label, host_label in (("UUID", "Hostname"), ("uuid", "host")):
-        hosts: dict[str, str] = {}
-        for row in rows:
-            uuid, host = row.get(uuid_label), row.get(host_label)
-            if uuid and host and hosts.setdefault(uuid, host) != host:
-                return True
-    return False
-
-
-def _identity(key: str, rows: Sequence[Labels], workloads: set[str | None]) -> Identity:
+def _identity(key: str, rows: Sequence[Labels], workloads: set[str | None]) -> Gpu:
     own = [row for row in rows if not row.get("UUID")]
     first = own[0] if own else rows[0]
     host = next((first[name] for name in _HOSTS if first.get(name)), None)
     host = host or first.get("instance", "").rpartition(":")[0] or first.get("instance", "")
     number = first.get("gpu") or first.get("index") or ""
     instance = first.get("GPU_I_ID") or first.get("mig_index")
-    return Identity(
+    return Gpu(
         key=key,
         uuid=first.get("UUID") or first["uuid"],
         host=intern(host[:MOST_CHARACTERS]),
@@ -401,7 +353,7 @@ def _label_names(labels: tuple[str, ...]) -> tuple[list[tuple[str, str]], list[t
     return own, exported
 
 
-def _differing_labels(identities: Sequence[Identity]) -> tuple[str, ...]:
+def _differing_labels(identities: Sequence[Gpu]) -> tuple[str, ...]:
     """Return labels that GPUs can be grouped by, those of the most GPUs first."""
     counts = Counter(chain.from_iterable(identity.labels for identity in identities))
     differ = [

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from gputop.output.prometheus.family import base_unit, dcgm_unit
@@ -50,25 +49,15 @@ class Query(NamedTuple):
     """Refresh among these. Readings with the same phase are of the same moment."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """GPUs that are queried, and the labels that identify them."""
+def _select(match: str, metric: str, more: str = "", after: str = "") -> str:
+    """Return a selector of the metric of the GPUs that match."""
+    return f"{metric}{{{','.join(filter(None, (match, more)))}}}{after}"
 
-    match: str = ""
-    twins: bool = False
-    """True if a UUID is on two hosts."""
 
-    def select(self, metric: str, more: str = "", after: str = "") -> str:
-        """Return a selector of the metric."""
-        return f"{metric}{{{','.join(filter(None, (self.match, more)))}}}{after}"
-
-    def max_by_gpu(self, metric: str, expression: str, more: str = "") -> str:
-        """Return the greatest value for each GPU of an expression over the metric."""
-        if metric.startswith(DCGM):
-            names = "UUID,GPU_I_ID,Hostname" if self.twins else "UUID,GPU_I_ID"
-        else:
-            names = "uuid,host" if self.twins else "uuid"
-        return f"max by ({names}{more}) ({expression})"
+def _max_by_gpu(metric: str, expression: str, more: str = "") -> str:
+    """Return the greatest value for each GPU of an expression over the metric."""
+    names = "UUID,GPU_I_ID" if metric.startswith(DCGM) else "uuid"
+    return f"max by ({names}{more}) ({expression})"
 
 
 NUMBERS: Mapping[str, str] = {
@@ -172,30 +161,30 @@ INFO = "gputop_device_info"
 NOT_OK = 'state!="ok"'
 
 
-def names_of(scope: Scope) -> list[Query]:
+def names_of(match: str) -> list[Query]:
     """Return the queries for all labels of the GPUs that are there."""
     found = []
     some = f'__name__=~"{"|".join((*BEATS, XID))}"'
     for shard in range(SHARDS):
-        dcgm = scope.select("", f"{some},{_shard('UUID', shard)}")
-        ours = scope.select(INFO, _shard("uuid", shard))
+        dcgm = _select(match, "", f"{some},{_shard('UUID', shard)}")
+        ours = _select(match, INFO, _shard("uuid", shard))
         text = f"max without({UNTOLD}) ({dcgm}) or max without({UNTOLD}) ({ours})"
         found.append(Query(f"names_{shard}", text, SELDOM))
     return found
 
 
-def gone_of(scope: Scope) -> Query:
+def gone_of(match: str) -> Query:
     """Return the query for the labels of GPUs that are gone, and when they were last there.
 
     It takes Prometheus seconds, so it is sent only once; later losses are remembered.
     """
 
     def last(metric: str) -> str:
-        return f"max without({UNTOLD}) (max_over_time(timestamp({scope.select(metric)}){GONE}))"
+        return f"max without({UNTOLD}) (max_over_time(timestamp({_select(match, metric)}){GONE}))"
 
-    alive = " or ".join(scope.select(name) for name in BEATS)
+    alive = " or ".join(_select(match, name) for name in BEATS)
     dcgm = f"{last(BEATS[0])} unless on (UUID,GPU_I_ID) ({alive})"
-    return Query("gone", f"({dcgm}) or ({last(INFO)} unless on (uuid) {scope.select(INFO)})")
+    return Query("gone", f"({dcgm}) or ({last(INFO)} unless on (uuid) {_select(match, INFO)})")
 
 
 def _shard(label: str, number: int) -> str:
@@ -209,33 +198,33 @@ def _shard(label: str, number: int) -> str:
 CLOCK = Query("clock", "vector(time())")
 """Query for the server's time. Its answer also has the time for which it was evaluated.
 
-VictoriaMetrics evaluates for half a minute ago by default; see `read.moment_of`.
+VictoriaMetrics evaluates for half a minute ago by default; see `fleet.parse.moment_of`.
 """
 
 
-def values_of(scope: Scope) -> list[Query]:
+def values_of(match: str) -> list[Query]:
     """Return the queries for the readings of all GPUs, those of each refresh first."""
-    beat = [scope.max_by_gpu(name, f"timestamp({scope.select(name)})") for name in (*BEATS, INFO)]
-    states = scope.select(f"{OWN}device_state", NOT_OK)
+    beat = [_max_by_gpu(name, f"timestamp({_select(match, name)})") for name in (*BEATS, INFO)]
+    states = _select(match, f"{OWN}device_state", NOT_OK)
     first, *rest = ALWAYS
     return [
-        Query(first, _reading(scope, first)),
+        Query(first, _reading(match, first)),
         Query("beat", " or ".join(beat)),
-        Query("xid", " or ".join(_xid(scope))),
-        Query("state", f"{scope.max_by_gpu(OWN, states, ',state')} == 1"),
-        Query("down", f"max by (job,instance) ({scope.select('up')}) == 0"),
-        *(Query(name, _reading(scope, name)) for name in rest),
-        Query("mask", " or ".join(_mask(scope))),
+        Query("xid", " or ".join(_xid(match))),
+        Query("state", f"{_max_by_gpu(OWN, states, ',state')} == 1"),
+        Query("down", f"max by (job,instance) ({_select(match, 'up')}) == 0"),
+        *(Query(name, _reading(match, name)) for name in rest),
+        Query("mask", " or ".join(_mask(match))),
         *(
-            Query(name, _reading(scope, name), SELDOM, phase)
+            Query(name, _reading(match, name), SELDOM, phase)
             for phase, names in enumerate(IN_TURN)
             for name in names
         ),
-        *_over_time(scope),
+        *_over_time(match),
     ]
 
 
-def all_of(scope: Scope, uuids: str, readings: Iterable[str] = ()) -> str:
+def all_of(match: str, uuids: str, readings: Iterable[str] = ()) -> str:
     """Return the query for readings of some GPUs, each series under the name of its metric.
 
     `uuids` is the matcher of their label. Without `readings` the query is for all numbers.
@@ -243,10 +232,10 @@ def all_of(scope: Scope, uuids: str, readings: Iterable[str] = ()) -> str:
     names = [name for reading in readings or READ_AS for name in _names_of(reading)]
     ours = "|".join(name for name in names if name.startswith(OWN))
     others = "|".join(name for name in names if not name.startswith(OWN))
-    dcgm = scope.select("", f'__name__=~"{others}",UUID{uuids}')
+    dcgm = _select(match, "", f'__name__=~"{others}",UUID{uuids}')
     # Both labels are empty for other metrics.
     words = f'reason=~"{"|".join(SLOWDOWNS)}|",state!="ok"'
-    own = scope.select("", f'__name__=~"{ours}",uuid{uuids},{words}')
+    own = _select(match, "", f'__name__=~"{ours}",uuid{uuids},{words}')
     return (
         f"max by (__name__,UUID,GPU_I_ID,Hostname) ({dcgm}) or "
         f"max by (__name__,uuid,host,reason,state) ({own})"
@@ -262,79 +251,76 @@ def _names_of(reading: str) -> Iterable[str]:
     )
 
 
-def _reading(scope: Scope, name: str) -> str:
-    some = [
-        _scaled(scope.max_by_gpu(m.name, scope.select(m.name)), m.factor) for m in READ_AS[name]
-    ]
+def _reading(match: str, name: str) -> str:
+    some = [_scaled(_max_by_gpu(m.name, _select(match, m.name)), m.factor) for m in READ_AS[name]]
     if name == "memory_total_bytes":
         # FB_TOTAL is not among the default counters.
-        parts = [scope.max_by_gpu(DCGM, scope.select(f"{DCGM}DEV_FB_{part}")) for part in PARTS]
+        parts = [
+            _max_by_gpu(DCGM, _select(match, f"{DCGM}DEV_FB_{part}"))
+            for part in ("USED", "FREE", "RESERVED")
+        ]
         used, free, reserved = parts
         some.append(f"{1 << 20} * ({used} + {free} + ({reserved} or 0 * {used}))")
     return " or ".join(some)
-
-
-PARTS = ("USED", "FREE", "RESERVED")
 
 
 def _scaled(expression: str, factor: float) -> str:
     return expression if factor == 1 else f"{factor:.12g} * {expression}"
 
 
-def _xid(scope: Scope) -> Iterator[str]:
+def _xid(match: str) -> Iterator[str]:
     """Yield expressions for Xids: ours have a time and a code, DCGM's is the last one for ever."""
-    yield scope.max_by_gpu(XID, f"{scope.select(XID)} > 0")
+    yield _max_by_gpu(XID, f"{_select(match, XID)} > 0")
     last = f"{OWN}xid_last_timestamp_seconds"
-    yield f"{scope.max_by_gpu(last, scope.select(last), ',code')} > time() - 3600"
+    yield f"{_max_by_gpu(last, _select(match, last), ',code')} > time() - 3600"
 
 
-def _mask(scope: Scope) -> Iterator[str]:
+def _mask(match: str) -> Iterator[str]:
     for name in MASKS:
-        yield scope.max_by_gpu(name, scope.select(name))
+        yield _max_by_gpu(name, _select(match, name))
     ours = f"{OWN}clock_event_active"
     each = []
     for reason, bit in BITS.items():
-        selected = scope.select(ours, f'reason="{reason}"')
-        each.append(f"{bit} * {scope.max_by_gpu(ours, selected, ',reason')}")
-    names = "uuid,host" if scope.twins else "uuid"
-    yield f"sum by ({names}) ({' or '.join(each)})"
+        selected = _select(match, ours, f'reason="{reason}"')
+        each.append(f"{bit} * {_max_by_gpu(ours, selected, ',reason')}")
+    yield f"sum by (uuid) ({' or '.join(each)})"
 
 
-def _over_time(scope: Scope) -> Iterator[Query]:
+def _over_time(match: str) -> Iterator[Query]:
     """Yield queries over a window, mostly with short answers."""
     window = f"[{HELD_SECONDS}s]"
     mean = []
     for m in READ_AS["gpu_utilization_percent"]:
-        over = scope.max_by_gpu(m.name, f"avg_over_time({scope.select(m.name, after=window)})")
-        mean.append(f"({_scaled(over, m.factor)} and {_covered(scope, m.name)})")
+        over = _max_by_gpu(m.name, f"avg_over_time({_select(match, m.name, after=window)})")
+        mean.append(f"({_scaled(over, m.factor)} and {_covered(match, m.name)})")
     yield Query("busy_mean", " or ".join(mean), SELDOM, 4)
     rise = [
-        scope.max_by_gpu(m.name, f"increase({scope.select(m.name, after=f'[{LATELY}]')})")
+        _max_by_gpu(m.name, f"increase({_select(match, m.name, after=f'[{LATELY}]')})")
         for m in READ_AS["ecc_uncorrected"]
     ]
     yield Query("ecc_rise", " or ".join(f"({each} > 0)" for each in rise), SELDOM, 5)
-    before = scope.max_by_gpu(XID, scope.select(XID, after=f" offset {LATELY}"))
+    before = _max_by_gpu(XID, _select(match, XID, after=f" offset {LATELY}"))
     yield Query("xid_before", f"{before} > 0", SELDOM, 5)
     heat, own = f"{DCGM}DEV_THERMAL_VIOLATION", f"{OWN}clock_event_seconds_total"
     thermal = 'reason=~".*thermal"'
     slowed = [
-        f"{scope.max_by_gpu(heat, f'rate({scope.select(heat, after=window)})')} > 0",
-        f"{scope.max_by_gpu(own, f'rate({scope.select(own, thermal, window)})')} > 0.01",
+        f"{_max_by_gpu(heat, f'rate({_select(match, heat, after=window)})')} > 0",
+        f"{_max_by_gpu(own, f'rate({_select(match, own, thermal, window)})')} > 0.01",
     ]
     yield Query("heat", " or ".join(f"({each})" for each in slowed), SELDOM, 5)
     margin = f"{OWN}temperature_margin_celsius"
-    yield Query("margin", f"{scope.max_by_gpu(margin, scope.select(margin))} <= 3")
-    made_up = scope.select(f"{OWN}info", 'source="simulated"')
+    yield Query("margin", f"{_max_by_gpu(margin, _select(match, margin))} <= 3")
+    made_up = _select(match, f"{OWN}info", 'source="simulated"')
     yield Query("simulated", f"max({made_up})", SELDOM, 4)
 
 
-def _covered(scope: Scope, metric: str) -> str:
+def _covered(match: str, metric: str) -> str:
     """Return a query for GPUs that were scraped during the whole window of the mean.
 
     Each step must have a recent sample, because a mean over the rest of an outage proves nothing.
     This works for any scrape interval up to a minute.
     """
-    recent = f"(time() - timestamp({scope.select(metric)}) < {GAP_SECONDS})"
+    recent = f"(time() - timestamp({_select(match, metric)}) < {GAP_SECONDS})"
     steps = HELD_SECONDS // STEP_SECONDS
     counted = f"count_over_time({recent}[{HELD_SECONDS}s:{STEP_SECONDS}s])"
-    return scope.max_by_gpu(metric, f"{counted} >= {steps}")
+    return _max_by_gpu(metric, f"{counted} >= {steps}")

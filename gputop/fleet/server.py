@@ -9,14 +9,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Self
 from urllib.parse import urlsplit
 
-from gputop.problem import Problem
+from gputop.problem import Problem, ProblemError
 from gputop.text import visible
-
-if TYPE_CHECKING:
-    from typing import Self
 
 PREFIX = "GPUTOP_PROMETHEUS_"
 TOKEN_FILE, USER, PASSWORD = f"{PREFIX}TOKEN_FILE", f"{PREFIX}USER", f"{PREFIX}PASSWORD"
@@ -32,21 +29,12 @@ _CLIENT_HEADERS = {
     *("accept", "accept-encoding", "connection", "content-length", "content-type", "host"),
     "transfer-encoding",
 }
-"""Headers that the client sets itself."""
 MATCH_EXAMPLE = """--match 'cluster="a",rack=~"r1.*"'"""
 LONGEST_MATCH = 2000
 _MATCHER = re.compile(
     r"""\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*(=~|!~|!=|=)\s*("(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')\s*"""
 )
 _NAME = "__name__"
-
-
-class CredentialError(Exception):
-    """Credentials that cannot be read; `problem` explains it without secrets."""
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(str(problem))
-        self.problem = problem
 
 
 def parse_url(text: str) -> str:
@@ -81,12 +69,10 @@ class PrometheusServer:
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     certificate: Path | None = None
-    """Client certificate, if any."""
     key: Path | None = None
     authorities: Path | None = None
     """Certificates of trusted authorities; None for those of the system."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Extra headers of each request."""
 
     @classmethod
     def from_environment(cls, url: str, environment: Mapping[str, str]) -> Self:
@@ -96,15 +82,11 @@ class PrometheusServer:
             raise ValueError(f"{USER} and {TOKEN_FILE} are two ways to sign in. Unset one of them.")
         if environment.get(KEY) and not environment.get(CERT):
             raise ValueError(f"{KEY} is the key of a certificate. Name that with {CERT}.")
-        headers = parse_headers(environment.get(HEADERS, ""))
-        if (user or token) and any(name.lower() == "authorization" for name in headers):
-            other = USER if user else TOKEN_FILE
-            raise ValueError(f"{HEADERS} and {other} both set {AUTHORIZATION}. Unset one of them.")
 
         def path(name: str) -> Path | None:
             return Path(environment[name]).expanduser() if environment.get(name) else None
 
-        return cls(
+        server = cls(
             url=parse_url(url),
             token_file=path(TOKEN_FILE),
             user=user or None,
@@ -112,23 +94,26 @@ class PrometheusServer:
             certificate=path(CERT),
             key=path(KEY),
             authorities=path(CA),
-            headers=headers,
+            headers=parse_headers(environment.get(HEADERS, "")),
         )
+        if (user or token) and server._has(AUTHORIZATION):
+            other = USER if user else TOKEN_FILE
+            raise ValueError(f"{HEADERS} and {other} both set {AUTHORIZATION}. Unset one of them.")
+        return server
 
     def authorization(self) -> str | None:
-        """Return the header of a request, read again as tokens change; raises `CredentialError`."""
+        """Return the header of a request, read again as tokens change; raises `ProblemError`."""
         if self.token_file is not None:
             return f"Bearer {_token(self.token_file)}"
         user, password = self.user, self.password
-        if user is None and not self._has_own_authorization:
+        if user is None and not self._has(AUTHORIZATION):
             user, password = _netrc_login(urlsplit(self.url).hostname or "") or (None, None)
         if user is None:
             return None
         return "Basic " + base64.b64encode(f"{user}:{password or ''}".encode()).decode("ascii")
 
-    @property
-    def _has_own_authorization(self) -> bool:
-        return any(name.lower() == "authorization" for name in self.headers)
+    def _has(self, header: str) -> bool:
+        return header.lower() in map(str.lower, self.headers)
 
     def sign_in(self, said: str, challenge: str, *, signed: bool) -> tuple[str, str]:
         """Return which header a refused request lacks, "" if none, and the remedy.
@@ -137,10 +122,10 @@ class PrometheusServer:
         the request had credentials.
         """
         if "org id" in said.lower() or TENANT.lower() in said.lower():
-            if any(name.lower() == TENANT.lower() for name in self.headers):
+            if self._has(TENANT):
                 return "", f"Check {TENANT} in {HEADERS}"
             return TENANT, f"Set {HEADERS}='{TENANT}: TENANT'"
-        if self._has_own_authorization:
+        if self._has(AUTHORIZATION):
             return "", f"Check {AUTHORIZATION} in {HEADERS}"
         if self.token_file is not None:
             return "", f"Check the token in {visible(str(self.token_file), 100)}"
@@ -183,36 +168,29 @@ def _token(path: Path) -> str:
             text = file.read(LONGEST_TOKEN + 1)
     except OSError as error:
         why = f"{shown} cannot be read, {error.strerror}"
-        raise CredentialError(
-            Problem("No token", why, f"Check it, or unset {TOKEN_FILE}")
-        ) from None
+        raise ProblemError(Problem("No token", why, f"Check it, or unset {TOKEN_FILE}")) from None
     token = text.strip()
     # The client's error would show a token that a header cannot hold.
     if not token or len(token) > LONGEST_TOKEN or not all(0x21 <= byte < 0x7F for byte in token):
         why = f"{shown} holds no token in one line of ASCII"
-        raise CredentialError(Problem("No token", why, "Write the token alone into it"))
+        raise ProblemError(Problem("No token", why, "Write the token alone into it"))
     return token.decode("ascii")
 
 
 def _netrc_login(host: str) -> tuple[str, str] | None:
     """Return user and password of a host from $NETRC or ~/.netrc."""
-    file = os.environ.get("NETRC")
     try:
-        found = netrc.netrc(file).authenticators(host)
+        found = netrc.netrc(os.environ.get("NETRC")).authenticators(host)
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
         why = f"it cannot be read, {getattr(error, 'strerror', None) or 'it is not text'}"
-        raise CredentialError(
-            Problem("No use of netrc", why, "Check it, or set NETRC=/dev/null")
-        ) from None
     except netrc.NetrcParseError as error:
         # Its message quotes the bad text, which may be a password.
         why = f"line {error.lineno} of it cannot be read"
-        raise CredentialError(
-            Problem("No use of netrc", why, "Check it, or set NETRC=/dev/null")
-        ) from None
-    return None if found is None else (found[0], found[2] or "")
+    else:
+        return None if found is None else (found[0], found[2] or "")
+    raise ProblemError(Problem("No use of netrc", why, "Check it, or set NETRC=/dev/null"))
 
 
 def parse_match(text: str) -> str:
@@ -223,22 +201,19 @@ def parse_match(text: str) -> str:
     if inner.startswith("{") and inner.endswith("}"):
         inner = inner[1:-1].strip()
     inner = inner.removesuffix(",").rstrip()
-    at, found = 0, []
-    while at < len(inner):
-        matcher = _MATCHER.match(inner, at)
+    found = []
+    while inner:
+        matcher = _MATCHER.match(inner)
         if matcher is None:
-            raise _not_matchers(inner[at:])
+            raise _not_matchers(inner)
         name, operator, value = matcher.groups()
         if name == _NAME:
             raise ValueError(f"{_NAME} is the metric's name, which gputop asks for: leave it out.")
         found.append(f"{name}{operator}{value}")
-        at = matcher.end()
-        if at < len(inner):
-            if inner[at] != ",":
-                raise _not_matchers(inner[at:])
-            at += 1
-            if at >= len(inner):
-                raise _not_matchers(",")
+        rest = inner[matcher.end() :]
+        if rest == "," or rest[:1] not in ("", ","):
+            raise _not_matchers(rest)
+        inner = rest[1:]
     return ",".join(found)
 
 

@@ -10,19 +10,15 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from gputop.fleet.findings import slowdown_rule
-from gputop.fleet.parse import labels_of, plausible, points_of
-from gputop.fleet.queries import MASKS, READING_OF, XID
+from gputop.fleet.findings import Known, slowdown_rule
 from gputop.fleet.server import one_of
 from gputop.health import thresholds as t
 from gputop.schema.clock_events import BITS, BY_WORD, SLOWDOWNS
 
 if TYPE_CHECKING:
-    from gputop.fleet.findings import Known
     from gputop.fleet.model import Fleet, Gpu
-    from gputop.fleet.parse import KeyOf
     from gputop.health.findings import Finding
 
 LOOK_BACK_SECONDS, STEP_SECONDS = 86_400.0, 60.0
@@ -37,6 +33,8 @@ CLOSE = 1.1
 Readings = Mapping[str, float]
 Points = Mapping[float, Readings]
 """The readings of a GPU by time."""
+Span = tuple[float, float, float]
+"""Start, end and step of a range query, in seconds."""
 Mark = tuple[str, str]
 """Identity of a finding: key of the GPU, and rule."""
 
@@ -54,7 +52,6 @@ class RangeBatch(NamedTuple):
     readings: tuple[str, ...]
     conditions: Mapping[Mark, Condition]
     uuids: str
-    """Matcher of the UUID label."""
 
 
 @dataclass(slots=True)
@@ -73,15 +70,9 @@ class StartTimes:
         self._found: dict[Mark, _Start] = {}
         self._watching = False
         """True once everything was asked. New findings have begun since."""
-        self._span = (0.0, 0.0, STEP_SECONDS)
 
-    def range(self, fleet: Fleet) -> tuple[float, float, float]:
-        """Return start, end and step of the range queries for a fleet."""
-        self._span = (fleet.moment - LOOK_BACK_SECONDS, fleet.moment, STEP_SECONDS)
-        return self._span
-
-    def undated(self, fleet: Fleet, known: Known, *, every: bool = False) -> Iterator[RangeBatch]:
-        """Yield batches of findings to ask for; a bounded number unless `every`."""
+    def undated(self, fleet: Fleet, known: Known) -> Iterator[RangeBatch]:
+        """Yield batches of findings to ask for."""
         gpus = {gpu.key: gpu for gpu in fleet.gpus} if fleet.findings else {}
         new: dict[tuple[str, ...], dict[Mark, Condition]] = defaultdict(dict)
         for finding in fleet.findings:
@@ -90,34 +81,23 @@ class StartTimes:
                 condition = condition_of(finding, gpus[key], known)
                 if condition is not None:
                     new[condition.readings][key, finding.rule] = condition
-        batches = (
-            self._batch(readings, dict(conditions), gpus)
-            for readings, all_of in new.items()
-            for conditions in _pieces([*all_of.items()], MOST_GPUS)
-        )
-        yield from batches if every else islice(batches, MOST_BATCHES)
+        for readings, conditions in new.items():
+            for first in range(0, len(conditions), MOST_GPUS):
+                batch = dict(islice(conditions.items(), first, first + MOST_GPUS))
+                for mark in batch:
+                    self._found[mark].asked = True
+                uuids = sorted({gpus[key].uuid for key, _ in batch})
+                yield RangeBatch(readings, batch, f"=~{one_of(uuids)}")
 
     def _start_of(self, finding: Finding, fleet: Fleet) -> _Start:
         since = fleet.moment if self._watching else None
         mark = finding.device_uuid, finding.rule
         return self._found.setdefault(mark, _Start(since, fleet.moment))
 
-    def _batch(
-        self,
-        readings: tuple[str, ...],
-        conditions: Mapping[Mark, Condition],
-        gpus: Mapping[str, Gpu],
-    ) -> RangeBatch:
-        for mark in conditions:
-            self._found[mark].asked = True
-        return RangeBatch(
-            readings, conditions, f"=~{one_of(sorted({gpus[key].uuid for key, _ in conditions}))}"
-        )
-
-    def add_answer(self, batch: RangeBatch, answer: Mapping[str, Points]) -> None:
+    def add_answer(self, batch: RangeBatch, answer: Mapping[str, Points], span: Span) -> None:
         """Find the start times of a batch in the readings of its GPUs over the range."""
         for mark, condition in batch.conditions.items():
-            start = find_start(answer.get(mark[0], {}), condition, self._span)
+            start = find_start(answer.get(mark[0], {}), condition, span)
             if start is not None:
                 self._found[mark].since = start
 
@@ -147,9 +127,7 @@ class StartTimes:
         return replace(fleet, findings=tuple(findings))
 
 
-def find_start(
-    points: Points, condition: Condition, span: tuple[float, float, float]
-) -> float | None:
+def find_start(points: Points, condition: Condition, span: Span) -> float | None:
     """Return the time since which the condition holds, or None if unknown.
 
     It is unknown if the condition held from the start of the range on, or not at its end.
@@ -195,40 +173,7 @@ def condition_of(finding: Finding, gpu: Gpu, known: Known) -> Condition | None:
             name = "gpu_utilization_percent"
             return Condition((name,), lambda v: v[name] <= t.IDLE.end)
         case "straggler":
-            return Condition(("sm_clock_mhz", "gpu_utilization_percent"), _as_slow(gpu))
+            highest, least = CLOSE * (gpu.sm_clock_mhz or 0.0), t.STRAGGLER_LOAD.begin
+            names = ("sm_clock_mhz", "gpu_utilization_percent")
+            return Condition(names, lambda v: v[names[0]] <= highest and v[names[1]] >= least)
     return None
-
-
-def _as_slow(gpu: Gpu) -> Callable[[Readings], bool]:
-    highest = CLOSE * (gpu.sm_clock_mhz or 0.0)
-    return lambda v: (
-        v["sm_clock_mhz"] <= highest and v["gpu_utilization_percent"] >= t.STRAGGLER_LOAD.begin
-    )
-
-
-def readings_over_time(
-    result: list[Any], key_of: KeyOf
-) -> dict[str, dict[float, dict[str, float]]]:
-    """Return the answer to a range query as the readings of each GPU by time."""
-    found: dict[str, dict[float, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
-    for each in result:
-        labels = labels_of(each)
-        name = labels.get("__name__", "")
-        reading, factor = READING_OF.get(name, ("", 1.0))
-        if name in (XID, *MASKS):
-            reading, factor = "xid" if name == XID else "mask", 1.0
-        elif "reason" in labels:
-            reading, factor = "mask", float(BITS.get(labels["reason"], 0))
-        elif "state" in labels:
-            reading, factor = "state", 1.0
-        moments, is_word = found[key_of(labels)], "reason" in labels or "state" in labels
-        for time, value in points_of(each):
-            others = moments[time].get(reading, 0.0) if is_word else 0.0  # a series of each word
-            if plausible(reading, value * factor) is not None:
-                moments[time][reading] = others + value * factor
-    return found
-
-
-def _pieces(items: list[Any], size: int) -> Iterator[list[Any]]:
-    for start in range(0, len(items), size):
-        yield items[start : start + size]

@@ -6,34 +6,33 @@ import asyncio
 import contextlib
 import threading
 import time
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable
+from concurrent.futures import Future
 from dataclasses import replace
-from itertools import chain
+from functools import partial
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gputop.bounds import ANSWER_BYTES, ANSWERS_BYTES
-from gputop.fleet.builder import FleetBuilder, NotAnAnswerError
+from gputop.fleet.builder import FleetBuilder
 from gputop.fleet.client import AWAY, LATER, SECONDS, AskError, Client, slow
-from gputop.fleet.model import Fleet, Gpu, GpuSeries
-from gputop.fleet.parse import Checked, RefreshMoment, moment_of, readings_of, result_of, series_by
-from gputop.fleet.queries import (
-    CLOCK,
-    FIRST,
-    SELDOM,
-    Query,
-    Scope,
-    all_of,
-    gone_of,
-    names_of,
-    values_of,
+from gputop.fleet.model import Fleet
+from gputop.fleet.parse import (
+    Checked,
+    Moments,
+    RefreshMoment,
+    moment_of,
+    readings_of,
+    readings_over_time,
+    result_of,
 )
-from gputop.fleet.server import quoted
-from gputop.fleet.start_times import StartTimes, readings_over_time
+from gputop.fleet.queries import CLOCK, FIRST, SELDOM, Query, all_of, gone_of, names_of, values_of
+from gputop.fleet.start_times import LOOK_BACK_SECONDS, MOST_BATCHES, STEP_SECONDS, StartTimes
 from gputop.problem import Problem
 from gputop.text import visible
 
 if TYPE_CHECKING:
-    from gputop.fleet.parse import Identities
     from gputop.fleet.server import PrometheusServer
 
 REFRESH_SECONDS = 20.0
@@ -42,8 +41,6 @@ DATING_SECONDS = 5.0
 """Seconds for start times of findings, unless this is the only refresh."""
 MOST_PROBLEMS = 5
 SLOW, GONE = "slow", "gone"
-ONCE = (SLOW, GONE)
-"""Problems that are dropped in the next refresh."""
 EVERYTHING = 1
 """Number of the refresh in which everything is asked, after the first one."""
 
@@ -78,7 +75,7 @@ class Refresher:
         """Ask every `interval` seconds; with `at_once` the first refresh has everything."""
         self.client = client
         self.builder = FleetBuilder(interval)
-        self._scope = Scope(match)
+        self._match = match
         self._seconds = seconds
         self._turn = EVERYTHING if at_once else 0
         self._last: Fleet | None = None
@@ -99,15 +96,17 @@ class Refresher:
         """
         began = time.monotonic()
         deadline = began + self._seconds
-        for once in ONCE:
+        for once in (SLOW, GONE):
             self._problems_by_query.pop(once, None)
         try:
             self._ask_all(deadline, tell)
             fleet = self._dated(self.builder.build(self._problems()), deadline)
-        except AskError as error:
-            return self._previous(error.problem)
         except Exception as error:  # noqa: BLE001 - the screen shows it, and goes on
-            return self._previous(_own_fault(error))
+            why = visible(f"{type(error).__name__}: {error}", 160)
+            problem = Problem("Internal error of gputop", why, "Please report it")
+            if isinstance(error, AskError):
+                problem = error.problem
+            return _old(self._last, *self._problems(problem))
         self._turn += 1
         self._last = replace(fleet, took_seconds=time.monotonic() - began)
         return self._last
@@ -117,29 +116,23 @@ class Refresher:
         found = dict.fromkeys(chain(others, *self._problems_by_query.values()))
         return tuple(found)[:MOST_PROBLEMS]
 
-    def _previous(self, why: Problem) -> Fleet:
-        before = self._last or Fleet(time=time.time())
-        return replace(before, problems=self._problems(why), fresh=False)
-
     def _ask_all(self, deadline: float, tell: Callable[[Fleet], None] | None) -> None:
         self.client.load_credentials()
-        self.builder.begin_refresh(self._moment(deadline))
-        queries = due(values_of(self._scope), self._turn)
-        if not self.builder.is_named:
+        self.builder.moment = self._moment(deadline)
+        queries = due(values_of(self._match), self._turn)
+        if not self.builder.named:
             first = queries.pop(0)
-            self._ask_in_parallel([*names_of(self._scope), first], deadline)
-            if self._scope.twins:
-                queries = due(values_of(self._scope), self._turn)
+            self._ask_in_parallel([*names_of(self._match), first], deadline)
             if tell is not None and self._turn < EVERYTHING:
                 self._last = self.builder.build(self._problems())
                 tell(self._last)
         elif self._turn % SELDOM == 0 or self.builder.unknown:
-            for query in names_of(self._scope):
+            for query in names_of(self._match):
                 self._ask(query, deadline)
-            self._update_identities()
+            self.builder.update_identities()
         if self._turn == EVERYTHING:
-            self._ask(gone_of(self._scope), deadline)
-            self._update_identities()
+            self._ask(gone_of(self._match), deadline)
+            self.builder.update_identities()
         for query in queries:
             if query.every > 1 and time.monotonic() > deadline:
                 self._problems_by_query[SLOW] = (slow(self._seconds).problem,)
@@ -160,47 +153,38 @@ class Refresher:
         whole = self._turn >= EVERYTHING
         if not self._at_once:
             deadline = min(deadline, time.monotonic() + DATING_SECONDS)
-        batches = self._start_times.undated(fleet, self.builder.known, every=self._at_once)
-        for batch in batches if whole else ():  # the first screen does not wait for it
+        span = fleet.moment - LOOK_BACK_SECONDS, fleet.moment, STEP_SECONDS
+        batches = self._start_times.undated(fleet, self.builder.known)
+        most = (None if self._at_once else MOST_BATCHES) if whole else 0  # the first screen is fast
+        for batch in islice(batches, most):
             left = deadline - time.monotonic()
             if left <= 0:
                 break
-            start, end, step = self._start_times.range(fleet)
-            text = all_of(self._scope, batch.uuids, batch.readings)
-            span = {"start": f"{start:.3f}", "end": f"{end:.3f}", "step": f"{step:g}"}
+            text = all_of(self._match, batch.uuids, batch.readings)
             try:
-                data, _ = self.client.ask("query_range", {"query": text, **span}, left)
+                data, _ = self.client.ask("query_range", {"query": text, **_range(*span)}, left)
             except AskError as error:
                 if error.whole:
                     break  # the readings matter more than start times
                 continue
-            found = readings_over_time(
-                result_of(data, "matrix") or [], self.builder.identities.key_of
-            )
-            self._start_times.add_answer(batch, found)
+            key_of, result = self.builder.identities.key_of, result_of(data, "matrix") or []
+            self._start_times.add_answer(batch, readings_over_time(result, key_of), span)
         return self._start_times.dated(fleet, self.builder.known, whole=whole)
 
     def _ask_in_parallel(self, queries: list[Query], deadline: float) -> None:
         """Ask for the first screen in parallel: labels, and a value of each GPU."""
-        answers: dict[str, Answer] = {}
-        most_bytes = ANSWERS_BYTES // len(queries)
-
-        def ask(query: Query) -> None:
-            answers[query.name] = self._fetched(query, deadline, most_bytes)
-
-        threads = [threading.Thread(target=ask, args=(query,), daemon=True) for query in queries]
-        for thread in threads:
-            thread.start()
-        for query, thread in zip(queries, threads, strict=True):
-            thread.join(max(0.0, deadline - time.monotonic()))
-            if query is queries[-1]:
-                self._update_identities()
+        fetch = partial(self._fetched, deadline=deadline, most_bytes=ANSWERS_BYTES // len(queries))
+        asked = deque((query, _started(partial(fetch, query))) for query in queries)
+        while asked:
+            query, future = asked.popleft()
+            if not asked:
+                self.builder.update_identities()
+            try:
+                answer = future.result(max(0.0, deadline - time.monotonic()))
+            except TimeoutError:
+                answer = slow(self._seconds)
             # One at a time: an answer takes several times as much memory when it is unpacked.
-            self._add_answer(query, answers.pop(query.name, slow(self._seconds)))
-
-    def _update_identities(self) -> None:
-        if self.builder.update_identities():
-            self._scope = replace(self._scope, twins=self.builder.identities.twins)
+            self._add_answer(query, answer)
 
     def _ask(self, query: Query, deadline: float) -> None:
         """Ask one query. If it cannot be answered, that is a problem, and the rest goes on."""
@@ -217,21 +201,17 @@ class Refresher:
             return error.with_traceback(None)  # which holds what was read so far
 
     def _add_answer(self, query: Query, answer: Answer) -> None:
+        problems: list[Problem] = []
+        warnings: tuple[str, ...] = ()
         try:
             if isinstance(answer, AskError):
                 raise answer
             data, warnings = self.client.parse_answer(answer)
+            self.builder.add_answer(query.name, data)
         except AskError as error:
             if error.whole:
                 raise
-            self._problems_by_query[query.name] = (error.problem,)
-            return
-        problems = []
-        try:
-            self.builder.add_answer(query.name, data)
-        except NotAnAnswerError:
-            why = "an answer does not have the form of Prometheus"
-            problems.append(Problem("An answer was left out", why, "Check what is at that URL"))
+            problems.append(error.problem)
         for warning in warnings[:MOST_PROBLEMS]:
             why = visible(warning, 160).rstrip(".")
             problems.append(Problem("Prometheus warns", why, "Some GPUs may be missing"))
@@ -250,16 +230,13 @@ def due(queries: Iterable[Query], turn: int) -> list[Query]:
     ]
 
 
-def _own_fault(error: Exception) -> Problem:
-    why = visible(f"{type(error).__name__}: {error}", 160)
-    return Problem("Internal error of gputop", why, "Please report it")
+def _range(start: float, end: float, step: float) -> dict[str, str]:
+    return {"start": f"{start:.3f}", "end": f"{end:.3f}", "step": f"{step:g}"}
 
 
-def stalled(before: Fleet | None, seconds: float) -> Fleet:
-    """Return the fleet while a question outlasts its time limits, as name servers can cause."""
-    why = f"no answer for {seconds:.0f} s"
-    problem = Problem(AWAY, why, LATER)
-    return replace(before or Fleet(time=time.time()), problems=(problem,), fresh=False)
+def _old(fleet: Fleet | None, *problems: Problem) -> Fleet:
+    """Return the last fleet, if any, with the reasons why there is no newer one."""
+    return replace(fleet or Fleet(time=time.time()), problems=problems, fresh=False)
 
 
 class FleetWatch:
@@ -286,7 +263,6 @@ class FleetWatch:
         self.interval = interval
         self.match = match
         self.fleet: Fleet | None = None
-        """Newest fleet."""
         self._patience = refresh_seconds + GRACE_SECONDS
         client = Client(server, seconds)
         self._refresher = Refresher(
@@ -298,90 +274,74 @@ class FleetWatch:
         self._wanted = threading.Event()
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
-        self._readers: set[_Reader] = set()
-
-    @property
-    def identities(self) -> Identities:
-        """Identities of the GPUs in the newest fleet."""
-        return self._refresher.builder.identities
+        self._readers: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
+        """Events that tell readers of a new fleet, with their loops."""
 
     @property
     def stale_after(self) -> float:
         """Seconds after which a reading is stale."""
         return self._refresher.builder.stale_after
 
-    @property
-    def is_complete(self) -> bool:
-        """True if everything was asked once. The first fleets lack what seldom changes."""
-        return self._refresher.is_complete
-
     async def fleets(self) -> AsyncGenerator[Fleet]:
         """Yield the fleet as soon as it is known, and after each refresh, until closed.
 
         Never raises: problems are in `Fleet.problems`.
         """
-        reader = _Reader(asyncio.get_running_loop())
-        self._readers.add(reader)
-        self._start()
+        new = asyncio.Event()
+        self._readers[new] = asyncio.get_running_loop()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="fleet", daemon=True)
+            self._thread.start()
         seen: Fleet | None = None
         try:
             while not self._closed.is_set():
                 if self.fleet is seen:
+                    patience = self.interval + self._patience
                     with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(reader.new.wait(), self.interval + self._patience)
-                    if not reader.new.is_set():
-                        yield stalled(seen, self.interval + self._patience)
+                        await asyncio.wait_for(new.wait(), patience)
+                    if not new.is_set():  # name servers can outlast all time limits
+                        yield _old(seen, Problem(AWAY, f"no answer for {patience:.0f} s", LATER))
                         continue
-                reader.new.clear()
+                new.clear()
                 newest = self.fleet
                 if newest is not None and newest is not seen and not self._closed.is_set():
                     seen = newest
                     yield newest
         finally:
-            self._readers.discard(reader)
+            del self._readers[new]
 
     def refresh(self) -> None:
         """Refresh at once, or again as soon as the present refresh has ended."""
         self._wanted.set()
 
-    async def history(self, gpu: Gpu, seconds: float) -> tuple[GpuSeries, ...]:
-        """Return the readings of a GPU over the last seconds; raises `AskError`."""
-        found = await self.ranges(f"={quoted(gpu.uuid)}", seconds)
-        return tuple(
-            GpuSeries(name, tuple(t for t, _ in points), tuple(v for _, v in points))
-            for (of, name), points in found.items()
-            if of == gpu.key and points
-        )
+    async def ranges(self, uuids: str, seconds: float) -> dict[str, Moments]:
+        """Return the readings of some GPUs over the last seconds, by GPU; raises `AskError`.
 
-    async def ranges(
-        self, uuids: str, seconds: float
-    ) -> dict[tuple[str, str], list[tuple[float, float]]]:
-        """Return times and numbers by GPU and reading; `uuids` is the matcher of the UUID label."""
+        `uuids` is the matcher of the UUID label.
+        """
         step = max(SHORTEST_STEP, seconds / MOST_POINTS)
         end = self.fleet.moment if self.fleet is not None else time.time()
-        parameters = {"start": f"{end - seconds:.3f}", "end": f"{end:.3f}", "step": f"{step:g}"}
-        data = await self.ask("query_range", {"query": self.all_of(uuids), **parameters})
-        return series_by(result_of(data, "matrix") or [], self.identities.key_of)
+        data = await self._ask("query_range", uuids, _range(end - seconds, end, step))
+        key_of = self._refresher.builder.identities.key_of
+        return readings_over_time(result_of(data, "matrix") or [], key_of)
 
     async def details(self, uuids: str, moment: float) -> dict[str, Checked]:
         """Return all readings of some GPUs at that moment, by GPU; raises `AskError`."""
-        asked = {"query": self.all_of(uuids), "time": f"{moment:.3f}"}
-        data = await self.ask("query", asked)
-        return readings_of(result_of(data, "vector") or [], self.identities.key_of)
+        data = await self._ask("query", uuids, {"time": f"{moment:.3f}"})
+        return readings_of(
+            result_of(data, "vector") or [], self._refresher.builder.identities.key_of
+        )
 
-    def all_of(self, uuids: str) -> str:
-        """Return the query for all readings of some GPUs."""
-        return all_of(Scope(self.match), uuids)
-
-    async def ask(self, path: str, parameters: dict[str, str]) -> Any:
-        """Return the data of one more question; raises `AskError`."""
+    async def _ask(self, path: str, uuids: str, when: dict[str, str]) -> Any:
+        """Return the data on all readings of some GPUs at some time."""
 
         def asked() -> Any:
             with self._one_at_a_time:
                 self._other.load_credentials()
-                return self._other.ask(path, parameters)[0]
+                query = all_of(self.match, uuids)
+                return self._other.ask(path, {"query": query, **when})[0]
 
-        return await in_thread(asked)
+        return await asyncio.wrap_future(_started(asked))
 
     async def close(self) -> None:
         """End what is under way, and all readers."""
@@ -390,11 +350,6 @@ class FleetWatch:
         self._refresher.client.stop()
         self._other.stop()
         self._tell()
-
-    def _start(self) -> None:
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="fleet", daemon=True)
-            self._thread.start()
 
     def _run(self) -> None:
         while not self._closed.is_set():
@@ -413,40 +368,21 @@ class FleetWatch:
         self._tell()
 
     def _tell(self) -> None:
-        for reader in [*self._readers]:
+        for new, loop in [*self._readers.items()]:
             with contextlib.suppress(RuntimeError):  # its loop has ended
-                reader.loop.call_soon_threadsafe(reader.new.set)
+                loop.call_soon_threadsafe(new.set)
 
 
-class _Reader:
-    """Reader that waits for the next fleet."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop = loop
-        self.new = asyncio.Event()
-
-
-async def in_thread(function: Callable[[], T]) -> T:
-    """Return or raise what the function does, from a daemon thread."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
-
-    def settle(value: T | None, error: Exception | None) -> None:
-        if future.done():
-            return
-        if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(value)  # type: ignore[arg-type]
+def _started(function: Callable[[], T]) -> Future[T]:
+    """Call the function in a daemon thread, which a program does not wait for at its end."""
+    future: Future[T] = Future()
+    future.set_running_or_notify_cancel()  # who waits may be cancelled, the thread is not
 
     def run() -> None:
-        value, failed = None, None
         try:
-            value = function()
+            future.set_result(function())
         except Exception as error:  # noqa: BLE001 - raised where it is waited for
-            failed = error
-        with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(settle, value, failed)
+            future.set_exception(error)
 
     threading.Thread(target=run, name="fleet-question", daemon=True).start()
-    return await future
+    return future

@@ -8,18 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from gputop.health import thresholds as t
 from gputop.health.findings import Finding, Severity
 from gputop.schema.clock_events import gravest
-from gputop.schema.device import Absence, DeviceState
-from gputop.schema.snapshot import MachineState
-from gputop.text import duration, visible
-
-if TYPE_CHECKING:
-    from gputop.schema.device import Device, DeviceSample
-    from gputop.schema.snapshot import Event, Machine, Sample
+from gputop.schema.device import Absence, Device, DeviceSample, DeviceState
+from gputop.schema.snapshot import Event, Machine, MachineState, Sample
+from gputop.text import count, duration, visible
 
 
 class Fault(NamedTuple):
@@ -38,21 +34,18 @@ STATES: Mapping[str, str] = {
 """Words for each device state."""
 
 
+_REMEDIES = {
+    DeviceState.LOST: "`dmesg` has the Xid; a reset or a reboot brings it back",
+    DeviceState.NEEDS_RESET: "End its processes, `nvidia-smi --gpu-reset`, or reboot",
+}
+
+
 def fault_of(readings: DeviceSample) -> Fault | None:
     """Return the fault of a device that does not answer properly, or None if it does."""
-    match readings.state:
-        case DeviceState.LOST:
-            return Fault(
-                STATES[DeviceState.LOST], "`dmesg` has the Xid; a reset or a reboot brings it back"
-            )
-        case DeviceState.NEEDS_RESET:
-            return Fault(
-                STATES[DeviceState.NEEDS_RESET],
-                "End its processes, `nvidia-smi --gpu-reset`, or reboot",
-            )
-        case DeviceState.NOT_RESPONDING:
-            return _no_response(readings)
-    return None
+    state = readings.state
+    if state is DeviceState.NOT_RESPONDING:
+        return _no_response(readings)
+    return Fault(STATES[state], _REMEDIES[state]) if state in _REMEDIES else None
 
 
 def _no_response(readings: DeviceSample) -> Fault:
@@ -170,14 +163,9 @@ ROW_PENDING = "Remaps a memory row at its next reset"
 ALMOST_FULL = "Almost out of memory"
 
 
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun: `1 host`, `2 hosts`."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
 def ecc_text(number: int) -> str:
     """Return the words for uncorrected memory errors."""
-    return counted(number, "uncorrected ECC error")
+    return count(number, "uncorrected ECC error")
 
 
 _RECOVERIES = {
@@ -194,11 +182,6 @@ _RECOVERIES = {
 def recovery_text(action: str) -> str:
     """Return the words for the recovery action that the driver asks for."""
     return _RECOVERIES.get(action) or f"Needs {visible(action, 40).replace('_', ' ')}"
-
-
-def is_almost_full(used: float, free: float) -> bool:
-    """Return True if hardly any of the usable memory is left."""
-    return used > 0 and 100 * used >= t.FULL.begin * (used + free)
 
 
 def machine_alerts(machines: Iterable[Machine], sample: Sample, hostname: str) -> list[Finding]:
@@ -223,14 +206,13 @@ def find_alerts(
 ) -> list[Finding]:
     """Return what is wrong at the Unix time `now`, worst first; `samples` are by UUID."""
     known = {device.uuid: device for device in devices}
-    found = [each for d in known.values() for each in _device_alerts(d, samples.get(d.uuid))]
+    there = [device for device in known.values() if device.uuid in samples]
+    found = [each for device in there for each in _device_alerts(device, samples[device.uuid])]
     found += _xid_alerts(known, events, now)
     return sorted(found, key=lambda alert: -alert.severity)  # stable: by device
 
 
-def _device_alerts(device: Device, sample: DeviceSample | None) -> Iterator[Finding]:
-    if sample is None:
-        return
+def _device_alerts(device: Device, sample: DeviceSample) -> Iterator[Finding]:
     alert = partial(Finding, device_uuid=device.uuid, label=device.label)
     state = sample.state
     # An instance is lost with its GPU, which says so.
@@ -251,7 +233,7 @@ def _device_alerts(device: Device, sample: DeviceSample | None) -> Iterator[Find
     if slowdown:
         yield alert(Severity.WARNING, slowdown.fault.capitalize(), rule="slowdown", verb="is")
     used, free = sample.memory_used_bytes, sample.memory_free_bytes
-    if used is not None and free is not None and is_almost_full(used, free):
+    if used and free is not None and 100 * used >= t.FULL.begin * (used + free):
         yield alert(Severity.WARNING, ALMOST_FULL, rule="memory", verb="is")
 
 
@@ -266,12 +248,10 @@ def _xid_alerts(
             recent.setdefault(uuid, []).append(event)
     for uuid, xids in recent.items():
         event = gravest_xid(xids)
-        code = "unknown" if event.code is None else event.code
-        rule = f"xid at {event.time}"  # each is news
         yield Finding(
             xid_severity(event.code),
-            f"Xid {code}",
-            rule=rule,
+            f"Xid {'unknown' if event.code is None else event.code}",
+            rule=f"xid at {event.time}",  # each is news
             device_uuid=uuid,
             label=devices[uuid].label,
             verb="had",

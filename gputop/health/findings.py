@@ -6,16 +6,13 @@ type, with one scale of severity.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from functools import cache
-from typing import TYPE_CHECKING
 
 from gputop.frozen import dataclass
 from gputop.schema.values import span_text
 from gputop.text import number, percentage, quantity, size
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 _UNITS = {
     "_percent": "%",
@@ -61,7 +58,7 @@ class Evidence:
     reading: str
     """Field of the schema, or series of the history, that the number comes from."""
     value: float
-    unit: str
+    unit: str = ""
     seconds: float | None = None
     """Length of time that the number covers, up to now; None for a number of this moment."""
 
@@ -106,6 +103,8 @@ class Finding:
     """Verb between label and sentence, as in "GPU 0 *is* throttled by heat"."""
     rank: float = 0.0
     """Order within a severity: higher is worse."""
+    cost_percent: float = 0.0
+    """Share of the work that it costs, as far as known: the worst cause of slowness costs most."""
     rows: tuple[str, ...] = ()
     """Lines of a table shown under the sentence."""
 
@@ -127,10 +126,16 @@ def summarize(alerts: Iterable[Finding]) -> list[tuple[Severity, str]]:
     ]
 
 
-def _summary(noun: str, verb: str, sentence: str, labels: list[str]) -> str:
+def lower_first(sentence: str) -> str:
+    """Return a sentence to follow other words: `LOST` and `Xid 79` stay as they are."""
     first, _, rest = sentence.partition(" ")
-    if not first.isupper() and first != "Xid":
-        first = first.lower()
+    if first.isupper() or first in ("Xid", "NVLink"):
+        return sentence
+    return " ".join(filter(None, (first.lower(), rest)))
+
+
+def _summary(noun: str, verb: str, sentence: str, labels: list[str]) -> str:
+    first, _, rest = lower_first(sentence).partition(" ")
     many = len(labels) > 1
     if many and verb:
         verb = _PLURALS.get(verb, verb)

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from gputop.schema.device import DeviceState
-from gputop.schema.snapshot import ProcessKind
+from gputop.schema.device import Device, DeviceSample, DeviceState
+from gputop.schema.snapshot import Inventory, Process, ProcessKind, Sample
 from gputop.text import size, visible
 
-if TYPE_CHECKING:
-    from gputop.schema.device import Device, DeviceSample
-    from gputop.schema.snapshot import Inventory, Process, Sample
-
+NO_INDEX = "a MIG instance has no index for CUDA: leave out --index"
 MPS_SERVER = "nvidia-cuda-mps-server"
 _AMOUNT = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?) ?(?:(%)|([KMGT]?)(I?B)?)", re.IGNORECASE)
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
@@ -126,14 +123,14 @@ def _candidate(
     seen = Candidate(device, fmean(busy) if busy else None, free, usable)
     reason = (
         _divided(device, inventory)
-        or (None if device.uuid in allowed else "not in CUDA_VISIBLE_DEVICES")
+        or (device.uuid not in allowed and "not in CUDA_VISIBLE_DEVICES")
         or _silent(samples[-1].device(device.uuid))
         or _closed(device, inventory, samples[-1])
-        or _index(device, wanted)
+        or (wanted.by_index and device.parent_uuid is not None and NO_INDEX)
         or _full(seen, wanted)
         or _at_work(seen, wanted)
     )
-    return Candidate(device, seen.busy_percent, free, usable, reason)
+    return replace(seen, reason=reason or None)
 
 
 def _busy(readings: DeviceSample) -> float | None:
@@ -202,12 +199,6 @@ def _shares(process: Process) -> bool:
     """Return True for MPS, which holds a device for all its clients."""
     program = (process.command or "").split(" ", 1)[0]
     return process.kind is ProcessKind.MPS or program.rpartition("/")[2] == MPS_SERVER
-
-
-def _index(device: Device, wanted: Requirements) -> str | None:
-    if wanted.by_index and device.parent_uuid is not None:
-        return "a MIG instance has no index for CUDA: leave out --index"
-    return None
 
 
 def _full(seen: Candidate, wanted: Requirements) -> str | None:

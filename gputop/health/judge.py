@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import field, replace
 from functools import partial
 from itertools import chain
 from math import ceil
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from gputop.bounds import EVENTS
-from gputop.frozen import dataclass as frozen
+from gputop.frozen import dataclass
 from gputop.health.findings import Finding
 from gputop.health.rule_view import NoEvidence, RuleView, SampleWindows
 from gputop.health.rules import hardware, memory, workload
@@ -21,50 +20,29 @@ from gputop.schema.snapshot import (
     PROCESS_COUNT,
     PROCESS_CPU,
     PROCESS_IO_WAIT,
-    DriverState,
     Event,
     Inventory,
+    Process,
     Sample,
 )
 from gputop.stream.history import History
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
 
-    from gputop.schema.snapshot import Process, Record
-    from gputop.stream.child import Interruption
-
-
-@frozen(frozen=True, slots=True)
-class MissingReading:
-    """A reading that a rule needs and does not have."""
-
-    reading: str
-    absence: Absence | None
-    """None if it is read, but not for long enough yet."""
-
-
-@frozen(frozen=True, slots=True)
-class Insufficient:
-    """Verdict of a rule that lacks evidence."""
+@dataclass(frozen=True, slots=True)
+class NoFinding:
+    """Verdict of a rule that found nothing, or that lacks evidence."""
 
     rule: str
     device_uuid: str
-    missing: tuple[MissingReading, ...]
+    missing: Mapping[str, Absence | None] = field(default_factory=dict)
+    """Readings without which it cannot tell; empty if it could. None for one that is read, but not
+    for long enough yet."""
 
 
-@frozen(frozen=True, slots=True)
-class Clear:
-    """Verdict of a rule that found nothing."""
-
-    rule: str
-    device_uuid: str
+Verdict = Finding | NoFinding
 
 
-Verdict = Finding | Insufficient | Clear
-
-
-@frozen(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Judgement:
     """Verdicts of all rules on all devices at one moment."""
 
@@ -78,15 +56,18 @@ class Judgement:
         """Return the findings about a device, the gravest first."""
         return tuple(finding for finding in self.findings if finding.device_uuid == uuid)
 
-    def insufficient(self, uuid: str) -> tuple[Insufficient, ...]:
+    def insufficient(self, uuid: str) -> tuple[NoFinding, ...]:
         """Return the verdicts on a device that lack evidence."""
-        found = (v for v in self.verdicts if isinstance(v, Insufficient))
-        return tuple(verdict for verdict in found if verdict.device_uuid == uuid)
+        return tuple(verdict for verdict in self._without(uuid) if verdict.missing)
 
     def clear(self, uuid: str) -> tuple[str, ...]:
         """Return the names of the rules that found nothing on a device."""
-        found = (v for v in self.verdicts if isinstance(v, Clear))
-        return tuple(verdict.rule for verdict in found if verdict.device_uuid == uuid)
+        return tuple(verdict.rule for verdict in self._without(uuid) if not verdict.missing)
+
+    def _without(self, uuid: str) -> Iterator[NoFinding]:
+        for verdict in self.verdicts:
+            if verdict.device_uuid == uuid and isinstance(verdict, NoFinding):
+                yield verdict
 
 
 class Rule(NamedTuple):
@@ -160,28 +141,15 @@ class Schedule:
     def next_due(self, news: Mapping[str, object], time: float) -> Collection[str]:
         """Return the devices to judge at that time; `news` has all present devices."""
         elapsed, self._time = time - self._time, time
+        many = len(news)
+        if 0.0 <= elapsed < ROUND_SECONDS:  # else the clock was set back
+            many = max(self._at_a_time, ceil(many * elapsed / ROUND_SECONDS))
         known = {uuid: told for uuid, told in self._news.items() if uuid in news}
-        due = dict.fromkeys(uuid for uuid in news if uuid not in known or known[uuid] != news[uuid])
-        waiting = [uuid for uuid in known if uuid not in due]
-        due |= dict.fromkeys(waiting[: self._count(len(news), elapsed)])
+        due = [uuid for uuid in news if uuid not in known or known[uuid] != news[uuid]]
+        due += [uuid for uuid in known if uuid not in due][:many]
         rest = {uuid: told for uuid, told in known.items() if uuid not in due}
         self._news = rest | {uuid: news[uuid] for uuid in due}
         return due
-
-    def _count(self, devices: int, elapsed: float) -> int:
-        """Return how many are due after so many seconds; all if the clock was set back."""
-        if not 0.0 <= elapsed < ROUND_SECONDS:
-            return devices
-        return max(self._at_a_time, ceil(devices * elapsed / ROUND_SECONDS))
-
-
-class _Turn(NamedTuple):
-    """Verdicts on a device at its last turn."""
-
-    verdicts: tuple[Verdict, ...] = ()
-    findings: tuple[Finding, ...] = ()
-    since: Mapping[str, float] = {}
-    """By rule, the time at which an active finding was first found."""
 
 
 class Judge:
@@ -193,9 +161,9 @@ class Judge:
 
     def __init__(self, at_a_time: int = AT_A_TIME) -> None:
         self._schedule = Schedule(at_a_time)
-        self._last: Mapping[str, _Turn] = {}
+        self._last: Mapping[str, tuple[Verdict, ...]] = {}
+        """Verdicts on each device at its last turn."""
         self.judged: Collection[str] = ()
-        """Devices judged at the last tick."""
         self.read = 0
         """Count of numbers read from the history for that."""
 
@@ -217,16 +185,14 @@ class Judge:
             for uuid, view in views.items()
         }
         self.read = windows.read
-        verdicts = chain.from_iterable(each.verdicts for each in self._last.values())
-        findings = chain.from_iterable(each.findings for each in self._last.values())
-        return Judgement(sample.time, tuple(verdicts), _gravest_first(findings))
+        return _judgement(sample, chain.from_iterable(self._last.values()))
 
-    def _judge_device(self, view: RuleView) -> _Turn:
-        before = self._last.get(view.device.uuid, _Turn()).since
-        verdicts = tuple(_ask(rule, view, before.get(rule.name)) for rule in RULES)
+    def _judge_device(self, view: RuleView) -> tuple[Verdict, ...]:
+        before = self._last.get(view.device.uuid, ())
+        since = {each.rule: each.since for each in before if isinstance(each, Finding)}
+        verdicts = tuple(_ask(rule, view, since.get(rule.name)) for rule in RULES)
         view.held = False  # its peers read it, too
-        findings = _findings(verdicts)
-        return _Turn(verdicts, findings, {f.rule: before.get(f.rule, view.now) for f in findings})
+        return verdicts
 
 
 def judge_snapshot(inventory: Inventory, sample: Sample) -> Judgement:
@@ -235,31 +201,28 @@ def judge_snapshot(inventory: Inventory, sample: Sample) -> Judgement:
     history.add(sample)
     views = _views(SampleWindows(history, 0.0, momentary=True), inventory, sample, ())
     rules = [rule for rule in RULES if not rule.needs_history]
-    verdicts = [_ask(rule, view, None) for view in views.values() for rule in rules]
-    return Judgement(sample.time, tuple(verdicts), _gravest_first(_findings(verdicts)))
+    return _judgement(sample, (_ask(rule, view, None) for view in views.values() for rule in rules))
 
 
-def _findings(verdicts: Iterable[Verdict]) -> tuple[Finding, ...]:
-    return tuple(verdict for verdict in verdicts if isinstance(verdict, Finding))
-
-
-def _gravest_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    return tuple(sorted(findings, key=lambda found: (-found.severity, -found.rank)))
+def _judgement(sample: Sample, verdicts: Iterable[Verdict]) -> Judgement:
+    verdicts = tuple(verdicts)
+    findings = (verdict for verdict in verdicts if isinstance(verdict, Finding))
+    gravest_first = sorted(findings, key=lambda found: (-found.severity, -found.rank))
+    return Judgement(sample.time, verdicts, tuple(gravest_first))
 
 
 def _ask(rule: Rule, view: RuleView, since: float | None) -> Verdict:
     """Return the verdict of a rule; `since` is when its active finding began, None if none is."""
     uuid = view.device.uuid
     if view.sample.state is not DeviceState.OK and not rule.of_silent:
-        missing = MissingReading("state", view.absence(_BUSY))
-        return Insufficient(rule.name, uuid, (missing,))
+        return NoFinding(rule.name, uuid, {"state": view.absence(_BUSY)})
     view.held = since is not None
     try:
         found = rule.judge(view)
     except NoEvidence as error:
-        return Insufficient(rule.name, uuid, _missing(rule, view, error.reading))
+        return NoFinding(rule.name, uuid, _missing(rule, view, error.reading))
     if found is None:
-        return Clear(rule.name, uuid)
+        return NoFinding(rule.name, uuid)
     began = found.since if found.since is not None else since
     return replace(
         found,
@@ -271,13 +234,10 @@ def _ask(rule: Rule, view: RuleView, since: float | None) -> Verdict:
     )
 
 
-def _missing(rule: Rule, view: RuleView, reading: str) -> tuple[MissingReading, ...]:
+def _missing(rule: Rule, view: RuleView, reading: str) -> dict[str, Absence | None]:
     """Return all missing readings that the rule needs, first the one that stopped it."""
-    names = dict.fromkeys((reading, *rule.needs))
-    found = ((name, view.absence(name)) for name in names)
-    return tuple(
-        MissingReading(name, absence) for name, absence in found if absence or name == reading
-    )
+    found = {name: view.absence(name) for name in (reading, *rule.needs)}
+    return {name: absence for name, absence in found.items() if absence or name == reading}
 
 
 def _news(view: RuleView) -> object:
@@ -306,41 +266,3 @@ def _views(
         )
         for device in inventory.devices
     }
-
-
-@dataclass(frozen=True, slots=True)
-class ActiveFindings:
-    """Findings at one moment, which another thread may read."""
-
-    findings: tuple[Finding, ...] = ()
-    """The gravest first."""
-    begun: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """Count of findings that began, by device and rule."""
-
-
-class FindingTracker:
-    """Judges a stream as it comes, for readers that ask now and then, such as the exporter."""
-
-    def __init__(self) -> None:
-        self.active = ActiveFindings()
-        """Replaced as a whole."""
-        self._history, self._judge = History(), Judge()
-        self._inventory: Inventory | None = None
-        self._starting = False
-        """True while a restarted sampler knows nothing yet. Earlier findings stay active."""
-        self._events: deque[Event] = deque(maxlen=EVENTS)
-        self._begun: Counter[tuple[str, str]] = Counter()
-
-    def add_record(self, record: Record | Interruption) -> None:
-        """Judge the next record of the stream."""
-        if isinstance(record, Inventory):
-            self._starting = record.driver_state is DriverState.STARTING
-            if not self._starting:
-                self._inventory = record
-        elif isinstance(record, Sample) and self._inventory and not self._starting:
-            self._history.add(record)
-            self._events.extend(record.events)
-            judgement = self._judge.judge(self._history, self._inventory, record, self._events)
-            before = {(each.device_uuid, each.rule) for each in self.active.findings}
-            self._begun.update({(f.device_uuid, f.rule) for f in judgement.findings} - before)
-            self.active = ActiveFindings(judgement.findings, dict(self._begun))

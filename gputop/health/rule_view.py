@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gputop.health.findings import Evidence, unit_of
 from gputop.health.thresholds import (
     ENOUGH_OF_WINDOW,
+    FEWEST_BETWEEN,
     FEWEST_SAMPLES,
-    FINE_CROSSING,
-    FINE_PERIOD,
-    FINE_SAW_TOOTH,
-    FINE_WHOLE,
+    NOISE,
     SAW_TOOTH,
+    WHOLE,
     WINDOW_SECONDS,
     Limit,
 )
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from gputop.stream.history import History
 
 
-class DriverSamples(NamedTuple):
-    """Samples that the driver took itself in a window, oldest first, evenly and without gaps."""
+class EvenSamples(NamedTuple):
+    """Numbers in order of time, evenly spaced and without gaps."""
 
-    numbers: Sequence[int]
+    numbers: Sequence[float]
     step: float
-    """Seconds between samples."""
+    """Seconds between them."""
 
     @property
     def mean(self) -> float:
@@ -43,25 +43,21 @@ class DriverSamples(NamedTuple):
 
     @property
     def period(self) -> float | None:
-        """Seconds from one rise to the next, or None if there are no clear waves."""
-        low, high = min(self.numbers), max(self.numbers)
-        if high - low < FINE_SAW_TOOTH:
+        """Seconds from one rise to the next, or None for fewer than three, or no clear waves."""
+        height = max(self.numbers) - min(self.numbers)
+        if height < SAW_TOOTH:
             return None
-        margin = FINE_CROSSING * (high - low)
-        between = between_rises(self.numbers, self.mean - margin, self.mean + margin)
-        return None if between is None or between < FINE_PERIOD else between * self.step
-
-
-def between_rises(numbers: Sequence[float], low: float, high: float) -> float | None:
-    """Return the mean distance between rises from `low` to `high`; None for fewer than three."""
-    rises, down = [], False
-    for place, value in enumerate(numbers):
-        if value <= low:
-            down = True
-        elif down and value >= high:
-            rises.append(place)
-            down = False
-    return (rises[-1] - rises[0]) / (len(rises) - 1) if len(rises) >= 3 else None
+        low, high = (self.mean + sign * NOISE * height for sign in (-1, 1))
+        rises, down = [], False
+        for place, value in enumerate(self.numbers):
+            if value <= low:
+                down = True
+            elif down and value >= high:
+                rises.append(place)
+                down = False
+        if len(rises) < 3 or rises[-1] - rises[0] < FEWEST_BETWEEN * (len(rises) - 1):
+            return None
+        return (rises[-1] - rises[0]) / (len(rises) - 1) * self.step
 
 
 _SOURCES = {SLOWDOWN_BITS: "clock_event_reasons"} | {
@@ -88,7 +84,6 @@ class SampleWindow(NamedTuple):
 
     samples: int
     span: float
-    """Seconds from the first to the last."""
     wanted: float
     """Seconds that they should span."""
 
@@ -98,7 +93,6 @@ class _Numbers(NamedTuple):
 
     numbers: array[float]
     present: int
-    """Count of numbers that are not missing."""
     mean: float | None
 
 
@@ -124,33 +118,25 @@ class SampleWindows:
         return known
 
 
+@dataclass(eq=False, slots=True)
 class RuleView:
     """A device at one moment. A missing reading raises `NoEvidence`, except in `mean_or_none`."""
 
-    def __init__(
-        self,
-        windows: SampleWindows,
-        device: Device,
-        sample: DeviceSample,
-        processes: Sequence[Process] = (),
-        events: Sequence[Event] = (),
-        now: float = 0.0,
-    ) -> None:
-        self.windows = windows
-        self.device = device
-        self.sample = sample
-        self.processes = processes
-        self.events = events
-        self.now = now
-        self.peers: Sequence[RuleView] = ()
-        """Other devices of the same job and model."""
-        self.held = False
-        """True if the current rule already has a finding that has not ended."""
-        self._numbers: dict[tuple[str, float], _Numbers] = {}
-        self._means: dict[tuple[str, float, bool], float | None] = {}
-        self.memo: dict[str, Any] = {}
-        """Values that several rules need, computed once."""
-        self._masks: Counter[float] | None = None
+    windows: SampleWindows
+    device: Device
+    sample: DeviceSample
+    processes: Sequence[Process]
+    events: Sequence[Event]
+    now: float
+    peers: Sequence[RuleView] = ()
+    """Other devices of the same job and model."""
+    held: bool = False
+    """True if the current rule already has a finding that has not ended."""
+    memo: dict[str, Any] = field(default_factory=dict)
+    """Values that several rules need, computed once."""
+    _numbers: dict[tuple[str, float], _Numbers] = field(default_factory=dict)
+    _means: dict[tuple[str, float, bool], float | None] = field(default_factory=dict)
+    _masks: Counter[float] | None = None
 
     def passes(self, limit: Limit, value: float) -> bool:
         """Return True if the value passes the limit, or keeps a held finding."""
@@ -158,12 +144,14 @@ class RuleView:
 
     def reading(self, name: str) -> float:
         """Return the newest number of that name, from the sample or else the inventory."""
-        value = getattr(self.sample, name, None)
-        if value is None:
-            value = getattr(self.device, name, None)
+        value = self._newest(name)
         if value is None:
             raise NoEvidence(name)
         return float(value)
+
+    def _newest(self, name: str) -> Any:
+        value = getattr(self.sample, name, None)
+        return getattr(self.device, name, None) if value is None else value
 
     def absence(self, name: str) -> Absence | None:
         """Return why the newest reading of that name is missing, or None if it is not."""
@@ -216,12 +204,11 @@ class RuleView:
                 self.device.uuid, name, self.windows.within(seconds).samples
             )
             self.windows.read += len(numbers)
-            count, total = len(numbers), sum(numbers)
-            if not math.isfinite(total):
-                there = finite(numbers)
-                count, total = len(there), sum(there)
-            known = _Numbers(numbers, count, total / count if count else None)
-            self._numbers[key] = known
+            there: Sequence[float] = numbers
+            if not math.isfinite(total := sum(numbers)):
+                total = sum(there := finite(numbers))
+            mean = total / len(there) if there else None
+            known = self._numbers[key] = _Numbers(numbers, len(there), mean)
         return known
 
     @property
@@ -251,29 +238,33 @@ class RuleView:
         """Return the seconds of that time that are covered by samples."""
         return self.windows.within(seconds).span
 
-    def mean_evidence(
-        self, label: str, name: str, seconds: float = WINDOW_SECONDS
-    ) -> list[Evidence]:
-        """Return the mean as evidence; empty if there is none."""
-        mean = self.mean_or_none(name, seconds)
-        if mean is None:
-            return []
-        return [Evidence(f"{label}, mean", name, mean, unit_of(name), self.span(seconds))]
+    def newest(self, label: str, name: str) -> list[Evidence]:
+        """Return the newest number as evidence; empty if there is none."""
+        value = self._newest(name)
+        return [] if value is None else [Evidence(label, name, float(value), unit_of(name))]
 
-    def period(self, name: str, seconds: float = WINDOW_SECONDS) -> float | None:
-        """Return the seconds from one rise to the next, or None if there are no clear waves."""
-        many, span, _ = self.windows.within(seconds)
-        numbers = finite(self.windows.history.last(self.device.uuid, name, many))
-        if len(numbers) < FEWEST_SAMPLES or max(numbers) - min(numbers) < SAW_TOOTH:
-            return None
-        low, high = min(numbers), max(numbers)
-        samples = between_rises(numbers, low + 0.35 * (high - low), low + 0.65 * (high - low))
-        # Waves faster than two samples look like slower ones.
-        if samples is None or samples < 2.5:
-            return None
-        return samples * span / (len(numbers) - 1)
+    def means(self, *labelled: tuple[str, str], seconds: float = WINDOW_SECONDS) -> list[Evidence]:
+        """Return the means as evidence, by label and name, without those that there are not."""
+        known = ((label, name, self.mean_or_none(name, seconds)) for label, name in labelled)
+        return [
+            self.measured(f"{label}, mean", name, mean, seconds=seconds)
+            for label, name, mean in known
+            if mean is not None
+        ]
 
-    def driver_samples(self, name: str, seconds: float = WINDOW_SECONDS) -> DriverSamples | None:
+    def measured(
+        self,
+        label: str,
+        name: str,
+        value: float,
+        unit: str | None = None,
+        *,
+        seconds: float = WINDOW_SECONDS,
+    ) -> Evidence:
+        """Return a number of that time as evidence; `unit` is that of the reading by default."""
+        return Evidence(label, name, value, unit or unit_of(name), self.span(seconds))
+
+    def driver_samples(self, name: str, seconds: float = WINDOW_SECONDS) -> EvenSamples | None:
         """Return the driver's own samples of a reading.
 
         None if there are none, if some are missing, or if they are no denser than the ticks.
@@ -286,9 +277,15 @@ class RuleView:
             return None
         numbers = self.windows.history.busy_samples(self.device.uuid, many)
         self.windows.read += len(numbers)
-        least, most = FINE_WHOLE
+        least, most = WHOLE
         is_whole = least <= len(numbers) * step / span <= most
-        return DriverSamples(numbers, step) if is_whole else None
+        return EvenSamples(numbers, step) if is_whole else None
+
+    def samples(self, name: str, seconds: float = WINDOW_SECONDS) -> EvenSamples:
+        """Return the newest numbers of that name, which has some, as if none were missing."""
+        many, span, _ = self.windows.within(seconds)
+        numbers = finite(self.windows.history.last(self.device.uuid, name, many))
+        return EvenSamples(numbers, span / max(1, len(numbers) - 1))
 
 
 def finite(numbers: Sequence[float]) -> list[float]:
@@ -296,8 +293,3 @@ def finite(numbers: Sequence[float]) -> list[float]:
     if math.isfinite(sum(numbers)):  # the usual case, and a fast check
         return list(numbers)
     return [number for number in numbers if math.isfinite(number)]
-
-
-def evidence_now(label: str, name: str, value: float) -> Evidence:
-    """Return a number of this moment as evidence."""
-    return Evidence(label, name, value, unit_of(name))

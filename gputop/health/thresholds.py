@@ -45,19 +45,17 @@ FULL_HOST = Limit(95, 90)
 """CPU of the host, %: processes wait for a core."""
 IO_WAIT = Limit(30, 20)
 """% of the samples in uninterrupted sleep: driver calls are in it for a moment, too."""
-SAW_TOOTH = 30.0
-"""Points between highest and lowest busy from which single gaps are visible."""
-FINE_SAW_TOOTH = 50.0
-"""The same for the driver's own samples. Each is a mean since the previous one; waves too fast for
-them appear as slower waves of up to 45 points."""
-FINE_PERIOD = 3.5
+SAW_TOOTH = 50.0
+"""Points between highest and lowest busy from which single gaps are visible. Each sample is a mean
+since the one before; waves too fast for them appear as slower waves of up to 45 points."""
+FEWEST_BETWEEN = 3.5
 """Fewest samples from one gap to the next. With fewer some gaps are missed."""
-FINE_CROSSING = 0.1
+NOISE = 0.1
 """Share of the range on both sides of the mean that counts as noise, not as a crossing. Each wave
 crosses the mean, even if its tip falls between two samples."""
-FINE_WHOLE = (0.9, 1.1)
-"""Smallest and largest share of the window that the samples must cover. With less some are missing,
-with more some repeat."""
+WHOLE = (0.9, 1.1)
+"""Smallest and largest share of the window that the driver's samples must cover. With less some are
+missing, with more some repeat."""
 
 BUSY = Limit(90, 85)
 """Busy, %: a kernel is always running; the question is what it does."""

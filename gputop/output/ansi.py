@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from gputop.console import without_colours
@@ -48,6 +48,17 @@ def clipped(line: Iterable[Span], width: int) -> Line:
         kept.append(Span(text, look))
         room -= cells(text)
     return kept
+
+
+def rendered(lines: Iterable[Line], width: int | None, *, colour: bool) -> str:
+    """Return lines as text, each cut to the width if given."""
+    fitting = (line if width is None else clipped(line, width) for line in lines)
+    return "\n".join(painted(line, colour=colour) for line in fitting)
+
+
+def with_dots(spans: Sequence[Span]) -> Line:
+    """Return a line of these spans with dots between them."""
+    return [*spans[:1], *(part for span in spans[1:] for part in (Span(" · ", DIM), span))]
 
 
 def wanted(environment: Mapping[str, str], *, terminal: bool) -> bool:

@@ -10,28 +10,21 @@ from typing import TYPE_CHECKING, Any
 from gputop import __version__
 from gputop.health.doctor import BY_NAME
 from gputop.health.doctor.checks import INDEX
-from gputop.health.findings import Severity
+from gputop.health.findings import Finding, Severity
 from gputop.text import visible
 
 if TYPE_CHECKING:
     from gputop.health.doctor.facts import DoctorFacts
-    from gputop.health.findings import Finding
     from gputop.schema.device import Device
 
 STATUSES = {
-    Severity.OK: "ok",
-    Severity.INFORMATION: "note",
-    Severity.WARNING: "warning",
-    Severity.FAULT: "problem",
+    Severity.OK: ("ok", "32"),
+    Severity.INFORMATION: ("note", "36"),
+    Severity.WARNING: ("warning", "33"),
+    Severity.FAULT: ("problem", "1;31"),
 }
-"""Words of the severities, from fine to what keeps something from working."""
-MARK_WIDTH = max(map(len, STATUSES.values()))
-_COLOURS = {
-    Severity.OK: "32",
-    Severity.INFORMATION: "36",
-    Severity.WARNING: "33",
-    Severity.FAULT: "1;31",
-}
+"""Words and colours of the severities, from fine to what keeps something from working."""
+MARK_WIDTH = max(len(word) for word, _ in STATUSES.values())
 LEAST_TEXT = 30
 """Fewest columns for the text, however narrow the terminal is."""
 
@@ -56,7 +49,7 @@ def document(findings: Sequence[Finding], facts: DoctorFacts) -> dict[str, Any]:
             {
                 "check": each.rule,
                 "group": BY_NAME[each.rule].group,
-                "status": STATUSES[each.severity],
+                "status": STATUSES[each.severity][0],
                 "finding": each.sentence,
                 "remedy": remedy(each, _found_on(each, devices)) or None,
                 "device": each.device_uuid or None,
@@ -90,7 +83,7 @@ def page(
         if check.group != group:
             group = check.group
             lines += ["", group] if lines else [group]
-        word = STATUSES[severity]
+        word, _ = STATUSES[severity]
         mark = (word.upper() if severity is Severity.FAULT else word).ljust(MARK_WIDTH)
         mark = _painted(mark, severity if colour else None)
         first, *rest = _texts(finding, found_on, len(devices), room)
@@ -111,7 +104,7 @@ def _found_on(finding: Finding, devices: dict[str, Device]) -> list[Device]:
 
 
 def _painted(text: str, severity: Severity | None) -> str:
-    return text if severity is None else f"\x1b[{_COLOURS[severity]}m{text}\x1b[0m"
+    return text if severity is None else f"\x1b[{STATUSES[severity][1]}m{text}\x1b[0m"
 
 
 def _merged(
@@ -156,14 +149,11 @@ def _broken(text: str, room: int | None, indent: str = "") -> list[str]:
 def _summary(severities: Sequence[Severity], *, colour: bool) -> str:
     counts = {severity: severities.count(severity) for severity in reversed(STATUSES)}
     parts = [
-        f"{count} {STATUSES[severity]}{'s' if count != 1 else ''}"
+        f"{count} {STATUSES[severity][0]}{'s' if count != 1 else ''}"
         for severity, count in counts.items()
         if count and severity is not Severity.OK
     ]
-    if not parts:
-        text = "Nothing is wrong."
-    elif counts[Severity.FAULT]:
-        text = f"{', '.join(parts)}."
-    else:
-        text = f"No problem found; {', '.join(parts)}."
+    text = f"{', '.join(parts)}." if parts else "Nothing is wrong."
+    if parts and not counts[Severity.FAULT]:
+        text = f"No problem found; {text}"
     return _painted(text, max(severities, default=Severity.OK) if colour else None)

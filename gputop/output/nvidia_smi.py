@@ -77,14 +77,10 @@ class QueryColumn:
         return self.none if reason is None else MISSING.get(reason, self.none)
 
 
-def _mib(value: int) -> int:
-    """Round up, as nvidia-smi does: the parts of a total can be 2 MiB more than it."""
-    return -(-value >> 20)
-
-
 _UNITS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "percent": ("%", str),
-    "bytes": ("MiB", _mib),
+    # Rounded up, as nvidia-smi does: the parts of a total can be 2 MiB more than it.
+    "bytes": ("MiB", lambda value: -(-value >> 20)),
     "watts": ("W", "{:.2f}".format),
     "mhz": ("MHz", str),
 }
@@ -130,17 +126,8 @@ def _stamp(row: DeviceMoment) -> str:
     return f"{moment(whole, '%Y/%m/%d %H:%M:%S')}.{part:03d}"
 
 
-def _gpus(row: DeviceMoment) -> int:
-    return sum(device.parent_uuid is None for device in row.inventory.devices)
-
-
-def _mask(reasons: tuple[str, ...]) -> str:
-    """Return the driver's mask: `0x0000000000000004`."""
-    return f"0x{mask_of(reasons):016X}"
-
-
 def _clock_reasons(family: str) -> Iterator[QueryColumn]:
-    yield _column(f"{family}.active", "clock_event_reasons", _mask)
+    yield _column(f"{family}.active", "clock_event_reasons", lambda x: f"0x{mask_of(x):016X}")
     for event in CLOCK_EVENTS:
 
         def held(reasons: tuple[str, ...], word: str = event.word) -> str:
@@ -153,13 +140,12 @@ def _clock_reasons(family: str) -> Iterator[QueryColumn]:
 _ALL = (
     QueryColumn("timestamp", _stamp),
     QueryColumn("driver_version", lambda row: row.inventory.driver_version),
-    QueryColumn("count", _gpus),
+    QueryColumn("count", lambda row: sum(d.parent_uuid is None for d in row.inventory.devices)),
     *(column for reading in CATALOGUE.values() for column in _columns(reading)),
     *_clock_reasons("clocks_event_reasons"),
     *_clock_reasons("clocks_throttle_reasons"),  # as drivers before 535 have it
 )
 COLUMNS = {column.name: column for column in _ALL}
-"""Columns by name."""
 ALIASES = {
     "gpu_name": "name",
     "gpu_uuid": "uuid",
@@ -201,7 +187,6 @@ class CsvLines:
         self._header = header
         self._inventory: Inventory | None = None
         self.rows = 0
-        """Number of lines after the header."""
 
     def lines_of(self, record: Record) -> Iterator[str]:
         """Yield the lines of a record."""

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from gputop.health.conditions import find_alerts
 from gputop.health.findings import Severity, summarize
-from gputop.output.ansi import BOLD, DIM, LOUD_RED, LOUD_YELLOW, YELLOW, Span, clipped, painted
+from gputop.output.ansi import BOLD, LOUD_RED, LOUD_YELLOW, YELLOW, Line, Span, rendered, with_dots
 from gputop.output.table import OWN, PROCESSES, TableColumn, table_lines
 from gputop.schema.codec import to_json
 from gputop.schema.device import DeviceState
 from gputop.schema.remedies import unseen
-from gputop.schema.snapshot import DriverState, Source
+from gputop.schema.snapshot import DriverState, Inventory, Process, Sample, Source
 from gputop.text import ABSENT, cells, fit_columns, moment, percentage, size, used_of, visible
-
-if TYPE_CHECKING:
-    from gputop.output.ansi import Line
-    from gputop.schema.snapshot import Inventory, Process, Sample
 
 Processes = Literal["beside", "below", "none"]
 """Where processes are shown: on the device's line, each on its own line, or nowhere."""
@@ -53,18 +49,13 @@ def page(inventory: Inventory, sample: Sample, view: View = PLAIN) -> str:
     if view.processes == "below":
         for process in sample.processes:
             below.setdefault(process.device_uuid, []).append(process)
-    for uuid, line in table_lines(inventory, sample, _columns(view), view.width):
+    beside = view.processes == "beside"
+    columns = [column for column in view.columns if beside or column.name != PROCESSES]
+    for uuid, line in table_lines(inventory, sample, columns, view.width):
         lines.append(line)
         lines += [_process(process) for process in below.get(uuid or "", ())]
     lines += _remarks(inventory, sample, view.width)
-    if view.width is not None:
-        lines = [clipped(line, view.width) for line in lines]
-    return "\n".join(painted(line, colour=view.colour) for line in lines)
-
-
-def _columns(view: View) -> Sequence[TableColumn]:
-    beside = view.processes == "beside"
-    return [column for column in view.columns if beside or column.name != PROCESSES]
+    return rendered(lines, view.width, colour=view.colour)
 
 
 def _heading(inventory: Inventory, sample: Sample, width: int | None) -> Line:
@@ -84,7 +75,7 @@ def _heading(inventory: Inventory, sample: Sample, width: int | None) -> Line:
     first, *rest = spans
     if width is not None:
         rest = fit_columns(rest, width - cells(first.text), lambda span: 3 + cells(span.text))
-    return [first, *(part for span in rest for part in (Span(" · ", DIM), span))]
+    return with_dots([first, *rest])
 
 
 def _process(process: Process) -> Line:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from gputop.health.conditions import STATES
 from gputop.output.ansi import DIM, GREEN, LOUD_GREEN, LOUD_RED, LOUD_YELLOW, MAGENTA, YELLOW, Span
 from gputop.schema.device import GPM_READINGS, Absence, Device, DeviceSample, DeviceState
 from gputop.schema.labels import ROWS, DetailRow, value_of
@@ -33,13 +34,6 @@ BUSY_PERCENT = 30
 WARM_CELSIUS, HOT_CELSIUS = 15, 5
 """Distance from the slowdown threshold at which a temperature turns yellow, and red."""
 
-STATES = {
-    DeviceState.OK: "",
-    DeviceState.NOT_RESPONDING: "NOT RESPONDING",
-    DeviceState.LOST: "LOST",
-    DeviceState.NEEDS_RESET: "NEEDS RESET",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
@@ -48,7 +42,6 @@ class TableColumn:
     name: str
     span: Callable[[Device, DeviceSample], Span]
     sources: tuple[str, ...] = ()
-    """Fields of the schema that it shows."""
     left: bool = False
     """True for text, which is aligned to the left."""
 
@@ -105,9 +98,9 @@ def _power(_: Device, readings: DeviceSample) -> Span:
 
 
 def _state(_: Device, readings: DeviceSample) -> Span:
-    if readings.state is DeviceState.OK and readings.age_seconds is None:
-        return Span("no answer yet", YELLOW)
-    return Span(STATES[readings.state], LOUD_RED)
+    if readings.state is not DeviceState.OK:
+        return Span(STATES[readings.state].partition(":")[0], LOUD_RED)
+    return Span("no answer yet" if readings.age_seconds is None else "", YELLOW)
 
 
 PROCESSES = "processes"
@@ -127,7 +120,6 @@ OWN = (
     TableColumn("state", _state, left=True),
     TableColumn(PROCESSES, lambda *_: Span(""), left=True),
 )
-"""Columns that are shown by default."""
 
 
 def slug(label: str) -> str:
@@ -161,7 +153,6 @@ def _columns_by_name() -> dict[str, TableColumn]:
 COLUMNS: Mapping[str, TableColumn] = _columns_by_name()
 """Columns by every name that is understood."""
 NAMES = tuple(dict.fromkeys(column.name for column in COLUMNS.values()))
-"""One name for each column."""
 STATE = COLUMNS["state"]
 
 
@@ -272,7 +263,10 @@ def process_texts(processes: Sequence[Process]) -> Iterator[str]:
     No number is cut.
     """
     ordered = sorted(processes, key=lambda p: -(p.memory_used_bytes or 0))
-    parts = [(p.pid, _user(p), _program(p), size(p.memory_used_bytes)) for p in ordered]
+    parts = [
+        (p.pid, visible(p.user or ABSENT, 32), _program(p), size(p.memory_used_bytes))
+        for p in ordered
+    ]
     yield " ".join(f"{user}:{program}/{pid}({held})" for pid, user, program, held in parts)
     yield " ".join(f"{user}/{pid}({held})" for pid, user, _, held in parts)
     briefly = [f"{user}({held})" for _, user, _, held in parts]
@@ -289,10 +283,6 @@ def processes_text(processes: Sequence[Process], room: int | None) -> str:
         if room is None or cells(text) <= room:
             break
     return text
-
-
-def _user(process: Process) -> str:
-    return visible(process.user or ABSENT, 32)
 
 
 def _program(process: Process) -> str:

@@ -102,7 +102,8 @@ def _inflated(file: BinaryIO, start: LinePosition) -> Iterator[RecordedLine]:
                 offset += len(data)
             after = file.tell()
             following = _next_member(file, after)
-            lost = following != after and _has_more(file, after)
+            # Some files are padded with zeros, which are no loss.
+            lost = following != after and any(x.strip(b"\0") for x in _pieces(file, after))
         except zlib.error:
             following, lost = _next_member(file, member + 1), True
         if lost:
@@ -128,11 +129,6 @@ def _member(file: BinaryIO, member: int) -> Iterator[bytes]:
         if not read:
             return
     file.seek(-len(inflate.unused_data), os.SEEK_CUR)
-
-
-def _has_more(file: BinaryIO, offset: int) -> bool:
-    """Return True if anything but zeros, which pad some files, follows the offset."""
-    return any(data.strip(b"\0") for data in _pieces(file, offset))
 
 
 def _next_member(file: BinaryIO, offset: int) -> int | None:

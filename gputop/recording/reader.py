@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -9,59 +10,52 @@ import stat
 import weakref
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
-from enum import Enum
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from statistics import median
 from typing import BinaryIO, NamedTuple
 
 from gputop.bounds import DAMAGES, SAMPLES
-from gputop.problem import Problem
+from gputop.problem import Problem, ProblemError
 from gputop.recording.lines import START, LinePosition, RecordedLine, is_gzip, lines
 from gputop.recording.writer import SAMPLES_A_PART
 from gputop.schema.codec import LIMIT, DecodeError
 from gputop.schema.snapshot import Inventory, NewerSchemaError, Record, Sample, decode
 
-LONGEST_END_SECONDS = 3600.0
-"""Longest time after the first sample and before the last, where no third one can confirm it."""
+LONGEST_STEP_SECONDS = 3600.0
+"""Longest time from one sample to the next: longer ones are breaks, or their times are damaged."""
 LINES_AT_ONCE = 500
 
 
-class LineKind(Enum):
-    """Kind of a line, found without decoding it."""
+class KnownLine(NamedTuple):
+    """A line with what is known of it without decoding it."""
 
-    INVENTORY = "inventory"
-    SAMPLE = "sample"
-    DAMAGED = "damaged"
-
-
-class LineHead(NamedTuple):
-    """Kind and time of a line."""
-
-    kind: LineKind
+    start: LinePosition
+    data: bytes | None
+    kind: type[Record] | None = None
+    """Kind of its record; None if it is damaged."""
     time: float = 0.0
 
 
 HEAD = re.compile(rb'\{"type":"(inventory|sample)","time":(-?\d{1,15}(?:\.\d{1,9})?),')
-KINDS = {kind.value.encode(): kind for kind in LineKind}
+KINDS: Mapping[str, type[Record]] = {"inventory": Inventory, "sample": Sample}
 EVENTS = b'"events":[{'
 
 
-def read_head(line: RecordedLine) -> LineHead:
-    """Return the kind and time of a line, quickly if gputop wrote it."""
-    data = line.data
+def read_head(line: RecordedLine) -> KnownLine:
+    """Return the line with its kind and time, quickly if gputop wrote it."""
+    start, data = line
     if data is None:
-        return LineHead(LineKind.DAMAGED)
+        return KnownLine(start, None)
     head = HEAD.match(data)
     if head is not None and data.endswith(b"}"):
-        return LineHead(KINDS[head[1]], float(head[2]))
+        return KnownLine(start, data, KINDS[head[1].decode()], float(head[2]))
     try:
         document = json.loads(data)
-        kind, time = LineKind(document["type"]), float(document["time"])
+        kind, time = KINDS[document["type"]], float(document["time"])
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
-        return LineHead(LineKind.DAMAGED)
-    return LineHead(kind, time) if abs(time) < LIMIT else LineHead(LineKind.DAMAGED)
+        return KnownLine(start, data)
+    return KnownLine(start, data, kind, time) if abs(time) < LIMIT else KnownLine(start, data)
 
 
 class Block(NamedTuple):
@@ -80,21 +74,13 @@ class Index:
     Damaged lines are passed to `damaged`.
     """
 
-    def __init__(
-        self,
-        lines: Iterator[tuple[RecordedLine, LineHead]],
-        damaged: Callable[[LinePosition], None],
-    ) -> None:
+    def __init__(self, lines: Iterator[KnownLine], damaged: Callable[[LinePosition], None]) -> None:
         self._lines = lines
         self._damaged = damaged
         self._positions = array("d")
         self.blocks = [Block(0, START, None)]
         self._inventory: LinePosition | None = None
-        self._seen = 0
-        """Samples so far; the last one has no position yet."""
-        self._times: list[float] = []
-        """Times of the last three samples."""
-        self._smooth: float | None = None
+        self._time: float | None = None
         self.events = array("L")
         """Numbers of the samples with events."""
         self.complete = False
@@ -129,46 +115,26 @@ class Index:
     def extend(self) -> None:
         """Index the next lines."""
         read = 0
-        for line, (kind, time) in islice(self._lines, LINES_AT_ONCE):
+        for line in islice(self._lines, LINES_AT_ONCE):
             read += 1
-            self._add(line, kind, time)
+            self._add(line)
         if read < LINES_AT_ONCE:
-            self._close()
+            self.complete = True
 
-    def _add(self, line: RecordedLine, kind: LineKind, time: float) -> None:
-        if kind is LineKind.DAMAGED:
+    def _add(self, line: KnownLine) -> None:
+        if line.kind is None:
             self._damaged(line.start)
-        elif kind is LineKind.INVENTORY:
+        elif line.kind is Inventory:
             self._inventory = line.start
         else:
-            full = self._seen - self.blocks[-1].first >= SAMPLES_A_PART
-            if full:
-                self.blocks.append(Block(self._seen, line.start, self._inventory))
+            number = self.count
+            if number - self.blocks[-1].first >= SAMPLES_A_PART:
+                self.blocks.append(Block(number, line.start, self._inventory))
             if line.data is not None and EVENTS in line.data:
-                self.events.append(self._seen)
-            self._seen += 1
-            self._times = [*self._times[-2:], time]
-            if self._seen == 2:
-                self._append_position(max(self._times[0], time - LONGEST_END_SECONDS))
-            elif self._seen > 2:
-                self._append_position(median(self._times))
-
-    def _append_position(self, time: float) -> None:
-        """Append the position of the sample before the newest one.
-
-        Its time is the median of three: a single one that leaps is damaged.
-        """
-        step = 0.0 if self._smooth is None else max(0.0, time - self._smooth)
-        self._smooth = time
-        self._positions.append(self.end + step)
-
-    def _close(self) -> None:
-        if self._seen:
-            newest, smooth = self._times[-1], self._smooth
-            if smooth is not None:
-                newest = min(newest, smooth + LONGEST_END_SECONDS)
-            self._append_position(newest)
-        self.complete = True
+                self.events.append(number)
+            step = 0.0 if self._time is None else line.time - self._time
+            self._positions.append(self.end + min(max(0.0, step), LONGEST_STEP_SECONDS))
+            self._time = line.time
 
 
 LOOKED_AT = 1000
@@ -177,12 +143,11 @@ NO_SAMPLE = "it has no sample that can be read"
 MAKE_ONE = "Make one with `gputop stream --output FILE.jsonl.gz`, or with r in the dashboard"
 
 
-class RecordingError(Exception):
+class RecordingError(ProblemError):
     """The file cannot be played."""
 
     def __init__(self, path: Path, why: str, remedy: str = MAKE_ONE) -> None:
-        self.problem = Problem(f"{path} cannot be played", why, remedy)
-        super().__init__(str(self.problem))
+        super().__init__(Problem(f"{path} cannot be played", why, remedy))
 
 
 def _open(path: str, flags: int) -> int:
@@ -218,26 +183,25 @@ class Recording:
         self._damages: set[LinePosition] = set()
         self.unread = ""
         """Reason that it is not read to its end, or empty."""
-        self.index = Index(self._heads(), self._damaged)
+        self.index = Index(self._lines(), self._damaged)
         self._check()
 
     def _check(self) -> None:
         """Find the first inventory and a sample after it, or raise `RecordingError`."""
         known = False
-        seen: set[LineKind] = set()
-        for line, (kind, _) in islice(self._heads(), LOOKED_AT):
-            seen.add(kind)
-            if kind is LineKind.SAMPLE and known:
+        seen: set[type[Record] | None] = set()
+        for line in islice(self._lines(), LOOKED_AT):
+            seen.add(line.kind)
+            if line.kind is Sample and known:
                 return
-            if kind is LineKind.INVENTORY and line.data is not None and not known:
-                known = self._is_known(line.data)
+            if line.kind is Inventory and not known:
+                known = self._is_known(line.data or b"")
         if not seen:
             why = "it is empty"
         elif known:
-            why = NO_SAMPLE if LineKind.DAMAGED in seen else "it ended before its first sample"
+            why = NO_SAMPLE if None in seen else "it ended before its first sample"
         else:
-            readable = seen - {LineKind.DAMAGED}
-            why = "it does not say what devices it is of" if readable else "it is no recording"
+            why = "it does not say what devices it is of" if any(seen) else "it is no recording"
         raise RecordingError(self.path, why)
 
     def _is_known(self, inventory: bytes) -> bool:
@@ -264,34 +228,31 @@ class Recording:
         """Open the same file again, even if it was removed or replaced meanwhile."""
         return open(f"/proc/self/fd/{self._descriptor}", "rb", opener=_open)
 
-    def _heads(self, start: LinePosition = START) -> Iterator[tuple[RecordedLine, LineHead]]:
-        """Yield the lines from `start` on with their kind and time, within the bounds."""
+    def _lines(self, start: LinePosition = START) -> Iterator[KnownLine]:
+        """Yield the lines from `start` on, within the bounds."""
         damaged = samples = 0
         with self._opened() as file:
-            for line in lines(file, compressed=self._compressed, start=start):
-                found = read_head(line)
-                damaged = damaged + 1 if found.kind is LineKind.DAMAGED else 0
-                samples += found.kind is LineKind.SAMPLE
+            for line in map(read_head, lines(file, compressed=self._compressed, start=start)):
+                damaged = damaged + 1 if line.kind is None else 0
+                samples += line.kind is Sample
                 if damaged > DAMAGES or samples > SAMPLES:
                     what = f"{DAMAGES:,} damaged lines" if damaged else f"{SAMPLES:,} samples"
                     self.unread = f"not read on after {what}"
                     return
-                yield line, found
+                yield line
 
-    def _decoded(self, line: RecordedLine) -> Record | None:
+    def _decoded(self, line: KnownLine) -> Record | None:
         """Return the line's record, or None if it is damaged."""
-        try:
+        with contextlib.suppress(DecodeError):
             if line.data is not None:
                 return decode(line.data)
-        except DecodeError:
-            pass
         self._damaged(line.start)
         return None
 
     def records(self) -> Iterator[Record]:
         """Yield all records in order, but inventories only if they differ."""
         known: Inventory | None = None
-        for line, _ in self._heads():
+        for line in self._lines():
             record = self._decoded(line)
             if record is None or record == known:
                 continue
@@ -305,21 +266,22 @@ class Recording:
     def play(self, first: int) -> Iterator[NumberedRecord]:
         """Yield the records from that sample on, after the inventory that holds there.
 
-        It ends with the index. Raises `RecordingError` if an indexed sample is gone.
+        It ends with the index, if that is complete. Raises `RecordingError` if an indexed sample is
+        gone.
         """
         indexed = self.index.count
         block = self.index.block(first)
         number, known, pending = block.first, None, None
         if block.inventory is not None:
-            line, _ = next(self._heads(block.inventory), (None, None))
+            line = next(self._lines(block.inventory), None)
             pending = None if line is None else self._decoded(line)
-        for line, (kind, _) in self._heads(block.start):
-            if kind is LineKind.DAMAGED:
+        for line in self._lines(block.start):
+            if line.kind is None:
                 continue  # it is counted by the index
-            if kind is LineKind.INVENTORY:
+            if line.kind is Inventory:
                 pending = self._decoded(line) or pending
                 continue
-            if number >= self.index.count:
+            if self.index.complete and number >= self.index.count:
                 return
             if number >= first:
                 if pending is not None and pending != known:

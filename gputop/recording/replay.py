@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gputop.schema.snapshot import Event, Host, Record, Sample
+from gputop.schema.snapshot import Event, Host, Record, Sample, load_fast
 
 if TYPE_CHECKING:
     from gputop.recording.reader import NumberedRecord, Recording
@@ -47,7 +47,6 @@ class Replay:
         self.speed = 1.0
         self.paused = False
         self.ended = False
-        """True if the last sample was played."""
         self._clock = clock
         self._base, self._since = 0.0, clock()
         self._next = 0.0
@@ -58,14 +57,10 @@ class Replay:
         """Position to seek to, once the current step is done."""
         self._changed = asyncio.Event()
         self._grown = asyncio.Event()
-        self._source: Iterator[NumberedRecord] = iter(())
+        self._source = recording.play(0)
         self._ahead: NumberedRecord | None = None
         """Next record, already read."""
-        self._number = 0
-        """Number of the sample that is read next."""
         self._closed = False
-        self._known, self._whole = 0, False
-        """Number of samples that the source has, and True if that is all of them."""
 
     @property
     def position(self) -> float:
@@ -163,6 +158,7 @@ class Replay:
 
     async def _index(self) -> None:
         try:
+            await asyncio.to_thread(load_fast)
             while not self.recording.index.complete:
                 await asyncio.to_thread(self.recording.index.extend)
                 self._has_grown()
@@ -174,26 +170,14 @@ class Replay:
         self._grown = asyncio.Event()
 
     async def _read(self, indexing: asyncio.Task[None]) -> NumberedRecord | None:
-        """Return the next record, or None at the end of the recording."""
-        index = self.recording.index
-        while True:
-            found = await asyncio.to_thread(next, self._source, None)
-            if found is not None:
-                self._number = found.number + isinstance(found.record, Sample)
-                return found
-            if self._whole:
-                return None
-            self._number = max(self._number, self._known)
-            while index.count <= self._number and not indexing.done():
-                await self._grown.wait()
+        """Return the next record once its position is known, or None at the end."""
+        found = await asyncio.to_thread(next, self._source, None)
+        while found is not None and self.recording.index.count <= found.number:
             if indexing.done():
                 indexing.result()  # raises what went wrong
-            self._open(self._number)
-
-    def _open(self, number: int) -> None:
-        index = self.recording.index
-        self._whole, self._known = index.complete, index.count
-        self._source, self._number = self.recording.play(number), number
+                return None
+            await self._grown.wait()
+        return found
 
     async def _due(self, indexing: asyncio.Task[None]) -> list[NumberedRecord]:
         reached, due = self._reached, [self._ahead] if self._ahead else []
@@ -223,7 +207,7 @@ class Replay:
         self._wanted, self._ahead, self.ended = None, None, False
         self._rebase(position)
         self._next = index.position(last + 1) if last + 1 < index.count else index.end
-        self._open(first)
+        self._source = self.recording.play(first)
         return Played(self._rebuilt(first, last), restarted=True)
 
     def _rebuilt(self, first: int, last: int) -> Iterator[Record | Event]:
@@ -236,7 +220,6 @@ class Replay:
 
     def _until(self, last: int) -> Iterator[NumberedRecord]:
         for numbered in self._source:
-            self._number = numbered.number + isinstance(numbered.record, Sample)
             if numbered.number > last:
                 self._ahead = numbered
                 return

@@ -10,16 +10,10 @@ import stat
 import time
 import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gputop.files import refusal
 from gputop.problem import Problem, ProblemError
-from gputop.schema.snapshot import Inventory, encode
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from gputop.schema.snapshot import Record
+from gputop.schema.snapshot import Inventory, Record, encode
 
 COMPRESSED = ".gz"
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -41,7 +35,6 @@ class GrowingFile:
         self.path = path
         self.compressed = path.suffix == COMPRESSED
         self.size = 0
-        """Number of bytes in the file."""
         self._deflate: zlib._Compress | None = None
         try:
             self._descriptor = _create(path)

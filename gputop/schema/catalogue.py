@@ -2,7 +2,7 @@
 
 The device page, `gputop status --columns`, nvidia-smi's CSV, the exporter under its own and under
 DCGM's names, the fleet's queries and the history read this table. A new reading needs a row here,
-a typed field in `schema.snapshot`, a question to NVML in `sources.nvml.readings`, and a test.
+a typed field in `schema.device`, a question in `sources.nvml.device_queries`, and a test.
 
 This module is data alone: the first screen imports it. Functions that format a value are chosen by
 the reading's `form`, or else by its unit, where they are needed.
@@ -10,13 +10,10 @@ the reading's `form`, or else by its unit, where they are needed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from gputop.frozen import dataclass
 from gputop.schema.clock_events import BITS, BY_WORD
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 UNITS = ("percent", "bytes_per_second", "bytes", "celsius", "watts", "joules", "mhz", "seconds")
 """Endings of names that say the unit."""
@@ -84,7 +81,7 @@ class Reading:
         return f"{name}_total" if self.is_counter else name
 
 
-_RECOVERIES = {
+RECOVERIES = {
     "none": "nothing to do",
     "gpu_reset": "reset it: end its processes, then `nvidia-smi --gpu-reset`",
     "node_reboot": "reboot the machine",
@@ -94,13 +91,15 @@ _RECOVERIES = {
     "bus_reset": "reset its bus, or reboot the machine",
     "system_reboot": "reboot the machine",
 }
-_VIRTUALIZATIONS = {
+"""Words for the recovery action, in the order of NVML's numbers."""
+VIRTUALIZATIONS = {
     "none": "none",
     "passthrough": "passed through to this guest",
     "vgpu": "a virtual GPU in a guest",
     "host_vgpu": "host of virtual GPUs",
     "host_vsga": "host of shared graphics",
 }
+"""Words for the virtualization, in the order of NVML's numbers."""
 _GPM = "Average since the reading before, by GPM."
 _LOADED = "since the driver was loaded"
 
@@ -342,7 +341,7 @@ PAGE_GROUPS: Mapping[str, tuple[Reading, ...]] = {
             dcgm=("DEV_ROW_REMAP_FAILURE", "Whether remapping of rows has failed")),
         Reading("recovery_action", "to recover",
             "What the driver wants done: 1 for that action, 0 for the others.", form="word",
-            words=_RECOVERIES, part_label="action"),
+            words=RECOVERIES, part_label="action"),
     ),
     "Identity": (
         Reading("name", "name", smi=("name",)),
@@ -363,7 +362,7 @@ PAGE_GROUPS: Mapping[str, tuple[Reading, ...]] = {
         Reading("compute_mode", "compute mode", form="words", smi=("compute_mode",)),
         Reading("persistence_mode", "persistence", smi=("persistence_mode",)),
         Reading("mig_mode", "MIG mode", smi=("mig.mode.current",)),
-        Reading("virtualization", "virtualized", form="word", words=_VIRTUALIZATIONS),
+        Reading("virtualization", "virtualized", form="word", words=VIRTUALIZATIONS),
     ),
 }
 # fmt: on

@@ -6,14 +6,11 @@ bit without a name there becomes a word such as `bit_0x200`, so that the mask ca
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from functools import lru_cache, reduce
 from operator import attrgetter, or_
-from typing import TYPE_CHECKING
 
 from gputop.frozen import dataclass
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 
 @dataclass(frozen=True, slots=True)

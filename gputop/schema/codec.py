@@ -6,9 +6,8 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from functools import cache
-from operator import attrgetter
 from types import NoneType, UnionType
-from typing import Any, NamedTuple, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from gputop.bounds import ITEMS, STRING_CHARACTERS
 
@@ -35,70 +34,35 @@ class DecodeError(ValueError):
 
 def to_json(record: Any) -> dict[str, Any]:
     """Return a dataclass as plain JSON values, without empty `SELDOM` fields, floats rounded."""
-    names, all_of, others, seldom = _fields(record.__class__)
-    document = dict(zip(names, all_of(record), strict=True))
-    for name in seldom:
-        if not document[name] and document[name] not in ("", 0):
-            del document[name]
-    for name in others:
-        value = document.get(name)
-        if value is not None:
-            document[name] = _plain(value)
-    return document
+    values = {name: getattr(record, name) for name in record.__dataclass_fields__}
+    kept = (n for n, value in values.items() if n not in SELDOM or value or value in ("", 0))
+    return {name: _plain(values[name]) for name in kept}
+
+
+def rounded(value: float) -> float:
+    """Return a number as it is sent. Whoever makes samples rounds: to look again is quick."""
+    return round(value, 3)
 
 
 SELDOM = {"absent", "check", "echo_seconds", "machine", "machines", "problem", "unmasked"}
 """Fields that are left out if they are empty."""
-_PLAIN = {int, str, bool, NoneType}
-"""Types of most values, which need no conversion. A sample has thousands."""
-_PLAINLY = {f"{kind}{more}" for kind in ("int", "str", "bool") for more in ("", " | None")}
-"""Annotations of fields with such values only."""
-
-
-@cache
-def _fields(
-    cls: Any,
-) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]], list[str], list[str]]:
-    """Return names, a getter of all values, names to convert, and names that may be left out."""
-    fields = dataclasses.fields(cls)
-    names = tuple(f.name for f in fields)
-    get = attrgetter(*names)
-    others = [f.name for f in fields if f.type not in _PLAINLY]
-    seldom = [name for name in names if name in SELDOM]
-    return names, get if len(names) > 1 else lambda record: (get(record),), others, seldom
 
 
 def _plain(value: Any) -> Any:
-    kind = type(value)
-    if kind is float:
-        return round(value, 3)
-    if kind is tuple:
-        return [each if type(each) in _PLAIN else _plain(each) for each in value]
-    if isinstance(value, str):
+    if value is None or isinstance(value, (str, int)):  # most are
         return value
-    if hasattr(kind, "__dataclass_fields__"):
-        return to_json(value)
+    if isinstance(value, float):
+        return rounded(value)
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
     if isinstance(value, Mapping):
-        return {key: each if type(each) in _PLAIN else _plain(each) for key, each in value.items()}
-    return value
+        return {key: _plain(each) for key, each in value.items()}
+    return to_json(value)
 
 
 T = TypeVar("T")
 Convert = Callable[[Any], Any]
 """Function that checks and converts a value; raises `DecodeError`."""
-_NOT_THERE = object()
-_NUMBERS = {int, float}
-
-
-class _Field(NamedTuple):
-    """How a field of a dataclass is decoded."""
-
-    name: str
-    kinds: frozenset[type]
-    """Types that need no conversion; numbers are checked against the limit."""
-    convert: Convert
-    """Conversion of all other types."""
-    required: bool
 
 
 def from_json(cls: type[T], document: Any) -> T:
@@ -112,17 +76,10 @@ def _record(cls: type[T], document: Any) -> T:
     if not isinstance(document, dict):
         raise DecodeError("expected an object")
     values = {}
-    for name, kinds, convert, required in _decoded(cast("Any", cls)):
-        value: Any = document.get(name, _NOT_THERE)
-        kind: Any = value.__class__
-        if kind is str and len(value) > STRING_CHARACTERS:
-            # Not refused: the name of a process or container must not hide everything else.
-            value = f"{value[: STRING_CHARACTERS - 1]}…"
-        if kind in kinds and (kind not in _NUMBERS or -LIMIT < value < LIMIT):
-            values[name] = value
-        elif value is not _NOT_THERE:
+    for name, convert, required in _decoded(cast("Any", cls)):
+        if name in document:
             try:
-                values[name] = convert(value)
+                values[name] = convert(_cut(document[name]))
             except DecodeError as error:
                 raise error.under(name) from None
         elif required:
@@ -130,46 +87,40 @@ def _record(cls: type[T], document: Any) -> T:
     return cls(**values)
 
 
+def _cut(value: Any) -> Any:
+    """Cut a long text: the name of a process or container must not hide everything else."""
+    if isinstance(value, str) and len(value) > STRING_CHARACTERS:
+        return f"{value[: STRING_CHARACTERS - 1]}…"
+    return value
+
+
 @cache
-def _decoded(cls: Any) -> tuple[_Field, ...]:
-    hints = get_type_hints(cls)
+def _decoded(cls: Any) -> tuple[tuple[str, Convert, bool], ...]:
+    """Return name and conversion of each field, and True if it is required."""
+    hints, missing = get_type_hints(cls), dataclasses.MISSING
     return tuple(
-        _Field(
-            f.name,
-            *_conversion(hints[f.name]),
-            f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING,
-        )
+        (f.name, _conversion(hints[f.name]), f.default is f.default_factory is missing)
         for f in dataclasses.fields(cls)
     )
 
 
-def _conversion(hint: Any) -> tuple[frozenset[type], Convert]:
-    """Return types that need no conversion, and the conversion of the others, for a type hint."""
+def _conversion(hint: Any) -> Convert:
+    """Return the function that checks and converts a value of that type."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (UnionType, Union):
-        ((kinds, convert),) = (_conversion(a) for a in arguments if a is not NoneType)
-        return kinds | {NoneType}, convert
+        (convert,) = (_conversion(a) for a in arguments if a is not NoneType)
+        return lambda value: None if value is None else convert(value)
     if hint in (str, bool, int):
-        return frozenset([hint]), lambda value: _expect(value, hint)
+        return lambda value: _expect(value, hint)
     if hint is float:
-        return frozenset([float]), _number
-    return frozenset(), _converter(hint, origin, arguments)
-
-
-def _converter(hint: Any, origin: Any, arguments: tuple[Any, ...]) -> Convert:
+        return _number
     if origin is tuple:
-        return _tuple(_item(arguments[0]))
+        return _tuple(_conversion(arguments[0]))
     if origin is Mapping:
-        return _mapping(_item(arguments[1]))
+        return _mapping(_conversion(arguments[1]))
     if dataclasses.is_dataclass(hint):
         return lambda value: _record(cast("Any", hint), value)
     return _word(hint)
-
-
-def _item(hint: Any) -> Convert:
-    kinds, convert = _conversion(hint)
-    plain = kinds - _NUMBERS
-    return lambda value: value if value.__class__ in plain else convert(value)
 
 
 def _tuple(convert: Convert) -> Convert:

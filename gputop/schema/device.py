@@ -84,7 +84,6 @@ class Device:
     uuid: str
     name: str
     parent_uuid: str | None = None
-    """GPU of a MIG instance."""
     mig_index: int | None = None
     """Number of a MIG instance on its GPU."""
     mig_gpu_instance: int | None = None
@@ -196,7 +195,6 @@ class DeviceSample:
     decoder_utilization_percent: int | None = None
     jpeg_utilization_percent: int | None = None
     ofa_utilization_percent: int | None = None
-    """Utilization of the optical flow accelerator."""
     graphics_active_percent: float | None = None
     """An average of GPM, as are the next ones; `disabled` where nobody asked for GPM."""
     sm_active_percent: float | None = None
@@ -268,7 +266,6 @@ READINGS: tuple[str, ...] = tuple(
     for f in dataclasses.fields(DeviceSample)
     if f.name not in ("uuid", "state", "age_seconds", "absent")
 )
-"""Names of the readings of a device."""
 SERIES_READINGS = ("gpu_utilization_samples_percent", "gpu_utilization_samples_seconds")
 """Readings that are pieces of a series: for the stream and the history, and in no table."""
 GPM_READINGS: tuple[str, ...] = tuple(name for name in READINGS if name.endswith("_active_percent"))

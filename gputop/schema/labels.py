@@ -7,16 +7,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gputop.schema.catalogue import CATALOGUE, OF, PAGE_GROUPS
+from gputop.schema.catalogue import CATALOGUE, OF, PAGE_GROUPS, Reading
 from gputop.schema.device import READINGS, Absence, Device, DeviceSample
 from gputop.schema.remedies import absence_text
-from gputop.schema.values import CAUSES, span_text, value_text
+from gputop.schema.values import CAUSES, Statistics, span_text, value_text
 from gputop.text import ABSENT, UNITS, in_unit_of
 
 if TYPE_CHECKING:
-    from gputop.schema.catalogue import Reading
     from gputop.schema.snapshot import Host
-    from gputop.schema.values import Statistics
 
 
 @dataclass(frozen=True, slots=True)

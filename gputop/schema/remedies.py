@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gputop.schema.catalogue import CATALOGUE
-from gputop.schema.device import GPM_READINGS, READINGS, Absence
+from gputop.schema.device import GPM_READINGS, READINGS, Absence, Device
 from gputop.text import used_of
 
 if TYPE_CHECKING:
-    from gputop.schema.device import Device
     from gputop.schema.snapshot import Host, Process
 
 
@@ -29,7 +28,6 @@ UNSEEN_BRIEFLY = {
     Absence.LOST: "gone, or elsewhere: --pid=host",
     Absence.NO_PERMISSION: "no permission: needs root",
 }
-"""Shorter texts for a narrow column."""
 
 _ALWAYS = {
     Absence.NO_PERMISSION: "no permission: run as root",

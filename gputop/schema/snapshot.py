@@ -5,6 +5,7 @@ Devices are keyed by UUID; see `schema.device` for their fields.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +13,7 @@ from dataclasses import field
 from enum import StrEnum
 from functools import reduce
 from operator import or_
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gputop.bounds import DEVICES, EVENTS, PROCESSES
 from gputop.frozen import dataclass
@@ -20,6 +21,9 @@ from gputop.problem import Problem
 from gputop.schema.clock_events import BITS
 from gputop.schema.codec import DecodeError, from_json, to_json
 from gputop.schema.device import THIS_MACHINE, Absence, Device, DeviceSample
+
+if TYPE_CHECKING:
+    from gputop.schema.fast_codec import FastCodec
 
 SCHEMA = 1
 """Version of the schema. It rises when a field changes its meaning or goes, not with a new one."""
@@ -130,7 +134,6 @@ class Process:
     """First twelve digits of the container's id, from the cgroup. Container, pod and job are None
     without a reason if the process has none."""
     pod: str | None = None
-    """Uid of the Kubernetes pod."""
     slurm_job: str | None = None
     io_wait: bool | None = None
     """True if it or a child process waited for storage at this moment: uninterruptible sleep, in
@@ -142,7 +145,6 @@ class Process:
     children_cpu_most_percent: float | None = None
     """Percent of one core, of the busiest of them."""
     machine: str | None = None
-    """Name of its device's machine."""
     absent: Mapping[str, Absence] = field(default_factory=dict)
 
     @property
@@ -159,9 +161,7 @@ class Event:
     device_uuid: str | None
     """None if the driver does not say which device."""
     kind: str
-    """`xid`; others may come."""
     code: int | None = None
-    """Number of the Xid."""
     machine: str | None = None
     """Name of its machine, also for an event without a device."""
 
@@ -181,7 +181,6 @@ class Machine:
     time: float | None = None
     """Time of its newest sample, by its own clock."""
     hostname: str | None = None
-    """Its own hostname."""
     source: Source | None = None
     driver_state: DriverState | None = None
     driver_version: str | None = None
@@ -199,7 +198,6 @@ class Sample:
     devices: tuple[DeviceSample, ...] = ()
     processes: tuple[Process, ...] = ()
     events: tuple[Event, ...] = ()
-    """Events since the sample before."""
     machines: tuple[Machine, ...] = ()
     """Machines of a stream of several; `host` is then the one that merges them, if known."""
     uptime_seconds: float | None = None
@@ -310,14 +308,36 @@ _TYPES: dict[str, type[Record]] = {"inventory": Inventory, "sample": Sample}
 _NAMES = {cls: name for name, cls in _TYPES.items()}
 
 
+_FAST: list[FastCodec[Sample]] = []
+"""The quick codec for samples, once it is loaded."""
+_REFUSED = b'{"type":"sample","time":1,"host":{"memory_used_bytes":9223372036854775808}}'
+
+
+def load_fast() -> None:
+    """Load the quick codec for samples. Without msgspec, or with a strange one, nothing changes."""
+    if _FAST:
+        return
+    from gputop.schema.fast_codec import FastCodec
+
+    with contextlib.suppress(ImportError, TypeError, ValueError):
+        found = FastCodec(Sample, _NAMES[Sample], _BOUNDS)
+        _FAST[:] = [] if found.decode(_REFUSED) else [found]
+
+
 def encode(record: Record) -> str:
     """Return one line of JSON without the newline."""
+    for fast in _FAST:
+        if record.__class__ is Sample and (line := fast.encode(record)) is not None:
+            return line
     document = {"type": _NAMES[type(record)], **to_json(record)}
     return json.dumps(document, separators=(",", ":"), allow_nan=False)
 
 
 def decode(line: str | bytes) -> Record:
     """Return the record of a line. Ignores unknown fields; raises `DecodeError` otherwise."""
+    for fast in _FAST:
+        if isinstance(line, bytes) and (sample := fast.decode(line)) is not None:
+            return sample
     try:
         document = json.loads(line, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:

@@ -20,7 +20,6 @@ class Statistics:
     """Mean over time, not over samples, because the interval can change."""
     maximum: float
     count: int
-    """Number of samples with the reading."""
     increase: float
     """Sum of all increases: what a counter counted, also after it went backwards."""
 

@@ -5,17 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import field
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Protocol
 
 from gputop.frozen import dataclass
 from gputop.problem import Problem, ProblemError
-from gputop.schema.device import Absence
-from gputop.schema.snapshot import Process
-
-if TYPE_CHECKING:
-    from gputop.schema.device import Device, DeviceSample
-    from gputop.schema.snapshot import Event, ProcessKind
+from gputop.schema.device import Absence, Device, DeviceSample
+from gputop.schema.snapshot import Event, Process, ProcessKind
 
 
 class DriverError(ProblemError):
@@ -41,7 +36,6 @@ class GpuProcess:
     kind: ProcessKind
     memory_used_bytes: int | None
     absence: Absence | None = None
-    """Reason that its memory is None."""
     sm_utilization_percent: int | None = None
     memory_utilization_percent: int | None = None
     encoder_utilization_percent: int | None = None
@@ -87,9 +81,7 @@ class Owner:
 OWNER_FIELDS = tuple(
     f.name for f in dataclasses.fields(Owner) if f.name not in ("unmasked", "absence", "absent")
 )
-_COPIED = (*OWNER_FIELDS, "unmasked")
 _UTILIZATIONS = tuple(f.name for f in dataclasses.fields(GpuProcess) if "_utilization_" in f.name)
-_copied_values, _utilization_values = attrgetter(*_COPIED), attrgetter(*_UTILIZATIONS)
 
 
 def joined_process(device_uuid: str, listed: GpuProcess, owner: Owner, *, hung: bool) -> Process:
@@ -98,23 +90,19 @@ def joined_process(device_uuid: str, listed: GpuProcess, owner: Owner, *, hung: 
     A device that hangs still has its processes, without the driver's numbers: they show whom to
     ask.
     """
-    values: dict[str, Any] = dict(zip(_COPIED, _copied_values(owner), strict=True))
     absent = dict(owner.absent)
     if owner.absence is not None:
         absent |= dict.fromkeys(OWNER_FIELDS, owner.absence)
-    no_memory, no_utilization = listed.absence, listed.utilization_absence
     if hung:
-        no_memory = no_utilization = Absence.TIMED_OUT
-    else:
-        values["memory_used_bytes"] = listed.memory_used_bytes
-        values |= zip(_UTILIZATIONS, _utilization_values(listed), strict=True)
-    if no_memory:
-        absent["memory_used_bytes"] = no_memory
-    if no_utilization:
-        absent |= dict.fromkeys(_UTILIZATIONS, no_utilization)
-    return Process(
-        pid=listed.pid, device_uuid=device_uuid, kind=listed.kind, absent=absent, **values
-    )
+        unknown = Absence.TIMED_OUT
+        listed = GpuProcess(listed.pid, listed.kind, None, unknown, utilization_absence=unknown)
+    if listed.absence:
+        absent["memory_used_bytes"] = listed.absence
+    if listed.utilization_absence:
+        absent |= dict.fromkeys(_UTILIZATIONS, listed.utilization_absence)
+    known = {name: getattr(owner, name) for name in (*OWNER_FIELDS, "unmasked")}
+    known |= {name: getattr(listed, name) for name in ("memory_used_bytes", *_UTILIZATIONS)}
+    return Process(listed.pid, device_uuid, listed.kind, **known, absent=absent)
 
 
 class OwnerLookup(Protocol):

@@ -15,13 +15,14 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputop import __version__
 from gputop.bounds import EVENTS
+from gputop.schema.codec import rounded
 from gputop.schema.device import READINGS, Absence, Device, DeviceSample, DeviceState, silence_limit
 from gputop.schema.snapshot import (
     DriverState,
@@ -167,11 +168,6 @@ class Sampler:
         self._events: deque[Event] = deque(maxlen=EVENTS)
         self._hostname, self._cpu_name = socket.gethostname(), cpu_name()
 
-    @property
-    def settled(self) -> bool:
-        """True if the driver answered, or failed to."""
-        return self._opened.state is not DriverState.STARTING
-
     def records(self) -> Iterator[Record]:
         """Yield an inventory, then samples, and a new inventory before the sample that differs."""
         threading.Thread(target=self._open, name="driver", daemon=True).start()
@@ -188,22 +184,20 @@ class Sampler:
     def set_interval(self, seconds: float) -> None:
         """Change the interval, from now on."""
         self._interval = seconds
-        self._tick_now()
+        self._hurry.set()
 
     def set_gpm(self, *, wanted: bool) -> None:
         """Switch GPM on or off: it costs the devices more than all else."""
         begins = wanted and not self._gpm
         self._gpm = wanted
         if begins:  # it takes two ticks until there is a value
-            self._tick_now()
-
-    def _tick_now(self) -> None:
-        with self._changed:
             self._hurry.set()
-            self._changed.notify_all()
+
+    def simulate(self, loads: Mapping[str, tuple[float, float]]) -> None:
+        """Put devices under load: the simulation can, and others do nothing."""
 
     def _ticks(self) -> Iterator[_Opened]:
-        """Read all devices at each interval, and as soon as the driver has answered at first.
+        """Read all devices at each interval, and as soon as the driver has answered.
 
         Yields the driver that was asked at that tick, since another may open at any moment; or,
         if that one is gone at the end of the tick, its successor.
@@ -212,6 +206,7 @@ class Sampler:
         due = time.monotonic()
         asked: _Opened | None = None
         for tick in itertools.count(1):
+            self._hurry.clear()
             opened = self._opened
             grace = _grace(self._interval) if opened is asked else FIRST_GRACE_SECONDS
             asked = opened
@@ -220,25 +215,11 @@ class Sampler:
             yield self._opened if gone else opened
             interval = self._interval
             due += interval
-            if opened.state is DriverState.STARTING and self._settles_before(due):
-                # Nobody should wait a whole interval for the first values.
-                due = time.monotonic()
-                continue
             hurried = pause(due - time.monotonic(), self._hurry)
-            if hurried:
-                self._hurry.clear()
             now = time.monotonic()
             # This process was stopped, or nobody read the stream: what was missed stays missed.
             if hurried or now - due > interval / 2:
                 due = now
-
-    def _settles_before(self, due: float) -> bool:
-        with self._changed:
-            self._changed.wait_for(
-                lambda: self.settled or self._hurry.is_set(),
-                timeout=max(0.0, due - time.monotonic()),
-            )
-            return self.settled
 
     def _open(self) -> None:
         """Start the driver, however long that takes, and again while it cannot be used.
@@ -254,15 +235,11 @@ class Sampler:
                 if worked and error.mismatch:
                     raise ReplacedError("the NVIDIA driver was replaced") from None
                 with self._changed:
-                    self._opened = _Opened(problem=error.problem)
-                    self._changed.notify_all()
+                    self._replace_opened(_Opened(problem=error.problem))
                 pause(RETRY_SECONDS)
                 continue
-            again = self._opened.state is DriverState.UNAVAILABLE
             self._run(driver, readers)
             worked = True
-            if again:
-                self._tick_now()
             with self._changed:
                 self._changed.wait_for(lambda: self._opened.driver is None)
             driver.close()
@@ -274,8 +251,7 @@ class Sampler:
             for reader in readers
         )
         with self._changed:
-            self._opened = _Opened(driver, slots=slots)
-            self._changed.notify_all()
+            self._replace_opened(_Opened(driver, slots=slots))
         for slot in slots:
             threading.Thread(
                 target=self._read_for_ever, args=(slot,), name="device", daemon=True
@@ -290,9 +266,17 @@ class Sampler:
             for each in self._opened.slots:
                 each.over = True
                 each.ask.notify()
-            self._opened = _Opened(problem=problem)
-            self._changed.notify_all()
-        self._tick_now()
+            self._replace_opened(_Opened(problem=problem))
+
+    def _replace_opened(self, opened: _Opened) -> None:
+        """Note what is known of the driver now, and tick at once if its state is another.
+
+        The lock is held. Nobody should wait a whole interval for the first values.
+        """
+        if opened.state is not self._opened.state:
+            self._hurry.set()
+        self._opened = opened
+        self._changed.notify_all()
 
     def _listen(self, driver: Driver) -> None:
         while self._opened.driver is driver:
@@ -388,7 +372,7 @@ class Sampler:
                 _SlotState(
                     slot.devices,
                     slot.readings,
-                    age=now - (slot.read_at or slot.since),
+                    age=rounded(now - (slot.read_at or slot.since)),
                     hung=slot.seconds_silent(now, interval) > limit,
                     sent=slot.sent,
                 )
@@ -416,12 +400,12 @@ class Sampler:
             for listed, owner in zip(reading.processes, owners, strict=True)
         )
         sample = Sample(
-            time.time(),
+            rounded(time.time()),
             self._host.read(),
             samples,
             processes,
             events,
-            uptime_seconds=time.clock_gettime(time.CLOCK_BOOTTIME),
+            uptime_seconds=rounded(time.clock_gettime(time.CLOCK_BOOTTIME)),
         )
         return devices, sample
 

@@ -10,19 +10,27 @@ import math
 import random
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from gputop.schema.device import GPM_READINGS, READINGS, Absence, Device, DeviceSample
 from gputop.schema.snapshot import Event, ProcessKind, Source
 from gputop.sources.interface import DeviceReading, GpuProcess, Owner
 from gputop.sources.sampler import Sampler
+from gputop.sources.simulated_load import (
+    COMPUTE_CAPABILITY,
+    NAME,
+    SM_COUNT,
+    STRESS_PID,
+    SimulatedLoad,
+)
 
 GIB = 1 << 30
 MIB = 1 << 20
 SEED = 8
 DEVICES = 8
-NAME = "NVIDIA H100 80GB HBM3"
 TOTAL_BYTES = 81_559 * MIB
 RESERVED_BYTES = 624 * MIB
 IDLE_WATTS, LIMIT_WATTS = 71.0, 700.0
@@ -33,6 +41,7 @@ SLOWDOWN_CELSIUS = 89
 SAMPLE_SECONDS = 1 / 6
 """Seconds from one of the driver's own samples to the next."""
 LINKS = 18
+STRESS_BYTES = 2 * GIB
 ZERO_READINGS: dict[str, Any] = dict.fromkeys(
     (
         *(f"{unit}_utilization_percent" for unit in ("encoder", "decoder", "jpeg", "ofa")),
@@ -49,6 +58,8 @@ class SimulatedReader:
 
     index: int
     began: float = field(default_factory=time.monotonic)
+    loads: Mapping[str, SimulatedLoad] = field(default_factory=dict)
+    """Stress tests by the UUID of the device."""
     heard_at: float = 0.0
     device: Device = field(init=False)
 
@@ -58,6 +69,7 @@ class SimulatedReader:
         self._temperature = {HOT_DEVICE: 86.0, NOTEBOOK_DEVICE: 33.0}.get(self.index, 64.0)
         self._at = 0.0
         self._joules = 0.0
+        self._held = {"sw_power_cap": 0.0, "sw_thermal": 0.0}
         self._noise = digits
         self._sample_noise = random.Random(f"{SEED}:{self.index}:samples")  # noqa: S311 - the same
         self.device = Device(
@@ -67,7 +79,7 @@ class SimulatedReader:
             pci_bus_id=f"00000000:{0x1A + 0x10 * self.index:02X}:00.0",
             pci_device_id="2330",
             memory_total_bytes=TOTAL_BYTES,
-            compute_capability="9.0",
+            compute_capability=COMPUTE_CAPABILITY,
             sm_clock_max_mhz=1980,
             memory_clock_max_mhz=2619,
             video_clock_max_mhz=1545,
@@ -87,7 +99,7 @@ class SimulatedReader:
             mig_mode="disabled",
             ecc_enabled=True,
             memory_is_shared=False,
-            sm_count=132,
+            sm_count=SM_COUNT,
         )
 
     def look_ahead(self, seconds: float) -> None:
@@ -96,16 +108,30 @@ class SimulatedReader:
     def read(self, *, gpm: bool) -> tuple[DeviceReading, ...]:
         """Return the device now, moved on by the time since the last read."""
         now = time.monotonic() - self.began
-        busy = self._busy(now, self._noise)
+        load = self.loads.get(self.device.uuid)
+        busy = 100 if load else self._busy(now, self._noise)
         samples = self._samples(now, busy)
         hot = self.index == HOT_DEVICE
         power = IDLE_WATTS + busy / 100 * (575 + 12 * math.sin(now / 7 + self.index))
         power = min(LIMIT_WATTS, power + self._noise.gauss(0, 6) * (busy > 0))
-        self._joules += power * (now - self._at)
-        self._warm(power, now, hot=hot)
         clock = 345 if not busy else 1980 - round(power / 12) - (180 if hot else 0)
+        reasons = ("sw_thermal",) * hot if busy else ("idle",)
+        seconds = now - self._at
+        if load is None:
+            self._warm(power, now, hot=hot)
+        else:  # the training waits meanwhile
+            power, exact, self._temperature, reasons = load.at(self.began + now)
+            clock, self._at = round(exact), now
+        self._joules += power * seconds
+        for reason in self._held.keys() & {*reasons}:
+            self._held[reason] += seconds
         used = self._used_bytes()
-        processes = self._processes(used, busy)
+        processes = self._processes(used, 0 if load else busy)
+        if load:
+            used += STRESS_BYTES
+            pid = STRESS_PID + self.index
+            stress = GpuProcess(pid, ProcessKind.COMPUTE, STRESS_BYTES, None, busy)
+            processes = (*processes, stress)
         attributed = sum(process.memory_used_bytes or 0 for process in processes)
         per_link = busy * 190_000_000 // 99
         sample = DeviceSample(
@@ -137,8 +163,8 @@ class SimulatedReader:
             memory_clock_mhz=2619 if used > GIB else 1593,
             video_clock_mhz=1545 if busy else 345,
             performance_state=0,
-            clock_event_reasons=("sw_thermal",) * hot if busy else ("idle",),
-            clock_event_seconds={"sw_power_cap": 0.0, "sw_thermal": round(now, 1) if hot else 0.0},
+            clock_event_reasons=reasons,
+            clock_event_seconds={reason: round(held, 1) for reason, held in self._held.items()},
             pcie_generation=5,
             pcie_width=16,
             pcie_rx_bytes_per_second=busy * 3_100_000,
@@ -217,10 +243,12 @@ class SimulatedOwners:
     """Owners of the simulated processes, which began some hours ago."""
 
     def __init__(self) -> None:
-        self._began = time.time()
+        self._began = float(int(time.time()))
 
     def find(self, pid: int) -> Owner:
         """Return the trainer's rank, or the notebook."""
+        if pid >= STRESS_PID:
+            return Owner("you", "gputop stress test (simulated)", self._began, 1.0, GIB)
         rank = pid - FIRST_PID
         if rank == NOTEBOOK_DEVICE:
             command = "python -m ipykernel_launcher -f kernel-5c1f.json"
@@ -246,8 +274,12 @@ class SimulatedDriver:
     driver_version = "580.65.06"
     cuda_version = "13.0"
 
+    def __init__(self, loads: Mapping[str, SimulatedLoad] | None = None) -> None:
+        self._loads = {} if loads is None else loads
+
     def readers(self) -> tuple[SimulatedReader, ...]:
-        return tuple(SimulatedReader(index) for index in range(DEVICES))
+        now = time.monotonic()
+        return tuple(SimulatedReader(index, now, self._loads) for index in range(DEVICES))
 
     def events(self) -> tuple[Event, ...]:
         """Wait a second: nothing ever happens."""
@@ -258,6 +290,18 @@ class SimulatedDriver:
         """Do nothing: this driver never goes away."""
 
 
-def sampler(interval: float, *, gpm: bool = True) -> Sampler:
-    """Return the sampler of the simulation, marked as such in every inventory."""
-    return Sampler(SimulatedDriver, interval, Source.SIMULATED, SimulatedOwners, gpm=gpm)
+class SimulatedSampler(Sampler):
+    """Sampler of the simulation, marked as such in every inventory."""
+
+    def __init__(self, interval: float, *, gpm: bool = True) -> None:
+        loads: dict[str, SimulatedLoad] = {}
+        start = partial(SimulatedDriver, loads)
+        super().__init__(start, interval, Source.SIMULATED, SimulatedOwners, gpm=gpm)
+        self._loads = loads
+
+    def simulate(self, loads: Mapping[str, tuple[float, float]]) -> None:
+        """Put exactly these devices under load."""
+        for uuid in self._loads.keys() - loads.keys():
+            self._loads.pop(uuid)
+        self._loads |= {uuid: SimulatedLoad(*map(float, each)) for uuid, each in loads.items()}
+        self._hurry.set()

@@ -8,7 +8,7 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from signal import SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGTERM
 from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
 
@@ -18,22 +18,19 @@ from gputop.frozen import dataclass
 from gputop.problem import Problem
 from gputop.schema.codec import DecodeError
 from gputop.schema.device import silence_limit
-from gputop.schema.snapshot import NewerSchemaError, Record, decode
+from gputop.schema.snapshot import NewerSchemaError, Record, decode, load_fast
 from gputop.stream.launch import launch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from gputop.stream.forked import Forked
 
-START_SECONDS = 10.0
-"""Seconds until a child's first line: it may be an interpreter on a slow file system."""
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.2, 2.0
-"""Seconds between a child's end and its restart, doubled while its lives are short. A start takes a
-quarter of a second of a core: a child that crashes at each start uses a tenth of it."""
 LONG_LIFE_SECONDS = 10.0
 """Seconds that a crashing child never lives: its first records come before it asks the driver."""
 SECOND_LOOK_SECONDS = 0.5
 STEP_SECONDS = 0.5
 """Seconds for each step of ending a child: end of file, SIGTERM, SIGKILL."""
+LOADED_AFTER = 8
+"""Records until the quick codec is loaded: by then the first numbers are on the screen."""
 BURST_LINES = 100
 """Lines that may come at once: the rate is limited over so many."""
 
@@ -46,20 +43,20 @@ class Interruption:
     left_out: bool = False
     """True for an unreadable line, after which the child runs on."""
     retry_seconds: float = 0.0
-    """Seconds until the child is restarted."""
     status: int | None = None
     """Exit status of a child that ended, negative for a signal."""
     errors: str = ""
-    """End of its standard error."""
 
 
 class Patience(NamedTuple):
     """Seconds to wait for a child."""
 
-    start: float
-    """Wait for its first record."""
-    first_pause: float
-    longest_pause: float
+    start: float = 10.0
+    """Wait for its first record: it may be an interpreter on a slow file system."""
+    first_pause: float = 0.2
+    """Wait between its end and its restart, doubled while its lives are short. A start takes a
+    quarter of a second of a core: a child that crashes at each start uses a tenth of it."""
+    longest_pause: float = 2.0
 
 
 class StreamChild:
@@ -69,16 +66,14 @@ class StreamChild:
         self,
         arguments: Sequence[str],
         interval: float,
-        process: subprocess.Popen[bytes] | None = None,
-        patience: Patience | None = None,
+        process: subprocess.Popen[bytes] | Forked | None = None,
+        patience: Patience = Patience(),  # noqa: B008 - it cannot change
     ) -> None:
         """Watch a child with these arguments; `process` is one that was started already."""
         self._arguments = list(arguments)
         self._limit = _limit(interval)
         self._process = process
-        self._patience = patience or Patience(
-            START_SECONDS, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS
-        )
+        self._patience = patience
         self._spoke = False
         """True if it has sent a record."""
         self._sent: list[int] = []
@@ -89,7 +84,8 @@ class StreamChild:
     def ask(self, **wanted: Any) -> None:
         """Request settings of the child, which has `--control`, and of its successors.
 
-        They are `interval`, `gpm`, and `acknowledge`, to wait for acknowledgements of samples.
+        They are `interval`, `gpm`, `acknowledge`, to wait for acknowledgements of samples, and the
+        `loads` of simulated devices.
         """
         changed = {name: value for name, value in wanted.items() if self._wanted.get(name) != value}
         self._wanted |= changed
@@ -139,7 +135,7 @@ class StreamChild:
             await self.close()
             status = process.returncode if process is not None else None
             if why is None:
-                why = self._errors.last_line or "it ended"
+                why = next(reversed(self._errors.text.splitlines()), "it ended")
                 if status is not None and status < 0 and -status not in self._sent:
                     why = f"it was ended by {signal_name(status)}"
             # A child that never sent a record may have taken long to fail: that is no life.
@@ -157,7 +153,7 @@ class StreamChild:
         process = self._process
         assert process is not None
         loop = asyncio.get_running_loop()
-        reader, unreadable = _Lines(LINE_BYTES), 0
+        reader, unreadable, records = _Lines(LINE_BYTES), 0, 0
         burst, due = 0, loop.time()
         errors, _ = await loop.connect_read_pipe(lambda: self._errors, process.stderr)
         lines, _ = await loop.connect_read_pipe(
@@ -181,6 +177,9 @@ class StreamChild:
                     self._spoke, unreadable = True, 0
                     limit = self._limit  # what a shell says before it is no record
                     yield record
+                    records += 1
+                    if records == LOADED_AFTER:
+                        await asyncio.to_thread(load_fast)
                 # A line that is there already lets nothing else, such as a key, have its turn.
                 burst = (burst + 1) % BURST_LINES
                 await asyncio.sleep(0 if burst else max(0.0, due - loop.time()))
@@ -271,8 +270,3 @@ class _Tail(asyncio.Protocol):
     @property
     def text(self) -> str:
         return self._data.decode(errors="replace").strip()
-
-    @property
-    def last_line(self) -> str:
-        lines = self.text.splitlines()
-        return lines[-1] if lines else ""

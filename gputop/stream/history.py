@@ -10,16 +10,12 @@ from array import array
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, overload
+from typing import overload
 
 from gputop.schema.catalogue import CATALOGUE
-from gputop.schema.device import READINGS
-from gputop.schema.snapshot import DERIVED, derive
+from gputop.schema.device import READINGS, DeviceSample
+from gputop.schema.snapshot import DERIVED, Sample, derive
 from gputop.schema.values import Statistics
-
-if TYPE_CHECKING:
-    from gputop.schema.device import DeviceSample
-    from gputop.schema.snapshot import Sample
 
 CAPACITY = 1200
 """Samples kept: twenty minutes at one a second."""

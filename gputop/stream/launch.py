@@ -12,11 +12,10 @@ import errno
 import os
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from signal import SIGKILL
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+from gputop.frozen import dataclass
 
 PARENT = "GPUTOP_PARENT"
 """Variable with the pid of the parent that a child of gputop's own ends with."""
@@ -30,32 +29,40 @@ if os.getppid() == int(sys.argv[1]):
 """
 
 
-def command(
-    *,
-    interval: float,
-    count: int | None = None,
-    demo: bool = False,
-    gpm: bool = True,
-    control: bool = False,
-    secrets: bool = False,
-) -> list[str]:
-    """Return the command line of this gputop's own `stream`, whatever is on the PATH."""
-    # -P: a file named psutil.py in the working directory is not the one that is meant.
-    words = [sys.executable, "-P", "-m", "gputop"]
-    words += stream_words(interval=interval, gpm=gpm, control=control)
-    if count is not None:
-        words += ["--count", str(count)]
-    if demo:
-        words.append("--demo")
-    return [*words, "--unmasked"] if secrets else words
+@dataclass(frozen=True, slots=True)
+class StreamOptions:
+    """Options of `gputop stream`."""
 
+    interval: float
+    """Seconds between samples."""
+    count: int | None = None
+    """Samples of a settled driver after which it ends."""
+    demo: bool = False
+    gpm: bool = True
+    control: bool = False
+    """True if the reader sends requests on standard input: it then asks for GPM, too."""
+    secrets: bool = False
+    """True if command lines are sent unmasked, too."""
 
-def stream_words(*, interval: float, gpm: bool = True, control: bool = False) -> list[str]:
-    """Return the words of the `stream` command that any gputop, also on another host, knows."""
-    words = ["stream", "--interval", f"{interval:g}"]
-    if control:  # who can ask for GPM will do so when it is shown
-        words.append("--control")
-    return words if gpm and not control else [*words, "--no-gpm"]
+    @property
+    def words(self) -> list[str]:
+        """Words of the command: those of each option that is not as usual."""
+        words = ["stream", "--interval", f"{self.interval:g}"]
+        if self.control:
+            words.append("--control")
+        if self.control or not self.gpm:
+            words.append("--no-gpm")
+        if self.count is not None:
+            words += ["--count", str(self.count)]
+        if self.demo:
+            words.append("--demo")
+        return [*words, "--unmasked"] if self.secrets else words
+
+    @property
+    def command(self) -> list[str]:
+        """Command line of this gputop's own stream, whatever is on the PATH."""
+        # -P: a file named psutil.py in the working directory is not the one that is meant.
+        return [sys.executable, "-P", "-m", "gputop", *self.words]
 
 
 def launch(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
@@ -100,11 +107,15 @@ def child_environment() -> Mapping[str, str]:
 def end_with_parent() -> None:
     """Have the kernel kill this process when its parent ends, if the parent asked for that."""
     parent = os.environ.pop(PARENT, None)
-    if parent != str(os.getppid()):
-        return  # started by hand, or through another program, which may end before it
+    if parent == str(os.getppid()):  # else by hand, or through another program that may end first
+        die_with(int(parent))
+
+
+def die_with(parent: int) -> None:
+    """Have the kernel kill this process when its parent, of that pid, ends."""
     import ctypes
 
     with contextlib.suppress(AttributeError, OSError):  # a system without it
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, SIGKILL)
-    if parent != str(os.getppid()):
+    if parent != os.getppid():
         os._exit(0)

@@ -1,307 +1,180 @@
-"""Several machines: the state of each one's stream, and all of them as one inventory and sample."""
+"""Several machines as one stream: each has its own child, and none waits for another."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import math
 import time
-from dataclasses import fields, replace
-from typing import TYPE_CHECKING
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from gputop.bounds import EVENTS
-from gputop.schema.codec import LIMIT
-from gputop.schema.device import (
-    READINGS,
-    THIS_MACHINE,
-    Absence,
-    Device,
-    DeviceSample,
-    qualified,
-    silence_limit,
-)
-from gputop.schema.snapshot import (
-    DriverState,
-    Event,
-    Host,
-    Inventory,
-    Machine,
-    MachineState,
-    Process,
-    Sample,
-    Source,
-    carry_samples,
-    without_samples,
-)
-from gputop.stream.child import Interruption
+from gputop.problem import Problem
+from gputop.schema.device import THIS_MACHINE, old_after
+from gputop.schema.snapshot import Inventory
+from gputop.stream.child import Interruption, Patience, StreamChild
+from gputop.stream.launch import StreamOptions
+from gputop.stream.merge import MachineStream, inventory_of, sample_of, uptime
+from gputop.stream.snapshots import Snapshot, StreamError, first_snapshot
+from gputop.stream.ssh import CONNECT_SECONDS, REMOTE_COMMAND, explain_absence, ssh_command
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from gputop.schema.snapshot import Inventory, Record
 
-    from gputop.problem import Problem
-    from gputop.schema.snapshot import Record
-
-ACK_SECONDS = 0.25
-"""Longest time that an acknowledgement takes on a good line."""
-LEAP_SECONDS = 0.05
-"""Contradiction of the bounds, in seconds, that means that a clock was set. Drift during transfer,
-which the bounds leave out, is less."""
-DRIFT = 2e-4
-"""Largest drift of two clocks in seconds per second: 100 ppm each, as without NTP."""
-
-UNREACHABLE = dict.fromkeys((*READINGS, "processes"), Absence.UNREACHABLE)
+PATIENCE = Patience(start=CONNECT_SECONDS + 15.0, first_pause=1.0, longest_pause=60.0)
+"""Time for a connection with authentication, and an interpreter on a slow file system."""
+SLACK = 1.25
+"""Intervals that a sample waits for machines that are a little late."""
+AWAITED = 2.5
+"""Intervals after which a silent machine is not waited for."""
+MARGIN_SECONDS = 0.01
+"""Seconds added to the age limit, so that rounding does not make an old value new again."""
+SOONEST_SECONDS = 0.1
+"""Seconds between two samples, however fast machines send, or come and go."""
 
 
-def uptime() -> float:
-    """Return the clock of `Sample.uptime_seconds`, which also counts suspended time."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
+def child_of(host: str, remote: Sequence[str], options: StreamOptions) -> StreamChild:
+    """Return the stream of a host over `ssh`, or this machine's own for `localhost`."""
+    if host == THIS_MACHINE:
+        return StreamChild(options.command, options.interval)
+    words = [*remote, *options.words]
+    return StreamChild(ssh_command(host, words), options.interval, patience=PATIENCE)
 
 
-def no_host(reason: Absence) -> Host:
-    """Return the readings of a machine of which nothing is known, with the reason."""
-    names = (field.name for field in fields(Host) if field.name != "absent")
-    return Host(absent=dict.fromkeys(names, reason))
-
-
-NO_HOST = no_host(Absence.UNREACHABLE)
-
-
-class ClockOffset:
-    """The reader's clock minus the sender's, estimated from the samples.
-
-    No sample arrives before it is made: that gives an upper bound, too large by the shortest
-    transfer time of a sample. A sender that knows the reader's clock gives a lower bound, too small
-    by the shortest transfer time of an acknowledgement. The offset is `ACK_SECONDS` above that, or
-    the upper bound, which is usually smaller, unless every sample is late.
-    """
-
-    def __init__(self) -> None:
-        self._upper, self._lower = math.inf, -math.inf
-        self._theirs = self._now = -math.inf
-
-    def made_at(self, theirs: float, now: float, echo: float | None = None) -> float:
-        """Return when a sample that arrives `now` was made, by the reader's clock, never later."""
-        upper, lower = now - theirs, -math.inf
-        if echo is not None and echo <= now:
-            lower = echo - theirs
-        drift = DRIFT * (now - self._now)
-        known = min(upper, self._upper + drift), max(lower, self._lower - drift)
-        # Samples come in order, so a clock that does not advance was set. One that leaps, or stood
-        # still with a paused virtual machine, makes the bounds contradict each other.
-        if theirs <= self._theirs or known[1] - known[0] > LEAP_SECONDS:
-            known = upper, lower
-        (self._upper, self._lower), self._theirs, self._now = known, theirs, now
-        offset = self._upper
-        if self._lower > -math.inf:
-            offset = min(offset, self._lower + ACK_SECONDS)
-        return min(now, theirs + offset)  # which rounding could exceed
-
-
-class MachineStream:
-    """State of one machine's stream, in names unique among all machines.
-
-    Times are by our uptime, which nobody sets. Ages count from when a value was read over there,
-    not from its arrival. `ClockOffset` converts from the machine's uptime, since its time of day
-    may be set.
-    """
+class Machines:
+    """The merged streams of all machines. It is a stream like a `StreamChild`."""
 
     def __init__(
-        self, name: str, explain: Callable[[str, Interruption], Problem], now: float
+        self, hosts: Sequence[str], interval: float, remote: Sequence[str] = REMOTE_COMMAND
     ) -> None:
-        self.name = name
-        self._explain = explain
-        self.inventory: Inventory | None = None
-        """Its last inventory, in unique names."""
-        self._sample: Sample | None = None
-        self._events: list[Event] = []
-        self._arrived_at = self._asked_at = now
-        self.made_at = now
-        """Time at which its newest sample was made."""
-        self._offset = ClockOffset()
-        self._retry_at: float | None = None
-        self._problem: Problem | None = None
-        self._unread: Problem | None = None
-        """Reason that the newest line could not be read, until a readable one comes."""
-        self._restarting = False
-        self.state = MachineState.CONNECTING
-        self.fresh = False
-        """True if there is a sample that was not yet sent on."""
+        self._interval = interval
+        asked = StreamOptions(interval, control=True)
+        self._children = {host: child_of(host, remote, asked) for host in dict.fromkeys(hosts)}
+        for child in self._children.values():
+            child.ask(acknowledge=True)
+        now = uptime()
+        self._machines = {
+            host: MachineStream(host, explain_absence, now) for host in self._children
+        }
+        self._readers: list[asyncio.Task[None]] = []
+        self._arrived = asyncio.Event()
+        self._changed = False
+        """True if a machine came or went since the last sample."""
 
-    def add_record(self, record: Record | Interruption, now: float, time: float) -> None:
-        """Add what arrived `now`; `time` is the same moment as Unix seconds."""
-        if isinstance(record, Interruption):
-            if not record.left_out:
-                self._leave(self._explain(self.name, record), now + record.retry_seconds)
-            else:
-                self._unread = record.problem
-            return
-        if isinstance(record, Inventory):
-            starting = record.driver_state is DriverState.STARTING
-            # A restarted sampler knows nothing yet: its devices keep their place.
-            self._restarting = starting and bool(self.devices)
-            if self.state is MachineState.AWAY:
-                self.state, self._asked_at = MachineState.CONNECTING, now
-            if not self._restarting:
-                self.inventory = self._named(record)
-            return
-        # From every sample: those of a starting driver are small, and arrive fastest.
-        theirs = record.time if record.uptime_seconds is None else record.uptime_seconds
-        made_at = self._offset.made_at(theirs, now, record.echo_seconds)
-        if self.inventory is not None and not self._restarting:
-            renamed = self._renamed(record)
-            if self.fresh and self._sample is not None:
-                devices = tuple(carry_samples(self._sample.devices, renamed.devices))
-                renamed = replace(renamed, devices=devices)
-            self._arrived_at, self.made_at = now, made_at
-            self.fresh, self._sample = True, renamed
-            self.state, self._problem, self._retry_at = MachineState.OK, None, None
-            self._unread = None
-            ahead = time - (now - made_at) - record.time  # our time of day against theirs
-            self._events += [self._event(event, ahead, time) for event in record.events]
-            del self._events[:-EVENTS]
+    def spawn(self) -> None:
+        """Start the children. This needs no event loop; one that fails to start is retried."""
+        for child in self._children.values():
+            with contextlib.suppress(OSError):
+                child.spawn()
 
-    def _leave(self, problem: Problem, retry_at: float) -> None:
-        if self.state is MachineState.OK:
-            self._asked_at = self.made_at
-        self._offset = ClockOffset()  # it may have restarted, or be another machine
-        self.state, self._problem, self._retry_at = MachineState.AWAY, problem, retry_at
+    def ask(self, **wanted: Any) -> None:
+        """Request settings of all of them, as of a child."""
+        self._interval = wanted.get("interval", self._interval)
+        for child in self._children.values():
+            child.ask(**wanted)
 
-    @property
-    def devices(self) -> tuple[Device, ...]:
-        """Its devices, also while it is away: they keep their place."""
-        return self.inventory.devices if self.inventory else ()
+    async def close(self) -> None:
+        """End all children at the same time."""
+        await self._stop_reading()
+        await asyncio.gather(*(child.close() for child in self._children.values()))
 
-    @property
-    def processes(self) -> tuple[Process, ...]:
-        """Its processes; none while it is away."""
-        return self._sample.processes if self._sample and self._answers else ()
+    async def records(self) -> AsyncGenerator[Record]:
+        """Yield an inventory whenever it changes, and a sample at about the interval, forever."""
+        self._readers = [asyncio.create_task(self._read(host)) for host in self._children]
+        try:
+            last: Inventory | None = None
+            while True:
+                streams = self._machines.values()
+                inventory = inventory_of(streams, self._interval, time.time())
+                if last is None or replace(inventory, time=last.time) != last:
+                    last = inventory
+                    yield inventory
+                self._changed = False
+                yield sample_of(streams, uptime(), time.time())
+                await asyncio.gather(self._due(), asyncio.sleep(SOONEST_SECONDS))
+                for reader in self._readers:
+                    if reader.done() and not reader.cancelled():
+                        reader.result()  # our own fault must not look like a silent machine
+        finally:
+            await self._stop_reading()
 
-    @property
-    def _answers(self) -> bool:
-        return self.state is MachineState.OK
+    async def _stop_reading(self) -> None:
+        for reader in self._readers:
+            reader.cancel()
+        await asyncio.gather(*self._readers, return_exceptions=True)
 
-    def readings(self, now: float) -> tuple[DeviceSample, ...]:
-        """Return the readings of each device; all are absent while it is away."""
-        if not self._answers or self._sample is None:
-            return tuple(DeviceSample(d.uuid, absent=UNREACHABLE) for d in self.devices)
-        devices = self._sample.devices
-        if not self.fresh:
-            devices = tuple(without_samples(device) for device in devices)
-        since = now - self.made_at
-        return tuple(
-            device
-            if device.age_seconds is None
-            else replace(device, age_seconds=device.age_seconds + since)
-            for device in devices
-        )
+    async def _read(self, host: str) -> None:
+        machine, child = self._machines[host], self._children[host]
+        async with contextlib.aclosing(child.records()) as records:
+            async for record in records:
+                before, now = machine.state, uptime()
+                machine.add_record(record, now, time.time())
+                if not isinstance(record, Interruption):
+                    child.acknowledge(record, now)
+                self._changed = self._changed or machine.state is not before
+                self._arrived.set()
 
-    def pop_events(self) -> tuple[Event, ...]:
-        """Return the events since the last call, and mark the newest sample as sent."""
-        self.fresh = False
-        events, self._events = tuple(self._events), []
-        return events
+    async def _due(self) -> None:
+        """Wait until all punctual machines have sent a sample, or until after the interval.
 
-    def arrived_since(self, moment: float) -> bool:
-        """Return True if it has sent a sample after that moment, and is not away."""
-        return self._answers and self._arrived_at >= moment
+        It does not wait for a machine that becomes old before that, so that the screen shows it.
+        """
+        began = uptime()
+        while not self._complete():
+            left = min(began + SLACK * self._interval, self._next_old(began)) - uptime()
+            if left <= 0:
+                return
+            if self._changed:
+                # Many may come or go together: one frame for all.
+                await asyncio.sleep(SOONEST_SECONDS)
+                return
+            self._arrived.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._arrived.wait()
 
-    def machine(self, now: float) -> Machine:
-        """Return its state and what does not belong to a device."""
-        inventory, sample = self.inventory, self._sample
-        answers = self._answers and sample is not None
-        since = self.made_at if answers else self._asked_at
-        # A bad line between good ones is no problem, nor is a shell's output before them.
-        late = now - since > silence_limit(inventory.interval_seconds if inventory else 1.0)
-        problem = self._problem or (self._unread if late else None)
-        made = Machine(self.name, self.state, now - since, problem=problem)
-        if self._retry_at is not None and self.state is MachineState.AWAY:
-            made = replace(made, retry_seconds=max(0.0, self._retry_at - now))
-        if inventory is None:
-            return replace(made, host=NO_HOST)
-        return replace(
-            made,
-            problem=made.problem or inventory.problem or (sample.problem if sample else None),
-            time=sample.time if sample else None,
-            hostname=inventory.hostname,
-            source=inventory.source,
-            driver_state=inventory.driver_state,
-            driver_version=inventory.driver_version,
-            cuda_version=inventory.cuda_version,
-            gputop_version=inventory.gputop_version,
-            host=sample.host if answers and sample else NO_HOST,
-        )
+    def _next_old(self, after: float) -> float:
+        """Return when the next silent machine becomes old, at least half an interval later.
 
-    def _named(self, inventory: Inventory) -> Inventory:
-        devices = tuple(
-            replace(
-                device,
-                machine=self.name,
-                uuid=self._uuid(device.uuid),
-                parent_uuid=None if device.parent_uuid is None else self._uuid(device.parent_uuid),
-            )
-            for device in inventory.devices
-        )
-        return replace(inventory, devices=devices)
+        Of many machines each becomes old at another moment.
+        """
+        limit = old_after(self._interval) + MARGIN_SECONDS
+        due = (machine.made_at + limit for machine in self._machines.values())
+        first = min((moment for moment in due if moment > after), default=math.inf)
+        return max(first, after + self._interval / 2)
 
-    def _renamed(self, sample: Sample) -> Sample:
-        devices, processes = sample.devices, sample.processes
-        if self.name != THIS_MACHINE:
-            devices = tuple(replace(d, uuid=self._uuid(d.uuid)) for d in devices)
-        processes = tuple(
-            replace(p, machine=self.name, device_uuid=self._uuid(p.device_uuid)) for p in processes
-        )
-        return replace(sample, devices=devices, processes=processes)
-
-    def _event(self, event: Event, ahead: float, now: float) -> Event:
-        at = event.time + ahead
-        at = at if abs(at) < LIMIT else now  # or nobody could decode the merged sample
-        uuid = None if event.device_uuid is None else self._uuid(event.device_uuid)
-        return replace(event, machine=self.name, device_uuid=uuid, time=at)
-
-    def _uuid(self, uuid: str) -> str:
-        return qualified(self.name, uuid)
+    def _complete(self) -> bool:
+        limit = uptime() - AWAITED * self._interval
+        awaited = [machine for machine in self._machines.values() if machine.arrived_since(limit)]
+        return bool(awaited) and all(machine.fresh for machine in awaited)
 
 
-NOT_ASKED = no_host(Absence.DISABLED)
-"""Readings of this machine if it is not one of them."""
+async def host_snapshots(
+    hosts: Sequence[str],
+    remote: Sequence[str] = REMOTE_COMMAND,
+    *,
+    gpm: bool = True,
+    timeout_seconds: float = PATIENCE.start,
+) -> dict[str, Snapshot | Problem]:
+    """Return a snapshot of each host, or the problem, all asked at the same time.
 
-
-def inventory_of(machines: Collection[MachineStream], interval: float, time: float) -> Inventory:
-    """Return the inventory of all devices in the order of their machines, and what all share."""
-    known = [each.inventory for each in machines if each.inventory is not None]
-    settled = [each for each in known if each.driver_state is not DriverState.STARTING]
-    simulated = known and all(each.source is Source.SIMULATED for each in known)
-    own = next((each.inventory for each in machines if each.name == THIS_MACHINE), None)
-    return Inventory(
-        time=time,
-        hostname=", ".join(each.name for each in machines),
-        source=Source.SIMULATED if simulated else Source.NVML,
-        driver_state=DriverState.OK if settled else DriverState.STARTING,
-        interval_seconds=interval,
-        cpu_name=own.cpu_name if own else None,
-        driver_version=_common([each.driver_version for each in settled]),
-        cuda_version=_common([each.cuda_version for each in settled]),
-        devices=tuple(device for each in machines for device in each.devices),
-    )
-
-
-def sample_of(machines: Collection[MachineStream], now: float, time: float) -> Sample:
-    """Return the sample of all machines `now`, by our uptime; `time` is the same as Unix seconds.
-
-    All times are by our clock: a value was read `age_seconds` before the time of the sample, and
-    events are converted from their machine's clock. Recordings keep them so. Only a machine's
-    `time`, and the start of its processes, are by its own clock.
+    It is the first in which every device has answered, or does not respond.
     """
-    states = tuple(each.machine(now) for each in machines)
-    own = next((state.host for state in states if state.name == THIS_MACHINE), NOT_ASKED)
-    return Sample(
-        time=time,
-        host=own,
-        devices=tuple(reading for each in machines for reading in each.readings(now)),
-        processes=tuple(process for each in machines for process in each.processes),
-        events=tuple(event for each in machines for event in each.pop_events()),
-        machines=states,
-        uptime_seconds=now,
-    )
+    options = StreamOptions(0.5, gpm=gpm)
+    children = {host: child_of(host, remote, options) for host in hosts}
+    asked = [_snapshot(host, child, timeout_seconds) for host, child in children.items()]
+    return dict(zip(children, await asyncio.gather(*asked), strict=True))
 
 
-def _common(values: Sequence[str | None]) -> str | None:
-    return values[0] if values and len({*values}) == 1 else None
+async def _snapshot(host: str, child: StreamChild, seconds: float) -> Snapshot | Problem:
+    explain = partial(explain_absence, host)
+    try:
+        async with asyncio.timeout(seconds):
+            return await first_snapshot(child, 2 * seconds, explain, complete=True)
+    except StreamError as error:
+        return error.problem
+    except TimeoutError:
+        why = f"it sent nothing within {seconds:g} s"
+        return Problem(f"{host} is away", why, f"`ssh {host}` may say more")

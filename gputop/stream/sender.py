@@ -26,6 +26,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gputop.bounds import LONGEST_INTERVAL, SHORTEST_INTERVAL
+from gputop.schema.codec import rounded
 from gputop.schema.snapshot import (
     DriverState,
     Inventory,
@@ -33,15 +34,16 @@ from gputop.schema.snapshot import (
     Record,
     Sample,
     encode,
+    load_fast,
     merge_samples,
 )
-from gputop.sources.interface import ReplacedError
+from gputop.sources.interface import Driver, ReplacedError
 from gputop.sources.linux.owners import Owners
 from gputop.sources.sampler import Sampler
 
 if TYPE_CHECKING:
-    from gputop.sources.interface import Driver
-    from gputop.stream.remote import Machines
+    from gputop.stream.launch import StreamOptions
+    from gputop.stream.machines import Machines
 
 NEW_OBJECTS = 50_000
 """Objects until the garbage collector runs.
@@ -51,6 +53,8 @@ collector took a fifth of the time.
 """
 COLLECTED = 100
 """Samples between full collections: the driver's bindings leave some cycles, for hours."""
+LOADED_AFTER = 8
+"""Records until the quick codec is loaded: not before the first samples are out."""
 IN_FLIGHT = 2
 """Samples on their way. One would leave the line idle for a round trip after each; more than two
 would only wait for each other."""
@@ -61,25 +65,15 @@ def write_to_stdout(record: Record) -> None:
     write_all(sys.stdout.fileno(), encode(record).encode() + b"\n")
 
 
-def run(
-    *,
-    interval: float,
-    count: int | None = None,
-    demo: bool = False,
-    gpm: bool = True,
-    control: bool = False,
-    secrets: bool = False,
-    write: Callable[[Record], None] = write_to_stdout,
-) -> None:
-    """Write the stream until nobody reads it, or `count` samples of a settled driver are out.
+def run(options: StreamOptions, write: Callable[[Record], None] = write_to_stdout) -> None:
+    """Write the stream until nobody reads it, or as many samples are out as the options say.
 
-    With `control` the reader sends requests on standard input. With `secrets` command lines are
-    sent unmasked, too. Raises what `write` does.
+    Raises what `write` does.
     """
     threading.excepthook = _end_process
     gc.set_threshold(NEW_OBJECTS)
-    sampler, window = make_sampler(interval, demo=demo, gpm=gpm, secrets=secrets), SendWindow()
-    if control:
+    sampler, window = make_sampler(options), SendWindow()
+    if options.control:
         threading.Thread(
             target=_read_requests, args=(sampler, window), name="control", daemon=True
         ).start()
@@ -87,20 +81,19 @@ def run(
         leave_with_parent()
     # The reader has what it wanted: `gputop stream | head -1`.
     with contextlib.suppress(BrokenPipeError):
-        for number, record in enumerate(counted(sampler.records(), count), 1):
+        for number, record in enumerate(counted(sampler.records(), options.count), 1):
             if number % COLLECTED == 0:
                 gc.collect()
             for each in window.select(record):
                 write(each)
+            if number == LOADED_AFTER:
+                load_fast()
 
 
 def run_several(
     hosts: Sequence[str],
     remote: Sequence[str],
-    *,
-    interval: float,
-    count: int | None = None,
-    gpm: bool = True,
+    options: StreamOptions,
     write: Callable[[Record], None] = write_to_stdout,
 ) -> None:
     """Write the stream of several machines, as `run` does.
@@ -109,17 +102,18 @@ def run_several(
     """
     import asyncio
 
-    from gputop.stream.remote import Machines
+    from gputop.stream.machines import Machines
 
     leave_with_parent()
     with contextlib.suppress(BrokenPipeError):
-        asyncio.run(_write_several(Machines(hosts, interval, remote), count, write, gpm=gpm))
+        asyncio.run(_write_several(Machines(hosts, options.interval, remote), options, write))
 
 
 async def _write_several(
-    machines: Machines, left: int | None, write: Callable[[Record], None], *, gpm: bool
+    machines: Machines, options: StreamOptions, write: Callable[[Record], None]
 ) -> None:
-    machines.ask(gpm=gpm)
+    left = options.count
+    machines.ask(gpm=options.gpm)
     try:
         async with contextlib.aclosing(machines.records()) as records:
             async for record in records:
@@ -189,9 +183,9 @@ class SendWindow:
             if len(self._in_flight) >= IN_FLIGHT:
                 self._dropped = sample
                 return []
-            self._in_flight.append(round(sample.time, 3))  # as it is encoded
+            self._in_flight.append(rounded(sample.time))
             if self._reader_ahead is not None and sample.uptime_seconds is not None:
-                echo = sample.uptime_seconds + self._reader_ahead
+                echo = rounded(sample.uptime_seconds + self._reader_ahead)
                 sample = replace(sample, echo_seconds=echo)
         inventory, self._inventory, self._dropped = self._inventory, None, None
         return [sample] if inventory is None else [inventory, sample]
@@ -217,6 +211,9 @@ def handle_requests(sampler: Sampler, window: SendWindow, lines: Iterable[bytes]
             sampler.set_interval(min(LONGEST_INTERVAL, max(SHORTEST_INTERVAL, interval)))
         if isinstance(gpm, bool):
             sampler.set_gpm(wanted=gpm)
+        if isinstance(loads := wanted.get("loads"), dict):
+            with contextlib.suppress(TypeError, ValueError):
+                sampler.simulate(loads)
         if wanted.get("acknowledge") is True:
             window.open()
         time, clock = _number(wanted.get("received")), _number(wanted.get("clock"))
@@ -242,15 +239,14 @@ def _end_process(fault: threading.ExceptHookArgs) -> None:
     os._exit(1)
 
 
-def make_sampler(
-    interval: float, *, demo: bool, gpm: bool = True, secrets: bool = False
-) -> Sampler:
+def make_sampler(options: StreamOptions) -> Sampler:
     """Return the sampler of this machine, or of the simulation."""
-    if demo:
+    if options.demo:
         from gputop.sources import simulated
 
-        return simulated.sampler(interval, gpm=gpm)
-    return Sampler(_start_driver, interval, owners=partial(Owners, secrets=secrets), gpm=gpm)
+        return simulated.SimulatedSampler(options.interval, gpm=options.gpm)
+    owners = partial(Owners, secrets=options.secrets)
+    return Sampler(_start_driver, options.interval, owners=owners, gpm=options.gpm)
 
 
 def _start_driver() -> Driver:

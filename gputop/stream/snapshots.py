@@ -1,19 +1,18 @@
-"""Snapshots of a stream, each a sample with its inventory: awaited, or the newest at any moment."""
+"""Snapshots of a stream, each a sample with its inventory."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import replace
+from typing import NamedTuple
 
 from gputop.problem import Problem, ProblemError
-from gputop.schema.device import DeviceState, silence_limit
-from gputop.schema.snapshot import DriverState, Event, Inventory, Record, Sample
+from gputop.schema.device import DeviceState
+from gputop.schema.snapshot import DriverState, Inventory, Sample
 from gputop.stream.child import Interruption, StreamChild
-from gputop.stream.launch import command
+from gputop.stream.launch import StreamOptions
 
 ANSWER_SECONDS = 15.0
 """Seconds for the driver to answer, or be found missing."""
@@ -30,20 +29,12 @@ class Snapshot(NamedTuple):
     sample: Sample
 
 
-class RecordStream(Protocol):
-    """A source of records: a child, or a substitute."""
-
-    def records(self) -> AsyncGenerator[Record | Interruption]: ...
-
-    async def close(self) -> None: ...
-
-
 def _stopped(interruption: Interruption) -> Problem:
     return replace(interruption.problem, remedy="Try again, or see what `gputop stream` says")
 
 
 async def snapshots(
-    stream: RecordStream,
+    stream: StreamChild,
     timeout_seconds: float = ANSWER_SECONDS,
     explain: Callable[[Interruption], Problem] = _stopped,
 ) -> AsyncGenerator[Snapshot | Interruption]:
@@ -85,110 +76,31 @@ async def snapshots(
 
 
 async def one_snapshot(
-    *, demo: bool = False, complete: bool = False, timeout_seconds: float = ANSWER_SECONDS
+    *, complete: bool = False, timeout_seconds: float = ANSWER_SECONDS
 ) -> Snapshot:
     """Return the first snapshot of a new sampler. Raises `StreamError` if there is none in time.
 
     With `complete`, the first in which every device has answered, or does not respond.
     """
-    interval = 0.5
-    count = None if complete else 1
-    child = StreamChild(command(interval=interval, count=count, demo=demo), interval)
-    async with contextlib.aclosing(snapshots(child, timeout_seconds)) as found:
+    options = StreamOptions(0.5, count=None if complete else 1)
+    child = StreamChild(options.command, options.interval)
+    return await first_snapshot(child, timeout_seconds, complete=complete)
+
+
+async def first_snapshot(
+    stream: StreamChild,
+    timeout_seconds: float,
+    explain: Callable[[Interruption], Problem] = _stopped,
+    *,
+    complete: bool,
+) -> Snapshot:
+    """Return the first of `snapshots`, or the first `complete` one: every device has answered."""
+    async with contextlib.aclosing(snapshots(stream, timeout_seconds, explain)) as found:
         async for each in found:
-            if isinstance(each, Snapshot) and not (complete and is_incomplete(each.sample)):
+            if isinstance(each, Snapshot) and not (complete and _is_incomplete(each.sample)):
                 return each
     raise AssertionError("the snapshots of a child have no end")
 
 
-def is_incomplete(sample: Sample) -> bool:
-    """Return True if a device may yet answer for the first time."""
+def _is_incomplete(sample: Sample) -> bool:
     return any(each.state is DeviceState.OK and each.age_seconds is None for each in sample.devices)
-
-
-XidKey = tuple[str | None, int | None]
-"""Device and number; each None where the driver does not say which."""
-
-
-class XidCount(NamedTuple):
-    """Number of times that a device reported an Xid, and the last time, in Unix seconds."""
-
-    times: int
-    last: float
-
-
-@dataclass(frozen=True, slots=True)
-class LatestSnapshot:
-    """Newest records of a stream. Immutable, so another thread can have it."""
-
-    inventory: Inventory | None = None
-    sample: Sample | None = None
-    received: float = 0.0
-    """Monotonic time of the sample."""
-    xids: Mapping[XidKey, XidCount] = field(default_factory=dict)
-    interruptions: int = 0
-
-    def after(self, record: Record | Interruption, now: float) -> LatestSnapshot:
-        """Return what is known when the record has come, at that monotonic time."""
-        match record:
-            case Inventory():
-                return replace(self, inventory=record)
-            case Sample():
-                xids = _count_xids(self.xids, record.events)
-                return replace(self, sample=record, received=now, xids=xids)
-            case Interruption():
-                return replace(self, interruptions=self.interruptions + 1)
-
-    def current(self, now: float) -> Snapshot | None:
-        """Return both, unless the sample is older than a stream may be silent."""
-        if self.inventory is None or self.sample is None:
-            return None
-        fresh = now - self.received <= silence_limit(self.inventory.interval_seconds)
-        return Snapshot(self.inventory, self.sample) if fresh else None
-
-
-def _count_xids(
-    xids: Mapping[XidKey, XidCount], events: Iterable[Event]
-) -> Mapping[XidKey, XidCount]:
-    found = dict(xids)
-    for event in events:
-        if event.kind == "xid":
-            key = event.device_uuid, event.code
-            before = found.get(key, XidCount(0, event.time))
-            found[key] = XidCount(before.times + 1, max(before.last, event.time))
-    return found
-
-
-class StreamFollower:
-    """Follows the stream of a child, for those who ask what is known now."""
-
-    def __init__(
-        self,
-        on_problem: Callable[[Problem], None],
-        on_record: Callable[[Record | Interruption], None] | None = None,
-    ) -> None:
-        """Pass each new problem to `on_problem`, and each record to `on_record`."""
-        self.latest = LatestSnapshot()
-        """Replaced as a whole."""
-        self._on_problem = on_problem
-        self._on_record = on_record
-        self._reported: Problem | None = None
-
-    async def follow(self, child: StreamChild) -> None:
-        """Follow it forever. A problem is reported once, until the driver has answered again."""
-        async with contextlib.aclosing(child.records()) as records:
-            async for record in records:
-                self.add_record(record)
-
-    def add_record(self, record: Record | Interruption) -> None:
-        """Update `latest` with a record, and report a new problem."""
-        self.latest = self.latest.after(record, time.monotonic())
-        if self._on_record is not None:
-            self._on_record(record)
-        if isinstance(record, Sample):
-            return
-        if record.problem is not None and record.problem != self._reported:
-            self._reported = record.problem
-            self._on_problem(record.problem)
-        elif isinstance(record, Inventory) and record.driver_state is DriverState.OK:
-            self._reported = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputop import FROM_CHECKOUT
@@ -12,8 +13,6 @@ from gputop.schema.device import THIS_MACHINE
 from gputop.text import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from gputop.stream.child import Interruption
 
 REMOTE_COMMAND = ("gputop",)

@@ -4,38 +4,27 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gputop.bounds import DEVICES, EVENTS
 from gputop.health.conditions import find_alerts, machine_alerts
+from gputop.health.findings import Finding, Severity
 from gputop.schema.device import Device, DeviceSample, DeviceState, is_old, qualified, silence_limit
-from gputop.schema.snapshot import (
-    DriverState,
-    Event,
-    Host,
-    Inventory,
-    Machine,
-    MachineState,
-    Sample,
-    Source,
-)
+from gputop.schema.snapshot import DriverState, Event, Inventory, MachineState, Sample, Source
 from gputop.stream.child import Interruption
 from gputop.stream.history import CAPACITY, History
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from gputop.health.findings import Finding
+    from gputop.health.causes import Cause
     from gputop.health.judge import Judge, Judgement
     from gputop.problem import Problem
-    from gputop.schema.snapshot import Record
-
+    from gputop.schema.snapshot import Host, Machine, Record
 
 MOST_HELD = CAPACITY
 """Most records that a pause holds back."""
 EVENTS_KEPT = 100
-"""Events kept per device."""
 
 
 class Telemetry:
@@ -53,16 +42,16 @@ class Telemetry:
         self.replayed = replayed
         """True for a recording: its pids may belong to other processes by now."""
         self.show_secrets = show_secrets
+        self.scroll_charts = False
+        """True if charts scroll, as in the settings."""
         self.inventory: Inventory | None = None
         self.sample: Sample | None = None
         self.latest: Sample | None = None
         """Newest sample; while paused, not the one shown."""
         self.paused = False
-        """True while the picture is frozen."""
         self.alerts: list[Finding] = []
         """Alerts of the newest sample, also while paused."""
         self._reported: deque[Event] = deque(maxlen=EVENTS)
-        """Events considered for alerts."""
         self._held: deque[Record] = deque()
         self._known: Mapping[str, DeviceSample] = {}
         self.history = History()
@@ -70,6 +59,9 @@ class Telemetry:
         """Created on first use: the first screen does not load the rules."""
         self._judgement: Judgement
         self._judged = -1
+        self._causes_of: Judgement | None = None
+        """Judgement that the causes were found in."""
+        self._causes: tuple[Sequence[Cause], Mapping[str, Finding]] = (), {}
         self._events: dict[str | None, deque[Event]] = defaultdict(
             lambda: deque(maxlen=EVENTS_KEPT)
         )
@@ -123,6 +115,7 @@ class Telemetry:
                 fresh._events[record.device_uuid].append(record)
             else:
                 fresh.receive(record)
+        fresh.scroll_charts = self.scroll_charts
         self.__dict__.update(fresh.__dict__)  # at once: another thread may read it
 
     def pause(self) -> None:
@@ -166,9 +159,38 @@ class Telemetry:
             self._judgement = self._judge.judge(self.history, self.inventory, self.sample, events)
         return self._judgement
 
+    @property
+    def causes(self) -> Sequence[Cause]:
+        """Causes of the findings about the shown sample: of slowness first, then of the others."""
+        return self._found()[0]
+
+    @property
+    def problems(self) -> Mapping[str, Finding]:
+        """First finding of each device that is more than normal, those of slowness first."""
+        return self._found()[1]
+
+    def _found(self) -> tuple[Sequence[Cause], Mapping[str, Finding]]:
+        judgement = self.judgement
+        if self._causes_of is not judgement:
+            from gputop.health.causes import find_causes
+
+            causes = find_causes(judgement.findings)
+            problems: dict[str, Finding] = {}
+            for cause in causes:
+                if cause.severity > Severity.INFORMATION:
+                    for each in cause.findings:
+                        problems.setdefault(each.device_uuid, each)
+            self._causes_of, self._causes = judgement, (causes, problems)
+        return self._causes
+
+    @property
+    def slowest(self) -> Cause | None:
+        """Worst cause of slowness, or None if nothing slows the work."""
+        return next((cause for cause in self.causes if cause.slows), None)
+
     def events(self, uuid: str) -> list[Event]:
         """Return events of the device and of its whole machine, the newest first."""
-        device = find_device(self.devices, uuid)
+        device = self.find_device(uuid)
         keys = (uuid, device.machine if device else None)
         found = [event for key in keys for event in self._events.get(key, ())]
         return sorted(found, key=lambda event: -event.time)
@@ -176,6 +198,13 @@ class Telemetry:
     @property
     def devices(self) -> tuple[Device, ...]:
         return self.inventory.devices if self.inventory else ()
+
+    def find_device(self, uuid: str | None) -> Device | None:
+        """Return the device with that UUID; a placeholder of an unknown one is found by index."""
+        for device in self.devices:
+            if uuid in (device.uuid, qualified(device.machine, f"unknown:{device.index}")):
+                return device
+        return None
 
     @property
     def machines(self) -> tuple[Machine, ...]:
@@ -221,17 +250,22 @@ class Telemetry:
         """Age of the newest sample, if it is too old or no more may come; else None."""
         age = self._clock() - self.received_at
         # One interval before the limit: a sampler sends on time, whatever its devices do.
-        late = age > self.silence_limit - self._interval
+        late = age > self.silence_limit - self.interval
         return age if late or self._broken_off or self.restarting else None
 
     @property
     def silence_limit(self) -> float:
         """Seconds without a sample that count as a fault."""
-        return silence_limit(self._interval)
+        return silence_limit(self.interval)
 
     @property
-    def _interval(self) -> float:
+    def interval(self) -> float:
+        """Seconds between samples."""
         return self.inventory.interval_seconds if self.inventory else 1.0
+
+    def samples_in(self, seconds: float) -> int:
+        """Return how many samples come in that time, at least one."""
+        return max(1, round(seconds / self.interval)) if self.interval > 0 else 1
 
     def old_seconds(self, readings: DeviceSample) -> float | None:
         """Return the age of the readings if they are too old to look current, else None."""
@@ -245,7 +279,7 @@ class Telemetry:
         if age is None:
             return None
         age += self.silent_seconds or 0.0
-        return age if is_old(age, self._interval) else None
+        return age if is_old(age, self.interval) else None
 
     def readings(self, uuid: str) -> DeviceSample:
         """Return the newest readings of a device; without any, all are absent."""
@@ -262,13 +296,3 @@ def local_inventory(inventory: Inventory | None) -> Inventory | None:
     if inventory is None or all(device.machine is None for device in inventory.devices):
         return inventory
     return replace(inventory, devices=tuple(d.own for d in inventory.devices if d.is_here))
-
-
-def find_device(devices: Sequence[Device], uuid: str | None) -> Device | None:
-    """Return the device with that UUID; a placeholder of an unknown device is found by index."""
-    if uuid is None:
-        return None
-    for device in devices:
-        if uuid in (device.uuid, qualified(device.machine, f"unknown:{device.index}")):
-            return device
-    return None

@@ -135,7 +135,7 @@ def nodes(ray: Nodes, tmp_path: Path) -> Iterator[Nodes]:
 
 
 def pretending(folder: Path, slow: int = -1, broken: int = -1) -> tuple[str, str]:
-    return "--python", fake_interpreter(folder, worker(slow, broken))
+    return "--python", fake_interpreter(folder, worker(slow, broken, lag=140.0))
 
 
 def by_place(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -163,9 +163,9 @@ def test_real_workers_and_who_is_slow_or_wrong_is_named(nodes: Nodes, tmp_path: 
     assert status == 1, err
     assert len(document["results"]) == 8
     odd = by_place(document)
-    assert re.match(r"computed wrong results: \d+ elements", odd["CPU 5"]["reasons"][0])
+    assert re.search(r"computed wrong results: \d+ elements", odd["CPU 5"]["reasons"][0])
     assert odd["CPU 5"]["status"] == 1
-    assert odd["CPU 2"]["reasons"][0].startswith("slow: ")
+    assert odd["CPU 2"]["reasons"][0].startswith("like devices: ")
     assert document["outliers"][0]["place"] == "CPU 5", "the gravest is first"
     (among,) = document["distributions"]
     assert among["count"] == 7, "what is wrong says nothing about the others"
@@ -182,7 +182,7 @@ def test_the_distribution_is_shown_live_and_outliers_by_host_and_uuid(
             lambda t: re.search(r"\d{3} \(\d{3} to \d{3}\) TFLOP/s", t.text) is not None,
             timeout=BOUND,
         )
-        behind = re.compile(r"GPU 2 [678] % behind")  # it differs from window to window
+        behind = re.compile(r"GPU 2 (1[789]|2[012]) % behind")  # it differs from window to window
         terminal.wait_for(lambda t: behind.search(t.text) is not None, timeout=BOUND)
         terminal.wait_for("gravest first", timeout=BOUND)
         assert terminal.wait() == 3
@@ -190,25 +190,8 @@ def test_the_distribution_is_shown_live_and_outliers_by_host_and_uuid(
     assert "8 devices on 1 host" in text
     assert re.search(r"NVIDIA H100 80GB HBM3\s+7\s+median \d{3}", text)
     assert re.search(r"GPU 6, GPU-0000-6\n +The products do not fit: too little is free", text)
-    assert re.search(r"GPU 2, GPU-0000-2\n +slow: \d\.\d % under the median", text)
+    assert re.search(r"GPU 2, GPU-0000-2\n +like devices: \d+\.\d % under the median", text)
     assert "2 outliers of 8 devices" in text
-
-
-def test_a_whole_screen_shows_them_live_and_leaves_a_page(nodes: Nodes, tmp_path: Path) -> None:
-    argv = nodes.bench("--seconds", "600", "--screen", *pretending(tmp_path, slow=2, broken=6))
-    with Terminal(argv, env=nodes.environment(), columns=80, rows=40) as terminal:
-        terminal.wait_for("7 running   1 failed", timeout=BOUND)
-        terminal.wait_for("7 × H100 80GB HBM3  TFLOP/s: median", timeout=BOUND)
-        terminal.wait_for("GPU 6: The products do not fit: too little is free", timeout=BOUND)
-        terminal.wait_for(r"GPU 2: slow: ", timeout=BOUND)
-        workers = nodes.ray.workers()
-        terminal.send("q")
-        _, alive = psutil.wait_procs(workers, timeout=2)
-        assert alive == []
-        terminal.wait_for("gravest first:", timeout=BOUND)
-        assert terminal.wait() == 130
-        assert "GPU 2, GPU-0000-2" in terminal.text
-        terminal.wait_until_gone()
 
 
 def test_throttled_and_hot_ones_are_named_and_results_are_kept(
@@ -221,7 +204,7 @@ def test_throttled_and_hot_ones_are_named_and_results_are_kept(
     assert status == 4, err
     odd = by_place(document)
     assert set(odd) == {"GPU 1", "GPU 4"}
-    assert odd["GPU 1"]["reasons"][0].startswith("throttled: hw_thermal for ")
+    assert odd["GPU 1"]["reasons"][0].startswith("throttling: hardware thermal slowdown for ")
     assert "limit" in odd["GPU 4"]["reasons"][0]
     assert "its margin fell to 2°C, and its limit is 3°C (slowdown at -2°C)" in err
     assert odd["GPU 4"]["device_uuid"] == "GPU-0000-4"

@@ -13,7 +13,7 @@ import pytest
 
 from gputop.bench.cluster import client
 from gputop.bench.cluster.client import Cluster
-from gputop.bench.run.worker_launch import LaunchError
+from gputop.problem import ProblemError
 from tests.bench.commands import COMMAND, environment
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def ran(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 async def refused(address: str = "auto") -> str:
-    with pytest.raises(LaunchError) as caught:
+    with pytest.raises(ProblemError) as caught:
         await Cluster.join(address)
     return str(caught.value)
 
@@ -154,8 +154,6 @@ def test_ray_gives_what_nobody_has(
         (("--devices", "2"), "Add --ray"),
         (("pairs", "--ray"), "Leave out --ray"),
         (("--ray", "sweep"), "Type `gputop bench sweep --ray`"),
-        (("--screen",), "Add --ray"),
-        (("--ray", "--screen"), "needs a terminal"),
         (("--ray", "--device", "0"), "Say how many with --devices"),
         (("--ray", "--collect", "a"), "Leave out --ray"),
         (("--ray", "--history"), "Leave out --ray"),

@@ -56,7 +56,7 @@ def test_files_of_one_test_are_compared(tmp_path: Path) -> None:
     assert done.stderr == ""
     assert "6 devices on 6 hosts" in done.stdout
     assert "node-9, slow.json, GPU-9" in done.stdout
-    assert "slow: 14.5 % under the median" in done.stdout
+    assert "like devices: 14.5 % under the median of 5 others" in done.stdout
 
 
 def test_fine_files_are_fine(tmp_path: Path) -> None:

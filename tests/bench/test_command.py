@@ -17,10 +17,11 @@ import psutil
 import pytest
 
 from gputop.bench.events import Done, Failed
-from gputop.bench.plan import request as plan
+from gputop.bench.plan.kinds import KINDS
 from gputop.bench.results import history
 from gputop.bench.results.text_report import result_page
 from gputop.commands import bench as command
+from gputop.commands.arguments import Parser
 from gputop.commands.bench_results import report_runs
 from gputop.problem import Problem
 from gputop.schema.device import Device, DeviceSample, DeviceState
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from gputop.bench.plan import request as plan
     from gputop.bench.run.state import RunState
 
 
@@ -78,6 +80,7 @@ def test_a_page_for_people() -> None:
         "verified",
         "method",
         "software",
+        "Verdict:",
     ]
     assert "no wrong elements" in ended.stdout
 
@@ -94,6 +97,10 @@ def test_a_page_for_people() -> None:
         (["soap"], 2, "invalid choice: 'soap'"),
         (["copy", "--dtype", "float32"], 2, "Leave out --dtype"),
         (["latency", "--size", "512"], 2, "Leave out --size"),
+        (["sweep", "--verify", "all"], 2, "Leave out --verify"),
+        (["--compare", "a.json", "b.json", "--json"], 2, "Leave out the other options"),
+        (["--compare", "nowhere.json", "1"], 3, "nowhere.json cannot be compared: no such file"),
+        (["--compare", "1", "0"], 3, "there is no result"),
         (["peak", "--dtype", "float32,float64"], 2, "peak runs one data type"),
         (["sweep", "--device", "cpu", "--dtype", "float32,tf32"], 3, "tf32 cannot be run"),
         (["--python", "/no/such/python"], 2, "'/no/such/python' is not an interpreter"),
@@ -168,7 +175,7 @@ RUN_LONG = ("--device", "cpu", "--dtype", "float32", "--size", "256", "--seconds
 @pytest.fixture
 def running() -> Iterator[InTerminal]:
     with InTerminal(*RUN_LONG) as run:
-        run.until("TFLOP/s")
+        run.until("FLOP/s")
         yield run
 
 
@@ -247,7 +254,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def parsed(*arguments: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(exit_on_error=False)
+    parser = Parser(exit_on_error=False)
     command.add_arguments(parser)
     return parser.parse_args(arguments)
 
@@ -305,7 +312,7 @@ def concluded(last: Done | Failed, *arguments: str) -> int:
     return report_runs([ended(CPU, last)], parsed(*arguments))
 
 
-@pytest.mark.parametrize("kind", [kind for kind in plan.KINDS if kind != "pairs"])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "pairs"])
 def test_every_kind_can_be_asked_for(asked: dict[str, Any], kind: str) -> None:
     assert run(kind, "--device", "0") == 0
     assert asked["request"].kind == kind

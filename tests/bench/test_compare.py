@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import random
+import statistics
 from dataclasses import replace
 from typing import Any
 
@@ -10,8 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.bench.events import Comparison, Point
-from gputop.bench.results.compare import best_of, comparable, regression, score, with_comparisons
+from gputop.bench.events import Comparison, Point, Result
+from gputop.bench.results.compare import (
+    comparable,
+    last_runs,
+    percent_limit,
+    regression,
+    score,
+    with_comparisons,
+)
 from tests.bench.kept import BASE, CONDITIONS, COPY, SWEEP, faster, soak, table
 from tests.bench.workers import RESULT
 
@@ -49,7 +58,7 @@ def test_what_is_measured_anew_is_no_other_method(changes: dict[str, Any]) -> No
 def test_another_method_is_not_compared_with(changes: dict[str, Any]) -> None:
     assert comparable(replace(BASE, **changes)) != comparable(BASE)
     (alone,) = with_comparisons([replace(BASE, comparison=None)], [soak(900.0, **changes)])
-    assert alone.comparison == Comparison()
+    assert alone.comparison == Comparison(runs=0)
 
 
 def test_cpus_are_known_by_their_names() -> None:
@@ -78,35 +87,53 @@ def test_the_score_is_one_number() -> None:
     assert score(table("copy", ())) is None
 
 
-def test_the_best_is_the_best_of_the_earlier_ones() -> None:
-    runs = [soak(780.0), soak(801.0, ago=10), soak(790.0, ago=20)]
-    assert best_of(runs[0], runs) is runs[1]
-    assert best_of(runs[1], runs) is runs[2]
-    assert best_of(runs[2], runs) is None
-    assert best_of(runs[0], runs[:1]) is None
+def before(*means: float, **changes: Any) -> list[Result]:
+    """As many earlier runs, the first one the newest."""
+    return [soak(mean, ago=10.0 * (n + 1), **changes) for n, mean in enumerate(means)]
 
 
-def test_a_faulty_result_is_no_measure_and_is_not_compared() -> None:
-    assert best_of(BASE, [soak(900.0, ago=1, wrong_elements=1)]) is None
-    (faulty,) = with_comparisons([soak(700.0, wrong_elements=1)], [soak(780.0, ago=1)])
-    assert faulty.comparison == Comparison()
+def test_it_is_the_last_ten_runs_before_it_newest_first() -> None:
+    runs = before(*range(800, 815))
+    assert last_runs(BASE, [soak(900.0, ago=-5.0), *reversed(runs)]) == runs[:10]
+    assert last_runs(runs[4], runs) == runs[5:]
 
 
-def test_a_shorter_run_was_cooler_and_is_no_measure() -> None:
-    assert best_of(BASE, [soak(900.0, ago=9.0, seconds=5.0)]) is None
-    for seconds in (59.0, 600.0):
-        other = soak(900.0, ago=9.0, seconds=seconds)
-        assert best_of(BASE, [other]) is other
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"wrong_elements": 1},
+        {"torch_version": "2.9.1"},
+        {"seconds": 5.0},
+        {"seconds": 600.0},
+        {"conditions": replace(CONDITIONS, power_limit_watts=500.0)},
+        {"conditions": replace(CONDITIONS, other_load=("4711 (ada: train)",))},
+        {"conditions": None},
+        {"tflops_mean": None},
+    ],
+)
+def test_a_run_that_is_not_like_it_is_no_measure(changes: dict[str, Any]) -> None:
+    assert last_runs(BASE, [replace(soak(ago=5.0), **changes)]) == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"torch_version": "2.13.1+cu128"},
+        {"seconds": 59.0},
+        {"conditions": replace(CONDITIONS, driver_version="590.1", power_limit_watts=700.2)},
+    ],
+)
+def test_what_makes_no_difference_is_compared(changes: dict[str, Any]) -> None:
+    assert len(last_runs(BASE, [replace(soak(ago=5.0), **changes)])) == 1
+
+
+def test_the_time_of_a_table_says_nothing() -> None:
     copied = table("copy", COPY, ago=9.0, seconds=1.0)
-    assert best_of(table("copy", COPY, seconds=20.0), [copied]) is copied
+    assert last_runs(table("copy", COPY, seconds=20.0), [copied]) == [copied]
 
 
-def test_a_short_run_is_no_new_best_over_a_long_one() -> None:
-    long, short = soak(780.0, ago=20), soak(770.0, ago=10, seconds=5.0)
-    now = soak(800.0, seconds=5.0)
-    assert best_of(now, [long]) is None
-    assert best_of(now, [long, short]) is short
-    assert best_of(soak(750.0, seconds=5.0), [long, short]) is long
+def test_a_faulty_result_is_not_compared() -> None:
+    assert last_runs(soak(700.0, wrong_elements=1), before(780.0)) == []
 
 
 def test_a_result_that_was_compared_stays_as_it_is() -> None:
@@ -115,46 +142,88 @@ def test_a_result_that_was_compared_stays_as_it_is() -> None:
     assert kept is given
 
 
-def test_a_regression_is_more_than_five_percent() -> None:
-    assert regression(soak(95.0), soak(100.0)) is None
-    assert regression(soak(100.0), soak(95.0)) is None
-    assert regression(soak(95.0), None) is None
-    assert regression(table("copy", ()), soak(100.0)) is None
-    line = regression(soak(94.9), soak(100.0, ago=3600.0))
-    assert line is not None
-    assert "\n" not in line
-    for part in ("NVIDIA H200", "soak in bfloat16 8192", "94.9 TFLOP/s", "5.1 % under", "100 TFLO"):
-        assert part in line
-    assert "since then" not in line
-
-
-def test_a_regression_says_what_else_changed() -> None:
-    earlier = soak(
-        100.0,
-        torch_version="2.9.1",
-        conditions=replace(CONDITIONS, driver_version="570.1", power_limit_watts=500.0),
+def test_a_regression_is_more_than_three_percent_and_the_scatter() -> None:
+    steady = before(*[100.0] * 10)
+    assert regression(soak(97.1), steady) is None
+    assert regression(soak(103.0), steady) is None
+    line = regression(soak(96.9), steady)
+    assert line == (
+        "96.9 TFLOP/s is 3.1 % under the 100 TFLOP/s that is usual (limit 3.0 %), "
+        "the median of its last 10 like runs"
     )
-    line = regression(soak(50.0), earlier)
-    assert line is not None
-    assert "torch 2.9.1 became 2.13.0" in line
-    assert "driver 570.1 became 580.65" in line
-    assert "power limit 500 W became 700 W" in line
-    assert "torch" not in str(regression(soak(50.0), soak(100.0, conditions=None)))
+    scattered = before(97, 103, 96, 104, 100, 98, 102, 95, 105, 100)
+    assert regression(soak(90.0), scattered) is None
+    assert regression(soak(80.0), scattered) is not None
 
 
-@pytest.mark.parametrize("unit", ["GB/s", "µs"])
-def test_a_table_without_products_has_its_own_unit(unit: str) -> None:
-    points = COPY if unit == "GB/s" else (Point("eager", 5, {"seconds": 2e-6}),)
-    slower = faster(points, 0.5 if unit == "GB/s" else 2.0)
-    line = regression(table("copy", slower), table("copy", points, ago=1.0))
+def test_few_runs_say_too_little() -> None:
+    assert regression(soak(50.0), []) is None
+    assert regression(soak(50.0), before(100.0, 100.0, 100.0)) is None
+    assert regression(soak(50.0), before(*[100.0] * 4)) is not None
+    assert regression(table("copy", ()), before(*[100.0] * 4)) is None
+    assert percent_limit([97, 99, 101, 103]) > 2 * percent_limit([97, 99, 101, 103] * 3)
+
+
+def test_runs_that_scatter_by_three_percent_raise_few_alarms() -> None:
+    """A hundred runs are kept, and the next one is as the others: 74 % were slow once."""
+    draw = random.Random(7)  # noqa: S311
+    alarms = trials = 0
+    for _ in range(200):
+        means = [draw.gauss(780.0, 0.03 * 780) for _ in range(110)]
+        for n in range(100, 110):
+            like = before(*reversed(means[n - 10 : n]))
+            alarms += regression(soak(means[n]), like) is not None
+            trials += 1
+    assert alarms < 0.02 * trials
+
+
+@pytest.mark.parametrize("count", [4, 5, 6, 7, 8, 9, 10])
+def test_few_runs_raise_no_more_alarms(count: int) -> None:
+    draw = random.Random(count)  # noqa: S311
+    alarms = 0
+    for _ in range(2000):
+        values = [draw.gauss(1.0, 0.03) for _ in range(count)]
+        under = 100 * (1 - draw.gauss(1.0, 0.03) / statistics.median(values))
+        alarms += under > percent_limit(values)
+    assert alarms < 0.02 * 2000
+
+
+def test_a_device_that_loses_a_tenth_is_slower_than_steady_runs() -> None:
+    draw = random.Random(1)  # noqa: S311
+    found = [
+        regression(soak(700.0), before(*(draw.gauss(780.0, 5.0) for _ in range(10))))
+        for _ in range(100)
+    ]
+    assert None not in found
+
+
+def test_a_regression_names_another_driver() -> None:
+    old = before(*[100.0] * 4, conditions=replace(CONDITIONS, driver_version="570.1"))
+    assert "the driver 570.1 became 580.65" in str(regression(soak(50.0), old))
+    assert "driver" not in str(regression(soak(50.0), before(*[100.0] * 4)))
+
+
+def test_copies_are_compared_direction_by_direction() -> None:
+    like = [table("copy", COPY, ago=float(n)) for n in range(1, 5)]
+    slow_link = (COPY[0], *faster(COPY[1:], 0.5))
+    line = regression(table("copy", slow_link), like)
     assert line is not None
-    assert "50.0 % under" in line
-    assert unit in line
-    assert "TFLOP" not in line
+    assert line.startswith("host to device, pinned: 27.0 GB/s is 50.0 % under")
+    assert "device to device" not in line
+
+
+def test_a_latency_is_a_time() -> None:
+    points = (Point("eager", 5, {"seconds": 2e-6}),)
+    like = [table("latency", points, ago=float(n)) for n in range(1, 5)]
+    line = regression(table("latency", faster(points, 2.0)), like)
+    assert line is not None
+    assert "4 µs over its rows is 50.0 % under the 2 µs" in line
 
 
 def test_names_of_others_are_inert() -> None:
-    line = regression(soak(50.0, device="\x1b[2Jx\ny"), soak(100.0))
+    odd = tuple(replace(point, series="\x1b[2J\n") for point in COPY[:1])
+    like = [table("copy", odd, ago=float(n)) for n in range(1, 5)]
+    line = regression(table("copy", faster(odd, 0.1)), like)
     assert line is not None
     assert line.isprintable()
 
@@ -172,4 +241,4 @@ def test_what_comes_later_changes_nothing(means: list[float]) -> None:
             assert under is None
         else:
             assert under is not None
-            assert (under < 0) == (means[n] > max(means[:n]))
+            assert (under < 0) == (means[n] > statistics.median(means[max(0, n - 10) : n]))

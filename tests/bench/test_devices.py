@@ -98,6 +98,7 @@ def test_instances_are_offered_in_the_place_of_their_gpu() -> None:
         6 * GIB,
         WHOLE.uuid,
         1,
+        pci_bus_id=WHOLE.pci_bus_id,
     )
     assert found[2].label == "GPU 3:1, NVIDIA A100-SXM4-40GB MIG 2g.10gb"
 
@@ -179,7 +180,7 @@ def shared(memory_is_shared: bool | None) -> Inventory:
 def test_a_device_without_memory_of_its_own_has_what_the_host_has_available(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(request, "_available_bytes", lambda: 90 * GIB)
+    monkeypatch.setattr(request, "available_bytes", lambda: 90 * GIB)
     nothing = readings(
         0,
         memory_used_bytes=None,

@@ -22,7 +22,7 @@ FULL = Conditions(
 
 def test_all_that_is_known_is_said() -> None:
     assert list(condition_facts(FULL)) == [
-        ("power", "655 W on average, limit 700 W"),
+        ("power", "655 W on average, 94 % of the limit of 700 W"),
         ("energy", "40.8 kJ by the device's counter, 1.03 TFLOP/J"),
         ("clock", "1755 MHz on average, maximum 1980 MHz"),
         ("heat", "up to 71°C"),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from gputop.bench.events import Done, Event, Failed, Planned, Progress, Verified
 from gputop.bench.plan.request import Request, Target
+from gputop.bench.results.facts import method_facts
 from gputop.bench.run import worker_launch
 from gputop.bench.run.session import Session
 from tests.bench.workers import CPU, broken_worker, fake_interpreter, needs_torch
@@ -179,7 +179,6 @@ PLAN = {
     "event": "plan",
     **dict.fromkeys(("m", "n", "k"), 1024),
     **dict.fromkeys(("dtype", "accumulate", "layout", "data", "method"), "as planned"),
-    **dict.fromkeys(("warmup_products", "products_per_batch", "need_bytes"), 1),
     "relative_error": 1e-6,
     "patience_seconds": 0.4,
 }
@@ -213,23 +212,65 @@ async def test_a_gpu_that_fails_in_the_run_is_a_fault(
     assert last.status == status
 
 
-async def test_what_changes_the_measurement_is_not_inherited(
+DROPPED = (
+    *("CUBLASLT_WORKSPACE_SIZE", "CUBLAS_EMULATE_SINGLE_PRECISION", "CUBLAS_EMULATION_STRATEGY"),
+    *("CUBLAS_FIXEDPOINT_EMULATION_MANTISSA_BIT_COUNT", "CUBLAS_WORKSPACE_CONFIG"),
+    *("CUDA_LAUNCH_BLOCKING", "NVIDIA_TF32_OVERRIDE", "ONEDNN_DEFAULT_FPMATH_MODE"),
+    *("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_NO_CUDA_MEMORY_CACHING"),
+    *("PYTORCH_TUNABLEOP_ENABLED", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"),
+    "TORCH_BLAS_PREFER_CUBLASLT",
+)
+
+
+async def test_what_changes_the_measurement_is_unset_and_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dropped = (
-        "CUDA_LAUNCH_BLOCKING",
-        "NVIDIA_TF32_OVERRIDE",
-        "PYTORCH_TUNABLEOP_ENABLED",
-        "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
-    )
-    for name in (*dropped, "OMP_NUM_THREADS"):
+    for name in (*DROPPED, "OMP_NUM_THREADS", "CUDA_MODULE_LOADING"):
         monkeypatch.setenv(name, "1")
-    body = (
-        "import json, os\n"
-        f"said = [name for name in {(*dropped, 'OMP_NUM_THREADS')!r} if name in os.environ]\n"
-        "print(json.dumps(dict(event='error', kind='k', what=str(said), why='', remedy='')))\n"
+    fault = """
+import os
+rates, KINDS = [], main.KINDS
+def seen(device, run):
+    run.notes.append(" ".join(sorted(os.environ)))
+    soak.soak(device, run)
+KINDS["soak"] = seen
+"""
+    *_, last = await heard(broken(tmp_path, fault, seconds=0.5))
+    assert isinstance(last, Done)
+    assert last.result.unset == tuple(f"{name}=1" for name in DROPPED)
+    left = last.result.notes[0].split()
+    assert set(left).isdisjoint(DROPPED)
+    assert {"OMP_NUM_THREADS", "CUDA_MODULE_LOADING"} <= set(left)
+    said = dict(method_facts(last.result))["unset"]
+    assert said.startswith("CUBLASLT_WORKSPACE_SIZE=1; CUBLAS_EMULATE_SINGLE_PRECISION=1; ")
+
+
+def on_cuda(fault: str) -> str:
+    """A worker whose errors are explained as those of a GPU."""
+    return (
+        f"{fault}\nexplain = main.explain\nmain.explain = lambda e, _, r: explain(e, 'cuda', r)\n"
     )
-    asked = Request(CPU, "float32", 128, 1.0, fake_interpreter(tmp_path, body))
-    (last,) = await heard(Session(replace(asked)))
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        ("CUDA error: unspecified launch failure", 1),
+        ("CUDA error: uncorrectable ECC error encountered", 1),
+        ("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasGemmEx`", 1),
+        ("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate`", 3),
+        ("CUDA error: no kernel image is available for execution on the device", 3),
+        ("CUDA error: out of memory", 3),
+        ("mat1 and mat2 shapes cannot be multiplied", 3),
+    ],
+)
+async def test_a_gpu_that_dies_at_its_first_product_is_faulty(
+    tmp_path: Path, error: str, status: int
+) -> None:
+    fault = f"def failing(self, times=1):\n    raise RuntimeError({error!r})\n"
+    fault += "Product.multiply = failing\n"
+    *_, last = await heard(broken(tmp_path, on_cuda(fault)))
     assert isinstance(last, Failed)
-    assert last.problem.what == "['OMP_NUM_THREADS']"
+    assert last.status == status
+    assert error.partition(" when")[0] in str(last.problem)
+    assert "Traceback" not in str(last.problem)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 import os
 from functools import partial
@@ -14,10 +13,9 @@ import pytest
 from gputop.bench.events import Done, Event, Failed, Hello, Planned, Progress, Verified
 from gputop.bench.plan import devices
 from gputop.bench.plan.request import Request, Target
-from gputop.bench.results.compare import spreads
 from gputop.bench.run import group, supervision, worker_launch
 from gputop.bench.run.group import DeviceGroup
-from tests.bench.workers import CPU, RESULT, RawWorker, fake_interpreter, needs_torch, request
+from tests.bench.workers import CPU, RawWorker, fake_interpreter, needs_torch, request
 from tests.sessions import EVENTS, EndlessSession, PreparedSession
 from tests.streams import Lasting, PreparedStream, inventory, readings, sample
 
@@ -56,13 +54,14 @@ async def heard(
     """All that happened, and the limits that were reached."""
     limits: list[tuple[Target, RunLimit]] = []
     happened: Happened = []
+
+    def take(target: Target, event: Event) -> None:
+        happened.append((target, event))
+        act(target, event)
+
     async with asyncio.timeout(100):
         with supervision.Supervisor() as together:
-            ending = runs.events(together, lambda *each: limits.append(each))
-            async with contextlib.aclosing(ending) as events:
-                async for target, event in events:
-                    happened.append((target, event))
-                    act(target, event)
+            await runs.follow(together, lambda *each: limits.append(each), take)
     return happened, limits
 
 
@@ -159,17 +158,21 @@ async def test_one_that_fails_does_not_end_the_others(tmp_path: Path) -> None:
 @needs_torch
 async def test_who_leaves_in_the_middle_leaves_no_worker() -> None:
     begun: list[int] = []
+    measured = asyncio.Event()
+
+    def take(_: Target, event: Event) -> None:
+        if isinstance(event, Hello):
+            begun.append(event.pid)
+        if isinstance(event, Progress):
+            measured.set()
+
     with supervision.Supervisor() as together:
         runs = DeviceGroup(halves(600.0))
-        async with (
-            asyncio.timeout(60),
-            contextlib.aclosing(runs.events(together, lambda *_: None)) as events,
-        ):
-            async for _, event in events:
-                if isinstance(event, Hello):
-                    begun.append(event.pid)
-                if isinstance(event, Progress):
-                    break
+        async with asyncio.timeout(60):
+            following = asyncio.create_task(runs.follow(together, lambda *_: None, take))
+            await measured.wait()
+            following.cancel()
+            await asyncio.wait([following])
     assert len(begun) == 2
     assert all(map(gone, begun))
 
@@ -282,30 +285,3 @@ def test_no_device_is_in_it_twice() -> None:
     asked = request()
     with pytest.raises(ValueError, match="twice"):
         DeviceGroup([asked, dataclasses.replace(asked, dtype="float64")])
-
-
-def reached(target: Target, mean: float, **changes: Any) -> tuple[Target, Any]:
-    fields = {"dtype": "bfloat16", "tflops_mean": mean, **changes}
-    return target, dataclasses.replace(RESULT, **fields)
-
-
-def test_who_is_more_than_five_percent_behind_is_named() -> None:
-    first, second, third = GPUS
-    (found,) = spreads([reached(first, 700.0), reached(second, 630.0), reached(third, 693.0)])
-    assert (found.dtype, found.best) == ("bfloat16", first.label)
-    assert found.percent == pytest.approx(10.0)
-    assert found.behind == pytest.approx({second.label: 10.0})
-    (close,) = spreads([reached(first, 700.0), reached(second, 690.0)])
-    assert close.behind == {}
-    assert close.percent == pytest.approx(100 * 10 / 700)
-
-
-def test_only_what_can_be_compared_is() -> None:
-    first, second, _ = GPUS
-    assert spreads([reached(first, 700.0)]) == ()
-    assert spreads([reached(first, 700.0), reached(CPU, 0.2)]) == (), "a CPU is no bad GPU"
-    assert spreads([reached(first, 700.0), reached(second, 60.0, dtype="float64")]) == ()
-    copies = {"tflops_mean": None, "kind": "copy", "points": ()}
-    assert spreads([reached(first, 1.0, **copies), reached(second, 1.0, **copies)]) == ()
-    (idle,) = spreads([reached(first, 0.0), reached(second, 0.0)])
-    assert (idle.percent, idle.behind) == (0.0, {})

@@ -79,7 +79,7 @@ def test_the_line_fits_and_says_the_most_first(width: int) -> None:
     now = [0.0]
     found = group_of(GPUS, lambda: now[0])
     assert many_devices(found, width) == "6 starting ..."
-    for at, event in (*running(700, 702, 698, 640, 700, 701), (2, Verified(2, 1))):
+    for at, event in (*running(700, 702, 698, 620, 700, 701), (2, Verified(2, 1))):
         found.add_event(GPUS[at], event)
     now[0] = 12.0
     line = many_devices(found, width)
@@ -87,21 +87,7 @@ def test_the_line_fits_and_says_the_most_first(width: int) -> None:
     assert "12 s, 48 s left" in line
     assert "700 (" in line
     if width > 100:
-        assert "6 running  1 wrong  node-1 GPU 3 9 % behind" in line
-
-
-def test_who_is_odd_gravest_first() -> None:
-    lost = Failed(Problem("It was lost", "its node is gone", "R"), 1)
-    stopped = Failed(Problem("It was stopped", "y", "R"), 130)
-    hot = dataclasses.replace(RESULT, stopped="limit")
-    found = after(*running(700, 702, 600, 701, 700, 699), (1, lost), (3, stopped), (4, Done(hot)))
-    found.add_event(GPUS[0], Verified(3, 1))
-    assert [(each.target.place, each.why, each.grave) for each in found.outliers()] == [
-        ("GPU 0", "computed wrong results: 1 element", True),
-        ("GPU 1", "It was lost: its node is gone", True),
-        ("GPU 4", "too hot: ended by the temperature limit", False),
-        ("GPU 2", "slow: 14.2 % under the median", False),
-    ]
+        assert "6 running  1 wrong  node-1 GPU 3 11 % behind" in line
 
 
 def test_models_are_compared_among_themselves() -> None:
@@ -110,4 +96,4 @@ def test_models_are_compared_among_themselves() -> None:
     for target, rate in zip([*GPUS[:4], *others], (700, 701, 702, 699, 250, 251), strict=True):
         found.add_event(target, window(0.2, rate))
     assert [*found.distributions] == ["NVIDIA H100", "NVIDIA A100"]
-    assert found.outliers() == []
+    assert found.slow_devices() == {}

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-import argparse
+import contextlib
 import csv
 import io
 import itertools
 import json
+import sqlite3
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.bench.events import Comparison, Conditions, Point
+from gputop.bench.events import Conditions, Point
 from gputop.bench.results import compare, facts, history
 from gputop.bench.results.compare import with_comparisons
 from gputop.bench.results.facts import COLUMNS, DEVICE, fitting_columns
 from gputop.commands import bench as command
+from gputop.commands.arguments import Parser
 from gputop.problem import Problem
 from gputop.schema.device import Device
 from gputop.schema.snapshot import DriverState, Host, Inventory, Sample, Source
@@ -40,7 +43,7 @@ RUNS = [
 
 
 def run(*arguments: str) -> int:
-    parser = argparse.ArgumentParser(exit_on_error=False)
+    parser = Parser(exit_on_error=False)
     command.add_arguments(parser)
     return command.run(parser.parse_args(["--history", *arguments]))
 
@@ -59,7 +62,7 @@ def test_the_table_is_newest_first(kept: list[Result], capsys: pytest.CaptureFix
     assert head.split()[-1] == "VERDICT"
     assert len(rows) == len(kept)
     assert [row.rsplit(None, 1)[1] for row in rows] == ["ok", "ok", "FAULTY", "ok", "ok"]
-    assert " new best " in rows[0]
+    assert " 111.4 % " in rows[0]
     assert "3900 GB/s" in rows[3]
     assert "a CPU" in rows[4]
 
@@ -85,8 +88,8 @@ def test_csv_has_units_in_its_heading(
     assert float(first["tflops_mean"]) == 780.0
     assert first["power_watts_mean"] == "690.0"
     assert first["percent_of_peak"] == "datasheet dense=78.1; formula at the live clock=99"
-    assert float(first["under_best_percent"]) == pytest.approx(100 * -80 / 700)
-    assert second["under_best_percent"] == ""
+    assert float(first["under_earlier_percent"]) == pytest.approx(100 * -80 / 700)
+    assert second["under_earlier_percent"] == ""
     assert third["wrong_elements"] == "3"
     assert (copy["tflops_mean"], copy["kind"]) == ("", "copy")
     assert (cpu["device_uuid"], cpu["power_watts_mean"]) == ("", "")
@@ -177,7 +180,7 @@ def test_wider_is_more() -> None:
         assert narrow <= wide
     assert {"WHEN", "DEVICE", "TYPE", "SIZE", "TFLOP/s", "VERDICT"} <= titles[60 - 40]
     assert {"KIND", "PEAK"} <= titles[80 - 40]
-    assert {"DROOP", "OF PEAK", "OF BEST", "TIME"} <= titles[120 - 40]
+    assert {"DROOP", "OF PEAK", "OF USUAL", "TIME"} <= titles[120 - 40]
     assert {"POWER", "CLOCK", "TORCH", "DRIVER"} <= titles[200 - 40]
     assert titles[-1] == {column.title for column in COLUMNS}
 
@@ -221,13 +224,13 @@ def test_the_verdict(changes: dict[str, object], says: str) -> None:
 
 
 def test_what_is_slower_says_by_how_much_before_how_it_ended() -> None:
-    earlier = [soak(780.0, ago=60.0), RUNS[4]]
+    earlier = [*(soak(780.0, ago=60.0 + n) for n in range(4)), RUNS[4]]
     assert text("VERDICT", soak(700.0, stopped="limit"), earlier) == "10 % under"
-    assert text("VERDICT", soak(750.0), earlier) == "ok"
-    assert text("OF BEST", soak(750.0), earlier) == "96.2 %"
-    assert text("OF BEST", soak(780.0), earlier) == "100.0 %"
-    assert text("OF BEST", soak(780.1), earlier) == "new best"
-    assert text("OF BEST", RUNS[4], earlier) == "–"
+    assert text("VERDICT", soak(760.0), earlier) == "ok"
+    assert text("OF USUAL", soak(750.0), earlier) == "96.2 %"
+    assert text("OF USUAL", soak(780.0), earlier) == "100.0 %"
+    assert text("OF USUAL", soak(780.1), earlier) == "100.0 %"
+    assert text("OF USUAL", RUNS[4], earlier) == "–"
 
 
 def listed(capsys: pytest.CaptureFixture[str]) -> tuple[list[str], list[str], list[object]]:
@@ -237,7 +240,7 @@ def listed(capsys: pytest.CaptureFixture[str]) -> tuple[list[str], list[str], li
         assert run(*form) == 0
         said.append(capsys.readouterr().out)
     row = said[0].splitlines()[-1].split()[-6:]
-    figure = list(csv.DictReader(io.StringIO(said[1])))[-1]["under_best_percent"]
+    figure = list(csv.DictReader(io.StringIO(said[1])))[-1]["under_earlier_percent"]
     return row, [figure], [json.loads(said[2])[-1]["comparison"]]
 
 
@@ -259,13 +262,14 @@ def test_a_verdict_that_was_given_stays_whatever_else_is_kept_later(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Also where an earlier run comes in later, from a clock that was set back."""
-    history.append(soak(780.0, ago=60.0))
-    assert history.append(soak(700.0)).comparison is not None
+    for n in range(4):
+        history.append(soak(780.0, ago=60.0 + n))
+    (judged,) = history.judged([soak(700.0)])
+    assert judged.verdict is not None
+    history.append(judged)
     history.append(soak(2000.0, ago=90.0))
     newest, *_ = history.recent()
-    assert newest.comparison == Comparison(
-        100 * (780 - 700) / 780, compare.regression(soak(700.0), soak(780.0, ago=60.0))
-    )
+    assert (newest.comparison, newest.verdict) == (judged.comparison, judged.verdict)
     assert run() == 0
     assert " 10 % under" in capsys.readouterr().out
 
@@ -320,3 +324,67 @@ def test_no_field_of_the_csv_is_a_formula() -> None:
     titles, values = csv.reader(io.StringIO(history.points_csv(table("sweep", (point,)))))
     assert titles[3:] == ["'=x"]
     assert values[:2] == ["'=1+1", "-2.0"]
+
+
+CURVES = '{"windows": [], "moments": []}'
+
+
+def test_curves_are_kept_with_their_result() -> None:
+    first, second = soak(780.0), soak(700.0, ago=3600.0)
+    history.append(first, CURVES)
+    history.append(second)
+    assert history.curves_of(first) == CURVES
+    assert history.curves_of(second) is None
+    assert history.curves_of(soak(1.0, ago=9.0)) is None
+    assert history.recent() == [first, second]
+
+
+def test_a_file_of_an_older_version_takes_curves() -> None:
+    file = history.results_path()
+    file.parent.mkdir(parents=True)
+    older, newer = soak(700.0, ago=3600.0), soak(780.0)
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        connection.execute(
+            "CREATE TABLE results (id INTEGER PRIMARY KEY, started_at REAL NOT NULL, "
+            "device_uuid TEXT, document TEXT NOT NULL)"
+        )
+        connection.execute("PRAGMA user_version = 1")
+        row = (older.started_at, older.device_uuid, json.dumps(asdict(older)))
+        connection.execute(
+            "INSERT INTO results (started_at, device_uuid, document) VALUES (?, ?, ?)", row
+        )
+        connection.commit()
+    assert history.curves_of(older) is None
+    history.append(newer, CURVES)
+    assert history.recent() == [newer, older]
+    assert history.curves_of(newer) == CURVES
+
+
+def test_to_forget_one_leaves_all_others(kept: list[Result]) -> None:
+    history.forget(kept[1])
+    history.forget(kept[1])
+    assert history.recent() == [kept[0], *kept[2:]]
+    other = replace(kept[0], device_uuid="GPU-other")
+    history.append(other)
+    history.forget(kept[0])
+    assert history.recent()[0].device_uuid == "GPU-other"
+
+
+def test_to_forget_makes_no_file() -> None:
+    history.forget(BASE)
+    assert not history.results_path().exists()
+
+
+def test_who_forgets_and_who_keeps_lose_nothing_of_each_other() -> None:
+    old = [soak(700.0, ago=60.0 * n) for n in range(1, 21)]
+    new = [soak(800.0, ago=60.0 * n + 1) for n in range(1, 21)]
+    for result in old:
+        history.append(result, CURVES)
+    with ThreadPoolExecutor(2) as together:
+        tasks: list[Future[Any]] = [
+            together.submit(history.append, result, CURVES) for result in new
+        ]
+        tasks += [together.submit(history.forget, result) for result in old]
+        for task in tasks:
+            task.result()
+    assert history.recent() == new

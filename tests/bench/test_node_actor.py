@@ -15,7 +15,6 @@ from gputop.bench.cluster import relay
 from gputop.bench.cluster.node_actor import NodeActor
 from gputop.bench.plan.request import Request
 from gputop.bench.run import worker_launch
-from gputop.bench.run.worker_launch import NOT_INHERITED
 from tests.bench.workers import CPU, needs_torch
 from tests.clusters import executable
 
@@ -56,7 +55,7 @@ def test_the_worker_that_is_sent_runs_as_it_does_here() -> None:
     order = (
         json.dumps(worker_launch.worker_request(Request(CPU, "float32", 64, 0.5))).encode() + b"\n"
     )
-    post.start(order, NOT_INHERITED)
+    post.start(order)
     found = heard(post, "ended")
     events = [json.loads(line)["event"] for line in found["line"]]
     assert events[:2] == ["hello", "plan"]
@@ -71,7 +70,7 @@ def test_it_has_its_gpu_alone_and_says_its_readings(smi: Path) -> None:
     assert found["gpu"]["uuid"] == "GPU-0000-3"
     assert found["apps"] == "\n"
     assert found["heat"] == "GPU Slowdown T.Limit Temp : -2 C\n"
-    post.start(b"{}\n", NOT_INHERITED)
+    post.start(b"{}\n")
     found = heard(post, "line", "readings")
     assert found["line"][0] == b"GPU-0000-3\n"
     assert found["readings"][0] == "58, 688.10, 1740, 700.00, 0x0000000000000004, 55, 26"
@@ -91,27 +90,15 @@ def test_an_old_driver_says_less_or_calls_it_otherwise(smi: Path, unknown: str, 
     smi.write_text(json.dumps({"3": old}))
     post = NodeActor(SLEEPER, None, cpu=False)
     post.facts(own)
-    post.start(b"{}\n", NOT_INHERITED)
+    post.start(b"{}\n")
     assert heard(post, "readings")["readings"][0].endswith(f" {end}")
     post.signal(9)
     heard(post, "ended")
 
 
-def test_variables_that_change_what_is_measured_stay_behind(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
-    monkeypatch.setenv("KEPT", "yes")
-    post = NodeActor(b"import os; print(sorted(os.environ), flush=True)", None, cpu=True)
-    post.start(b"{}\n", NOT_INHERITED)
-    found = heard(post, "ended")
-    assert b"CUDA_LAUNCH_BLOCKING" not in found["line"][0]
-    assert b"KEPT" in found["line"][0]
-
-
 def test_one_that_cannot_be_started_says_so() -> None:
     post = NodeActor(SLEEPER, "/nowhere/python", cpu=True)
-    post.start(b"{}\n", NOT_INHERITED)
+    post.start(b"{}\n")
     ((status, errors),) = heard(post, "ended")["ended"]
     assert status == 127
     assert errors == b"/nowhere/python: No such file or directory"
@@ -121,7 +108,7 @@ def test_the_end_of_standard_error_comes_with_the_end() -> None:
     post = NodeActor(
         b"import sys; sys.stderr.write('x' * 9000 + 'why'); sys.exit(5)", None, cpu=True
     )
-    post.start(b"{}\n", NOT_INHERITED)
+    post.start(b"{}\n")
     ((status, errors),) = heard(post, "ended")["ended"]
     assert status == 5
     assert len(errors) == 4096

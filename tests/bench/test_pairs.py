@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.bench.events import Done, Failed, Planned, Result
+from gputop.bench.events import Done, Event, Failed, Planned, Result
 from gputop.bench.plan import devices
 from gputop.bench.plan.request import Request, Target, check_pairs
 from gputop.bench.results.compare import rates_of_pair, score
@@ -91,16 +90,19 @@ def _devices_that_are_well(monkeypatch: pytest.MonkeyPatch) -> None:
 async def ends_of(runs: Pairs, stop_at: Target | None = None) -> dict[Target, Done | Failed]:
     """How each device ended; stopped where that one is planned."""
     found: dict[Target, Done | Failed] = {}
+    stops: list[asyncio.Task[None]] = []
+
+    def take(target: Target, event: Event) -> None:
+        if isinstance(event, Done | Failed):
+            assert target not in found, "a device ends once"
+            found[target] = event
+        if isinstance(event, Planned) and target is stop_at:
+            stops.append(asyncio.create_task(runs.stop()))
+
     async with asyncio.timeout(100):
         with supervision.Supervisor() as together:
-            running = runs.events(together, lambda *_: None)
-            async with contextlib.aclosing(running) as events:
-                async for target, event in events:
-                    if isinstance(event, Done | Failed):
-                        assert target not in found, "a device ends once"
-                        found[target] = event
-                    if isinstance(event, Planned) and target is stop_at:
-                        await runs.stop()
+            await runs.follow(together, lambda *_: None, take)
+            await asyncio.gather(*stops)
     return found
 
 
@@ -126,8 +128,8 @@ async def test_each_alone_and_then_all_at_once(measured: type[Measured]) -> None
     ]
     assert (first.kind, first.tflops_mean, first.tflops_peak) == ("pairs", 630.0, 700.0)
     assert score(first) == 630.0
-    assert rates_of_pair(first)[2] == pytest.approx(10.0)
-    assert rates_of_pair(second)[2] == pytest.approx(20.0)
+    assert rates_of_pair(first.points)[2] == pytest.approx(10.0)
+    assert rates_of_pair(second.points)[2] == pytest.approx(20.0)
     assert first.notes == ("running together costs 10.0 % of 700 TFLOP/s",)
     assert (first.iterations, first.checks) == (2 * RESULT.iterations, 2 * RESULT.checks)
 
@@ -144,8 +146,8 @@ async def test_a_fault_alone_is_kept_and_the_device_left_out(measured: type[Meas
     found = await ends_of(Pairs(GroupState(asked(*three))))
     assert result_of(found[three[1]]).wrong_elements == 3
     assert "not run together" in result_of(found[three[1]]).notes[0]
-    assert rates_of_pair(result_of(found[three[1]]))[2] is None
-    assert rates_of_pair(result_of(found[three[2]]))[2] == 0.0
+    assert rates_of_pair(result_of(found[three[1]]).points)[2] is None
+    assert rates_of_pair(result_of(found[three[2]]).points)[2] == 0.0
     assert [each.target.number for each, waits in measured.opened if waits] == ["0", "2"]
 
 

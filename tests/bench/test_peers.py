@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import os
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gputop.bench.events import Done
 from gputop.bench.plan import devices, request
 from gputop.bench.plan.request import Request, Target
+from gputop.bench.results.facts import method_facts
 from gputop.bench.run import worker_launch
-from gputop.bench.worker import copies
+from gputop.bench.run.session import Session
+from gputop.bench.worker import copies, environment
 from tests.bench.machines import divided, seen
-from tests.bench.workers import CPU, load_torch, needs_torch
+from tests.bench.workers import CPU, broken_worker, fake_interpreter, load_torch, needs_torch
 from tests.streams import inventory, sample
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
 GPUS = devices.targets(inventory(3), sample(3))[:3]
 VOLTA = dataclasses.replace(GPUS[1], compute_capability="7.0")
@@ -132,3 +138,113 @@ def test_a_peer_without_room_is_noted_and_the_rest_goes_on() -> None:
 def test_without_a_peer_there_is_no_such_way() -> None:
     found, notes, _ = ways(None, direct=True)
     assert (found, notes) == ([], [])
+
+
+def test_eight_gpus_share_the_host_s_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request, "available_bytes", lambda: 40 << 30)
+    gpus = devices.targets(inventory(8), sample(8))[:8]
+    shared = devices.with_peers(asked(*gpus))
+    assert [each.host_bytes for each in shared] == [int(0.9 * (40 << 30)) // 8] * 8
+    assert all(request.check_request(each) is None for each in shared)
+    (alone,) = devices.with_peers(asked(gpus[0]))
+    assert alone.host_bytes == int(0.9 * (40 << 30))
+    assert devices.with_peers(asked(CPU, gpus[0]))[0].host_bytes is None
+    assert devices.with_peers(asked(*gpus, kind="soak"))[0].host_bytes is None
+
+
+def test_copies_that_do_not_fit_in_the_host_are_refused_in_a_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(request, "available_bytes", lambda: 3 << 30)
+    gpus = devices.targets(inventory(8), sample(8))[:8]
+    problem = request.check_request(devices.with_peers(asked(*gpus))[0])
+    assert problem is not None
+    assert str(problem) == (
+        "The copies do not fit in the host's memory: a GPU needs 388 MiB of it, and 346 MiB are "
+        "left for each. End what holds the memory, or test fewer GPUs at a time"
+    )
+
+
+def test_sizes_that_the_host_does_not_hold_are_left_out_and_noted() -> None:
+    run: Any = SimpleNamespace(request={"host_bytes": 2 << 30}, notes=[])
+    assert copies.fitting_host([1 << 20, 1 << 28, 1 << 30], run) == [1 << 20, 1 << 28]
+    (note,) = run.notes
+    assert note.startswith("no copies of 1024 MiB and more: they take 4 times as much")
+    run.request["host_bytes"] = None
+    assert copies.fitting_host([1 << 30], run) == [1 << 30]
+    assert len(run.notes) == 1
+
+
+def test_the_memory_of_each_control_group_above_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = tmp_path / "slurm" / "job_7"
+    job.mkdir(parents=True)
+    for folder, limit, used in ((job, "max", 5), (job.parent, "1000", 400), (tmp_path, "900", 1)):
+        (folder / "memory.max").write_text(f"{limit}\n")
+        (folder / "memory.current").write_text(f"{used}\n")
+    monkeypatch.setattr(request, "_own_group", lambda: job)
+    assert request.available_bytes() == 600
+
+
+def node(folder: Path, number: int, processors: str) -> None:
+    """A GPU in sysfs."""
+    device = folder / "0000:1a:00.0"
+    device.mkdir(parents=True)
+    (device / "numa_node").write_text(f"{number}\n")
+    (device / "local_cpulist").write_text(f"{processors}\n")
+
+
+@pytest.mark.parametrize(
+    ("number", "processors", "allowed", "bound"),
+    [
+        (1, "0-3,8", {0, 2, 3, 5, 8}, {0, 2, 3, 8}),
+        (0, "0-3", {1, 2}, {1, 2}),  # within it already: it stays as narrow
+        (0, "4-7", {0, 1}, None),  # the user chose others
+        (-1, "0-7", {0, 1}, None),
+        (0, "", {0, 1}, None),
+    ],
+)
+def test_a_worker_is_bound_to_the_processors_near_its_gpu(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+    processors: str,
+    allowed: set[int],
+    bound: set[int] | None,
+) -> None:
+    node(tmp_path, number, processors)
+    chosen: list[set[int]] = []
+    monkeypatch.setattr(environment, "SYSFS", tmp_path)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: allowed)
+    monkeypatch.setattr(os, "sched_setaffinity", lambda _, wanted: chosen.append(wanted))
+    said = environment.bind_near("00000000:1A:00.0")  # as NVML has it
+    assert chosen == ([] if bound is None else [bound])
+    assert said == (bound and f"NUMA node {number}, processors: {len(bound)}")
+    assert environment.bind_near("00000000:FF:00.0") is None
+    assert environment.bind_near("nonsense") is None
+
+
+@needs_torch
+async def test_the_result_says_what_the_worker_was_bound_to(tmp_path: Path) -> None:
+    node(tmp_path / "sysfs", 0, f"{min(os.sched_getaffinity(0))}")
+    fault = f"from pathlib import Path\nenvironment.SYSFS = Path({str(tmp_path / 'sysfs')!r})\n"
+    python = fake_interpreter(tmp_path, broken_worker(fault))
+    near = dataclasses.replace(CPU, pci_bus_id="00000000:1A:00.0")
+    for target, says in ((near, "NUMA node 0, processors: 1"), (CPU, None)):
+        session = Session(Request(target, "float32", 64, 0.5, python))
+        async with contextlib.aclosing(session.events()) as events:
+            *_, last = [event async for event in events]
+        assert isinstance(last, Done)
+        assert last.result.bound_to == says
+        assert dict(method_facts(last.result)).get("bound to") == says
+
+
+def test_targets_have_their_bus_id_and_instances_that_of_their_gpu() -> None:
+    assert all(each.pci_bus_id for each in GPUS)
+    *instances, cpu = devices.targets(divided(), seen())
+    assert cpu.pci_bus_id is None
+    parents = {each.uuid: each.pci_bus_id for each in divided().devices}
+    assert all(
+        each.pci_bus_id == parents[each.parent_uuid] for each in instances if each.parent_uuid
+    )

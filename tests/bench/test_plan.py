@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.bench.plan import request
-from gputop.bench.plan.request import DTYPES, DeviceKind, Request, Target
+from gputop.bench.plan.dtypes import DTYPES, DeviceKind
+from gputop.bench.plan.request import Request, Target
 
 GIB = 1 << 30
 CPU = Target("cpu", None, None, "a CPU", None, 16 * GIB)
@@ -95,7 +96,7 @@ def test_memory_holds_four_matrices_and_a_mask() -> None:
 def test_memory_knows_that_operands_and_results_differ(
     dtype: str, operands: float, result: int
 ) -> None:
-    assert request.bytes_per_element(dtype) == 2 * operands + 2 * result + 1
+    assert DTYPES[dtype].bytes_per_element == 2 * operands + 2 * result + 1
 
 
 @pytest.mark.parametrize(
@@ -145,6 +146,7 @@ def test_unknown_free_memory_is_left_to_the_worker() -> None:
 def test_auto_stays_within_the_memory() -> None:
     assert request.auto_limit(gpu("8.0", free=1 * GIB), "float32") < 8192
     assert request.auto_limit(gpu("8.0", free=80 * GIB), "float32") == 8192
+    assert request.auto_limit(gpu("8.0", free=80 * GIB), "float32", 4) == 4 * 8192
 
 
 @given(st.integers(0, 1 << 42), st.floats(0.001, 1), DTYPE, st.integers(1, 1 << 14))

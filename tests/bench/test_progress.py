@@ -31,9 +31,6 @@ PLANNED = Planned(
     accumulate="float32",
     layout="A and B row-major",
     data="random normal",
-    warmup_products=3,
-    products_per_batch=4,
-    need_bytes=1,
     relative_error=1e-7,
     method="by hand",
 )

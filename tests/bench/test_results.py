@@ -13,7 +13,7 @@ import pytest
 
 from gputop.bench.events import Comparison, Conditions, Point, Result
 from gputop.bench.results import compare, history
-from gputop.bench.results.history import ResultsError
+from gputop.problem import ProblemError
 from tests.bench.kept import BASE, COPY, SWEEP, soak, table
 from tests.bench.workers import RESULT
 
@@ -50,10 +50,10 @@ def test_nobody_else_may_read_it(file: Path) -> None:
 
 def both(says: str) -> None:
     """Writing and reading are refused in one line, which is `says`."""
-    with pytest.raises(ResultsError, match=says) as caught:
+    with pytest.raises(ProblemError, match=says) as caught:
         history.append(RESULT)
     assert "\n" not in str(caught.value)
-    with pytest.raises(ResultsError, match=says):
+    with pytest.raises(ProblemError, match=says):
         history.recent(10)
 
 
@@ -90,14 +90,14 @@ def test_a_locked_file_is_not_waited_for(file: Path, monkeypatch: pytest.MonkeyP
 def test_a_read_only_file_can_be_read(file: Path) -> None:
     history.append(RESULT)
     file.chmod(0o400)
-    with pytest.raises(ResultsError):
+    with pytest.raises(ProblemError):
         history.append(RESULT)
     assert history.recent(10) == [RESULT]
 
 
 def test_a_folder_that_cannot_be_made(file: Path) -> None:
     file.parent.parent.write_text("a file where the folder should be")
-    with pytest.raises(ResultsError, match="permissions"):
+    with pytest.raises(ProblemError, match="permissions"):
         history.append(RESULT)
 
 
@@ -117,7 +117,7 @@ def test_a_document_that_is_none(file: Path, document: object, says: str) -> Non
         connection.execute("UPDATE results SET document = ?", (document,))
     connection.close()
     before = file.read_bytes()
-    with pytest.raises(ResultsError, match=says) as caught:
+    with pytest.raises(ProblemError, match=says) as caught:
         history.recent(10)
     assert "Move" in str(caught.value)
     assert file.read_bytes() == before
@@ -161,7 +161,7 @@ def test_a_document_of_the_first_version_is_read(file: Path) -> None:
     (old,) = history.recent()
     assert (old.kind, old.points, old.conditions, old.layout) == ("soak", (), None, None)
     assert old.tflops_mean == 900.0
-    assert history.append(BASE).comparison == Comparison()
+    assert history.append(BASE).comparison == Comparison(runs=0)
 
 
 def test_the_newest_is_first_also_where_it_was_kept_before_an_older_one(file: Path) -> None:
@@ -204,7 +204,7 @@ def test_a_run_is_compared_with_those_before_it_one_at_a_time(
     assert kept.comparison is not None
     assert kept.comparison.under_percent is not None
     assert len(alive) >= 30
-    assert max(alive) <= before + 5
+    assert max(alive) <= before + 15
 
 
 def test_like_is_of_the_same_method(file: Path) -> None:
@@ -219,16 +219,14 @@ def test_like_is_of_the_same_method(file: Path) -> None:
 
 
 def test_a_result_is_compared_with_what_came_before_it(file: Path) -> None:
-    assert history.append(soak(780.0, ago=30.0)).comparison == Comparison()
-    for mean, ago in ((850.0, 20.0), (700.0, 10.0), (990.0, -10.0)):
+    assert history.append(soak(780.0, ago=90.0)).comparison == Comparison(runs=0)
+    for mean, ago in ((850.0, 20.0), (851.0, 25.0), (849.0, 30.0), (700.0, 10.0), (9.0, -10.0)):
         history.append(soak(mean, ago))
-    kept = history.append(soak(790.0))
-    assert kept == soak(790.0), "the measurement itself is as it was"
-    slower = compare.regression(soak(790.0), soak(850.0, ago=20.0))
-    assert kept.comparison == Comparison(100 * (850 - 790) / 850, slower)
-    assert "7.1 % under" in str(slower)
-    fine = history.append(soak(849.0)).comparison
-    assert fine == Comparison(100 * (850 - 849) / 850, None)
+    kept = history.append(soak(700.0))
+    assert kept == soak(700.0), "the measurement itself is as it was"
+    assert kept.comparison is not None
+    assert kept.comparison.under_percent == pytest.approx(17.55, rel=0.01)
+    assert kept.comparison.runs == 5
 
 
 def test_results_of_older_versions_are_compared_with_the_runs_before_them(file: Path) -> None:
@@ -239,7 +237,7 @@ def test_results_of_older_versions_are_compared_with_the_runs_before_them(file: 
         connection.execute("UPDATE results SET document = json_remove(document, '$.comparison')")
     connection.close()
     under = [each.comparison and each.comparison.under_percent for each in history.recent()]
-    assert under == [pytest.approx(100 * -140 / 850), pytest.approx(100 * 150 / 850), None]
+    assert under == [pytest.approx(100 * -215 / 775), pytest.approx(100 * 150 / 850), None]
     assert [each.comparison for each in history.recent(2)] == [
         each.comparison for each in history.recent()[:2]
     ]
@@ -247,8 +245,8 @@ def test_results_of_older_versions_are_compared_with_the_runs_before_them(file: 
 
 def test_tables_are_compared_too(file: Path) -> None:
     history.append(table("copy", COPY, ago=60.0))
-    assert history.append(table("copy", COPY)).comparison == Comparison(0.0)
-    assert history.append(table("sweep", SWEEP)).comparison == Comparison()
+    assert history.append(table("copy", COPY)).comparison == Comparison(0.0, runs=1)
+    assert history.append(table("sweep", SWEEP)).comparison == Comparison(runs=0)
 
 
 def test_an_empty_file_is_begun(file: Path) -> None:
@@ -277,5 +275,5 @@ def test_a_folder_that_may_not_be_looked_into(file: Path, monkeypatch: pytest.Mo
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "stat", refused)
-    with pytest.raises(ResultsError, match=r"Permission denied.*permissions"):
+    with pytest.raises(ProblemError, match=r"Permission denied.*permissions"):
         history.recent()

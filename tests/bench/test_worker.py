@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from gputop.bench.plan import dtypes
 from gputop.bench.plan import request as plan
 from gputop.bench.run import worker_launch
 from gputop.bench.run.worker_launch import WORKER
@@ -60,7 +61,7 @@ def test_the_windows_add_up_to_the_run() -> None:
         assert sample["elapsed_seconds"] == pytest.approx(elapsed)
         products += sample["tflops"] * sample["window_seconds"] * 1e12 / (2 * 256**3)
         assert sample["iterations"] == pytest.approx(products)
-        assert sample["window_seconds"] >= throughput.WINDOW_SECONDS
+        assert sample["window_seconds"] >= throughput.FIRST_WINDOW_SECONDS
     assert events[-1]["iterations"] >= samples[-1]["iterations"]
     assert events[-1]["tflops_peak"] >= max(sample["tflops"] for sample in samples)
 
@@ -91,7 +92,6 @@ def test_auto_chooses_a_size_whose_product_is_short() -> None:
         done = raw.until("done")
     assert planned["n"] == planned["m"] == planned["k"]
     assert 64 <= planned["n"] <= 8192
-    assert planned["need_bytes"] >= 4 * 2 * planned["n"] ** 2
     assert done["iterations"] > 1
 
 
@@ -130,13 +130,7 @@ def _grown(pid: int, by: int) -> bool:
 
 def test_stop_between_products_gives_the_result_so_far() -> None:
     with RawWorker(request(size=256, seconds=600.0)) as raw:
-        raw.until("sample")
-        began = time.monotonic()
-        raw.tell("stop")
-        done = raw.until("done")
-        assert time.monotonic() - began < 0.5
-        raw.process.wait(5)
-    assert done["stopped"] == "user"
+        done = raw.stopped()
     assert done["iterations"] > 0
 
 
@@ -196,7 +190,7 @@ def test_the_request_has_the_memory_that_the_buffers_take(bits: str) -> None:
     buffers = (product.a, product.b, product.c, product.first)
     held = sum(each.untyped_storage().nbytes() for each in buffers)
     mask = 192 * 192
-    assert held + mask == plan.bytes_per_element(bits) * 192 * 192
+    assert held + mask == dtypes.DTYPES[bits].bytes_per_element * 192 * 192
 
 
 class Corrupting(products.Product):
@@ -630,54 +624,27 @@ def test_a_size_is_taken_as_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) ->
         sizes(monkeypatch, 16384, lambda n: 2 * n**3 / 0.2e12)
 
 
-def test_droop_compares_the_last_half_with_the_best_window() -> None:
-    totals = throughput.SoakTotals(flop=10**12)
-    for _ in range(10):
-        totals.add(10, 1.0, None)
-    for _ in range(10):
-        totals.add(8, 1.0, None)
-    result = totals.result()
-    assert result["tflops_mean"] == pytest.approx(9.0)
-    assert result["tflops_sustained"] == pytest.approx(8.0)
-    assert result["droop_percent"] == pytest.approx(20.0)
-
-
 def test_windows_of_a_gpu_are_of_its_own_time() -> None:
     totals = throughput.SoakTotals(flop=10**12)
     samples = [totals.add(10, 0.3 if n % 2 else 1.7, 1.0) for n in range(20)]  # seen early or late
     assert {sample["tflops"] for sample in samples if sample} == {10.0}
     result = totals.result()
     assert result["seconds"] == pytest.approx(20.0)
-    assert result["tflops_peak"] == result["tflops_sustained"] == pytest.approx(10.0)
-    assert result["droop_percent"] == pytest.approx(0.0)
-
-
-def test_a_run_of_a_single_batch_has_no_droop() -> None:
-    totals = throughput.SoakTotals(flop=10**12)
-    totals.add(1, 12.0, None)
-    assert totals.result()["droop_percent"] == 0.0
-
-
-def test_a_run_of_days_does_not_grow() -> None:
-    totals = throughput.SoakTotals(flop=10**12)
-    for _ in range(6000):
-        totals.add(10, 1.0, None)
-    for _ in range(6000):
-        for _ in range(10):
-            totals.add(1, 0.125, None)
-    assert len(totals._marks) <= throughput.MOST_MARKS
-    result = totals.result()
-    assert result["seconds"] == pytest.approx(13500.0)
-    assert result["tflops_sustained"] == pytest.approx(8.0, rel=1e-3)
     assert result["tflops_peak"] == pytest.approx(10.0)
 
 
-def test_a_short_run_says_nothing_about_droop() -> None:
+def test_the_first_windows_are_shorter_to_show_a_burst() -> None:
+    totals = throughput.SoakTotals(flop=10**12)
+    samples = [totals.add(1, 0.0625, None) for _ in range(160)]
+    lengths = [sample["window_seconds"] for sample in samples if sample]
+    assert lengths[:16] == [0.125] * 16
+    assert lengths[16:] == [0.25] * 32
+
+
+def test_a_single_batch_says_how_fast_the_device_was() -> None:
     totals = throughput.SoakTotals(flop=10**12)
     totals.add(10, 1.0, 0.5)
-    result = totals.result()
-    assert result["tflops_sustained"] is result["droop_percent"] is None
-    assert result["tflops_device"] == pytest.approx(20.0)
+    assert totals.result()["tflops_device"] == pytest.approx(20.0)
 
 
 @pytest.mark.parametrize(
@@ -765,8 +732,7 @@ def test_which_precision_ran_is_seen_by_its_error(
     elif refused:
         with pytest.raises(errors.RunError, match="not made in") as refusal:
             product.check_precision()
-        remedy = refusal.value.fields["remedy"]
-        assert ("NVIDIA_TF32_OVERRIDE" in remedy) is (place == "cuda")
+        assert "another torch" in refusal.value.fields["remedy"]
     else:
         product.check_precision()
 

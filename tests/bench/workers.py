@@ -7,6 +7,7 @@ import importlib.util
 import json
 import subprocess
 import sys
+import time
 import warnings
 from typing import TYPE_CHECKING, Any, Self
 
@@ -78,6 +79,17 @@ class RawWorker:
         """The first event of that name."""
         return next(event for event in self.events() if event["event"] == name)
 
+    def stopped(self) -> dict[str, Any]:
+        """Stop it after its first sample: what it says at its end, in less than half a second."""
+        self.until("sample")
+        began = time.monotonic()
+        self.tell("stop")
+        done = self.until("done")
+        assert time.monotonic() - began < 0.5
+        self.process.wait(5)
+        assert done["stopped"] == "user"
+        return done
+
     def __enter__(self) -> Self:
         return self
 
@@ -104,7 +116,8 @@ def fake_interpreter(folder: Path, body: str, torch: str | None = "9.9.9") -> st
     return str(script)
 
 
-PARTS = "backends copies errors formats latency main peak product rows soak sweep throughput"
+PARTS = "backends burn checksums copies environment errors formats latency main memory peak pulse"
+PARTS += " product rows soak sweep throughput"
 """Modules of the worker that faults are made in."""
 
 

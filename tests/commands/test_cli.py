@@ -119,14 +119,6 @@ REFUSED = [
         for address in ("9835", "", "::1:9835", "host:", "host:99999", "[::1]", "a b:1", "x:-1")
     ),
     (["exporter", "--interval", "0"], INTERVAL),
-    *(
-        (["exporter", "--demo-fleet", size], "give a whole number of GPUs from 1 to 100000.")
-        for size in ("0", "-8", "1e4", "100001", "many", "")
-    ),
-    *(
-        (["exporter", "--demo-fleet", "8", *more], "Leave it out, or --demo-fleet.")
-        for more in (["--demo"], ["--processes"], ["--no-gpm"], ["--interval", "2"])
-    ),
     (
         ["bench", "--device", "cpu", "--python", "/no/such/python"],
         "Give the path of a Python that has torch, such as ~/venv/bin/python.",

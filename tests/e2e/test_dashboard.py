@@ -14,11 +14,12 @@ import psutil
 import pytest
 
 from tests.driver import FakeDevice, FakeDriver, FakeProcess
-from tests.e2e.shipped import GIB, GPUTOP, dashboard
+from tests.e2e.shipped import GIB, GPUTOP, NO_DRIVER, dashboard, see
 from tests.terminal import Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from tests.terminal import Terminal
 
@@ -146,7 +147,7 @@ def start_stress(terminal: Terminal) -> None:
     terminal.wait_for("Press b")
     terminal.send("b")
     terminal.wait_for("Running float32", timeout=60)
-    terminal.wait_for(lambda t: re.search(r"now 0\.\d+", t.text) is not None)
+    terminal.wait_for(lambda t: re.search(r"now \d", t.text) is not None)
 
 
 def worker_pids(terminal: Terminal) -> list[int]:
@@ -222,3 +223,18 @@ def test_without_a_terminal_it_is_status() -> None:
     )
     assert "SIMULATED" in done.stdout
     assert done.stdout.count("H100") == 8
+
+
+def test_a_demo_simulates_the_stress_test_and_leaves_nothing(tmp_path: Path) -> None:
+    env = {**NO_DRIVER, "XDG_DATA_HOME": str(tmp_path)}
+    with dashboard("--demo", "--interval", "0.25", env=env) as terminal:
+        see(terminal, "SIMULATED", "7 H100")
+        before = terminal.processes()
+        terminal.send("b")
+        see(terminal, "simulated  TFLOP/s over time", "power cap", "98/700 W")
+        assert terminal.processes() == before, "no worker, and no second sampler"
+        terminal.send("x")
+        see(terminal, "Stopped bfloat16 8192×8192×8192 on GPU 0 simulated H100", " stopped")
+        terminal.send("q")
+        assert terminal.wait() == 0
+    assert [*tmp_path.rglob("results*")] == []

@@ -13,10 +13,10 @@ from urllib.request import urlopen
 
 import pytest
 
-from gputop.fleet.demo.exporter import Simulator
-from gputop.fleet.demo.site import Flaw
+from tests.demo_fleet.exporter import Simulator
+from tests.demo_fleet.site import Flaw
 from tests.e2e.shipped import SOON
-from tests.e2e.test_exporter import BOUND, answer, serving
+from tests.e2e.test_exporter import BOUND, answer, demo_fleet
 
 FLEET = Simulator(64, started=0.0)
 """As the one that is served, but for what develops."""
@@ -24,7 +24,7 @@ FLEET = Simulator(64, started=0.0)
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
 def test_a_fleet_and_the_end(number: int, status: int) -> None:
-    with serving("--demo-fleet", "64") as exporter:
+    with demo_fleet(64) as exporter:
         exporter.says("a simulated fleet of 64 GPUs, 8 on each host, some with faults")
         found = exporter.series()
         assert exporter.samplers() == []
@@ -38,7 +38,7 @@ def test_a_fleet_and_the_end(number: int, status: int) -> None:
 
 
 def test_the_targets_that_it_lists_answer() -> None:
-    with serving("--demo-fleet", "20") as exporter:
+    with demo_fleet(20) as exporter:
         root = exporter.url.removesuffix("metrics")
         with urlopen(f"{root}sd", timeout=SOON) as listed:  # noqa: S310
             targets = json.load(listed)
@@ -54,7 +54,7 @@ def test_the_targets_that_it_lists_answer() -> None:
 def test_a_real_prometheus_with_the_configuration_that_it_serves(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         web = f"127.0.0.1:{free.getsockname()[1]}"
-    with serving("--demo-fleet", "64") as exporter:
+    with demo_fleet(64) as exporter:
         root = exporter.url.removesuffix("metrics")
         with urlopen(f"{root}prometheus.yml", timeout=SOON) as served:  # noqa: S310
             config = served.read().decode()
@@ -79,7 +79,7 @@ def test_a_real_prometheus_with_the_configuration_that_it_serves(tmp_path: Path)
                 gone = answer_labels(web, "up == 0")
             finally:
                 prometheus.kill()
-    (host,) = {gpu.host for gpu in FLEET.planted if gpu.flaw is Flaw.AWAY}
+    (host,) = {gpu.host for gpu in FLEET.gpus if gpu.flaw is Flaw.AWAY}
     assert [each["instance"] for each in gone] == [f"{host}:9400"]
 
 

@@ -44,12 +44,15 @@ def until(
         pause.wait(0.1)
 
 
+LISTEN = ("--listen", "127.0.0.1:0")
+
+
 class Exporter:
     """A running exporter; its standard error is kept as it comes."""
 
-    def __init__(self, *arguments: str, env: dict[str, str]) -> None:
+    def __init__(self, *command: str, env: dict[str, str]) -> None:
         self.process = subprocess.Popen(
-            [*GPUTOP, "exporter", *arguments],
+            command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -140,9 +143,20 @@ def exporting(
     return serving("--interval", "0.25", *arguments, env=env)
 
 
+def serving(
+    *arguments: str, env: dict[str, str] | None = None
+) -> contextlib.AbstractContextManager[Exporter]:
+    return running(*GPUTOP, "exporter", *LISTEN, *arguments, env=env)
+
+
+def demo_fleet(gpus: int) -> contextlib.AbstractContextManager[Exporter]:
+    """The simulated fleet."""
+    return running(sys.executable, "-m", "tests.demo_fleet", str(gpus), *LISTEN)
+
+
 @contextlib.contextmanager
-def serving(*arguments: str, env: dict[str, str] | None = None) -> Iterator[Exporter]:
-    exporter = Exporter("--listen", "127.0.0.1:0", *arguments, env=env or NO_DRIVER)
+def running(*command: str, env: dict[str, str] | None = None) -> Iterator[Exporter]:
+    exporter = Exporter(*command, env=env or NO_DRIVER)
     try:
         yield exporter
     finally:
@@ -349,9 +363,6 @@ def test_a_web_configuration_that_cannot_be_used(tmp_path: Path) -> None:
     file.write_text("rate_limit: {burst: 20}")
     assert refused("--demo", "--web-config", str(file), status=2).startswith(
         f"gputop: error: {file} cannot be used: rate_limit is not supported; cert_file, "
-    )
-    assert refused("--demo-fleet", "8", "--web-config", str(file), status=2) == (
-        "gputop: error: --web-config is not for a simulated fleet. Leave it out, or --demo-fleet."
     )
 
 

@@ -20,16 +20,16 @@ from urllib.request import urlopen
 import pytest
 
 from gputop.fleet.client import Client
-from gputop.fleet.demo.exporter import Simulator
-from gputop.fleet.demo.site import Flaw
 from gputop.fleet.host_stream import HostStream
 from gputop.fleet.parse import SETTLE_SECONDS
 from gputop.fleet.queries import SELDOM
-from gputop.fleet.server import PrometheusServer
+from gputop.fleet.server import PrometheusServer, quoted
 from gputop.fleet.watch import FleetWatch, Refresher
 from gputop.schema.snapshot import Inventory, Sample
+from tests.demo_fleet.exporter import Simulator
+from tests.demo_fleet.site import Flaw
 from tests.e2e.shipped import SOON
-from tests.e2e.test_exporter import BOUND, answer, serving
+from tests.e2e.test_exporter import BOUND, answer, demo_fleet
 from tests.fleet.moments import contradictions
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ pytestmark = pytest.mark.skipif(
     shutil.which("prometheus") is None, reason="there is no Prometheus on the PATH"
 )
 GPUS = 64
-PLANTED = {gpu.flaw: gpu for gpu in Simulator(GPUS, started=0.0).planted}
+PLANTED = {gpu.flaw: gpu for gpu in Simulator(GPUS, started=0.0).gpus if gpu.flaw}
 AWAY = {f"{PLANTED[Flaw.AWAY].host}:{index}" for index in range(8)}
 
 
@@ -51,7 +51,7 @@ def prometheus(folder: Path) -> Iterator[str]:
     """The URL of one that scrapes a simulated fleet each second."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         web = f"127.0.0.1:{free.getsockname()[1]}"
-    with serving("--demo-fleet", str(GPUS)) as exporter:
+    with demo_fleet(GPUS) as exporter:
         root = exporter.url.removesuffix("metrics")
         with urlopen(f"{root}prometheus.yml", timeout=SOON) as served:  # noqa: S310
             config = served.read().decode()
@@ -79,7 +79,7 @@ async def until_all_is_found(watch: FleetWatch) -> Fleet:
     async with aclosing(watch.fleets()) as fleets:
         async for fleet in fleets:
             assert fleet.problems == ()
-            if wanted(fleet) == {} and watch.is_complete:
+            if wanted(fleet) == {} and watch._refresher.is_complete:
                 return fleet
     raise AssertionError
 
@@ -119,7 +119,7 @@ async def test_what_is_planted_is_what_is_wrong(tmp_path: Path) -> None:
         watch = FleetWatch(PrometheusServer(url), interval=1.0)
         fleet = await asyncio.wait_for(until_all_is_found(watch), 2 * BOUND)
         opened = fleet.gpus[0].host
-        history = await watch.history(fleet.gpus[0], 60)
+        history = await watch.ranges(f"={quoted(fleet.gpus[0].uuid)}", 60)
         records = []
         async with aclosing(HostStream(watch, opened).records()) as stream:
             async for record in stream:
@@ -141,7 +141,8 @@ async def test_what_is_planted_is_what_is_wrong(tmp_path: Path) -> None:
     assert first[:2] == [PLANTED[Flaw.LOST].uuid, PLANTED[Flaw.ECC].uuid]
     away = {gpu.key for gpu in fleet.gpus if f"{gpu.host}:{gpu.index}" in AWAY}
     assert set(first) - away <= flaws
-    assert {each.name for each in history} >= {"power_watts", "gpu_utilization_percent"}
+    known = {name for each in history.values() for at in each.values() for name in at}
+    assert known >= {"power_watts", "gpu_utilization_percent"}
     assert isinstance(records[0], Inventory)
     assert len(records[0].devices) == 8
     document = json.loads(done.stdout)

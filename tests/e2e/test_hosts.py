@@ -157,9 +157,9 @@ def test_what_is_for_this_machine_says_so_on_another(ssh: FakeSsh) -> None:
         terminal.send("b")
         see(terminal, "GPU a:0 is not put under stress", "It is on another machine")
         terminal.send(TAB + DOWN + DOWN + F9)
-        see(terminal, "4000 runs on b", "It is on another machine", without=("Send a signal",))
+        see(terminal, "No signal to 4000: it runs on b", without=("Send a signal",))
         terminal.send(DOWN + "e")
-        see(terminal, "4001 runs on b", without=("Environment of",))
+        see(terminal, "4001 ", "Nothing more is known: it runs on b", without=("Parents",))
         terminal.send(ENTER)
         see(terminal, "b:1 H100")
 

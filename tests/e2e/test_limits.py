@@ -28,7 +28,7 @@ asked = json.loads(sys.stdin.readline())
 def say(event, **fields): print(json.dumps({"event": event, **fields}), flush=True)
 say("hello", python="3.11.0", torch_version="9.9.9", device_name="a GPU", threads=1, pid=1)
 say("plan", m=1024, n=1024, k=1024, dtype=asked["dtype"], accumulate="float32", layout="any",
-    data="none", warmup_products=1, products_per_batch=1, need_bytes=1, relative_error=1e-6,
+    data="none", relative_error=1e-6,
     method="by hand")
 began, n, stopped = time.monotonic(), 0, "time"
 while time.monotonic() - began < asked["seconds"]:
@@ -71,7 +71,8 @@ def test_a_result_has_the_conditions_of_its_device(driver: FakeDriver, tmp_path:
     driver.write(FakeDevice(clock_event_reasons=0x20, fail={"field.75": 3, "field.269": 3}))
     process = bench(driver, tmp_path, 3.0)
     result, err = result_of(process)
-    assert process.returncode == 0, err
+    assert process.returncode == 4
+    assert "throttling: software thermal slowdown for" in err
     assert result["stopped"] == "time"
     conditions = result["conditions"]
     assert conditions["driver_version"] == "580.95.05"
@@ -166,7 +167,7 @@ def test_heat_ends_a_run_on_a_terminal_that_nobody_reads(
         ended = select.select([pidfd], [], [], 20)[0]
         os.close(pidfd)
         assert ended, "the worker goes on on a device that is too hot"
-        terminal.wait_for("the stress test ends")
+        terminal.collect(0.5)  # the notification may have gone by the time that it can be shown
         terminal.send("2")
         terminal.wait_for("Too hot it reached 88°C, and its limit is 86°C")
 

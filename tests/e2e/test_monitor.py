@@ -77,13 +77,13 @@ def test_the_interval_changes_without_another_sampler(driver: FakeDriver) -> Non
         see(terminal, "0 Test 0", without=("every",))
         before = terminal.processes()
         assert len(before) == 2
-        terminal.send("-")
+        terminal.send("+")
         see(terminal, "every 0.5 s", "A sample every 0.5 s")
-        terminal.send("-----")  # 0.25 is the shortest
+        terminal.send("+++++")  # 0.25 is the shortest
         see(terminal, "every 0.25 s")
         driver.change(0, temperature_celsius=77)
         see(terminal, "77°C")
-        terminal.send("+++")
+        terminal.send("---")
         see(terminal, "every 2 s")
         assert terminal.processes() == before
         assert driver.calls()["nvmlInitWithFlags"] + driver.calls()["nvmlInit_v2"] == 1
@@ -162,7 +162,7 @@ def test_the_sampler_that_is_started_again_knows_interval_and_gpm(driver: FakeDr
     driver.write(device(0))
     with opened(driver, interval="1") as terminal:
         see(terminal, "tensor")
-        terminal.send("--")
+        terminal.send("++")
         see(terminal, "every 0.25 s")
         for pid in set(terminal.processes()) - {terminal.pid}:
             os.kill(pid, signal.SIGKILL)

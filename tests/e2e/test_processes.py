@@ -264,9 +264,9 @@ def test_readonly_has_no_signals(driver: FakeDriver, running: Children) -> None:
         assert "F9" not in terminal.text
         terminal.send(f"{F9}{ENTER}y")
         # Enter is for what it is for elsewhere, and y for nothing.
-        see(terminal, "Next GPU", without=("Send",))
+        see(terminal, "Enter GPU", without=("Send",))
         terminal.send("?")
-        see(terminal, "Keys", "Sort processes by the next column", without=("Send a signal",))
+        see(terminal, "Main keys", "Sort processes by the next column", without=("Send a signal",))
     assert [process.poll() for process in running.values()] == [None] * 3
 
 
@@ -283,7 +283,9 @@ def test_the_environment_is_inert_and_secrets_are_masked(driver: FakeDriver) -> 
             terminal.send("3e")
             see(
                 terminal,
-                f"Environment of {process.pid}",
+                f"{process.pid} ",
+                "Environment  / filter",
+                "Parents    python",
                 "CUDA_VISIBLE_DEVICES=0,3",
                 "TITLE=a␛]0;owned␇b␛[31mc",
                 "HF_TOKEN=********",
@@ -291,7 +293,7 @@ def test_the_environment_is_inert_and_secrets_are_masked(driver: FakeDriver) -> 
             terminal.send("v")
             terminal.wait_for("HF_TOKEN=hf_abcdef")
             terminal.send(ESCAPE)
-            see(terminal, without=("Environment of",))
+            see(terminal, without=("Environment",))
             assert b"\x1b]0;owned" not in terminal.raw
 
 
@@ -302,4 +304,4 @@ def test_a_process_of_another_pid_namespace_says_so_and_gets_no_signal(driver: F
         terminal.send(f"3{F9}")
         see(terminal, f"No signal to {NOBODY}", without=("Send a signal",))
         terminal.send("e")
-        terminal.wait_for(f"Cannot read the environment of {NOBODY}")
+        see(terminal, f"{NOBODY} ──", "Nothing more is known: gone, or in another namespace")

@@ -13,7 +13,7 @@ import pytest
 
 from gputop.schema.device import old_after
 from gputop.schema.snapshot import MachineState, Sample, decode
-from gputop.stream.machines import ACK_SECONDS
+from gputop.stream.merge import ACK_SECONDS
 from tests.e2e import sshd
 from tests.e2e.shipped import GPUTOP, NO_DRIVER, dashboard, device
 from tests.e2e.slow_line import SlowLine

@@ -51,13 +51,13 @@ def tour(terminal: Terminal) -> None:
         ("2", "Press b"),
         ("3", "No process"),
         (ENTER, "statistics"),
-        ("?", "Keys everywhere"),
+        ("?", "Main keys"),
         (ESCAPE, "statistics"),
         ("1", "0 Test 0"),
     ):
         terminal.send(keys)
         # Behind the help is what there is after it, and Escape with the next key would be Alt.
-        see(terminal, text, without=() if keys == "?" else ("Keys everywhere",))
+        see(terminal, text, without=() if keys == "?" else ("Main keys",))
 
 
 @pytest.mark.parametrize("option", [None, "--no-mouse"])
@@ -109,6 +109,65 @@ def test_no_more_colours_than_there_are(
         assert bool(MORE_COLOURS.search(terminal.raw)) == more
 
 
+def test_what_another_program_wrote_goes_with_ctrl_l(driver: FakeDriver) -> None:
+    with opened(driver) as terminal:
+        see(terminal, "0 Test 0", "throttled by heat")
+        for place in ("", "?"):  # also over a page of another kind
+            terminal.send(place)
+            see(terminal, "Main keys" if place else "0 Test 0")
+            message = "Broadcast message from root"
+            terminal.feed(f"\x1b[3;5H{message}\x1b[7;9H\x1b[41m{message}\x1b[m".encode())
+            assert message in terminal.text
+            terminal.send("\x0c")
+            see(terminal, "Main keys" if place else "0 Test 0", without=(message,))
+
+
+def test_what_was_sent_bit_by_bit_is_what_a_repaint_shows(driver: FakeDriver) -> None:
+    with opened(driver) as terminal:
+        tour(terminal)
+        terminal.collect(2.0)  # of ticks, with their charts
+        terminal.send(" ")
+        see(terminal, "PAUSED")
+        terminal.collect(0.3)
+        before = cells_below_the_clock(terminal)
+        message = "Broadcast message from root"
+        terminal.feed(f"\x1b[H{message}".encode())
+        terminal.send("\x0c")
+        see(terminal, "PAUSED", without=(message,))
+        assert cells_below_the_clock(terminal) == before
+
+
+def cells_below_the_clock(terminal: Terminal) -> list[object]:
+    """Characters and styles; a blank has no colour of text."""
+    buffer, size = terminal.screen.buffer, terminal.screen
+    cells = (buffer[y][x] for y in range(1, size.lines) for x in range(size.columns))
+    return [(c.data, c.bg, c.reverse) if c.data == " " else c for c in cells]
+
+
+def test_updates_that_are_not_known_are_sent_as_textual_makes_them(driver: FakeDriver) -> None:
+    """Of a Textual with other updates, or with one that comes later."""
+    driver.write(device(0))
+    names = "('chops', 'spans', 'chop_ends')"
+    another = f"c.ChopsUpdate.__init__ = lambda s, *a: s.__dict__.update(zip({names}, a))"
+    later = "u.capture = lambda put, own=u.capture: own(put) and (u.release() or True)"
+    for change in (another, later):
+        code = (
+            "import textual._compositor as c; from gputop.ui.terminal import textual_updates as u; "
+            f"{change}; from gputop.cli import main; main()"
+        )
+        program = [sys.executable, "-P", "-c", code, "--interval", "0.25"]
+        with Terminal(program, driver.environment(), 100, 30) as terminal:
+            see(terminal, "0 Test 0", "of 700 W")
+            driver.change(0, gpu_utilization_percent=37)
+            see(terminal, "37 %")
+            terminal.send("?")
+            see(terminal, "Main keys")
+            terminal.send("?")
+            see(terminal, "37 %", without=("Main keys",))
+            terminal.send("q")
+            assert terminal.wait() == 0
+
+
 def test_settings_are_kept_for_the_next_start(driver: FakeDriver) -> None:
     file = Path(os.environ["XDG_CONFIG_HOME"]) / "gputop" / "config.toml"
     env = driver.environment()
@@ -116,7 +175,7 @@ def test_settings_are_kept_for_the_next_start(driver: FakeDriver) -> None:
         driver.write(device(0, processes=held_by({"train-alpha": process})))
         with dashboard(env=env) as terminal:
             see(terminal, "train-alpha", "GPU▲", "97 %")
-            terminal.send(".I-Tc")
+            terminal.send(".I+Tc")
             see(terminal, "PID▼", "every 0.5 s")
             assert not file.exists()
             terminal.send("S")
@@ -160,7 +219,7 @@ def test_with_textual_s_own_driver_it_works_too() -> None:
     with Terminal([sys.executable, "-P", "-c", code], NO_DRIVER, 100, 30) as terminal:
         see(terminal, "No NVIDIA driver")
         terminal.send("?")
-        see(terminal, "Keys everywhere")
+        see(terminal, "Main keys")
         terminal.send("?q")
         assert terminal.wait() == 0
         terminal.wait_until_gone()

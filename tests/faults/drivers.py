@@ -8,15 +8,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gputop.sources.linux.driver_files import inspect_system
-from gputop.sources.nvml.diagnosis import Failure, diagnose
+from gputop.sources.nvml import diagnosis
 from tests.driver import DRIVER_NOT_LOADED, NO_PERMISSION, UNKNOWN, VERSION_MISMATCH
 from tests.e2e.shipped import ENTER, ESCAPE
 from tests.faults.scenario import KEYS, Key, Scenario, hides, shows, three
 
 if TYPE_CHECKING:
+    from gputop.problem import Problem
+    from gputop.sources.linux.driver_files import System
     from tests.driver import FakeDevice
     from tests.faults.stage import Stage
 
+    Diagnose = Callable[[System], Problem]
     Deed = Callable[[Stage], None]
 
 WELL = ("0 Test 0", "1 Test 1", "2 Test 2", "44 %")
@@ -29,15 +32,15 @@ def machine(**changes: object) -> Deed:
     return lambda stage: stage.driver.change_machine(**changes)
 
 
-def said(failure: Failure) -> tuple[str, ...]:
+def said(diagnose: Diagnose) -> tuple[str, ...]:
     """What is on the screen of such a machine as this one."""
-    problem = diagnose(failure, inspect_system())
+    problem = diagnose(inspect_system())
     return f"  {problem.what}: {problem.why}.", f"  {problem.remedy}."
 
 
-def refused(name: str, failure: Failure, code: int) -> Scenario:
+def refused(name: str, diagnose: Diagnose, code: int) -> Scenario:
     """A driver that cannot be initialized at first."""
-    says = said(failure)
+    says = said(diagnose)
     return Scenario(
         name=name,
         at_start=True,
@@ -179,22 +182,22 @@ SCENARIOS = (
         alive=None,
         prepare=library_elsewhere,
         fault=lambda _: None,
-        says=said(Failure.NO_LIBRARY),
+        says=said(diagnosis.no_library),
         never=NO_DEVICE,
         mend=install_library,
         then=WELL,
         then_silent=("No NVIDIA",),
     ),
-    refused("driver not loaded", Failure.NOT_LOADED, DRIVER_NOT_LOADED),
-    refused("driver half upgraded", Failure.MISMATCH, VERSION_MISMATCH),
-    refused("no permission for the driver", Failure.NO_PERMISSION, NO_PERMISSION),
+    refused("driver not loaded", diagnosis.not_loaded, DRIVER_NOT_LOADED),
+    refused("driver half upgraded", diagnosis.mismatch, VERSION_MISMATCH),
+    refused("no permission for the driver", diagnosis.no_permission, NO_PERMISSION),
     Scenario(
         name="driver without devices",
         at_start=True,
         alive=None,
         devices=no_devices,
         fault=lambda _: None,
-        says=said(Failure.NO_DEVICES),
+        says=said(diagnosis.no_devices),
         never=NO_DEVICE,
         mend=lambda stage: stage.driver.write(*three(os.getpid())),
         then=WELL,
@@ -223,7 +226,7 @@ SCENARIOS = (
         name="driver unloaded in mid-run, and loaded anew",
         alive=None,
         fault=gone,
-        says=said(Failure.NOT_LOADED),
+        says=said(diagnosis.not_loaded),
         silent=("Test 0", "44 %", "°C"),
         never=NO_ZERO,
         mend=back_in_another_order,
@@ -234,7 +237,7 @@ SCENARIOS = (
         name="driver gone in mid-run, and every call on its devices fails",
         alive=None,
         fault=failing,
-        says=said(Failure.NOT_LOADED),
+        says=said(diagnosis.not_loaded),
         silent=("Test 0", "44 %", "°C"),
         never=NO_ZERO,
         mend=answering,
@@ -252,7 +255,7 @@ SCENARIOS = (
         name="driver replaced by another version in mid-run",
         alive=None,
         fault=machine(generation=1, init_code=VERSION_MISMATCH),
-        says=said(Failure.MISMATCH),
+        says=said(diagnosis.mismatch),
         silent=("Test 0", "44 %"),
         never=NO_ZERO,
         mend=machine(init_code=0),

@@ -75,7 +75,7 @@ SCENARIOS = (
     state("the processes", send("3"), ("COMMAND",)),
     state("a device's page", send(ENTER), ("statistics",)),
     state("the findings", send("w"), ("GPU 0",)),
-    state("the help", send("?"), ("Keys everywhere",)),
+    state("the help", send("?"), ("Main keys",)),
     state("a dialog", send(F9), ("Send a signal",)),
     state("paused", send(" "), ("PAUSED",)),
     state("eight devices, simulated", nothing, ("7 H100",), before=(), arguments=("--demo",)),

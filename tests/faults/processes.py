@@ -260,11 +260,7 @@ IN_MID_RUN = (
         "",
         lead=begun,
         fault=now,
-        says=(
-            "Ended after ",
-            "MemoryError",
-            "Choose a smaller --size, or end what holds the memory",
-        ),
+        says=("Ended after ", "MemoryError", "Choose a smaller --size or another --memory-share"),
         prepare=raising("raise MemoryError"),
     ),
     of_a_run(

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from tests.driver import NO_PERMISSION, FakeDevice, FakeProcess, FakeUsage
-from tests.e2e.shipped import DOWN, ENTER, ESCAPE, GIB
+from tests.e2e.shipped import DOWN, ENTER, ESCAPE, GIB, PAGE_DOWN
 from tests.faults.scenario import KEYS, Key, Scenario, hides, shows, three
 
 if TYPE_CHECKING:
@@ -20,10 +20,15 @@ ABSURD = (
     r"429496|214748|1844674|922337",  # all bits but for the sign, or with it
     r"\b\d{4,}(\.\d+)? (W|°C|%|GiB|TiB)",
     r"\bTiB/s",
-    r"(?<![\w<])-\d",
+    r"(?<![\w<])(?<!slowdown )(?<!shutdown )-\d",  # margins (T.Limit) may be below zero
 )
 """What no number on the screen begins or looks like."""
-ZEROES = (r"\b0 ?°C", r"\b0 of \d+ W", r"\b0\.0 of", r"\b0 MHz")
+ZEROES = (
+    r"(?<!T.Limit max   )(?<!of the memory )\b0 ?°C",
+    r"\b0 of \d+ W",
+    r"\b0\.0 of",
+    r"\b0 MHz",
+)
 NUMBERS = ("44 %", "48°C", "313 of")
 """Of the device in the middle while it is well."""
 NOTHING: dict[str, object] = {
@@ -39,6 +44,14 @@ def page(*texts: str) -> tuple[Key, ...]:
         Key(ESCAPE, hides("statistics since"), "the monitor again"),
         Key("\x1b[A", shows("▌0 Test 0"), "the first device again"),
     )
+
+
+def below(*texts: str, unfold: bool = False) -> tuple[Key, ...]:
+    """The same, where they are lower on the page, or among what the device does not have."""
+    select, enter, *back = page("statistics since")
+    shown = Key(PAGE_DOWN, lambda t: all(each in t.text for each in texts), "its page says why")
+    whole = (Key("a", shows("below"), "all readings are there"),) if unfold else ()
+    return (select, enter, *whole, shown, *back)
 
 
 def change(**changes: object) -> Scenario:
@@ -193,7 +206,7 @@ SCENARIOS = (
     only(
         "readings that are not supported",
         change(**NOTHING | {"values": {}, "gpm_supported": 0, "gpu_cores": None}),
-        keys=(*KEYS, *page("busy          – not supported by this device or its driver")),
+        keys=(*KEYS, *page("used          – of 79.6 GiB  not supported by this")),
         mend=None,  # what a device does not have it is asked for once a minute
     ),
     only(
@@ -206,7 +219,7 @@ SCENARIOS = (
         "sentinels instead of numbers",
         change(**SENTINELS),
         says=("1 Test 1", "≥626 W"),
-        keys=(*KEYS, *page("busy          – not supported by this device or its driver")),
+        keys=(*KEYS, *page("used          – of 79.6 GiB  not supported by this")),
         then=("44 %", "48°C", "939 W"),
     ),
     only(
@@ -226,7 +239,7 @@ SCENARIOS = (
                 FakeProcess(0, memory_bytes=GIB),
             )
         ),
-        says=(f"{GHOST} –", "3.00 GiB", "gone, or in another namespace: try --pid=host"),
+        says=(f"{GHOST} –", "3.00 GiB", "gone, or elsewhere: --pid=host"),
         silent=("2.00 GiB",),
         never=ABSURD,
     ),
@@ -265,7 +278,10 @@ SCENARIOS = (
         says=("1 Test 1", "44 %"),
         silent=("2.00 GiB",),
         never=(*ABSURD, r"root +0 B\b"),
-        keys=(*KEYS, *page("attributed    – not supported", "unattributed  – not supported")),
+        keys=(
+            *KEYS,
+            *below("attributed    – not supported", "unattributed  – not supported", unfold=True),
+        ),
         then=("2.00 GiB",),
     ),
     only(
@@ -275,7 +291,7 @@ SCENARIOS = (
         says=("1 Test 1", "44 %"),
         silent=(),
         never=(*ABSURD, r"\d GiB/s", r"\+\d+ (MJ|kJ)"),
-        keys=(*KEYS, *page("energy", "PCIe rx")),
+        keys=(*KEYS, *below("energy")),
     ),
     only("the clock goes back an hour", clock_is(-3_600)),
     only("the clock goes on by a day", clock_is(86_400)),

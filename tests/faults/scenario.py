@@ -40,8 +40,8 @@ def hides(text: str) -> Seen:
 
 
 KEYS = (
-    Key("?", shows("Keys everywhere"), "help opens"),
-    Key("?", hides("Keys everywhere"), "help closes"),
+    Key("?", shows("Main keys"), "help opens"),
+    Key("?", hides("Main keys"), "help closes"),
     Key("2", shows(" Kind "), "the benchmark"),
     Key("1", hides(" Kind "), "the monitor again"),
 )

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gputop.ui.terminal.driver import FLOOD_SECONDS, PASTE_SECONDS
+from gputop.ui.terminal.key_parser import FLOOD_SECONDS, PASTE_SECONDS
 from tests.bench.workers import fake_interpreter
 from tests.e2e.pretender import worker
 from tests.e2e.shipped import ENTER, ESCAPE, F9, SOON, children, held_by
@@ -59,10 +59,14 @@ def all_of(*deeds: Deed) -> Deed:
 
 
 def in_shell(folder: Path, command: list[str]) -> list[str]:
-    """In a shell with job control: once it is stopped, b and f are as `bg` and `fg`."""
+    """In a shell with job control: once it is stopped, b and f are as `bg` and `fg`.
+
+    Other keys are the terminal's answers to a dashboard that did not live to read them.
+    """
     line = (
         f"stty -g > {folder}/before; {shlex.join(command)}; s=$?; "
-        'while [ -n "$(jobs)" ]; do read -rsn1 key; if [ "$key" = b ]; then bg; else fg; s=$?; fi; '
+        'while [ -n "$(jobs)" ]; do read -rsn1 key; '
+        'if [ "$key" = b ]; then bg; elif [ "$key" = f ]; then fg; s=$?; fi; '
         f"done; stty -g > {folder}/after; exit $s"
     )
     return ["bash", "--norc", "--noprofile", "-i", "-c", line]
@@ -227,7 +231,7 @@ UNREAD = (
         name="nobody reads the terminal",
         fault=nobody_reads,
         says=(*WELL[:3], f"{LATER} %", "Quit"),
-        silent=("Keys everywhere",),
+        silent=("Main keys",),
         mend=no_replay,
         then=(f"{LATER} %",),
     ),
@@ -238,7 +242,7 @@ UNREAD = (
         before=("Test 0", "44 %"),
         fault=nobody_reads,
         says=("Test 0", f"{LATER} %", "Quit"),
-        silent=("Keys everywhere",),
+        silent=("Main keys",),
         mend=no_replay,
         then=(f"{LATER} %",),
     ),
@@ -252,7 +256,7 @@ PLACES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "the processes": ("3", ("PID", "COMMAND")),
     "a device's page": (ENTER, ("statistics",)),
     "the findings": ("w", ("GPU 0",)),
-    "the help": ("?", ("Keys everywhere",)),
+    "the help": ("?", ("Main keys",)),
     "the command palette": ("\x10", ("Benchmark: stress tests and results",)),
     "a signal to send": ("3" + F9, ("Send a signal", "asks it to end")),
     "a question before a signal": ("3" + F9 + ENTER, ("Send TERM to", "y sends it")),

@@ -16,7 +16,7 @@ import pytest
 from gputop.console import COULD_NOT_RUN, FAULT
 from gputop.schema.device import GPM_READINGS
 from gputop.sources.linux.driver_files import inspect_system
-from gputop.sources.nvml.diagnosis import Failure, diagnose
+from gputop.sources.nvml import diagnosis
 from tests.driver import DRIVER_NOT_LOADED, UNKNOWN, FakeDriver
 from tests.e2e.shipped import GPUTOP
 from tests.e2e.test_exporter import exporting
@@ -117,7 +117,7 @@ COMMANDS = {
 @pytest.mark.parametrize(
     ("version", "says"),
     [
-        (DRIVER_NOT_LOADED, diagnose(Failure.NOT_LOADED, inspect_system()).what),
+        (DRIVER_NOT_LOADED, diagnosis.not_loaded(inspect_system()).what),
         (UNKNOWN, "NVML does not work"),
     ],
     ids=["not loaded", "unknown"],

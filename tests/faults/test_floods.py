@@ -22,6 +22,7 @@ from gputop.bench.events import Event as WorkerEvent
 from gputop.bench.events import Failed, Progress
 from gputop.bench.plan.request import Request
 from gputop.bench.run.session import Session
+from gputop.bench.run.worker_launch import ChildProcess
 from gputop.health.findings import summarize
 from gputop.problem import Problem
 from gputop.recording import reader
@@ -42,7 +43,7 @@ from gputop.schema.snapshot import (
 )
 from gputop.stream.child import Interruption, StreamChild
 from gputop.stream.history import MOST_GONE, History
-from gputop.stream.machines import MachineStream
+from gputop.stream.merge import MachineStream
 from gputop.stream.ssh import explain_absence
 from gputop.ui.model import Telemetry
 from tests import streams
@@ -177,12 +178,10 @@ async def test_keys_have_their_turn_between_the_events_of_a_worker(tmp_path: Pat
 
 @contextlib.asynccontextmanager
 async def relay(program: str) -> AsyncIterator[Cluster]:
-    process = await asyncio.create_subprocess_exec(
+    process = await ChildProcess.start(
         *(sys.executable, "-c", f"import os, sys\n{program}\nsys.stdin.read()"),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        start_new_session=True,
+        environment=os.environ,
+        limit=bounds.RELAY_LINE_BYTES,
     )
     cluster = Cluster(process)
     try:
@@ -211,7 +210,7 @@ async def test_what_a_worker_on_a_node_says_does_not_pile_up() -> None:
     for _ in range(2 * bounds.WORKER_LINES):
         post.handle_message({"line": "x"})
     post.handle_message({"ended": 0})
-    said = [await post._worker.readline() for _ in range(bounds.WORKER_LINES + 1)]
+    said = [await post.readline() for _ in range(bounds.WORKER_LINES + 1)]
     assert said[-2:] == [b"x", b""]
 
 

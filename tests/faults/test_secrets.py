@@ -14,7 +14,7 @@ import pytest
 
 from gputop.masking import MASK
 from gputop.sources.linux.owners import Owners
-from tests.e2e.shipped import ENTER, GPUTOP, dashboard, device, held_by, see
+from tests.e2e.shipped import ENTER, ESCAPE, GPUTOP, dashboard, device, held_by, see
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,12 +61,14 @@ def test_secrets_are_on_the_screen_alone_and_only_where_asked(
             terminal.send("3")
             see(terminal, "--token=")
             terminal.send("e")
-            see(terminal, f"Environment of {process.pid}")
+            see(terminal, f"{process.pid} ", "Environment  / filter")
             terminal.send("/WANDB" + ENTER)
             shown = VARIABLE[1] if option else MASK
             see(terminal, f"{VARIABLE[0]}={shown}")
-            terminal.send("q")
-            see(terminal, "--token=", without=("Environment of",))
+            terminal.send(ESCAPE)
+            see(terminal, "Environment  / filter")
+            terminal.send(ESCAPE)
+            see(terminal, "--token=", without=("Environment",))
             terminal.send("q")
             assert terminal.wait() == 0
     content = gzip.decompress(file.read_bytes()).decode()

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gputop.fleet.demo.exporter import IDLE_MHZ, RIPPLE
+from tests.demo_fleet.exporter import IDLE_MHZ, RIPPLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from gputop.fleet.demo.exporter import Simulator
-    from gputop.fleet.demo.site import SimulatedGpu
     from gputop.fleet.model import Fleet, Gpu
+    from tests.demo_fleet.exporter import Simulator
+    from tests.demo_fleet.site import SimulatedGpu
 
 ROUNDED = 1e-3
 """Percent by which a ratio of six decimals may be off, and more."""

@@ -10,25 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.fleet.queries import (
-    FIRST,
-    READ_AS,
-    READING_OF,
-    SELDOM,
-    Scope,
-    gone_of,
-    names_of,
-    values_of,
-)
-from gputop.fleet.server import (
-    CredentialError,
-    PrometheusServer,
-    one_of,
-    parse_match,
-    parse_url,
-    quoted,
-)
+from gputop.fleet.queries import FIRST, READ_AS, READING_OF, SELDOM, gone_of, names_of, values_of
+from gputop.fleet.server import PrometheusServer, one_of, parse_match, parse_url, quoted
 from gputop.fleet.watch import due
+from gputop.problem import ProblemError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -121,7 +106,7 @@ def test_a_token_that_cannot_be_used(content: bytes | None, tmp_path: Path) -> N
     file = tmp_path / "token"
     if content is not None:
         file.write_bytes(content)
-    with pytest.raises(CredentialError) as failed:
+    with pytest.raises(ProblemError) as failed:
         PrometheusServer("http://a", token_file=file).authorization()
     assert str(file) in str(failed.value)
     assert "two" not in str(failed.value)
@@ -132,7 +117,7 @@ def test_a_broken_netrc_is_not_quoted(tmp_path: Path, monkeypatch: pytest.Monkey
     file.write_text("machine a login ada passwort s3cret\n")
     file.chmod(0o600)
     monkeypatch.setenv("NETRC", str(file))
-    with pytest.raises(CredentialError, match="line 1") as failed:
+    with pytest.raises(ProblemError, match="line 1") as failed:
         PrometheusServer("http://a").authorization()
     assert "s3cret" not in str(failed.value)
 
@@ -243,7 +228,7 @@ def test_a_string_of_promql_has_one_end(values: list[str]) -> None:
 
 
 def test_each_query_has_a_name_of_its_own_and_each_selector_the_matchers() -> None:
-    scope = Scope('cluster="a"')
+    scope = 'cluster="a"'
     queries = [*names_of(scope), gone_of(scope), *values_of(scope)]
     assert len({query.name for query in queries}) == len({query.text for query in queries})
     for query in queries:
@@ -279,7 +264,7 @@ def test_busy_is_that_of_the_engine_where_it_is_not_scraped_itself() -> None:
 
 
 def test_everything_is_asked_in_turn_and_no_refresh_is_long() -> None:
-    queries = values_of(Scope())
+    queries = values_of("")
     often = {query.name for query in queries if query.every == 1}
     assert {query.name for query in due(queries, 0)} == {*FIRST} < often
     assert due(queries, 1) == queries

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.fleet.client import Client
-from gputop.fleet.demo.exporter import Simulator
 from gputop.fleet.host_stream import HostStream
 from gputop.fleet.parse import SETTLE_SECONDS, RefreshMoment, moment_of
 from gputop.fleet.queries import SELDOM
 from gputop.fleet.server import PrometheusServer
 from gputop.fleet.watch import FleetWatch, Refresher
 from gputop.schema.snapshot import Sample
+from tests.demo_fleet.exporter import Simulator
 from tests.fleet.moments import contradictions
 from tests.prometheus import EMPTY, NOW, FakePrometheus, Request, Response, Site, uuid, vector
 
@@ -91,12 +91,14 @@ class Moving:
         readings = self.simulator.readings(gpus, at)
         columns: dict[str, list[float | None]] = {
             "beat": [at - 1 for _ in readings],
-            "gpu_utilization_percent": [each.gpu_percent for each in readings],
-            "power_watts": [each.power_watts for each in readings],
-            "sm_clock_mhz": [each.sm_clock_mhz for each in readings],
-            "sm_active_percent": [_percent(each.sm_active) for each in readings],
-            "tensor_active_percent": [_percent(each.tensor_active) for each in readings],
-            "dram_active_percent": [_percent(each.dram_active) for each in readings],
+            "gpu_utilization_percent": [each.get("DEV_GPU_UTIL") for each in readings],
+            "power_watts": [each.get("DEV_POWER_USAGE") for each in readings],
+            "sm_clock_mhz": [each.get("DEV_SM_CLOCK") for each in readings],
+            "sm_active_percent": [_percent(each.get("PROF_SM_ACTIVE")) for each in readings],
+            "tensor_active_percent": [
+                _percent(each.get("PROF_PIPE_TENSOR_ACTIVE")) for each in readings
+            ],
+            "dram_active_percent": [_percent(each.get("PROF_DRAM_ACTIVE")) for each in readings],
         }
         values = columns.get(name, [])
         known = zip(gpus, values, strict=False)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.fleet.client import Client
-from gputop.fleet.queries import Scope, values_of
+from gputop.fleet.parse import readings_over_time
+from gputop.fleet.queries import MASKS, values_of
 from gputop.fleet.server import PrometheusServer
 from gputop.fleet.start_times import (
     LOOK_BACK_SECONDS,
@@ -21,6 +22,7 @@ from gputop.fleet.start_times import (
     find_start,
 )
 from gputop.fleet.watch import Refresher
+from gputop.schema.clock_events import BITS
 from tests.prometheus import (
     NOW,
     FakePrometheus,
@@ -212,7 +214,23 @@ def test_throttling_of_both_exporters() -> None:
     }
 
 
-MEAN = next(query.text for query in values_of(Scope()) if query.name == "busy_mean")
+def test_a_reason_that_both_exporters_report_is_one() -> None:
+    bit = BITS["hw_thermal"]
+    theirs = {"__name__": MASKS[0], "UUID": "a"}
+    ours = [
+        {"__name__": "gputop_clock_event_active", "uuid": "a", "reason": reason}
+        for reason in ("hw_thermal", "hw_slowdown")
+    ]
+    result = [
+        {"metric": theirs, "values": [[60.0, str(bit)]]},
+        *({"metric": each, "values": [[60.0, "1"]]} for each in ours),
+    ]
+    for order in (result, result[::-1]):
+        found = readings_over_time(order, lambda row: row.get("UUID") or row["uuid"])
+        assert found == {"a": {60.0: {"mask": float(bit | BITS["hw_slowdown"])}}}
+
+
+MEAN = next(query.text for query in values_of("") if query.name == "busy_mean")
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="there is no promtool on the PATH")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.fleet.model import Fleet, spread
+from gputop.fleet.model import Fleet, Gpu
 from gputop.fleet.page import page
 from gputop.text import cells
 from tests.prometheus import NOW, FakePrometheus, Request, Response, Site, labels, uuid
@@ -262,10 +263,14 @@ def test_a_page_of_nothing() -> None:
 
 
 def test_the_spread_of_a_reading() -> None:
-    assert spread([None, None]) is None
-    found = spread([float(n) for n in range(101)] + [None])
-    assert found is not None
-    assert (found.count, found.low, found.median, found.high) == (101, 5, 50, 95)
-    alone = spread([7.0])
-    assert alone is not None
-    assert (alone.low, alone.median, alone.high, alone.total) == (7, 7, 7, 7)
+    busy = [*map(float, range(101)), None]
+    gpus = [
+        Gpu(f"GPU-{n}", f"GPU-{n}", "node0", f"{n}", gpu_utilization_percent=percent)
+        for n, percent in enumerate(busy)
+    ]
+    gpus[0] = dataclasses.replace(gpus[0], power_watts=7.0)
+    lines = page(Fleet(NOW, tuple(gpus)), "http://p", "", None, colour=False).splitlines()
+    rows = {line.split()[0]: line.split()[1:] for line in lines[3:7]}
+    assert rows["busy"] == ["50", "%", "5", "%", "95", "%", "101"]
+    assert rows["temperature"] == ["–", "–", "–", "0"]
+    assert rows["power"] == [*(["7", "W"] * 3), "1", "7", "W", "in", "all"]

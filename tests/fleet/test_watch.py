@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.fleet.builder import FleetBuilder, NotAnAnswerError
-from gputop.fleet.client import Client
+from gputop.fleet.builder import FleetBuilder
+from gputop.fleet.client import AskError, Client
 from gputop.fleet.parse import RefreshMoment
-from gputop.fleet.queries import SELDOM, Scope, names_of, values_of
-from gputop.fleet.server import PrometheusServer
+from gputop.fleet.queries import SELDOM, names_of, values_of
+from gputop.fleet.server import PrometheusServer, quoted
 from gputop.fleet.watch import FleetWatch, Refresher
 from tests.prometheus import (
     EMPTY,
@@ -279,7 +279,7 @@ def test_stale_is_what_has_missed_three_scrapes() -> None:
     builder = FleetBuilder()
     assert builder.stale_after == 60
     for time in (0, 30, 60):
-        builder.begin_refresh(RefreshMoment(NOW + time, NOW + time))
+        builder.moment = RefreshMoment(NOW + time, NOW + time)
         builder.add_answer("beat", _data(vector([({"UUID": "a"}, NOW + time)], NOW + time)))
     assert builder.stale_after == 90
 
@@ -292,7 +292,7 @@ def test_what_is_asked_seldom_counts_until_it_is_asked_again(interval: float, un
     builder.add_answer("ecc_uncorrected", _data(vector([({"UUID": uuid(0)}, 3)], NOW)))
     found = []
     for time in (until, until + 1):
-        builder.begin_refresh(RefreshMoment(time, time))
+        builder.moment = RefreshMoment(time, time)
         found += [gpu.ecc_uncorrected for gpu in builder.build().gpus]
     assert found == [3, None]
 
@@ -306,16 +306,6 @@ def test_a_new_gpu_is_named_at_the_next_refresh() -> None:
         assert len(asking.refresh().gpus) == 1
         assert len(asking.refresh().gpus) == 2
         asking.client.close()
-
-
-def test_one_uuid_on_two_hosts_is_asked_by_host() -> None:
-    names = [(labels(0), 1), (labels(0, Hostname="clone"), 1)]
-    rows = [
-        ({"UUID": uuid(0), "Hostname": "clone"}, 7),
-        ({"UUID": uuid(0), "Hostname": "node0"}, 8),
-    ]
-    fleet = asked(Site(1, names_0=names, power_watts=rows))
-    assert [(gpu.host, gpu.power_watts) for gpu in fleet.gpus] == [("clone", 7), ("node0", 8)]
 
 
 def _data(response: Response) -> Any:
@@ -342,7 +332,7 @@ ROWS = st.lists(
     ),
     max_size=5,
 )
-QUERIES = [query.name for query in (*names_of(Scope()), *values_of(Scope()))] + ["gone"]
+QUERIES = [query.name for query in (*names_of(""), *values_of(""))] + ["gone"]
 
 
 @given(st.lists(st.tuples(st.sampled_from(QUERIES), JSON | ROWS), max_size=8))
@@ -351,7 +341,7 @@ def test_whatever_is_answered_makes_a_fleet(answers: list[tuple[str, Any]]) -> N
     for name, result in answers:
         try:
             builder.add_answer(name, {"resultType": "vector", "result": result})
-        except NotAnAnswerError:
+        except AskError:
             assert not isinstance(result, list)
         builder.update_identities()
     fleet = builder.build()
@@ -437,11 +427,8 @@ async def test_the_history_of_a_gpu_is_one_question() -> None:
         watch = FleetWatch(PrometheusServer(fake.url), interval=600.0)
         async with aclosing(watch.fleets()) as fleets:
             fleet = await anext(fleets)
-        found = await watch.history(fleet.gpus[1], 600)
+        found = await watch.ranges(f"={quoted(fleet.gpus[1].uuid)}", 600)
         ranges = [request for request in fake.requests if request.path.endswith("query_range")]
         await watch.close()
     assert len(ranges) == 1
-    assert {each.name: (each.times, each.values) for each in found} == {
-        "memory_used_bytes": ((1.0,), (5.0 * (1 << 20),)),
-        "power_watts": ((1.0,), (7.0,)),
-    }
+    assert found == {uuid(1): {1.0: {"memory_used_bytes": 5.0 * (1 << 20), "power_watts": 7.0}}}

@@ -23,10 +23,9 @@ from gputop.bounds import ANSWER_BYTES
 from gputop.fleet.client import AskError, Client
 from gputop.fleet.model import Fleet, Gpu
 from gputop.fleet.page import page
-from gputop.fleet.parse import readings_of, result_of, series_by
-from gputop.fleet.queries import CLOCK, Scope, gone_of, names_of, values_of
+from gputop.fleet.parse import readings_of, readings_over_time, result_of
+from gputop.fleet.queries import CLOCK, gone_of, names_of, values_of
 from gputop.fleet.server import PrometheusServer
-from gputop.fleet.start_times import readings_over_time
 from gputop.fleet.watch import Refresher
 from gputop.recording.reader import Recording, RecordingError
 from gputop.schema.snapshot import Inventory, Sample, encode
@@ -152,7 +151,7 @@ def check_recording(data: bytes) -> bool:
 
 
 SITE = Site(4)
-SCOPE = Scope("")
+SCOPE = ""
 QUERIES = {q.name: q.text for q in (CLOCK, *names_of(SCOPE), gone_of(SCOPE), *values_of(SCOPE))}
 RANGE = "range"
 """The name of an answer to a range query, beside those of the queries."""
@@ -241,9 +240,8 @@ def _check_range(client: Client) -> bool:
         return False
     result = result_of(data, "matrix")
     instant = result_of(data, "vector")
-    for found in (series_by(result or [], str), readings_of(instant or [], str)):
+    for found in (readings_over_time(result or [], str), readings_of(instant or [], str)):
         assert all(math.isfinite(number) for number in _numbers(found))
-    readings_over_time(result or [], str)
     return result is not None
 
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from gputop.bench.events import (
     EVENTS,
-    KINDS,
     Done,
     Failed,
     Hello,
@@ -22,16 +21,17 @@ from gputop.bench.events import (
     Verified,
 )
 from gputop.bench.plan.interpreters import Interpreter
+from gputop.bench.plan.kinds import KINDS
 from gputop.bench.plan.request import Request, Target
-from gputop.bench.results import compare, history, html_report, tensorboard
+from gputop.bench.results import compare, history, html_report, verdict
 from gputop.bench.results import text_report as pages
 from gputop.bench.run.group_state import GroupState
 from gputop.bench.run.session import Session, _NoResultError
 from gputop.bench.run.state import RunCurves, RunState
 from gputop.schema.codec import to_json
-from gputop.ui.benchmark.chart import ThroughputChart
 from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
+from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from gputop.ui.model import Telemetry
 from tests import streams
 from tests.fuzz.strategies import REAL, SIZES, altered, value_of
@@ -45,10 +45,10 @@ if TYPE_CHECKING:
 
 GPU = Target("cuda", streams.device(0).uuid, 0, "NVIDIA H100", "9.0", 80 << 30)
 CPU = Target("cpu", None, None, "a CPU", None, 4 << 30)
-PYTHON = Interpreter("/usr/bin/python3", "PATH", "2.9.0")  # type: ignore[arg-type]
+PYTHON = Interpreter("/usr/bin/python3", "PATH", "2.9.0")
 HELLO = Hello("3.11.0", "2.9.0", "NVIDIA H100", 8, 4242, "13.0")
 SHAPE = (8192, 8192, 8192)
-PLAN = Planned(*SHAPE, "float32", "float32", "any", "normal", 3, 10, 1 << 30, 1e-6, "by hand")
+PLAN = Planned(*SHAPE, "float32", "float32", "any", "normal", 1e-6, "by hand")
 WINDOW = Progress(1.0, 0.1, 100, 700.0, 710.0)
 POINT = Point("float32", 1024.0, {"tflops": 700.0, "seconds": 1e-3}, (1024, 1024, 1024))
 DONE: dict[str, Any] = {
@@ -128,7 +128,7 @@ def events(request: Request, said: list[bytes]) -> Iterator[Event]:
         try:
             event: Event = session._event(line, PYTHON.path)
         except _NoResultError as end:
-            event = end.failed
+            event = Failed(end.problem, end.status)
         yield event
         if isinstance(event, Done | Failed):
             return
@@ -160,7 +160,7 @@ def views(run: RunState) -> list[Any]:
 
 
 @many
-@given(lines(), SIZES, st.sampled_from(KINDS), st.sampled_from([GPU, CPU]))
+@given(lines(), SIZES, st.sampled_from(tuple(KINDS)), st.sampled_from([GPU, CPU]))
 def test_what_a_worker_says_is_drawn(
     said: list[bytes], size: tuple[int, int], kind: str, target: Target
 ) -> None:
@@ -171,7 +171,7 @@ def test_what_a_worker_says_is_drawn(
 
 
 @many
-@given(st.lists(lines(), min_size=2, max_size=3), SIZES, st.sampled_from(KINDS))
+@given(st.lists(lines(), min_size=2, max_size=3), SIZES, st.sampled_from(tuple(KINDS)))
 def test_what_several_workers_say_is_drawn(
     said: list[list[bytes]], size: tuple[int, int], kind: str
 ) -> None:
@@ -189,7 +189,7 @@ def test_what_several_workers_say_is_drawn(
 
 
 @many
-@given(lines(), st.sampled_from(KINDS))
+@given(lines(), st.sampled_from(tuple(KINDS)))
 def test_what_a_worker_says_is_written(said: list[bytes], kind: str) -> None:
     run = RunState(Request(GPU, "float32", None, 10.0, kind=kind))
     heard(run, said)
@@ -208,9 +208,11 @@ def written(result: Result, course: RunCurves) -> None:
     for text in (history.as_csv(both), history.points_csv(result)):
         text.encode()
     html_report.html_page(result, course).encode()
-    compare.regression(*both)
-    tensorboard.run_name(result)
-    b"".join(tensorboard.records(result, course))
+    compare.regression(both[0], both[1:] * 4)
+    (judged, _) = verdict.with_verdicts(both)
+    assert judged.verdict is not None
+    assert all(part.why.isprintable() for part in judged.verdict.parts)
+    assert all(line.isprintable() for line in pages.result_page(judged).split("\n"))
 
 
 @many

@@ -14,7 +14,7 @@ from gputop.output import page as pages
 from gputop.output.nvidia_smi import DEFAULT_QUERY, CsvLines, parse_query
 from gputop.schema.device import DeviceState
 from gputop.schema.snapshot import decode, encode
-from gputop.stream.machines import MachineStream, inventory_of, sample_of
+from gputop.stream.merge import MachineStream, inventory_of, sample_of
 from gputop.stream.ssh import explain_absence
 from gputop.ui.device.details import DetailsView
 from gputop.ui.device.screen import DeviceTitle, EventsView
@@ -24,8 +24,7 @@ from gputop.ui.monitor.devices import DevicesView
 from gputop.ui.monitor.panel import Density
 from gputop.ui.processes.screen import ProcessesView
 from gputop.ui.shell.header import Header
-from gputop.ui.why.findings import FindingsView
-from gputop.ui.why.screen import WhyTitle
+from gputop.ui.why.screen import FindingsView, WhyTitle
 from gputop.ui.widgets.host import HostView
 from gputop.ui.widgets.timeline import SAMPLES_A_DOT, TimelineView
 from tests import streams

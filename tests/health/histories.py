@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from gputop.health.findings import Finding
-from gputop.health.judge import Clear, Insufficient, Judge, Judgement, Verdict
+from gputop.health.judge import Judge, Judgement, NoFinding, Verdict
 from gputop.schema.device import READINGS, Absence, Device, DeviceSample, DeviceState
 from gputop.schema.snapshot import Event, Host, Inventory, Process, Sample
 from gputop.stream.history import History
@@ -201,11 +201,13 @@ def finding(machine: Machine, rule: str, index: int = 0) -> Finding:
 def lacking(machine: Machine, rule: str, index: int = 0) -> dict[str, Absence | None]:
     """That the rule cannot tell: what is missing, and why."""
     verdict = machine.verdict(rule, index)
-    assert isinstance(verdict, Insufficient), verdict
-    return {each.reading: each.absence for each in verdict.missing}
+    assert isinstance(verdict, NoFinding), verdict
+    assert verdict.missing
+    return dict(verdict.missing)
 
 
 def silent(machine: Machine, rule: str, index: int = 0) -> None:
     """That the rule has looked, and has nothing to say."""
     verdict = machine.verdict(rule, index)
-    assert isinstance(verdict, Clear), verdict
+    assert isinstance(verdict, NoFinding), verdict
+    assert not verdict.missing

@@ -9,7 +9,6 @@ import pytest
 
 from gputop.bench.plan.interpreters import Interpreter, InterpreterSearch
 from gputop.health.doctor import BY_NAME, CHECKS, examine
-from gputop.health.doctor.devices import BY_RULE
 from gputop.health.doctor.facts import CudaDevice, DoctorFacts, TorchFacts
 from gputop.health.findings import Finding, Severity
 from gputop.health.judge import RULES
@@ -473,7 +472,8 @@ def test_each_check_has_a_row_that_finds_something_and_one_that_does_not() -> No
 
 
 def test_the_rules_that_need_no_history_are_checks() -> None:
-    assert {rule for _, _, rule, _ in BY_RULE} == {r.name for r in RULES if not r.needs_history}
+    at_once = {rule.name for rule in RULES if not rule.needs_history}
+    assert {check.rule for check in CHECKS if check.rule} == at_once
 
 
 def test_a_machine_that_is_well_has_no_other_finding(nvml: FakeDriver, tmp_path: Path) -> None:
@@ -528,8 +528,8 @@ def test_a_selection_that_hides_all_is_why_torch_has_no_device(
 def test_the_table_of_indices(nvml: FakeDriver, tmp_path: Path) -> None:
     devices = (FakeDevice(), rtx4090())
     cuda = (
-        CudaDevice(0, "fast", None, "0000:27:00.0"),  # a torch without UUIDs
-        CudaDevice(1, "slow", "GPU-00000000-fa4e-4dcf-8a3b-000000000000"),
+        CudaDevice(0, None, "0000:27:00.0"),  # a torch without UUIDs
+        CudaDevice(1, "GPU-00000000-fa4e-4dcf-8a3b-000000000000"),
     )
     torch = replace(TORCH, devices=cuda)
     facts = Machine(devices, torch=torch).facts(nvml, tmp_path)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputop.health.findings import Finding
-from gputop.health.rule_view import DriverSamples
+from gputop.health.rule_view import EvenSamples
 from gputop.schema.device import Absence
 from tests.health.histories import WORKING, Machine, finding, noise, one, saw, trainer
 
@@ -117,7 +117,7 @@ def test_a_period_is_the_right_one_or_none(
 ) -> None:
     ends = [begin + n * step for n in range(round(60 / step) + 1)]
     shares = [share(a, b, period, high) for a, b in itertools.pairwise(ends)]
-    found = DriverSamples([round(100 * each) for each in shares], step).period
+    found = EvenSamples([round(100 * each) for each in shares], step).period
     assert found is None or found == pytest.approx(period, rel=0.1)
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputop.health.findings import Finding, Severity
-from gputop.health.judge import RULES, Insufficient, Judge, judge_snapshot
+from gputop.health.judge import RULES, Judge, judge_snapshot
 from gputop.health.thresholds import Limit
 from gputop.schema.device import READINGS, Absence, Device, DeviceSample, DeviceState
 from gputop.schema.snapshot import Event, Host, Process, ProcessKind, Sample
@@ -119,7 +119,7 @@ def test_what_is_missing_is_no_finding(missing: set[str], of: dict[str, Any]) ->
     """A machine that is well is well without some of its readings, too."""
     machine = one(dict.fromkeys(missing), of=of, seconds=40)
     assert machine.last.findings == ()
-    assert any(isinstance(verdict, Insufficient) for verdict in machine.last.verdicts)
+    assert machine.last.insufficient(machine.devices[0].uuid)
 
 
 @pytest.mark.parametrize("of", [WORKING, IDLE])

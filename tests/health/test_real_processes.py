@@ -18,7 +18,7 @@ import pytest
 
 from gputop.health import thresholds
 from gputop.health.findings import Finding
-from gputop.health.judge import Clear, Insufficient, Judge, Judgement, Verdict
+from gputop.health.judge import Judge, Judgement, NoFinding, Verdict
 from gputop.health.thresholds import Limit
 from gputop.schema.snapshot import PROCESS_CPU, Inventory, Sample, decode
 from gputop.stream.history import History
@@ -129,7 +129,8 @@ def test_a_loader_whose_worker_is_full(driver: FakeDriver) -> None:
 def test_a_process_that_waits_for_nothing_of_the_host(driver: FakeDriver) -> None:
     with process(WAITS) as pid:
         verdict, cpu = input_bound(driver, pid)
-    assert isinstance(verdict, Clear), verdict
+    assert isinstance(verdict, NoFinding), verdict
+    assert not verdict.missing
     assert cpu is not None
     assert cpu < 2
 
@@ -137,12 +138,14 @@ def test_a_process_that_waits_for_nothing_of_the_host(driver: FakeDriver) -> Non
 def test_a_busy_loop_whose_device_is_busy(driver: FakeDriver) -> None:
     with process(BUSY_LOOP) as pid:
         verdict, _ = input_bound(driver, pid, busy=97)
-    assert isinstance(verdict, Clear), verdict
+    assert isinstance(verdict, NoFinding), verdict
+    assert not verdict.missing
 
 
 def test_a_process_of_another_pid_namespace(driver: FakeDriver) -> None:
     """Nothing of the host is known of it: that is said."""
     verdict, cpu = input_bound(driver, 4_190_000)
-    assert isinstance(verdict, Insufficient), verdict
+    assert isinstance(verdict, NoFinding), verdict
+    assert verdict.missing
     assert cpu is None
-    assert verdict.missing[0].reading == PROCESS_CPU
+    assert next(iter(verdict.missing)) == PROCESS_CPU

@@ -38,10 +38,7 @@ SAID = TorchFacts(
     version="2.9.0+cu128",
     cuda_version="12.8",
     architectures=("sm_80", "sm_90"),
-    devices=(
-        CudaDevice(0, "H100", "0000002a-fa4e", "0001:17:00.0", "9.0"),
-        CudaDevice(1, "H100", None, None, "9.1"),
-    ),
+    devices=(CudaDevice(0, "0000002a-fa4e", "0001:17:00.0"), CudaDevice(1)),
 )
 
 

@@ -17,10 +17,11 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from gputop.fleet.queries import BEATS, MASKS, READ_AS, XID
-from gputop.health.judge import BY_NAME, RULES, ActiveFindings, FindingTracker
+from gputop.health.judge import BY_NAME, RULES
 from gputop.output.prometheus.family import label_value
 from gputop.output.prometheus.metrics import MOST_PROCESSES, families
 from gputop.output.prometheus.scrape import registry_of
+from gputop.output.prometheus.state import ExporterState, StreamFollower
 from gputop.problem import Problem
 from gputop.schema.catalogue import CATALOGUE, PROCESS_READINGS
 from gputop.schema.clock_events import BITS
@@ -35,7 +36,6 @@ from gputop.schema.device import (
 from gputop.schema.snapshot import DriverState, Event, Inventory, Process, Record, Sample, Source
 from gputop.sources.nvml import device_queries as nvml_readings
 from gputop.stream.child import Interruption
-from gputop.stream.snapshots import LatestSnapshot, StreamFollower
 from tests import streams
 from tests.schema.test_snapshot import values_of
 
@@ -49,24 +49,18 @@ NOW = 100.0
 BOUND = 60.0
 
 
-def latest_of(*records: Record | Interruption, at: float = NOW) -> LatestSnapshot:
+def state_after(
+    *records: Record | Interruption, at: float = NOW, judges: bool = True
+) -> ExporterState:
     """After those, all of which came at that time."""
-    latest = LatestSnapshot()
+    follower = StreamFollower(judges=judges, clock=lambda: at)
     for record in records:
-        latest = latest.after(record, at)
-    return latest
+        follower.add_record(record)
+    return follower.state
 
 
 def found_in(*records: Record | Interruption, now: float = NOW, **options: bool) -> list[Family]:
-    return families(latest_of(*records), now, follow(*records), **options)
-
-
-def follow(*records: Record | Interruption) -> ActiveFindings:
-    """What rules find after those."""
-    tracker = FindingTracker()
-    for record in records:
-        tracker.add_record(record)
-    return tracker.active
+    return families(state_after(*records), now, **options)
 
 
 def named(found: Iterable[Family], name: str) -> list[tuple[dict[str, str], float]]:
@@ -371,7 +365,7 @@ def test_of_a_stream_that_is_silent_only_that(dcgm_names: bool) -> None:
 
 
 def test_before_the_first_sample_it_is_not_up() -> None:
-    assert named(families(LatestSnapshot(), NOW), "gputop_up") == [({}, 0.0)]
+    assert named(families(ExporterState(), NOW), "gputop_up") == [({}, 0.0)]
 
 
 @pytest.mark.parametrize("state", [DriverState.STARTING, DriverState.UNAVAILABLE])
@@ -663,4 +657,4 @@ def test_a_problem_is_told_once_until_the_driver_answers() -> None:
     for again in (stopped, starting, stopped, streams.inventory(1), stopped):
         watch.add_record(again)
     assert told == ["No NVIDIA driver", "stopped", "stopped"]
-    assert watch.latest.interruptions == 3
+    assert watch.state.interruptions == 3

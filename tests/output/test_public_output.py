@@ -17,11 +17,12 @@ from zlib import crc32
 import pytest
 from prometheus_client import generate_latest
 
-from gputop.fleet.queries import LIMITS, READ_AS, Scope, all_of, gone_of, names_of, values_of
+from gputop.fleet.queries import LIMITS, READ_AS, all_of, gone_of, names_of, values_of
 from gputop.output.nvidia_smi import ALIASES, COLUMNS, CsvLines, parse_query
 from gputop.output.page import View, document, page
 from gputop.output.prometheus.metrics import families
 from gputop.output.prometheus.scrape import registry_of
+from gputop.output.prometheus.state import StreamFollower
 from gputop.output.table import COLUMNS as STATUS_COLUMNS
 from gputop.schema.device import (
     READINGS,
@@ -35,7 +36,6 @@ from gputop.schema.labels import GROUPS, LEGEND, since_start
 from gputop.schema.remedies import absence_text
 from gputop.schema.snapshot import Event
 from gputop.schema.values import Statistics, value_text
-from gputop.stream.snapshots import LatestSnapshot
 from tests import streams
 
 if TYPE_CHECKING:
@@ -107,10 +107,10 @@ SHOWN = sorted(
 
 def exporter(*, dcgm: bool) -> Iterator[str]:
     """Yield the lines by metric: their order means nothing to Prometheus."""
-    latest = LatestSnapshot()
+    follower = StreamFollower(judges=False, clock=lambda: 100.0)
     for record in (INVENTORY, SAMPLE):
-        latest = latest.after(record, 100.0)
-    found = sorted(families(latest, 100.5, processes=True, dcgm=dcgm), key=lambda f: f.name)
+        follower.add_record(record)
+    found = sorted(families(follower.state, 100.5, processes=True, dcgm=dcgm), key=lambda f: f.name)
     yield from generate_latest(registry_of(lambda: found)).decode().splitlines()
 
 
@@ -159,7 +159,7 @@ def details() -> Iterator[str]:
 
 
 def queries() -> Iterator[str]:
-    for scope in (Scope(), Scope('cluster="a"', twins=True)):
+    for scope in ("", 'cluster="a"'):
         for query in (*values_of(scope), *names_of(scope), gone_of(scope)):
             yield " ".join(map(str, query))
         yield from all_of(scope, '="GPU-0"').replace("|", "|\n").splitlines()

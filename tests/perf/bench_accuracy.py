@@ -27,7 +27,8 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from gputop.bench.events import Done, Failed
-from gputop.bench.plan.request import DTYPES, Request, cpu_target
+from gputop.bench.plan.dtypes import DTYPES
+from gputop.bench.plan.request import Request, cpu_target
 from gputop.bench.run import worker_launch
 from gputop.bench.run.session import Session
 from gputop.bench.worker import soak

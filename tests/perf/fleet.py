@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from gputop.fleet.client import Client
-from gputop.fleet.demo.exporter import Simulator
 from gputop.fleet.server import PrometheusServer
 from gputop.fleet.watch import Refresher
+from tests.demo_fleet.exporter import Simulator
 from tests.fleet.moments import contradictions
 from tests.perf.measure import Recorder, processor_seconds
 
@@ -44,7 +44,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         started = []
         try:
-            exporter = [*GPUTOP, "exporter", "--demo-fleet", str(options.gpus), "--listen", LISTEN]
+            fleet = ("-m", "tests.demo_fleet", str(options.gpus), "--listen", LISTEN)
+            exporter = [sys.executable, *fleet]
             started.append(subprocess.Popen(exporter, stderr=subprocess.DEVNULL))
             config = Path(name, "fleet.yml")
             config.write_bytes(fetched(f"http://{LISTEN}/prometheus.yml"))

@@ -66,10 +66,14 @@ class Figures:
     """Calls of NVML a second, by function."""
 
 
+STATUS_QUERY, STATUS_ANSWER = b"\x1b[5n", b"\x1b[0n"
+
+
 class Recorder(Terminal):
     """A terminal that notes what came and when, and keeps its screen only when it is asked to.
 
-    To keep one takes time: whoever reads and draws at once, measures itself, too.
+    To keep one takes time: whoever reads and draws at once, measures itself, too. How far it
+    has come, it says at once.
     """
 
     synchronizes = False  # since it answers late, and there are many terminals that do not
@@ -80,6 +84,7 @@ class Recorder(Terminal):
         super().__init__(*arguments, **named)
 
     def _take(self, data: bytes) -> None:
+        self._write(STATUS_ANSWER * data.count(STATUS_QUERY))
         self.pieces.append((self.elapsed, data))
 
     def when(
@@ -98,7 +103,7 @@ class Recorder(Terminal):
             gone = self.elapsed - began < pause / 2
             for at, data in self.pieces[self._seen :]:
                 self._seen += 1
-                super()._take(data)
+                super()._take(data.replace(STATUS_QUERY, b""))
                 if true(self):
                     return at
             if gone or self.elapsed > deadline:

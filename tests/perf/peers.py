@@ -39,6 +39,7 @@ MAIN = Scene(busy=True, devices=8, columns=160, rows=50)
 IDLE = Scene(busy=False, devices=8, columns=160, rows=50)
 CROWD = Scene(busy=True, devices=64, columns=160, rows=50, processes=8)
 """Those that the bars are about; the last has 512 processes."""
+SMALL = Scene(busy=True, devices=8, columns=80, rows=24)
 FIELD = 10
 
 
@@ -88,7 +89,7 @@ def arguments() -> argparse.Namespace:
 
 def scenes(options: argparse.Namespace) -> list[Scene]:
     """Those that were asked for."""
-    bars = [MAIN, IDLE, CROWD]
+    bars = [MAIN, SMALL, IDLE, CROWD]
     if options.bars:
         return bars
     product = itertools.product(options.devices, options.loads, options.sizes)
@@ -168,7 +169,7 @@ def ratio(value: float | None, of: float | None) -> str:
 
 def bars(results: Results) -> list[str]:
     """What gputop must hold, and by how much it does."""
-    main, idle, crowd = (results.get(scene, {}) for scene in (MAIN, IDLE, CROWD))
+    main, small, idle, crowd = (results.get(scene, {}) for scene in (MAIN, SMALL, IDLE, CROWD))
 
     def of(found: dict[str, list[Figures]], name: str, column: str) -> float | None:
         figures = next((f for key, f in found.items() if key.split()[0] == name), None)
@@ -179,15 +180,20 @@ def bars(results: Results) -> list[str]:
         return None if value is None else factor * value
 
     rows = (
-        ("kB/s, of nvtop's", "kB/s", main, times(0.7, of(main, "nvtop", "kB/s"))),
-        ("kB/s, of nvitop's", "kB/s", main, times(1.5, of(main, "nvitop", "kB/s"))),
-        ("kB/s where nothing changes", "kB/s", idle, 0.0),
-        ("core %, of nvitop's", "core %", main, of(main, "nvitop", "core %")),
-        ("core %, 64 devices, 512 processes", "core %", crowd, 5.0),
-        ("first screen, s", "screen s", main, 0.30),
-        ("first values after the driver, s", "driver s", main, 0.15),
-        ("key, p99 ms", "p99 ms", main, 30.0),
-        ("PSS MiB", "PSS MiB", main, 60.0),
+        ("core %, of nvitop's", "core %", main, times(0.85, of(main, "nvitop", "core %"))),
+        (
+            "core %, 64 devices, of nvitop's",
+            "core %",
+            crowd,
+            times(0.45, of(crowd, "nvitop", "core %")),
+        ),
+        ("kB/s, busy, 160x50", "kB/s", main, 0.80),
+        ("kB/s, busy, 80x24", "kB/s", small, 0.30),
+        ("kB/s where nothing changes", "kB/s", idle, 0.06),
+        ("first text, s", "screen s", main, 0.05),
+        ("first values, s", "values s", main, 0.25),
+        ("arrow key, p99 ms", "p99 ms", main, 20.0),
+        ("PSS MiB", "PSS MiB", main, 48.0),
     )
     forms = {title: form for title, form, _ in COLUMNS}
     lines = [f"{'gputop':36}{'is':>9}{'may be':>9}"]

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from gputop.recording import lines as line_reader
 from gputop.recording.lines import lines
-from gputop.recording.reader import LONGEST_END_SECONDS, Recording, RecordingError
+from gputop.recording.reader import LONGEST_STEP_SECONDS, Recording, RecordingError
 from gputop.recording.writer import SAMPLES_A_PART, GrowingFile, OutputError, Recorder, default_name
 from gputop.schema.snapshot import SCHEMA, Event, Inventory, Sample, encode
 from tests import recordings, streams
@@ -95,8 +95,8 @@ def test_gaps_and_clocks_that_are_set_back(tmp_path: Path) -> None:
     path = recordings.make(tmp_path / "a.jsonl", 6, gaps={2: 100.0, 4: -50.0})
     index = Recording(path).index
     index.finish()
-    assert [index.position(n) for n in range(6)] == [0, 1, 102, 102, 102, 102]
-    assert [index.sample_at(position) for position in (-5, 0, 101.9, 102, 999)] == [0, 0, 1, 5, 5]
+    assert [index.position(n) for n in range(6)] == [0, 1, 102, 103, 103, 104]
+    assert [index.sample_at(position) for position in (-5, 0, 101.9, 102, 999)] == [0, 0, 1, 2, 5]
 
 
 @pytest.mark.parametrize("which", [0, 3, 6])
@@ -106,7 +106,7 @@ def test_a_time_that_leaps_is_no_gap(tmp_path: Path, which: int, time: float) ->
     made[which] = dataclasses.replace(made[which], time=time)
     recording = Recording(recordings.write(tmp_path / "a.jsonl", [streams.inventory(1), *made]))
     recording.index.finish()
-    assert recording.index.end <= LONGEST_END_SECONDS + 7
+    assert recording.index.end <= LONGEST_STEP_SECONDS + 7
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.fleet.queries import LIMITS, NUMBERS, READ_AS, Scope, all_of
+from gputop.fleet.queries import LIMITS, NUMBERS, READ_AS, all_of
 from gputop.output.nvidia_smi import COLUMNS as SMI_COLUMNS
 from gputop.output.prometheus.metrics import families
+from gputop.output.prometheus.state import ExporterState
 from gputop.output.table import COLUMNS, parse_columns
 from gputop.schema.catalogue import CATALOGUE, UNITS
 from gputop.schema.device import READINGS, SERIES_READINGS, Device
 from gputop.schema.labels import LEGEND, ROWS, since_start
 from gputop.schema.values import Statistics, value_text
 from gputop.stream.history import KEPT, History
-from gputop.stream.snapshots import LatestSnapshot
 from tests.output.test_public_output import FULL, INVENTORY, SAMPLE
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ DEVICE = INVENTORY.devices[0]
 
 
 def exported(*, dcgm: bool) -> dict[str, Family]:
-    latest = LatestSnapshot().after(INVENTORY, 0.0).after(SAMPLE, 0.0)
-    return {each.name: each for each in families(latest, 0.0, dcgm=dcgm)}
+    state = ExporterState(INVENTORY, SAMPLE)
+    return {each.name: each for each in families(state, 0.0, dcgm=dcgm)}
 
 
 OURS, DCGM = exported(dcgm=False), exported(dcgm=True)
@@ -64,7 +64,7 @@ def test_each_is_exported_and_explained(reading: Reading) -> None:
 
 @pytest.mark.parametrize("name", sorted({*NUMBERS} - {*SERIES_READINGS}))
 def test_each_number_is_asked_of_prometheus(name: str) -> None:
-    text = all_of(Scope(), '="GPU-0"')
+    text = all_of("", '="GPU-0"')
     assert all(metric.name in text for metric in READ_AS[name])
     value = float(getattr(FULL, name))
     for metric in READ_AS[name]:

@@ -77,4 +77,5 @@ class FakeProc:
         self.write(f"{pid}/status", b"Name:\tpython\nUid:\t%d\t9\t9\t9\nGid:\t0\n" % uid)
 
     def take_away(self, pid: int = 7) -> None:
+        self.write(f"{pid}/stat", b"")  # for whoever has it open
         shutil.rmtree(self.root / str(pid))

@@ -110,9 +110,12 @@ class FakeDriver:
         self.closed.set()
 
 
+LONG = 30.0
+
+
 @dataclass
 class Clock:
-    """Monotonic seconds, moved on by the loop's pauses."""
+    """Monotonic seconds, moved on by the loop's pauses: long ones first look for their event."""
 
     now: float = 1000.0
     pauses: list[float] = field(default_factory=list)
@@ -130,6 +133,8 @@ class Clock:
             assert self.retry.wait(60)
             if self.over:
                 threading.Event().wait()  # for ever
+        elif seconds > LONG and cut_short is not None and cut_short.wait(1.0):
+            return True
         else:
             self.pauses.append(seconds)
             self.now += max(0.0, seconds)

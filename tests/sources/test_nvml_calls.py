@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from typing import TYPE_CHECKING
 
 import pynvml
 import pytest
 
+from gputop.schema.device import Absence
+from gputop.schema.snapshot import Sample, encode
+from gputop.sources.interface import joined_process
+from gputop.sources.linux.host import HostReader
+from gputop.sources.linux.owners import Owners
 from gputop.sources.nvml import bindings, fields
 from gputop.sources.nvml.driver import NvmlReader, start
 from gputop.sources.nvml.fields import VALUE_TYPES
-from tests.driver import FakeDevice, FakeDriver, FakeProcess
+from tests import codecs
+from tests.driver import GPU_IS_LOST, RESET_REQUIRED, FakeDevice, FakeDriver, FakeProcess
 from tests.sources.test_nvml import Clock
 
 if TYPE_CHECKING:
@@ -155,3 +162,84 @@ def test_each_link_is_looked_at_less_often_than_all_together(
             assert sample.nvlink_rx_bytes_per_second is not None
     assert asked[1] > 0
     assert len([count for count in asked[2:] if count]) == 3
+
+
+def test_what_is_read_is_sent_by_the_quick_codec(nvml: FakeDriver) -> None:
+    """Numbers are rounded where they are made, or the codec of msgspec leaves them to the other."""
+    nvml.write(FakeDevice(processes=(FakeProcess(os.getpid()),)))
+    start()
+    clock, owners, host = Clock(), Owners(), HostReader()
+    reader = NvmlReader(0, clock=clock)
+    for _ in range(8):
+        clock.seconds += 1.0
+        (read,) = reader.read(gpm=True)
+        owner = owners.find(os.getpid())
+    (listed,) = read.processes
+    process = joined_process(read.device.uuid, listed, owner, hung=False)
+    sample = Sample(1.5, host.read(), (read.sample,), (process,))
+    assert read.sample.sm_active_percent is not None
+    assert codecs.fast().encode(sample) == encode(sample)
+
+
+def test_a_device_is_asked_for_its_fields_in_one_call(nvml: FakeDriver) -> None:
+    """And for just those that it has, from the second time on."""
+    nvml.write(FakeDevice())
+    start()
+    clock = Clock()
+    reader = NvmlReader(0, clock=clock)
+    ticks(reader, clock, 12)
+    asked = nvml.calls()["nvmlDeviceGetFieldValues"]
+    ticks(reader, clock, 10)
+    tiers = 10 + 10 + 2  # at every tick, every second, every five seconds
+    assert nvml.calls()["nvmlDeviceGetFieldValues"] - asked == tiers
+
+
+def lacking(device: FakeDevice) -> FakeDevice:
+    """The device without the temperature of its memory."""
+    values = {key: value for key, value in device.values.items() if key != "field.82"}
+    return dataclasses.replace(device, values=values)
+
+
+def test_a_field_that_was_not_supported_for_a_moment_is_back_within_a_minute(
+    nvml: FakeDriver,
+) -> None:
+    device = FakeDevice()
+    nvml.write(device)
+    start()
+    clock = Clock()
+    reader = NvmlReader(0, clock=clock)
+    assert ticks(reader, clock, 3)[-1].sample.memory_temperature_celsius == 58
+    nvml.write(lacking(device))
+    read = ticks(reader, clock, 2)[-1].sample
+    assert read.absent["memory_temperature_celsius"] is Absence.NOT_SUPPORTED
+    assert read.energy_joules is not None
+    nvml.write(device)
+    came = [each.sample.memory_temperature_celsius for each in ticks(reader, clock, 60)]
+    assert came[:50] == [None] * 50
+    assert came[-1] == 58
+
+
+def test_a_device_that_was_lost_or_reset_is_asked_for_everything_anew(nvml: FakeDriver) -> None:
+    device = FakeDevice()
+    for code in (GPU_IS_LOST, RESET_REQUIRED):
+        nvml.write(lacking(device))
+        start()
+        clock = Clock()
+        reader = NvmlReader(0, clock=clock)
+        assert ticks(reader, clock, 3)[-1].sample.memory_temperature_celsius is None
+        nvml.write(dataclasses.replace(lacking(device), code=code))
+        ticks(reader, clock, 1)
+        nvml.write(device)
+        assert ticks(reader, clock, 1)[-1].sample.memory_temperature_celsius == 58
+
+
+def test_a_device_whose_mig_was_switched_is_asked_for_its_fields_anew(nvml: FakeDriver) -> None:
+    device = FakeDevice()
+    nvml.write(lacking(device))
+    start()
+    clock = Clock()
+    reader = NvmlReader(0, clock=clock)
+    assert ticks(reader, clock, 3)[-1].sample.memory_temperature_celsius is None
+    nvml.write(dataclasses.replace(device, mig_mode=1))
+    came = [each.sample.memory_temperature_celsius for each in ticks(reader, clock, 8)]
+    assert came[-1] == 58

@@ -8,6 +8,7 @@ import os
 import pwd
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,12 +22,12 @@ from gputop.sources.interface import OWNER_FIELDS, Owner
 from gputop.sources.linux import owners as module
 from gputop.sources.linux import procfs
 from gputop.sources.linux.owners import (
-    CGROUP,
     CHILDREN,
     CHILDREN_SECONDS,
     IDENTITY_SECONDS,
     LISTED_SECONDS,
     WINDOW_SECONDS,
+    Cgroup,
     Owners,
 )
 from gputop.sources.linux.procfs import BOOT_TIME, PAGE_BYTES, TICKS_PER_SECOND
@@ -258,11 +259,11 @@ def test_a_process_costs_one_file_at_each_look(
     for _ in range(9):
         clock.now += 1.0
         owners.find(7)
-    assert sorted(proc.opened) == ["7/stat"] * 9 + [LIST] * 4
+    assert proc.opened == [LIST] * 4, "the other one is kept open"
     proc.opened.clear()
     clock.now += 1.0
     owners.find(7)
-    assert sorted(proc.opened) == every
+    assert sorted({*proc.opened, "7/stat"}) == every
 
 
 LIST = "7/task/7/children"
@@ -341,6 +342,36 @@ def test_a_worker_that_has_just_ended_and_a_list_that_is_cut(
     assert procfs.read_children(7, proc.path) == (20, 21)
 
 
+def test_files_are_kept_open_only_while_there_is_room(
+    proc: FakeProc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(procfs.StatFile, "_room", threading.Semaphore(1))
+    for pid in (7, 8):
+        proc.add(pid)
+    first, second = (procfs.StatFile(pid, proc.path) for pid in (7, 8))
+    for _ in range(3):
+        assert first.read() == stat_line(7)
+        assert second.read() == stat_line(8)
+    assert proc.opened == ["7/stat"] + ["8/stat"] * 3
+    first.close()
+    assert [second.read() for _ in range(2)] == [stat_line(8)] * 2
+    assert proc.opened[4:] == ["8/stat"]
+    proc.take_away(8)
+    with pytest.raises(FileNotFoundError):
+        second.read()
+    assert first.read() == stat_line(7), "it has the room again"
+
+
+def test_a_file_that_is_kept_open_is_that_of_the_next_process_with_the_pid() -> None:
+    """As the kernel has it: the open file says that its process is gone."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        file = procfs.StatFile(child.pid)
+        assert procfs.parse_stat(file.read()).parent_pid == os.getpid()
+        child.kill()
+    with pytest.raises((FileNotFoundError, ProcessLookupError)):
+        file.read()
+
+
 def test_nothing_else_is_opened_at_a_look() -> None:
     """Not by the standard library either, as the interpreter itself reports it."""
     script = """
@@ -360,7 +391,7 @@ print(json.dumps(found))
     done = subprocess.run(
         [sys.executable, "-c", script], check=True, capture_output=True, timeout=BOUND
     )
-    assert json.loads(done.stdout) == [["open", f"/proc/{os.getpid()}/stat"]] * 3
+    assert json.loads(done.stdout) == []
 
 
 def test_who_it_is_is_looked_up_again(clock: Clock, proc: FakeProc, owners: Owners) -> None:
@@ -396,13 +427,14 @@ def test_a_pid_that_is_used_again(clock: Clock, proc: FakeProc, owners: Owners) 
 
 @pytest.mark.parametrize("step", [-7_200, 1, 2, 86_400])
 def test_a_process_is_as_old_as_before_when_the_clock_was_set(
-    proc: FakeProc, monkeypatch: pytest.MonkeyPatch, step: int
+    clock: Clock, proc: FakeProc, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
     proc.add()
     owners, ahead = Owners(proc.path), procfs._AHEAD
     assert owners.find(7).start_time == START
     monkeypatch.setattr(procfs, "_ahead", lambda: ahead + step)
     proc.write("stat", b"btime %d\n" % (BOOT_TIME + step))
+    clock.now += 1.0
     moved = step if abs(step) > procfs.STEP_SECONDS else 0  # a leap second is none
     assert owners.find(7).start_time == START + moved
     assert owners.find(7).start_time == START + moved
@@ -467,7 +499,7 @@ def test_only_what_is_refused_is_absent(clock: Clock, proc: FakeProc, owners: Ow
     owner = owners.find(7)
     assert owner.command == "python train.py"
     assert owner.user is not None
-    assert owner.absent == dict.fromkeys(CGROUP, Absence.NO_PERMISSION) | {
+    assert owner.absent == dict.fromkeys(Cgroup._fields, Absence.NO_PERMISSION) | {
         "cpu_percent": Absence.NO_DATA_YET
     }
 
@@ -477,8 +509,8 @@ def test_a_kernel_without_control_groups(clock: Clock, proc: FakeProc, owners: O
     (proc.root / "7/cgroup").unlink()
     owner = owners.find(7)
     assert owner.absence is None
-    assert {name: owner.absent[name] for name in CGROUP} == dict.fromkeys(
-        CGROUP, Absence.NOT_SUPPORTED
+    assert {name: owner.absent[name] for name in Cgroup._fields} == dict.fromkeys(
+        Cgroup._fields, Absence.NOT_SUPPORTED
     )
 
 
@@ -517,6 +549,7 @@ def test_the_owner_of_a_protected_process_is_not_told(
     assert (owner.user, owner.absent["user"]) == (None, Absence.NO_PERMISSION)
     assert owner.command == "python train.py"
     proc.forbidden = {"7/stat", "7/status"}
+    owners.forget_others(set())
     assert owners.find(7) == Owner(absence=Absence.NO_PERMISSION)
 
 

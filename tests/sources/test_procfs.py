@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from gputop.schema.codec import to_json
 from gputop.schema.snapshot import Process, ProcessKind
 from gputop.sources.linux import procfs
+from gputop.sources.linux.process_details import read_details
 from gputop.sources.linux.procfs import (
     BOOT_TIME,
     PAGE_BYTES,
@@ -29,7 +30,6 @@ from gputop.sources.linux.procfs import (
     ProcError,
     Stat,
     boot_time,
-    environment,
     is_process,
     parse_stat,
     read_stat,
@@ -304,66 +304,8 @@ def test_no_handle_is_left_behind(child: subprocess.Popen[bytes]) -> None:
     send_signal(child.pid, 0.0, 0)
     send_signal(child.pid, start_of(child), 4096)
     with pytest.raises(ProcError):
-        environment(child.pid, 0.0)
+        read_details(child.pid, 0.0)
     assert handles() == before
-
-
-def test_an_environment_is_data(child: subprocess.Popen[bytes]) -> None:
-    assert environment(child.pid, start_of(child)) == (
-        ("A", "b=c"),
-        ("EMPTY", ""),
-        ("ESC", "\x1b[31m"),
-        ("RAW", "\udcff"),
-        ("ä", "2"),
-    )
-
-
-def test_a_large_environment() -> None:
-    variables = {f"V{n}": f"{n}" * 60_000 for n in range(4)}
-    with cat({name.encode(): value.encode() for name, value in variables.items()}) as process:
-        assert dict(environment(process.pid, start_of(process))) == variables
-
-
-def test_an_environment_that_the_process_wrote_over(proc: FakeProc) -> None:
-    """A title of its own may reach into it."""
-    proc.add()
-    proc.write("7/environ", b"rain.py\0\0=\0A=1\0=x\0LAST")
-    start = 1700000000 + 500 / TICKS_PER_SECOND
-    assert environment(7, start, proc.path) == (
-        ("rain.py", ""),
-        ("", ""),
-        ("A", "1"),
-        ("", "x"),
-        ("LAST", ""),
-    )
-
-
-def test_the_environment_of_another_process(child: subprocess.Popen[bytes]) -> None:
-    with pytest.raises(ProcError) as caught:
-        environment(child.pid, start_of(child) - 1.0)
-    assert caught.value.problem.why == "it ended, and another process has its pid"
-
-
-def test_the_environment_of_a_process_that_has_gone() -> None:
-    with pytest.raises(ProcError, match="it has ended"):
-        environment(NOBODY, 1e9)
-
-
-def test_an_environment_that_is_not_shown(
-    child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: object) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    start = start_of(child)
-    monkeypatch.setattr(Path, "open", fail)
-    with pytest.raises(ProcError) as caught:
-        environment(child.pid, start)
-    problem = caught.value.problem
-    assert str(problem) == (
-        f"The environment of process {child.pid} is not shown: it is not yours, or protected. "
-        "Run gputop as its user or as root"
-    )
 
 
 def test_the_dashboard_can_load_it() -> None:

@@ -271,7 +271,9 @@ def test_a_driver_that_answers_within_a_tick(
         result = usual(self, *arguments)
         ready.set()
         with self._changed:
-            assert self._changed.wait_for(lambda: self.settled, 60)
+            assert self._changed.wait_for(
+                lambda: self._opened.state is not DriverState.STARTING, 60
+            )
         return result
 
     def start() -> FakeDriver:

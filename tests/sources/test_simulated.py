@@ -117,7 +117,7 @@ def test_processes_fit_into_the_memory_in_use_and_have_owners() -> None:
 
 
 def test_the_stream_is_marked() -> None:
-    records = simulated.sampler(0.25).records()
+    records = simulated.SimulatedSampler(0.25).records()
     inventory, sample = next(records), next(records)
     while isinstance(inventory, Inventory) and not inventory.devices:
         inventory, sample = sample, next(records)

@@ -18,10 +18,9 @@ from gputop.problem import Problem
 from gputop.schema.device import silence_limit
 from gputop.schema.snapshot import DriverState, Host, Inventory, Record, Sample, Source, encode
 from gputop.stream import child as module
-from gputop.stream import snapshots as snapshots_module
-from gputop.stream.child import Interruption, StreamChild
-from gputop.stream.launch import command
-from gputop.stream.snapshots import StreamError, one_snapshot, snapshots
+from gputop.stream.child import Interruption, Patience, StreamChild
+from gputop.stream.launch import StreamOptions
+from gputop.stream.snapshots import StreamError, first_snapshot, one_snapshot, snapshots
 from tests.streams import PreparedStream
 
 BOUND = 60.0
@@ -127,7 +126,7 @@ async def test_a_killed_child_is_started_again(spawn: Spawn, pauses: list[float]
         assert why(interruption) == "it was ended by SIGKILL"
         assert await anext(records) == INVENTORY
         assert pid_of(child) != pid
-    assert pauses == [module.FIRST_PAUSE_SECONDS]
+    assert pauses == [Patience().first_pause]
 
 
 async def test_lines_that_cannot_be_read_are_left_out(spawn: Spawn) -> None:
@@ -146,18 +145,17 @@ until_the_end()
     assert broken[2].problem.why == "time: missing"
 
 
-async def test_a_child_that_never_says_a_word(
-    spawn: Spawn, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "START_SECONDS", 0.2)
-    (silence,) = await first(spawn("until_the_end()"), 1)
+async def test_a_child_that_never_says_a_word(spawn: Spawn) -> None:
+    child = spawn("until_the_end()")
+    child._patience = Patience(start=0.2)
+    (silence,) = await first(child, 1)
     assert why(silence) == "it said nothing for too long"
 
 
-async def test_a_child_that_falls_silent(spawn: Spawn, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_child_that_falls_silent(spawn: Spawn) -> None:
     """It had long to begin, and has less to go on."""
-    monkeypatch.setattr(module, "START_SECONDS", 10 * BOUND)
     child = spawn("say(INVENTORY); until_the_end()")
+    child._patience = Patience(start=10 * BOUND)
     assert child._limit > silence_limit(1.0)  # or a device that hangs would end the stream
     child._limit = 0.2
     inventory, silence = await first(child, 2)
@@ -261,7 +259,7 @@ async def test_a_long_life_is_no_crash(
 ) -> None:
     monkeypatch.setattr(module, "LONG_LIFE_SECONDS", 0.0)
     await first(spawn("say(SAMPLE)"), 7)
-    assert pauses == 3 * [module.FIRST_PAUSE_SECONDS]
+    assert pauses == 3 * [Patience().first_pause]
 
 
 IGNORING = "signal.signal(signal.SIGTERM, signal.SIG_IGN)"
@@ -289,13 +287,13 @@ async def test_close_leaves_no_process(
         process = child._process
     assert process is not None
     if status == -signal.SIGTERM:
-        terminate = process.terminate
+        send = process.send_signal
 
-        def terminate_and_wait() -> None:
-            terminate()
+        def send_and_wait(number: int) -> None:
+            send(number)
             process.wait(BOUND)  # on a busy machine it takes its time to die
 
-        monkeypatch.setattr(process, "terminate", terminate_and_wait)
+        monkeypatch.setattr(process, "send_signal", send_and_wait)
     await child.close()
     assert process.returncode == status
     with pytest.raises(ProcessLookupError):
@@ -395,7 +393,7 @@ async def test_who_is_cancelled_leaves_nothing_open(spawn: Spawn) -> None:
 
 
 def test_the_command_is_this_gputop() -> None:
-    assert command(interval=0.25) == [
+    assert StreamOptions(0.25).command == [
         sys.executable,
         "-P",
         "-m",
@@ -404,7 +402,7 @@ def test_the_command_is_this_gputop() -> None:
         "--interval",
         "0.25",
     ]
-    assert command(interval=60.0, count=3, demo=True)[5:] == [
+    assert StreamOptions(60.0, count=3, demo=True).command[5:] == [
         "--interval",
         "60",
         "--count",
@@ -414,7 +412,8 @@ def test_the_command_is_this_gputop() -> None:
 
 
 async def test_one_snapshot() -> None:
-    inventory, sample = await one_snapshot(demo=True, timeout_seconds=BOUND)
+    child = StreamChild(StreamOptions(0.5, demo=True).command, 0.5)
+    inventory, sample = await first_snapshot(child, BOUND, complete=False)
     assert inventory.source is Source.SIMULATED
     assert inventory.driver_state is DriverState.OK
     assert [d.uuid for d in sample.devices] == [d.uuid for d in inventory.devices]
@@ -423,7 +422,7 @@ async def test_one_snapshot() -> None:
 
 
 def prepare(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
-    monkeypatch.setattr(snapshots_module, "command", lambda **_: arguments(program))
+    monkeypatch.setattr(StreamOptions, "command", property(lambda _: arguments(program)))
 
 
 async def test_one_snapshot_is_not_of_a_driver_that_still_starts(
@@ -465,7 +464,8 @@ async def test_snapshots_go_on_after_the_time_for_the_first_one() -> None:
     """And tell of a driver that starts again, and of what broke off."""
     stream = PreparedStream(STARTING, SAMPLE, INVENTORY, SAMPLE)
     later: list[Record | Interruption] = [BROKEN, STARTING, SAMPLE]
-    async with asyncio.timeout(BOUND), contextlib.aclosing(snapshots(stream, 0.1)) as found:
+    taken = snapshots(stream, 0.1)  # type: ignore[arg-type]
+    async with asyncio.timeout(BOUND), contextlib.aclosing(taken) as found:
         assert await anext(found) == (INVENTORY, SAMPLE)
         for n, record in enumerate(later):
             asyncio.get_running_loop().call_later(0.2 + n / 100, stream.send, record)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import select
+import signal
 import subprocess
 import sys
 from typing import Any
@@ -18,7 +19,7 @@ from gputop.bounds import LONGEST_INTERVAL, SHORTEST_INTERVAL
 from gputop.schema.device import Absence
 from gputop.schema.snapshot import Inventory, Sample, decode
 from gputop.stream.child import StreamChild
-from gputop.stream.launch import command
+from gputop.stream.launch import StreamOptions
 from gputop.stream.sender import IN_FLIGHT, handle_requests
 
 BOUND = 20.0
@@ -86,7 +87,9 @@ def test_nothing_that_is_read_is_a_fault(lines: list[bytes]) -> None:
 
 def test_the_stream_obeys_and_ends_with_its_reader() -> None:
     process = subprocess.Popen(
-        command(interval=60, demo=True, control=True), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        StreamOptions(60, demo=True, control=True).command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     )
     assert process.stdin is not None
     assert process.stdout is not None
@@ -113,7 +116,13 @@ def test_the_stream_obeys_and_ends_with_its_reader() -> None:
 @pytest.mark.parametrize("standard_input", ["</dev/null", "<&-"])
 def test_who_can_ask_for_nothing_is_no_reader(standard_input: str) -> None:
     done = subprocess.run(
-        ["/bin/sh", "-c", f'exec "$@" {standard_input}', "sh", *command(interval=1, control=True)],
+        [
+            "/bin/sh",
+            "-c",
+            f'exec "$@" {standard_input}',
+            "sh",
+            *StreamOptions(1, control=True).command,
+        ],
         capture_output=True,
         timeout=BOUND,
         check=False,
@@ -122,7 +131,7 @@ def test_who_can_ask_for_nothing_is_no_reader(standard_input: str) -> None:
 
 
 async def test_a_child_that_is_started_again_is_told_again() -> None:
-    child = StreamChild(command(interval=60, demo=True, control=True), 60)
+    child = StreamChild(StreamOptions(60, demo=True, control=True).command, 60)
     child.ask(interval=0.25)
     asked = 0
     async with asyncio.timeout(BOUND), contextlib.aclosing(child.records()) as records:
@@ -132,7 +141,7 @@ async def test_a_child_that_is_started_again_is_told_again() -> None:
                 if asked == 2:
                     break
                 assert child._process is not None
-                child._process.kill()
+                child._process.send_signal(signal.SIGKILL)
     await child.close()
 
 
@@ -149,7 +158,7 @@ def test_a_child_that_does_not_listen_is_no_fault() -> None:
 
 def test_a_stream_waits_for_a_reader_that_acknowledges_and_drops_what_is_old() -> None:
     with subprocess.Popen(
-        command(interval=0.25, demo=True, control=True),
+        StreamOptions(0.25, demo=True, control=True).command,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         bufsize=0,

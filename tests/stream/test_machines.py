@@ -1,358 +1,315 @@
-"""One machine of several: its names among theirs, and what is left of it when it is away."""
+"""Several machines in one stream, over an `ssh` that goes nowhere."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import dataclasses
-from typing import TYPE_CHECKING, Any
+import json
+import os
+import signal
+import uuid
+from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gputop.problem import Problem
-from gputop.recording.reader import Recording
-from gputop.recording.writer import Recorder
-from gputop.schema.device import READINGS, Absence
 from gputop.schema.snapshot import (
+    SCHEMA,
     DriverState,
-    Event,
-    Machine,
+    Inventory,
     MachineState,
     Sample,
     Source,
-    decode,
     encode,
 )
-from gputop.stream.child import Interruption
-from gputop.stream.machines import MachineStream, inventory_of, sample_of
-from gputop.stream.ssh import explain_absence
-from tests import streams
-from tests.streams import NOW
+from gputop.stream import child
+from gputop.stream import machines as module
+from gputop.stream.child import Patience
+from gputop.stream.launch import StreamOptions
+from gputop.stream.machines import Machines, host_snapshots
+from tests import fake_ssh, streams
+from tests.fake_ssh import FakeSsh
+from tests.terminal import MARKER, processes_of
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-SECOND = 1.0
-DEATH = Interruption(
-    Problem("The sampler stopped", "ssh: nobody home", ""), retry_seconds=4.0, status=255
-)
-NOISE = Interruption(Problem("A line of the stream cannot be read", "not JSON", ""), left_out=True)
-STARTING: dict[str, Any] = {"driver_state": DriverState.STARTING}
+    from gputop.schema.snapshot import Machine, Record
+
+BOUND = 60.0
+INTERVAL = 0.25
+RUN = f"remote-{uuid.uuid4()}"
 
 
-def machine(name: str = "b") -> MachineStream:
-    return MachineStream(name, explain_absence, 0.0)
-
-
-def answering(name: str = "b", devices: int = 2, **changes: Any) -> MachineStream:
-    made = machine(name)
-    made.add_record(streams.inventory(devices), 1.0, NOW)
-    made.add_record(streams.sample(devices, **changes), 1.0, NOW)
+@pytest.fixture
+def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSsh:
+    made = FakeSsh(tmp_path)
+    monkeypatch.setenv("PATH", made.path)
+    monkeypatch.setenv(MARKER, RUN)
+    monkeypatch.setattr(module, "PATIENCE", Patience(BOUND, 0.02, 0.1))
     return made
 
 
-def test_until_it_has_said_something_it_connects() -> None:
-    fresh = machine()
-    assert fresh.machine(3.0) == dataclasses.replace(
-        Machine("b"), age_seconds=3.0, host=fresh.machine(3.0).host
-    )
-    assert (fresh.devices, fresh.readings(3.0), fresh.processes) == ((), (), ())
-    assert fresh.machine(3.0).host.absent["cpu_percent"] is Absence.UNREACHABLE
+@contextlib.asynccontextmanager
+async def watching(
+    *hosts: str, words: list[str] | None = None, interval: float = INTERVAL
+) -> AsyncIterator[Watch]:
+    """The stream of these hosts; afterwards nothing of it is left."""
+    machines = Machines(hosts, interval, words or fake_ssh.stream())
+    try:
+        async with asyncio.timeout(BOUND), contextlib.aclosing(machines.records()) as records:
+            yield Watch(machines, records)
+    finally:
+        await machines.close()
+    assert processes_of(RUN) == {}
 
 
-def test_devices_and_processes_carry_the_name_of_their_machine() -> None:
-    made = answering()
-    uuids = [f"b/{device.uuid}" for device in streams.inventory(2).devices]
-    assert [d.uuid for d in made.devices] == uuids
-    assert [d.label for d in made.devices] == ["b:0", "b:1"]
-    assert [d.number for d in made.devices] == ["0", "1"]
-    assert [d.own for d in made.devices] == [*streams.inventory(2).devices]
-    assert not any(d.is_here for d in made.devices)
-    assert [r.uuid for r in made.readings(1.0)] == uuids
-    assert [p.device_uuid for p in made.processes] == uuids
-    assert {p.machine for p in made.processes} == {"b"}
-    assert not any(p.is_here for p in made.processes)
+class Watch:
+    """What has come of a stream so far."""
+
+    def __init__(self, machines: Machines, records: AsyncIterator[Record]) -> None:
+        self.machines = machines
+        self._records = records
+        self.inventory: Inventory | None = None
+
+    def driver(self) -> DriverState | None:
+        return self.inventory.driver_state if self.inventory else None
+
+    async def sample(self) -> Sample:
+        """The next one."""
+        async for record in self._records:
+            if isinstance(record, Sample):
+                return record
+            self.inventory = record
+        raise AssertionError
+
+    async def until(self, wanted: Callable[[Sample], bool]) -> Sample:
+        """The next sample of which that is so."""
+        while not wanted(sample := await self.sample()):
+            pass
+        return sample
 
 
-def test_an_instance_keeps_its_gpu() -> None:
-    gpu = streams.device(0)
-    part = streams.device(0, uuid="MIG-GPU-1/2/0", parent_uuid=gpu.uuid, mig_index=1)
-    made = machine()
-    made.add_record(dataclasses.replace(streams.inventory(), devices=(gpu, part)), 1.0, NOW)
-    assert made.devices[1].parent_uuid == made.devices[0].uuid
-    assert made.devices[1].label == "b:0:1"
-    assert made.devices[1].own == part
+def of(sample: Sample, name: str) -> Machine:
+    return next(machine for machine in sample.machines if machine.name == name)
 
 
-def test_this_machine_among_others_keeps_its_uuids() -> None:
-    """The stress test and signals know them by these."""
-    made = answering("localhost")
-    assert [d.uuid for d in made.devices] == [d.uuid for d in streams.inventory(2).devices]
-    assert [d.label for d in made.devices] == ["localhost:0", "localhost:1"]
-    assert all(d.is_here for d in made.devices)
-    assert all(p.is_here for p in made.processes)
+def states(sample: Sample) -> dict[str, str]:
+    return {machine.name: machine.state.value for machine in sample.machines}
 
 
-@pytest.mark.parametrize("theirs", [-86_400.0, -5.0, 0.0, 5.0, 86_400.0])
-def test_another_clock_makes_nothing_old_or_new(theirs: float) -> None:
-    """Ages are without the difference; an event is as long ago as its own machine says."""
-    made = machine()
-    made.add_record(streams.inventory(1, time=NOW + theirs), 1.0, NOW)
-    xid = Event(NOW + theirs - 30, streams.device(0).uuid, "xid", 79)
-    made.add_record(streams.sample(1, time=NOW + theirs, events=(xid,)), 1.0, NOW)
-    assert made.machine(1.5).age_seconds == 0.5
-    assert made.machine(1.5).time == NOW + theirs  # which process ages are counted to
-    assert made.pop_events() == (
-        dataclasses.replace(
-            xid, device_uuid=f"b/{streams.device(0).uuid}", machine="b", time=NOW - 30
-        ),
-    )
-    assert made.pop_events() == ()
+def all_ok(sample: Sample) -> bool:
+    return {*states(sample).values()} == {"ok"}
 
 
-def test_an_event_of_no_device_is_one_of_its_machine() -> None:
-    made = answering(events=(Event(NOW, None, "xid", 79),))
-    assert made.pop_events() == (Event(NOW, None, "xid", 79, "b"),)
+async def test_two_machines_are_one_stream(ssh: FakeSsh) -> None:
+    async with watching("a", "b") as watch:
+        first = await watch.sample()
+        assert states(first) == {"a": "connecting", "b": "connecting"}
+        assert watch.driver() is DriverState.STARTING
+        sample = await watch.until(all_ok)
+        assert watch.inventory is not None
+        labels = [device.label for device in watch.inventory.devices]
+        assert labels == ["a:0", "a:1", "b:0", "b:1"]
+        assert watch.driver() is DriverState.OK
+        assert watch.inventory.driver_version == "580.65.06"
+        assert watch.inventory.interval_seconds == INTERVAL
+        uuids = [device.uuid for device in watch.inventory.devices]
+        assert [reading.uuid for reading in sample.devices] == uuids
+        assert len({*uuids}) == 4  # although both have the same devices
+        assert [p.machine for p in sample.processes] == ["a", "a", "b", "b"]
+        assert sample.host.cpu_percent is None  # this machine is not among them
+        assert of(sample, "b").host == streams.host()
 
 
-def test_silence_ages_its_readings() -> None:
-    made = answering()
-    assert {r.age_seconds for r in made.readings(1.0 + 0.5)} == {0.5}
-    assert {r.age_seconds for r in made.readings(1.0 + 4.5)} == {4.5}
-    assert made.machine(1.0 + 4.5).state is MachineState.OK
+async def test_the_order_is_that_of_the_names_and_each_is_there_once(ssh: FakeSsh) -> None:
+    async with watching("b", "a", "b") as watch:
+        assert [*states(await watch.sample())] == ["b", "a"]
 
 
-class Far:
-    """A machine whose clocks are other ones, at the end of a line that is late."""
-
-    def __init__(self, ahead: float = 0.0, uptime: float = 90_000.0) -> None:
-        self.ahead = ahead
-        self.uptime = uptime
-        """When our clock of that kind began."""
-        self.stream = machine()
-        self.stream.add_record(streams.inventory(1), 0.0, NOW)
-
-    def send(self, made: float, arrives: float, *events: Event) -> None:
-        """A sample of a device that was read 0.25 s before."""
-        reading = streams.readings(0, age_seconds=0.25)
-        sample = dataclasses.replace(
-            streams.sample(),
-            time=NOW + made + self.ahead,
-            uptime_seconds=self.uptime + made,
-            devices=(reading,),
-            events=events,
-        )
-        self.stream.add_record(sample, arrives, NOW + arrives)
-
-    def ages(self, now: float) -> tuple[float | None, float | None]:
-        """Of the machine, and of the device's readings."""
-        (reading,) = self.stream.readings(now)
-        return self.stream.machine(now).age_seconds, reading.age_seconds
+async def test_a_sample_comes_with_the_last_of_them_and_not_by_a_clock(ssh: FakeSsh) -> None:
+    async with watching("a", "b", interval=10 * BOUND) as watch:
+        await watch.until(all_ok)
+        for _ in range(3):
+            assert all_ok(await watch.sample())
 
 
-@pytest.mark.parametrize("ahead", [-3600.0, 0.0, 3600.0])
-def test_ages_are_counted_from_when_a_value_was_read_not_from_when_it_arrived(ahead: float) -> None:
-    far = Far(ahead)
-    far.send(1.0, 1.0)
-    for made, arrives in ((2.0, 4.5), (3.0, 9.0), (60.0, 171.0)):
-        far.send(made, arrives)
-        late = arrives - made
-        assert far.ages(arrives) == pytest.approx((late, late + 0.25), abs=0.05)
-        assert far.ages(arrives + 1) == pytest.approx((late + 1, late + 1.25), abs=0.05)
-        assert far.stream.state is MachineState.OK
-
-
-@pytest.mark.parametrize("step", [-3600.0, 3600.0])
-def test_a_clock_that_is_set_while_it_is_watched_makes_nothing_old(step: float) -> None:
-    far = Far()
-    for n in range(1, 10):
-        far.ahead = step if n >= 5 else 0.0
-        far.send(float(n), n + 0.1, Event(NOW + n + far.ahead - 30, None, "xid", n))
-        assert far.ages(n + 0.1) == pytest.approx((0, 0.25), abs=0.01)
-    for n, event in enumerate(far.stream.pop_events(), 1):
-        assert event.time == pytest.approx(NOW + n - 30, abs=0.2)
-
-
-def test_a_machine_that_was_started_again_is_told_apart() -> None:
-    far = Far()
-    far.send(1.0, 1.0)
-    far.stream.add_record(DEATH, 5.0, NOW)
-    far.uptime = -100.0
-    far.stream.add_record(streams.inventory(1), 120.0, NOW)
-    far.send(120.0, 120.5)
-    assert far.ages(121.0) == (0.5, 0.75)
-
-
-def test_a_recording_has_the_times_when_values_were_read_by_the_clock_of_who_records(
-    tmp_path: Path,
-) -> None:
-    far = Far(ahead=3600.0)
-    path = tmp_path / "recording.jsonl.gz"
-    recorder = Recorder(path)
-    recorder.write(inventory_of([far.stream], 1.0, NOW))
-    far.send(1.0, 1.0)
-    for made, arrives in ((2.0, 2.5), (3.0, 7.0), (8.0, 8.0)):
-        far.send(made, arrives, Event(NOW + made + 3600, None, "xid", int(made)))
-        recorder.write(sample_of([far.stream], arrives + 0.25, NOW + arrives + 0.25))
-    recorder.close()
-    samples = [r for r in Recording(path).records() if isinstance(r, Sample)]
-    assert [s.time - NOW for s in samples] == [2.75, 7.25, 8.25]
-    read = [s.time - NOW - (s.devices[0].age_seconds or 0.0) for s in samples]
-    assert read == pytest.approx([1.75, 2.75, 7.75], abs=0.01)
-    events = [event.time - NOW for s in samples for event in s.events]
-    assert events == pytest.approx([2.0, 3.0, 8.0], abs=0.01)
-    assert [s.machines[0].time for s in samples] == [NOW + 3600 + n for n in (2, 3, 8)]
-
-
-def test_samples_of_utilization_are_told_once() -> None:
-    made, told = machine(), []
-    made.add_record(streams.inventory(1), 1.0, NOW)
-    for arrived in ([(1, 2)], [], [(3,), (4, 5)], [(6,)]):
-        for samples in arrived:
-            reading = streams.readings(0, gpu_utilization_samples_percent=samples)
-            made.add_record(dataclasses.replace(streams.sample(1), devices=(reading,)), 1.0, NOW)
-        (reading,) = sample_of([made], 1.0, NOW).devices
-        assert reading.gpu_utilization_percent == 97
-        told.append(reading.gpu_utilization_samples_percent)
-    assert told == [(1, 2), (), (3, 4, 5), (6,)]
-
-
-def test_one_that_is_away_says_why_and_keeps_its_devices_without_readings() -> None:
-    made = answering()
-    made.add_record(DEATH, 5.0, NOW)
-    now = made.machine(6.0)
-    assert now.state is MachineState.AWAY
-    assert now.age_seconds == 5.0  # since its last sample
-    assert now.retry_seconds == 3.0
-    assert now.problem == Problem("b is away", "nobody home", "`ssh b` may say more")
-    assert now.driver_version == "580.65.06"  # not news
-    assert now.host.cpu_percent is None
-    assert [d.label for d in made.devices] == ["b:0", "b:1"]
-    assert made.processes == ()
-    for reading in made.readings(6.0):
-        assert all(getattr(reading, name) is None for name in READINGS)
-        assert {reading.absent[name] for name in READINGS} == {Absence.UNREACHABLE}
-        assert reading.absent["processes"] is Absence.UNREACHABLE
-
-
-def test_tries_that_fail_do_not_make_it_younger() -> None:
-    made = answering()
-    for second in (5.0, 10.0, 15.0):
-        made.add_record(DEATH, second, NOW)
-    assert made.machine(20.0).age_seconds == 19.0
-    never = machine()
-    never.add_record(DEATH, 5.0, NOW)
-    assert never.machine(20.0).age_seconds == 20.0
-    assert never.machine(20.0).retry_seconds == 0.0
-
-
-def test_it_returns_with_its_first_sample() -> None:
-    made = answering()
-    made.add_record(DEATH, 5.0, NOW)
-    made.add_record(streams.inventory(2), 9.0, NOW)
-    assert made.machine(9.0).state is MachineState.CONNECTING
-    made.add_record(streams.sample(2), 9.0, NOW)
-    now = made.machine(9.5)
-    assert (now.state, now.problem, now.retry_seconds, now.age_seconds) == (
-        *(MachineState.OK, None, None, 0.5),
-    )
-    assert all(r.power_watts is not None for r in made.readings(9.5))
-
-
-def test_a_sampler_that_was_started_again_takes_no_device_away() -> None:
-    made = answering()
-    made.add_record(DEATH, 5.0, NOW)
-    made.add_record(streams.inventory(**STARTING), 6.0, NOW)
-    made.add_record(streams.sample(0), 6.0, NOW)
-    assert len(made.devices) == 2
-    assert made.machine(6.0).state is MachineState.CONNECTING
-    made.add_record(streams.inventory(1), 7.0, NOW)
-    made.add_record(streams.sample(1), 7.0, NOW)
-    assert made.machine(7.0).state is MachineState.OK
-    assert len(made.devices) == 1
-
-
-def test_a_driver_that_is_missing_there_is_said() -> None:
-    made = machine()
-    made.add_record(streams.no_driver(), 1.0, NOW)
-    made.add_record(streams.sample(0), 1.0, NOW)
-    now = made.machine(1.0)
-    assert now.state is MachineState.OK
-    assert now.problem == streams.NO_DRIVER
-    assert now.driver_state is DriverState.UNAVAILABLE
-
-
-@pytest.mark.parametrize("after", [0, 1, 2], ids=["at first", "after the inventory", "later"])
-def test_noise_changes_nothing(after: int) -> None:
-    """Such as what a shell's start files print before the stream."""
-    records: list[Any] = [streams.inventory(1), streams.sample(1)]
-    quiet, noisy = machine(), machine()
-    for record in records:
-        quiet.add_record(record, 1.0, NOW)
-    for record in [*records[:after], NOISE, *records[after:]]:
-        noisy.add_record(record, 1.0, NOW)
-    assert noisy.machine(2.0) == quiet.machine(2.0)
-
-
-def test_a_sample_before_any_inventory_says_nothing() -> None:
-    made = machine()
-    made.add_record(streams.sample(1), 1.0, NOW)
-    assert made.state is MachineState.CONNECTING
-
-
-def test_simulated_ones_are_marked_each() -> None:
-    made = machine()
-    made.add_record(streams.inventory(1, source=Source.SIMULATED), 1.0, NOW)
-    assert made.machine(1.0).source is Source.SIMULATED
-
-
-def test_what_several_machines_say_can_be_sent_and_read() -> None:
-    made = answering()
-    inventory = dataclasses.replace(streams.inventory(), devices=made.devices)
-    sample = Sample(
-        *(NOW, streams.host(), made.readings(1.0), made.processes, made.pop_events()),
-        machines=(made.machine(1.0),),
-    )
-    assert decode(encode(inventory)) == inventory
-    assert decode(encode(sample)) == sample
-
-
-def test_a_stream_of_one_machine_has_no_word_more_than_before() -> None:
-    assert "machine" not in encode(streams.inventory(2)) + encode(streams.sample(2))
-
-
-MOMENTS = st.sampled_from(
+@pytest.mark.parametrize(
+    ("does", "why"),
     [
-        streams.inventory(2),
-        streams.inventory(3),
-        streams.inventory(**STARTING),
-        streams.no_driver(),
-        streams.sample(0),
-        streams.sample(2),
-        streams.sample(3, events=(Event(NOW, None, "xid", 79),)),
-        DEATH,
-        NOISE,
-    ]
+        (fake_ssh.REFUSED, "connect to host b port 22: Connection refused"),
+        (fake_ssh.NO_KEY, "it wants a password or another key"),
+        (fake_ssh.CHANGED, "its host key is another one than before"),
+        (fake_ssh.MISSING, "gputop is not found there"),
+        ("exit 0", "the connection ended"),
+    ],
 )
+async def test_one_that_is_away_says_why_and_the_other_goes_on(
+    ssh: FakeSsh, does: str, why: str
+) -> None:
+    ssh.does("b", does)
+    async with watching("a", "b") as watch:
+        sample = await watch.until(lambda s: states(s) == {"a": "ok", "b": "away"})
+        problem = of(sample, "b").problem
+        assert problem is not None
+        assert problem.why == why
+        ssh.does("b")
+        sample = await watch.until(all_ok)
+        assert of(sample, "b").problem is None
 
 
-@given(st.lists(st.tuples(st.sampled_from(["a", "b", "localhost"]), MOMENTS), max_size=12))
-def test_whatever_comes_in_whatever_order_is_one_stream(moments: list[tuple[str, Any]]) -> None:
-    machines = {name: machine(name) for name in ("a", "b", "localhost")}
-    for second, (name, moment) in enumerate(moments):
-        machines[name].add_record(moment, float(second), NOW + second)
-        inventory = inventory_of(machines.values(), 1.0, NOW)
-        sample = sample_of(machines.values(), float(second), NOW)
-        assert decode(encode(inventory)) == inventory
-        assert decode(encode(sample)) == sample
-        uuids = [device.uuid for device in inventory.devices]
-        assert len({*uuids}) == len(uuids)
-        assert [m.name for m in sample.machines] == [*machines]
-        for each in sample.machines:
-            assert (each.state is MachineState.AWAY) <= (each.problem is not None)
-            assert each.age_seconds is not None
-            assert each.age_seconds >= 0
-            away = each.state is not MachineState.OK
-            theirs = {d.uuid for d in inventory.devices if d.machine == each.name}
-            powers = {r.power_watts for r in sample.devices if r.uuid in theirs}
-            assert not away or powers <= {None}
+async def test_one_that_hangs_at_connecting_delays_no_other(ssh: FakeSsh) -> None:
+    ssh.does("b", fake_ssh.HANGING)
+    async with watching("a", "b") as watch:
+        for _ in range(4):
+            sample = await watch.until(lambda s: of(s, "a").state is MachineState.OK)
+            assert of(sample, "b").state is MachineState.CONNECTING
+
+
+async def test_one_that_falls_silent_delays_no_other_and_is_given_up(
+    ssh: FakeSsh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(child, "silence_limit", lambda _: -1.5)  # half a second, with its slack
+    monkeypatch.setattr(child, "SECOND_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(module, "PATIENCE", Patience(BOUND, 5.0, 5.0))
+    ssh.does("b", f"printf '%s\\n' '{encode(streams.inventory(2))}'\n{fake_ssh.HANGING}")
+    async with watching("a", "b") as watch:
+        sample = await watch.until(lambda s: states(s) == {"a": "ok", "b": "away"})
+        problem = of(sample, "b").problem
+        assert problem is not None
+        assert problem.why == "it said nothing for too long"
+        assert [r.power_watts for r in sample.devices if r.uuid.startswith("b/")] == [None, None]
+        assert of(await watch.sample(), "a").state is MachineState.OK
+
+
+async def test_one_that_dies_returns_and_its_devices_keep_their_place(ssh: FakeSsh) -> None:
+    ssh.does("b", f"echo $$ > {ssh.folder}/pid")
+    async with watching("a", "b") as watch:
+        await watch.until(all_ok)
+        ssh.does("b", fake_ssh.REFUSED)
+        os.kill(int((ssh.folder / "pid").read_text()), signal.SIGKILL)
+        sample = await watch.until(lambda s: of(s, "b").state is MachineState.AWAY)
+        assert watch.inventory is not None
+        assert len(watch.inventory.devices) == len(sample.devices) == 4
+        powers = {r.uuid[0]: r.power_watts for r in sample.devices}
+        assert powers["a"] is not None
+        assert powers["b"] is None
+        ssh.does("b")
+        sample = await watch.until(all_ok)
+        assert all(r.power_watts is not None for r in sample.devices)
+
+
+async def test_noise_before_the_stream_is_left_out(ssh: FakeSsh) -> None:
+    ssh.does("a", fake_ssh.NOISY)
+    async with watching("a") as watch:
+        assert states(await watch.until(all_ok)) == {"a": "ok"}
+
+
+async def test_a_newer_gputop_over_there(ssh: FakeSsh) -> None:
+    newer = json.loads(encode(streams.inventory(1))) | {"schema": SCHEMA + 1}
+    ssh.does("b", f"printf '%s\\n' '{json.dumps(newer)}'\n{fake_ssh.HANGING}")
+    async with watching("a", "b") as watch:
+        sample = await watch.until(lambda s: states(s) == {"a": "ok", "b": "away"})
+        problem = of(sample, "b").problem
+        assert problem is not None
+        assert problem.why == "its gputop is newer than this one"
+        assert "this one" in problem.remedy
+
+
+async def test_there_may_be_no_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    machines = Machines(["a"], INTERVAL)
+    machines.spawn()
+    async with contextlib.aclosing(machines.records()) as records:
+        async for record in records:
+            if isinstance(record, Sample) and record.machines[0].state is MachineState.AWAY:
+                problem = record.machines[0].problem
+                assert problem is not None
+                assert problem.why == "there is no `ssh` here"
+                break
+    await machines.close()
+
+
+async def test_all_are_asked(ssh: FakeSsh) -> None:
+    for host in ("a", "b"):
+        ssh.does(host, f"export ASKED={ssh.folder}/asked-{host}")
+    async with watching("a", "b") as watch:
+        await watch.until(all_ok)
+        watch.machines.ask(gpm=True)
+        watch.machines.ask(interval=0.5)
+        await watch.until(
+            lambda _: all((ssh.folder / f"asked-{host}").exists() for host in ("a", "b"))
+        )
+        await watch.sample()
+        assert watch.inventory is not None
+        assert watch.inventory.interval_seconds == 0.5
+    for host in ("a", "b"):
+        asked = (ssh.folder / f"asked-{host}").read_text()
+        assert '{"gpm": true}' in asked
+
+
+async def test_this_machine_is_one_of_them_without_ssh(
+    ssh: FakeSsh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(StreamOptions, "command", property(lambda _: fake_ssh.stream()))
+    ssh.does("localhost", fake_ssh.REFUSED)
+    async with watching("localhost", "b") as watch:
+        sample = await watch.until(all_ok)
+        assert watch.inventory is not None
+        assert [d.label for d in watch.inventory.devices if d.is_here] == [
+            *("localhost:0", "localhost:1")
+        ]
+        assert sample.host == streams.host()
+
+
+async def test_an_inventory_comes_only_when_something_changed(ssh: FakeSsh) -> None:
+    async with watching("a") as watch:
+        await watch.until(all_ok)
+        settled = watch.inventory
+        for _ in range(3):
+            await watch.sample()
+        assert watch.inventory is settled
+
+
+async def test_simulated_is_what_all_are(ssh: FakeSsh) -> None:
+    simulated = dataclasses.replace(streams.inventory(2), source=Source.SIMULATED)
+    async with watching("a", words=fake_ssh.stream(simulated)) as watch:
+        await watch.until(all_ok)
+        assert watch.inventory is not None
+        assert watch.inventory.source is Source.SIMULATED
+
+
+async def test_a_fault_of_our_own_ends_the_stream_and_is_no_silent_machine(
+    ssh: FakeSsh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with watching("a") as watch:
+        await watch.until(all_ok)
+        monkeypatch.setattr(watch.machines._machines["a"], "add_record", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            await watch.until(lambda _: False)
+
+
+async def test_snapshots_are_taken_at_the_same_time_in_the_order_asked_for(ssh: FakeSsh) -> None:
+    ssh.does("c", fake_ssh.NO_KEY)
+    ssh.does("d", fake_ssh.HANGING)
+    ssh.does("e", fake_ssh.NOISY)
+    words = fake_ssh.stream()
+    found = await host_snapshots(["d", "a", "c", "e"], words, timeout_seconds=5.0)
+    assert [*found] == ["d", "a", "c", "e"]
+    hanging, a, secret, noisy = found.values()
+    assert a == noisy == (streams.inventory(2), streams.sample(2))
+    assert isinstance(secret, Problem)
+    assert secret.why == "it wants a password or another key"
+    assert str(hanging) == "d is away: it sent nothing within 5 s. `ssh d` may say more"
+    assert processes_of(RUN) == {}
+
+
+def test_a_machine_that_becomes_old_is_not_waited_for(ssh: FakeSsh) -> None:
+    machines = Machines(["a", "b"], 1.0)
+    for name, made_at in (("a", 100.0), ("b", 90.0)):
+        machines._machines[name].made_at = made_at
+    assert machines._next_old(100.5) == pytest.approx(101.91)
+    assert machines._next_old(101.8) == pytest.approx(102.3)  # of many, not each at its moment
+    assert machines._next_old(105.0) == float("inf")

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gputop.schema.snapshot import Event, Inventory, Record, Sample, decode, encode
-from gputop.stream.machines import ACK_SECONDS, DRIFT, ClockOffset
+from gputop.stream.merge import ACK_SECONDS, DRIFT, ClockOffset
 from gputop.stream.sender import IN_FLIGHT, SendWindow
 from tests import streams
 from tests.streams import NOW

@@ -265,10 +265,11 @@ def test_a_fault_in_a_thread_ends_it(where: str) -> None:
     program = f"""if True:
         from gputop.sources import simulated
         from gputop.stream import sender
+        from gputop.stream.launch import StreamOptions
         def fail(*_, **__): raise RuntimeError("a fault")
         driver, reader = simulated.SimulatedDriver, simulated.SimulatedReader
         setattr(*{{"start": (driver, "readers"), "read": (reader, "read")}}[{where!r}], fail)
-        sender.run(interval=0.25, demo=True)
+        sender.run(StreamOptions(0.25, demo=True))
     """
     done = subprocess.run(
         [sys.executable, "-P", "-c", program],
@@ -286,13 +287,14 @@ def test_what_the_bindings_leave_is_collected_now_and_then() -> None:
     program = """if True:
         import gc, weakref
         from gputop.stream import sender
+        from gputop.stream.launch import StreamOptions
         class Circle: pass
         circle = Circle()
         circle.itself, ended = circle, weakref.ref(circle)
         gc.collect()  # from now on it is old
         del circle
         sender.COLLECTED = 2
-        sender.run(interval=0.05, count=3, demo=True, write=lambda _: None)
+        sender.run(StreamOptions(0.05, count=3, demo=True), lambda _: None)
         print(ended())
     """
     command = [sys.executable, "-P", "-c", program]

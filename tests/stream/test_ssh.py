@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gputop.problem import Problem
 from gputop.stream.child import Interruption
-from gputop.stream.launch import stream_words
+from gputop.stream.launch import StreamOptions
 from gputop.stream.ssh import explain_absence, parse_command, parse_host, ssh_command
 
 
@@ -120,11 +120,11 @@ def test_what_is_no_remote_command(text: str) -> None:
 
 
 def test_what_is_run_over_there() -> None:
-    assert stream_words(interval=0.25, control=True) == [
+    assert StreamOptions(0.25, control=True).words == [
         *("stream", "--interval", "0.25", "--control", "--no-gpm")
     ]
-    assert stream_words(interval=1.0) == ["stream", "--interval", "1"]
-    assert stream_words(interval=1.0, gpm=False)[-1] == "--no-gpm"
+    assert StreamOptions(1.0).words == ["stream", "--interval", "1"]
+    assert StreamOptions(1.0, gpm=False).words[-1] == "--no-gpm"
 
 
 def ended(errors: str, status: int | None = 255, why: str | None = None) -> Interruption:

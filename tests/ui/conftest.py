@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 def _same_everywhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """One time zone, one processor, no other runs, nothing heard of the device, answers at once."""
     monkeypatch.setattr(screen, "recent", lambda _: [])
-    monkeypatch.setattr(screen, "append", lambda result: result)
+    monkeypatch.setattr(screen, "append", lambda result, *_: result)
     monkeypatch.setattr(supervision, "open_stream", PreparedStream)
-    monkeypatch.setattr("gputop.bench.plan.request._cpu_name", lambda: "AMD EPYC 9654")
+    monkeypatch.setattr("gputop.bench.plan.request.cpu_name", lambda: "AMD EPYC 9654")
     monkeypatch.setattr("gputop.ui.widgets.confirm.QUIET_SECONDS", 0.0)
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()

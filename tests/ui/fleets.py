@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gputop.problem import Problem
 from gputop.schema.snapshot import Inventory, Sample
 from gputop.stream.child import Interruption
-from gputop.stream.machines import MachineStream, inventory_of, sample_of
+from gputop.stream.merge import MachineStream, inventory_of, sample_of
 from gputop.stream.ssh import explain_absence
 from tests.streams import NOW
 from tests.ui import scenes

@@ -6,9 +6,12 @@ import asyncio
 import dataclasses
 from typing import TYPE_CHECKING
 
+from textual.widgets import Static
+
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.dashboard import Dashboard
 from gputop.ui.shell.fleet_screen import FleetScreen
+from gputop.ui.shell.help import HelpText
 from tests.streams import PreparedStream, inventory, sample
 
 if TYPE_CHECKING:
@@ -28,6 +31,17 @@ def dashboard_of(app: App[None]) -> Dashboard:
     assert isinstance(app, GputopApp)
     assert isinstance(app.first, Dashboard)
     return app.first
+
+
+def reason(app: App[None]) -> str:
+    """The line under the form of the benchmark tab; "" while it is hidden."""
+    line = app.screen.query_one("#reason", Static)
+    return str(line.content) if line.display else ""
+
+
+def wrong_fields(app: App[None]) -> list[str | None]:
+    """The fields of the form that are marked as wrong."""
+    return [each.id for each in app.screen.query("#form .wrong")]
 
 
 class NoWatch:
@@ -86,3 +100,8 @@ def lines(app: App[None]) -> list[Strip]:
 def text_of(strips: Sequence[Strip]) -> str:
     """Their text, without styles."""
     return "\n".join(strip.text for strip in strips)
+
+
+def text_of_help(app: App[None]) -> str:
+    """All of the help that is open, also what is scrolled out."""
+    return app.screen.query_one(HelpText).text()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gputop.schema.device import Absence, Device, DeviceSample, DeviceState
 from gputop.schema.snapshot import Event, Process, Sample
+from gputop.sources.linux.process_details import ProcessDetails
 from tests import streams
 from tests.streams import GIB, NOW
 
@@ -278,3 +279,15 @@ ENVIRONMENT = (
     ("WORLD_SIZE", "64"),
 )
 """Of a rank, as far as it is told here."""
+DETAILS = ProcessDetails(
+    command=rank(0).command or "",
+    unmasked=rank(0).command or "",
+    state="S",
+    threads=143,
+    parents=((812_390, "torchrun"), (812_301, "slurmstepd"), (1, "systemd")),
+    caught=1 << 14 | 1 << 1,
+    ignored=1,
+    directory="/home/ada/llama",
+    environment=ENVIRONMENT,
+)
+"""Of the same."""

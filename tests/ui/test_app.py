@@ -4,32 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from textual.screen import Screen
-from textual.widgets import ContentSwitcher, Input, Select
+from textual.widgets import ContentSwitcher, Select
 
 from gputop.bench.events import Failed
 from gputop.bench.plan import request as plan
-from gputop.bench.run import supervision
+from gputop.bench.run import simulated, supervision
 from gputop.problem import Problem
 from gputop.schema.device import DeviceState
 from gputop.schema.snapshot import Source
+from gputop.settings import THEMES, Settings
 from gputop.stream.child import Interruption
-from gputop.ui.benchmark.chart import ThroughputChart
+from gputop.ui.benchmark import screen
 from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.screen import BenchmarkTab
+from gputop.ui.benchmark.throughput_chart import ThroughputChart
+from gputop.ui.drawing.look import Terminal
 from gputop.ui.monitor.devices import DevicesView
 from gputop.ui.monitor.panel import Density
 from gputop.ui.processes.screen import ProcessesView
-from gputop.ui.shell.actions import ACTIONS, key_names
+from gputop.ui.shell.action_screen import KeysView
+from gputop.ui.shell.actions import ACTIONS
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.dashboard import Dashboard
 from gputop.ui.shell.header import Header
 from gputop.ui.shell.help import Help
-from gputop.ui.shell.keys import KeysView
+from gputop.ui.shell.settings_screen import ABOUT
 from gputop.ui.widgets.confirm import ConfirmScreen
 from gputop.ui.widgets.host import HostView
 from tests.streams import (
@@ -42,11 +47,13 @@ from tests.streams import (
     readings,
     sample,
 )
-from tests.ui.pilots import dashboard_of, settle, shown, until
+from tests.ui import scenes
+from tests.ui.pilots import dashboard_of, lines, settle, shown, text_of_help, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
+    from gputop.bench.events import Result
     from tests.sessions import EndlessSession, PreparedSession
 
 
@@ -155,6 +162,93 @@ async def test_the_density_can_be_chosen_by_hand() -> None:
         ]
 
 
+async def test_the_charts_can_be_chosen_and_are_kept() -> None:
+    app = GputopApp(PreparedStream(*scenes.job(1)), settings=Settings(charts="busy"))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+
+        def charts() -> list[str]:
+            rows = shown(pilot, DevicesView).splitlines()
+            return [row.split()[1] for row in rows if re.search(r" 0–[^,]+, \d+ (s|min)", row)]
+
+        seen = [charts()]
+        for _ in range(3):
+            await pilot.press("G")
+            await settle(pilot)
+            seen.append(charts())
+        assert seen == [["busy"], ["busy", "mem"], ["busy", "mem", "power"], ["busy"]]
+        await pilot.press("G", "S")
+        await settle(pilot)
+        assert app.settings.charts == "busy+memory"
+
+
+async def test_charts_scroll_where_the_settings_say_so() -> None:
+    stream = PreparedStream(*scenes.job(2))
+    app = GputopApp(stream, settings=Settings(density="full"))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+
+        def chart() -> str:
+            found = re.search(r"busy  ([⠀-⣿ ]{20,}) 0–100 %", shown(pilot, DevicesView))
+            assert found is not None
+            return found[1]
+
+        assert chart().strip() != chart()  # now is a gap somewhere
+        await pilot.press("f2", *["down"] * [*ABOUT].index("scroll"), "right", "escape")
+        await settle(pilot)
+        assert app.settings.scroll
+        before = chart()
+        for record in scenes.job(2, scenes.SAMPLES + 2)[-2:]:
+            stream.send(record)
+        await settle(pilot)
+        assert chart()[:-1] == before[1:]
+
+
+async def test_a_chart_that_has_not_filled_says_what_it_has() -> None:
+    for samples, past in ((1, ""), (7, ", 6 s"), (29, ", 20 s"), (90, ", 60 s")):
+        app = GputopApp(PreparedStream(*scenes.job(8, samples)))
+        async with app.run_test(size=(120, 40)) as pilot:
+            await settle(pilot)
+            assert re.search(rf" 0–100 %{past} ", shown(pilot, DevicesView)), samples
+
+
+LOOKS: list[dict[str, Any]] = [
+    *({"settings": Settings(theme=theme)} for theme in THEMES),
+    {"settings": Settings(ascii=True)},
+    *({"terminal": Terminal(colours=colours)} for colours in (16, 0)),
+]
+
+
+@pytest.mark.parametrize("looks", LOOKS)
+@pytest.mark.parametrize("density", ["full", "compact", "row"])
+async def test_what_is_selected_is_seen_in_every_look(density: str, looks: dict[str, Any]) -> None:
+    """The device is reversed, or its number alone while keys are for the processes; one of those
+    is bold, or reversed."""
+    looks = looks | {
+        "settings": dataclasses.replace(looks.get("settings", Settings()), density=density)
+    }
+    app = GputopApp(PreparedStream(*scenes.job(2)), **looks)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+
+        def marked(attribute: str) -> str:
+            """Return the text below the header in that style."""
+            rows = [[*row] for row in lines(app)[2:-1]]
+            found = (s.text for row in rows for s in row if s.style and getattr(s.style, attribute))
+            return "".join(found)
+
+        await pilot.press("down")
+        await settle(pilot)
+        assert " ".join(marked("reverse").split()) == "1 H100 80GB HBM3"
+        assert "pretrain.py" in marked("bold")
+        await pilot.press("tab")
+        await settle(pilot)
+        device, _, process = " ".join(marked("reverse").split()).partition(" ")
+        assert device == "1"
+        assert "pretrain.py" in process
+        assert "pretrain.py" not in marked("bold")
+
+
 async def test_with_more_devices_than_rows_the_selected_one_is_scrolled_to() -> None:
     app = app_with(inventory(64), sample(64))
     async with app.run_test(size=(80, 24)) as pilot:
@@ -193,13 +287,13 @@ async def test_foreign_text_is_inert() -> None:
 
 async def test_help_names_every_key() -> None:
     app = app_with(inventory(1), sample(1))
-    async with app.run_test(size=(120, 60)) as pilot:
+    async with app.run_test(size=(100, 60)) as pilot:
         await pilot.press("question_mark")
         assert isinstance(app.screen, Help)
-        text = str(app.screen.query_one("Static").visual)  # type: ignore[attr-defined]
+        text = text_of_help(app)
         for action in ACTIONS:
             assert (action.help in text) == (action.when != "replay")
-            assert " ".join(key_names(action)) in text or action.when == "replay"
+            assert " ".join(action.key_names) in text or action.when == "replay"
         await pilot.press("escape")
         assert not isinstance(app.screen, Help)
 
@@ -333,13 +427,33 @@ async def test_a_device_that_others_use_is_asked_about_first(
         assert len(session.requests) == 1
 
 
-async def test_simulated_devices_are_never_tested(session: type[PreparedSession]) -> None:
-    app = app_with(inventory(2, source=Source.SIMULATED), sample(2))
+async def test_a_test_of_a_simulated_device_is_simulated(
+    session: type[PreparedSession], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[Result] = []
+    monkeypatch.setattr(screen, "append", lambda result, _: kept.append(result))
+    monkeypatch.setattr(simulated, "START_SECONDS", 0.0)
+    stream = PreparedStream(inventory(2, source=Source.SIMULATED), sample(2))
+    app = GputopApp(stream)
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
-        await pilot.press("b")
+        await pilot.press("b")  # the device is in use, but that disturbs nobody
+        await until(pilot, lambda: shown(pilot, ThroughputChart).startswith(" simulated  TFLOP/s"))
+        uuid = inventory(2).devices[0].uuid
+        assert list(stream.asked["loads"]) == [uuid]
+        await pilot.press("x")
+        await until(pilot, lambda: "Stopped" in shown(pilot, TitleView))
         await settle(pilot)
-        assert session.requests[0].target.kind == "cpu"
+        assert "on GPU 0 simulated H100 80GB HBM3" in shown(pilot, TitleView)
+        assert stream.asked["loads"] == {}
+        assert " simulated H100" in shown(pilot, ResultsView)
+        app.query_one(ThroughputChart).group = None
+        await pilot.press("enter")  # its curve is there though nothing is kept
+        await until(pilot, lambda: app.query_one(ThroughputChart).group is not None)
+        await settle(pilot)
+        assert shown(pilot, ThroughputChart).startswith(" simulated  TFLOP/s over time")
+    assert session.requests == []
+    assert kept == []
 
 
 async def test_devices_that_a_server_told_of_are_elsewhere(session: type[PreparedSession]) -> None:
@@ -371,21 +485,6 @@ async def test_a_run_that_cannot_start_says_what_to_do(session: type[PreparedSes
         assert "No Python with torch" in text
         assert "looked at /usr/bin/python3" in text
         assert "Type pip install torch" in text
-
-
-@pytest.mark.parametrize(("field", "value"), [("size", "7"), ("seconds", "0"), ("size", "auo")])
-async def test_a_bad_field_is_refused_with_a_word(
-    session: type[PreparedSession], field: str, value: str
-) -> None:
-    app = app_with(no_driver(), sample())
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
-        await pilot.press("2")
-        app.query_one(f"#{field}", Input).value = value
-        await pilot.press("b")
-        await settle(pilot)
-        assert session.requests == []
-        assert len(app._notifications) == 1
 
 
 async def test_the_form_offers_what_the_device_has() -> None:
@@ -459,7 +558,7 @@ async def test_the_heat_limit_that_holds_is_named_during_the_run(
         await settle(pilot)
         await pilot.press("2", "b")
         await until(pilot, lambda: "heat limit" in shown(pilot, ReadoutView))
-        _, progress = shown(pilot, ReadoutView).splitlines()
+        _, progress, *_ = shown(pilot, ReadoutView).splitlines()
         assert progress.rstrip().endswith(text)
         assert "58 s left" in progress
 

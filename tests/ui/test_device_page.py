@@ -54,6 +54,10 @@ class PageApp(App[None]):
     def compose(self) -> ComposeResult:
         yield DevicePage(self.telemetry)
 
+    def on_mount(self) -> None:
+        """Show what the device does not have, too."""
+        self.query_one(DetailsView).folded = False
+
     @property
     def page(self) -> DevicePage:
         return self.query_one(DevicePage)
@@ -409,16 +413,25 @@ async def test_what_does_not_fit_is_scrolled_to() -> None:
         assert shown(pilot, DetailsView).splitlines() == first
 
 
-async def test_absent_readings_can_be_left_out() -> None:
-    app = PageApp(streams.inventory(1), said_by(streams.readings(0)))
+async def test_readings_that_the_device_does_not_have_are_one_line() -> None:
+    lacks = {"fan_percent": Absence.NOT_SUPPORTED}
+    lacks |= dict.fromkeys(("sm_active_percent", "sm_occupancy_percent"), Absence.NOT_SUPPORTED)
+    lacks |= {"encoder_utilization_percent": Absence.NO_PERMISSION}
+    said = streams.readings(0, **dict.fromkeys(lacks), absent=lacks)
+    app = PageApp(streams.inventory(1), said_by(said))
     async with app.run_test(size=WHOLE) as pilot:
         assert "fan – no fan" in await page_of(app, pilot)
         app.query_one(DetailsView).action_absent()
         page = await page_of(app, pilot)
-        assert " – " not in page
+        needs = "2 more need GPM: Hopper or later, GeForce from the 50 series"
+        assert page.endswith(f"{needs}, 1 for other reasons · a shows them")
+        assert "fan – no fan" not in page
+        assert "encoder – " in page  # which it should have
         assert "busy 97 %" in page
         app.query_one(DetailsView).action_absent()
-        assert "fan – no fan" in await page_of(app, pilot)
+        page = await page_of(app, pilot)
+        assert "fan – no fan" in page
+        assert "a shows them" not in page
 
 
 @pytest.mark.parametrize(

@@ -13,26 +13,30 @@ from rich.console import Console
 from gputop.health.findings import Finding, Severity
 from gputop.settings import Settings
 from gputop.ui.drawing import palette
+from gputop.ui.drawing.cells import Span
 from gputop.ui.drawing.look import Terminal
 from gputop.ui.fleet.fleet_state import FleetState
 from gputop.ui.fleet.map import LEGEND_ROWS, MapView
 from gputop.ui.fleet.map_layout import MapDensity
 from gputop.ui.fleet.map_metrics import METRICS
-from gputop.ui.fleet.problems import ProblemsView
+from gputop.ui.fleet.problems import DetailView, ProblemsView, in_rows
 from gputop.ui.fleet.summary import FilterLine
-from gputop.ui.shell.actions import key_names
+from gputop.ui.shell.action_screen import KeysView
 from gputop.ui.shell.app import GputopApp
-from gputop.ui.shell.command_palette import Commands
 from gputop.ui.shell.dashboard import Dashboard
 from gputop.ui.shell.fleet_screen import ACTIONS, FleetScreen
 from gputop.ui.shell.header import Header
 from gputop.ui.shell.help import Help, HelpPage
-from gputop.ui.shell.keys import KeysView
-from gputop.ui.terminal import partial_updates
+from gputop.ui.terminal import textual_updates
+from gputop.ui.terminal.frame import Sequences
+from gputop.ui.terminal.screen_model import ScreenModel
+from gputop.ui.widgets.choice import ChoiceDialog
 from tests.fleets import AWAY, drawn, fleet, gpu
 from tests.ui.pilots import NoWatch, fleet_screen, lines, settle, text_of, until
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from textual.pilot import Pilot
 
     from gputop.fleet.model import Fleet
@@ -81,7 +85,7 @@ def test_every_action_has_a_method() -> None:
 
 
 def test_no_key_does_two_things() -> None:
-    keys = [key for action in ACTIONS for key in key_names(action)]
+    keys = [key for action in ACTIONS for key in action.key_names]
     assert len(keys) == len({*keys})
 
 
@@ -123,7 +127,7 @@ async def test_a_filter_narrows_map_and_list_as_it_is_typed() -> None:
         await pressed(pilot, "ctrl+w", *"model~h100", "enter")
         text = text_of(lines(app))
         assert "cluster=a model~h100" in text
-        assert "1 fault, worst first" in text
+        assert "1 fault on 1 GPU, worst first" in text
         await pressed(pilot, "m")  # typing is over: m is a key again
         assert state_of(app).metric is METRICS[1]
         await pressed(pilot, "escape")
@@ -271,7 +275,7 @@ async def test_help_and_palette_open_over_it() -> None:
         await pressed(pilot, "question_mark")
         assert isinstance(app.screen, HelpPage)
         await pressed(pilot, "escape", "ctrl+p", *"next label", "enter")
-        assert not isinstance(app.screen, Commands)
+        assert not isinstance(app.screen, ChoiceDialog)
         assert state_of(app).by == "pod" or state_of(app)._group_by is not None
 
 
@@ -394,7 +398,7 @@ async def test_the_header_counts_what_the_list_has() -> None:
     (heading,) = (line.text for line in text if "worst first" in line.text)
     assert "! 2 faults" in header
     assert "▲ 1 warning" in header
-    assert "2 faults · 1 warning, worst first" in heading
+    assert "2 faults · 1 warning on 1 GPU, worst first" in heading
 
 
 async def test_instances_are_no_gpus_and_share_the_power_of_theirs() -> None:
@@ -466,37 +470,41 @@ async def test_what_is_wrong_is_seen_without_colours(looks: dict[str, Any]) -> N
 class Sent:
     """Bytes that go to a terminal of 256 colours."""
 
-    def __init__(self, app: GputopApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, app: GputopApp, model: ScreenModel, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0
         console = Console(file=io.StringIO(), color_system="256", force_terminal=True, width=200)
         compositor = app.screen._compositor
         real = compositor.render_update
+        real(full=True).render_segments(console)  # type: ignore[union-attr]
+        model.next_frame()
 
         def counted(*arguments: Any, **options: Any) -> Any:
             update = real(*arguments, **options)
             if update is not None:
-                self.count += len(update.render_segments(console).encode())  # type: ignore[union-attr]
+                update.render_segments(console)  # type: ignore[union-attr]
+                self.count += len(model.next_frame().encode())
             return update
 
         monkeypatch.setattr(compositor, "render_update", counted)
 
 
 @pytest.fixture
-def cropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Updates as they are outside of tests."""
-    from textual._compositor import ChopsUpdate
-
-    monkeypatch.setattr(ChopsUpdate, "render_segments", partial_updates.render_segments)
+def model() -> Iterator[ScreenModel]:
+    """What a terminal shows, as outside of tests."""
+    model = ScreenModel(*LARGE, Sequences())
+    assert textual_updates.capture(model.put)
+    yield model
+    textual_updates.release()
 
 
 async def test_a_refresh_of_ten_thousand_sends_little(
-    monkeypatch: pytest.MonkeyPatch, cropped: None
+    monkeypatch: pytest.MonkeyPatch, model: ScreenModel
 ) -> None:
     """Noise: next to nothing. Where one job in four changes its load: a tenth of what there is."""
     app = app_of(fleet(10_000))
     async with app.run_test(size=LARGE) as pilot:
         await settle(pilot)
-        sent = Sent(app, monkeypatch)
+        sent = Sent(app, model, monkeypatch)
         counts = []
         for tick in (1, 2, 3, 4):
             sent.count = 0
@@ -508,12 +516,80 @@ async def test_a_refresh_of_ten_thousand_sends_little(
 
 
 async def test_the_same_again_sends_only_its_age(
-    monkeypatch: pytest.MonkeyPatch, cropped: None
+    monkeypatch: pytest.MonkeyPatch, model: ScreenModel
 ) -> None:
     app = app_of()
     async with app.run_test(size=LARGE) as pilot:
         await settle(pilot)
-        sent = Sent(app, monkeypatch)
+        sent = Sent(app, model, monkeypatch)
         screen_of(app).update_fleet(SOME)
         await settle(pilot)
         assert sent.count < 100
+
+
+@pytest.mark.parametrize(
+    ("keys", "legend"),
+    [
+        ([], "busy ▁<5% ▂5% ▄35% ▆65% █95% –unknown"),
+        (["m", "m"], "temperature ▁<40°C ▂40°C ▄55°C ▆70°C █80°C –unknown"),
+        (["m", "m", "m"], "power ▁<150W ▂150W ▄300W ▆500W █700W –unknown"),
+        (["M"], "age of readings ▁<20s ▂20s ▄1:00 ▆2:00 █5:00 –unknown"),
+    ],
+)
+async def test_the_legend_has_units(keys: list[str], legend: str) -> None:
+    assert legend in await screen_after(*keys, size=(120, 40))
+
+
+async def test_a_line_says_what_the_map_shows() -> None:
+    assert "by rack (8) · a cell per GPU" in await screen_after()
+    folded = await screen_after("g", "g", size=(80, 24))
+    assert re.search(r"by \w+ \(\d+\)( · .*)? · rows 1–\d+ of \d+ ", folded)
+
+
+async def test_the_details_have_the_training_job() -> None:
+    """Its GPUs on all hosts, by a label that names it, or else by its pod."""
+    gpus = [
+        dataclasses.replace(
+            each,
+            labels={"hpc_job": "71034", "rack": "r1"} if n < 20 else {"pod": f"llm-{n}"},
+            gpu_utilization_percent=50.0,
+        )
+        for n, each in enumerate(SOME.gpus[:32])
+    ]
+    shown = dataclasses.replace(SOME, gpus=tuple(gpus), findings=())
+    text = await screen_after(shown=shown, size=(120, 40))
+    assert "job 71034 (20 GPUs, 3 hosts, median busy 50%)  rack r1" in text
+    assert "hpc_job" not in text
+    text = await screen_after("end", shown=shown, size=(120, 40))
+    assert "job llm (12 GPUs, 2 hosts, median busy 50%)" in text
+    none = dataclasses.replace(SOME, gpus=(dataclasses.replace(gpus[0], labels={}),), findings=())
+    assert " job " not in await screen_after(shown=none)
+
+
+@pytest.mark.parametrize(
+    ("most", "rows"),
+    [
+        (1, ["▌node7:3  H100  job llm"]),
+        (2, ["▌node7:3  H100  rack r1", "▌job llm (20 GPUs)"]),
+        (3, ["▌node7:3  H100", "▌job llm (20 GPUs)  rack r1", "▌pod llm-0123456789"]),
+    ],
+)
+def test_details_are_wrapped_to_the_rows_there_are(most: int, rows: list[str]) -> None:
+    parts = ["node7:3  |H100", "job |llm| (20 GPUs)", "rack |r1", "pod |llm-0123456789"]
+    made = in_rows([[*map(Span, part.split("|"))] for part in parts], 28, most)
+    assert ["".join(span.text for span in row).rstrip() for row in made] == rows
+
+
+async def test_details_have_rows_that_nothing_else_needs() -> None:
+    """They keep them wherever the cursor goes: else moving it would move the list."""
+    app = app_of(fleet(64))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        detail = app.screen.query_one(DetailView)
+        assert "pod train-llm-1" in detail.text()
+        heights = [detail.size.height]
+        for key in ("end", "home", "down"):
+            await pilot.press(key)
+            await settle(pilot)
+            heights.append(detail.size.height)
+        assert heights == [3, 4, 4, 4]

@@ -16,7 +16,7 @@ from gputop.ui.benchmark.form import Form
 from gputop.ui.benchmark.screen import BenchmarkTab
 from gputop.ui.shell.app import GputopApp
 from tests.streams import PreparedStream, device, inventory, no_driver, sample
-from tests.ui.pilots import lines, settle, text_of
+from tests.ui.pilots import lines, reason, settle, text_of, wrong_fields
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
@@ -147,9 +147,9 @@ async def test_a_device_that_is_away_is_named_and_refused(session: type[Prepared
         await pilot.press("b")
         await settle(pilot)
         assert session.requests == []
-        (note,) = app._notifications
-        assert "GPU 1" in note.message
-        assert "away" in note.message
+        assert "GPU 1" in reason(app)
+        assert "away" in reason(app)
+        assert wrong_fields(app) == ["device"]
         stream.send(inventory(2))
         stream.send(sample(2, processes=[]))
         await settle(pilot)
@@ -205,8 +205,9 @@ async def test_another_device_brings_the_type_that_suits_it() -> None:
 
 
 def disabled(app: GputopApp) -> set[str | None]:
-    """The fields that the kind does not have."""
-    return {each.id for each in app.query("#form Select, #form Input") if each.disabled}
+    """The fields in view that the kind does not have."""
+    shown = (each for each in app.query("#form Select, #form Input") if each.display)
+    return {each.id for each in shown if each.disabled}
 
 
 @pytest.mark.parametrize(
@@ -217,6 +218,9 @@ def disabled(app: GputopApp) -> set[str | None]:
         ("peak", set()),
         ("latency", {"size"}),
         ("copy", {"dtype", "size"}),
+        ("memory", {"dtype", "size"}),
+        ("pulse", set()),
+        ("burn", set()),
     ],
 )
 async def test_a_kind_has_its_fields_and_is_asked_for(
@@ -394,14 +398,31 @@ async def test_bad_input_loses_nothing_and_is_one_line_of_error(
         field(app, name).focus()
         await type_at_once(pilot, "ctrl+u", *typed, "b")
         assert session.requests == []
-        (note,) = app._notifications
-        assert note.message.startswith(why)
-        assert "\n" not in note.message
+        assert not app._notifications
+        assert reason(app).startswith(why)
+        assert wrong_fields(app) == [name]
         assert field(app, name).value == typed
         assert choice(app, "kind").value == "peak"
         assert fields(app) == (device(1).uuid, "float64")
         await settle(pilot)
         assert typed[-7:] in form_text(pilot)
+        # As soon as it is right, nothing is red.
+        field(app, name).focus()
+        await type_at_once(pilot, "ctrl+u", *"64")
+        await settle(pilot)
+        assert (reason(app), wrong_fields(app)) == ("", [])
+
+
+async def test_a_field_is_judged_when_it_is_left() -> None:
+    app = GputopApp(PreparedStream(inventory(1), sample(1, processes=[])))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await in_the_size_field(pilot, "")
+        await type_at_once(pilot, *"40")
+        assert reason(app) == ""  # it may become 4096
+        await pilot.press("tab")
+        await settle(pilot)
+        assert reason(app).startswith("'40' is not a size")
+        assert wrong_fields(app) == ["size"]
 
 
 async def test_no_digit_is_dropped_to_make_another_number(session: type[PreparedSession]) -> None:

@@ -10,11 +10,11 @@ import pytest
 from gputop.schema.snapshot import Event, Inventory, Sample, Source
 from gputop.settings import Settings
 from gputop.ui import model
-from gputop.ui.benchmark.chart import ThroughputChart
+from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from gputop.ui.device.details import DetailsView
 from gputop.ui.device.screen import DevicePage, DeviceTitle, EventsView
 from gputop.ui.monitor.devices import DevicesView, first_visible
-from gputop.ui.processes.environment import Environment
+from gputop.ui.processes.page import ProcessDetailsView
 from gputop.ui.processes.screen import ProcessesView
 from gputop.ui.processes.signal import SendSignal
 from gputop.ui.shell.app import GputopApp
@@ -23,7 +23,7 @@ from gputop.ui.shell.help import Help
 from tests import streams
 from tests.streams import NOW, PreparedStream
 from tests.ui import fleets, scenes
-from tests.ui.pilots import dashboard_of, settle, shown
+from tests.ui.pilots import dashboard_of, settle, shown, text_of_help, until
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
@@ -323,16 +323,22 @@ async def test_the_age_of_a_process_goes_by_the_clock_of_its_host() -> None:
 # What is for this machine alone.
 
 
-@pytest.mark.parametrize("key", ["f9", "e"])
-async def test_no_process_of_another_machine_is_touched(key: str) -> None:
+async def test_no_process_of_another_machine_is_touched(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[object] = []
+    monkeypatch.setattr("gputop.ui.processes.page.read_details", lambda *each: read.append(each))
     app = app_with(fleets.two(away=None))
     async with app.run_test(size=USUAL) as pilot:
         await settle(pilot)
-        await pilot.press(key)
+        await pilot.press("f9")
         await settle(pilot)
-        assert not isinstance(app.screen, SendSignal | Environment)
+        assert not isinstance(app.screen, SendSignal)
         (note,) = app._notifications
         assert "`ssh -t gpu-1 gputop`" in note.message
+        await pilot.press("e")
+        await until(pilot, lambda: bool(app.screen.query(ProcessDetailsView)))
+        await settle(pilot)
+        assert "`ssh -t gpu-1 gputop`" in shown(pilot, ProcessDetailsView)
+        assert read == []
 
 
 async def test_a_process_of_this_machine_is_offered_signals_among_others() -> None:
@@ -343,7 +349,7 @@ async def test_a_process_of_this_machine_is_offered_signals_among_others() -> No
         await pilot.press("f9")
         await settle(pilot)
         assert isinstance(app.screen, SendSignal)
-        assert [held.label for held in app.screen._list._target.held] == ["localhost:0"]
+        assert [held[0] for held in app.screen._list._target.held] == ["localhost:0"]
 
 
 async def test_no_device_of_another_machine_is_put_under_stress(
@@ -450,4 +456,4 @@ async def test_help_explains_hosts_where_there_are_any(several: bool) -> None:
         await pilot.press("question_mark")
         await settle(pilot)
         assert isinstance(app.screen, Help)
-        assert ("Several hosts" in app.screen._text(84).plain) is several
+        assert ("Several hosts" in text_of_help(app)) is several

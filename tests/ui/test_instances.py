@@ -17,7 +17,7 @@ from gputop.ui.widgets.confirm import ConfirmScreen
 from tests.bench.machines import WHOLE, divided, instance, seen, trainer, undivided
 from tests.sessions import RESULT
 from tests.streams import PreparedStream, device
-from tests.ui.pilots import settle, shown, until
+from tests.ui.pilots import reason, settle, shown, until
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
@@ -66,9 +66,8 @@ async def test_b_on_a_gpu_in_mig_mode_names_its_instances(session: type[Prepared
         await pilot.press("j", "b")
         await settle(pilot)
         assert session.requests == []
-        (note,) = app._notifications
-        assert "MIG is on" in note.message
-        assert "3:0 (MIG 3g.20gb), 3:1 (MIG 2g.10gb), 3:3 (MIG 1g.5gb)" in note.message
+        assert "MIG is on" in reason(app)
+        assert "3:0 (MIG 3g.20gb), 3:1 (MIG 2g.10gb), 3:3 (MIG 1g.5gb)" in reason(app)
 
 
 async def test_a_gpu_whose_mig_mode_is_switched_on_says_so(session: type[PreparedSession]) -> None:
@@ -86,8 +85,7 @@ async def test_a_gpu_whose_mig_mode_is_switched_on_says_so(session: type[Prepare
         await pilot.press("b")
         await settle(pilot)
         assert session.requests == []
-        (note,) = app._notifications
-        assert "Choose one: 3:0" in note.message
+        assert "Choose one: 3:0" in reason(app)
 
 
 async def test_an_instance_that_others_use_is_asked_about(session: type[PreparedSession]) -> None:
@@ -141,10 +139,9 @@ async def test_results_name_the_instance(session: type[PreparedSession]) -> None
     async with app.run_test(size=(140, 40)) as pilot:
         await settle(pilot)
         await pilot.press("2")
-        view = app.query_one(ResultsView)
         name = instance(3).name
-        view.results = [dataclasses.replace(RESULT, device=name, device_uuid=instance(3).uuid)]
-        view.redraw()
+        result = dataclasses.replace(RESULT, device=name, device_uuid=instance(3).uuid)
+        app.query_one(BenchmarkTab)._show_results([result], None)
         await settle(pilot)
         assert "3:3 A100-SXM4-40GB MIG" in shown(pilot, ResultsView)
 

@@ -3,28 +3,48 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from textual import events
 from textual.widgets import ContentSwitcher
 
+from gputop import settings
 from gputop.schema.snapshot import DriverState
+from gputop.settings import THEMES, Settings
+from gputop.ui.device.screen import DevicePage
+from gputop.ui.drawing.cells import width_of
+from gputop.ui.drawing.look import Terminal
+from gputop.ui.drawing.palette import ACCENT
 from gputop.ui.monitor.devices import DevicesView
-from gputop.ui.shell.actions import ACTIONS, key_names
+from gputop.ui.processes.columns import PID
+from gputop.ui.processes.screen import ProcessesTab, ProcessesView
+from gputop.ui.shell import action_screen
+from gputop.ui.shell.action_screen import KeysView
+from gputop.ui.shell.actions import ACTIONS, OTHERS, key_name
 from gputop.ui.shell.app import GputopApp
-from gputop.ui.shell.command_palette import CommandList, Commands
+from gputop.ui.shell.fleet_screen import HELP as FLEET_HELP
 from gputop.ui.shell.header import Header
-from gputop.ui.shell.help import Help
-from gputop.ui.shell.keys import KeysView
+from gputop.ui.shell.help import FIRST, FRAME, Help, HelpPage, HelpText
+from gputop.ui.shell.settings_screen import ABOUT, SORTS
+from gputop.ui.widgets import choice
+from gputop.ui.widgets.choice import ChoiceDialog, ChoiceList
 from gputop.ui.widgets.confirm import ConfirmScreen
 from tests.streams import PreparedStream, inventory, no_driver, sample
-from tests.ui.pilots import dashboard_of, settle, shown
+from tests.ui import scenes
+from tests.ui.pilots import dashboard_of, settle, shown, text_of_help, until
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from textual.pilot import Pilot
 
     from tests.sessions import EndlessSession, PreparedSession
+
+README = Path(__file__).parents[2] / "README.md"
 
 
 def app_with(*records: Any) -> GputopApp:
@@ -57,7 +77,7 @@ async def test_b_starts_nothing_while_the_driver_is_still_starting(
         assert [request.target.kind for request in session.requests] == ["cpu"]
 
 
-@pytest.mark.parametrize("width", [4, 7, 8, 10, 15, 20, 26, 33, 41, 49])
+@pytest.mark.parametrize("width", [40, 41, 45, 49, 60])
 async def test_a_click_on_the_footer_does_what_is_drawn_there(width: int) -> None:
     app = app_with(inventory(1), sample(1, processes=[]))
     async with app.run_test(size=(width, 24)) as pilot:
@@ -76,7 +96,7 @@ async def test_a_click_on_the_footer_does_what_is_drawn_there(width: int) -> Non
 
 async def test_the_footer_s_quit_quits() -> None:
     app = app_with(inventory(1), sample(1))
-    async with app.run_test(size=(20, 10)) as pilot:
+    async with app.run_test(size=(40, 12)) as pilot:
         await settle(pilot)
         await pilot.click(KeysView, offset=(shown(pilot, KeysView).index("q Quit"), 0))
         await pilot.pause()
@@ -101,23 +121,65 @@ async def test_these_keys_quit_everywhere(
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot)
         await pilot.press(*before)
-        assert before == ["2", "tab"] or isinstance(app.screen, (Help, ConfirmScreen, Commands))
+        assert before == ["2", "tab"] or isinstance(app.screen, (Help, ConfirmScreen, ChoiceDialog))
         await pilot.press(key)
         await pilot.pause()
         assert not app.is_running
 
 
-async def test_the_whole_help_fits_beside_its_frame_and_says_how_to_close_it() -> None:
+WIDTHS = [24, 40, 53, 80, 109, 110, 120, 160, 240]
+
+
+@pytest.mark.parametrize("help_page", [Help(), HelpPage(FLEET_HELP)], ids=["dashboard", "fleet"])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_no_line_of_the_help_leaves_its_column(help_page: HelpPage, width: int) -> None:
+    rows = help_page._rows(width)
+    assert {width_of(row) for row in rows} == {width_of(rows[0])}
+    assert width_of(rows[0]) <= width * 96 // 100 - FRAME
+    drawn = " ".join(span.text for row in rows for span in row)
+    words = " ".join(text for each in help_page._groups.items() for text in _texts(*each))
+    assert Counter(drawn.split()) == Counter(words.split()) or width < 30
+
+
+def _texts(title: str, entries: Mapping[str, str]) -> list[str]:
+    return [title, *entries, *entries.values()]
+
+
+@pytest.mark.parametrize("width", [80, 109, 110, 160])
+def test_the_help_has_two_columns_from_110_cells_on(width: int) -> None:
+    rows = Help()._rows(width)
+    titles = [[span.text for span in row if span.style is ACCENT] for row in rows]
+    assert titles[0][0] == "Main keys"
+    assert (len(titles[0]) == 2) is (width >= 110)
+    text = ["".join(span.text for span in row) for row in rows]
+    filled = [sum(bool(line[at:][:24].strip()) for line in text) for at in (0, -24)]
+    assert width < 110 or min(filled) > len(rows) / 2
+
+
+def test_the_help_has_the_keys_of_the_readme_first() -> None:
+    """Each key of its table is in the first group, and no other."""
+    page = README.read_text().partition("## Keys")[2].partition("`Ctrl+P`")[0]
+    table = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
+    wanted = {key for cell in table for key in re.findall("`([^`]+)`", cell)}
+    first = [action for action in ACTIONS if action.id in FIRST and action.when != "replay"]
+    assert {action.key_names[0] for action in first} == wanted
+
+
+async def test_the_help_fits_beside_its_frame_also_after_the_terminal_has_shrunk() -> None:
     app = app_with(inventory(1), sample(1))
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("question_mark")
-        await settle(pilot)
-        box = app.screen.query_one(".box")
-        assert box.outer_size.width < 80
-        assert "Esc closes" in (box.border_subtitle or "")
-        text = str(app.screen.query_one("Static").visual)  # type: ignore[attr-defined]
-        # As many rows as lines: none of them wraps.
-        assert app.screen.query_one("Static").size.height == len(text.splitlines())
+        for width in (120, 80):
+            await pilot.resize_terminal(width, 24)
+            await settle(pilot)
+            box = app.screen.query_one(".box")
+            assert box.outer_size.width < width
+            assert "Esc closes" in (box.border_subtitle or "")
+            page, text = app.screen, app.screen.query_one(HelpText)
+            assert isinstance(page, Help)
+            assert text.size.height == len(page._rows(width))
+            assert text.size.width == width_of(page._rows(width)[0])
+            assert "Main keys" in text_of_help(app).splitlines()[0]
 
 
 async def test_the_palette_has_what_keys_do_here_in_the_order_of_the_help() -> None:
@@ -126,8 +188,14 @@ async def test_the_palette_has_what_keys_do_here_in_the_order_of_the_help() -> N
         await settle(pilot)
         await pilot.press("ctrl+p")
         await settle(pilot)
-        found = app.screen.query_one(CommandList).found
+        listed = [choice.value for choice in app.screen.query_one(ChoiceList).found]
+        found = [a for a in listed if a.id]
         assert [a.id for a in found] == [a.id for a in ACTIONS if a in found]
+        assert not {"next", "previous", "page.next", "first", "last", "right"} & {
+            a.id for a in found
+        }
+        themes = [a.help for a in listed if not a.id]
+        assert themes == [f"Theme: {name}" for name in THEMES if name != "dark"]
         assert all(a.works_on("monitor") for a in found)
         assert not {"tab.monitor", "bench.stop", "back", "commands"} & {a.id for a in found}
         rows = shown_palette(app)
@@ -135,11 +203,11 @@ async def test_the_palette_has_what_keys_do_here_in_the_order_of_the_help() -> N
         assert len(found) > len(rows)  # the others come by typing
         for action, row in zip(found, rows[1:], strict=False):
             assert action.help in row
-            assert row.endswith(key_names(action)[0])
+            assert row.endswith(action.key_names[0])
 
 
 def shown_palette(app: GputopApp) -> list[str]:
-    return [row for row in app.screen.query_one(CommandList).text().splitlines() if row.strip()]
+    return [row for row in app.screen.query_one(ChoiceList).text().splitlines() if row.strip()]
 
 
 async def test_the_palette_runs_what_is_chosen_by_typing_by_arrows_and_by_mouse() -> None:
@@ -147,17 +215,30 @@ async def test_the_palette_runs_what_is_chosen_by_typing_by_arrows_and_by_mouse(
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot)
         view = app.query_one(DevicesView)
-        await type_at_once(pilot, "ctrl+p", *"next device", "enter")
-        assert view.selected is not None
-        assert view.selected.index == 1
-        await type_at_once(pilot, "ctrl+p", "end", "up", *"prevx", "backspace", "enter")
-        assert view.selected.index == 0
-        await type_at_once(pilot, "ctrl+p", *"to the")
-        at = next(n for n, row in enumerate(shown_palette(app)) if "To the last" in row)
-        await pilot.click(CommandList, offset=(5, at))
+        table = view.screen.query_one(ProcessesView)._table
+        await type_at_once(pilot, "ctrl+p", *"sort next", "enter")
+        assert table.sorted_by is PID
+        await type_at_once(pilot, "ctrl+p", *"show asx", "backspace", "down", "up", "enter")
+        assert table.tree
+        await type_at_once(pilot, "ctrl+p", *"theme")
+        at = next(n for n, row in enumerate(shown_palette(app)) if "Theme: light" in row)
+        await pilot.click(ChoiceList, offset=(5, at))
         await settle(pilot)
-        assert view.selected.index == 3
-        assert not isinstance(app.screen, Commands)
+        assert app.look.theme.name == "light"
+        assert not isinstance(app.screen, ChoiceDialog)
+
+
+async def test_t_names_the_theme_it_comes_to() -> None:
+    app = app_with(inventory(1), sample(1))
+    async with app.run_test(size=(80, 24)) as pilot:
+        for name in (*THEMES[1:], THEMES[0]):
+            await pilot.press("T")
+            assert [note.message for note in app._notifications] == [f"Theme: {name}"]
+    few = GputopApp(PreparedStream(inventory(1), sample(1)), terminal=Terminal(colours=16))
+    async with few.run_test(size=(80, 24)) as pilot:
+        await pilot.press("T")
+        (note,) = few._notifications
+        assert note.message == "There is one theme only for the colours of this terminal"
 
 
 @pytest.mark.parametrize("key", ["pagedown", "pageup", "end", "home", "up", "down", "enter"])
@@ -167,7 +248,7 @@ async def test_keys_right_behind_ctrl_p_do_no_harm(key: str) -> None:
         await settle(pilot)
         await type_at_once(pilot, "ctrl+p", key, key, *"nothing like it", key, "escape")
         assert app.is_running
-        assert not isinstance(app.screen, Commands)
+        assert not isinstance(app.screen, ChoiceDialog)
 
 
 @pytest.mark.parametrize("keys", [["question_mark", "escape"], ["b", "n"], ["b", "y"]])
@@ -190,10 +271,296 @@ async def test_a_palette_without_a_match_says_so_and_enter_closes_it() -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot)
         await type_at_once(pilot, "ctrl+p", *"zzz")
-        assert "No action matches" in shown_palette(app)[1]
+        assert "Nothing matches" in shown_palette(app)[1]
         await pilot.press("enter")
-        assert not isinstance(app.screen, Commands)
+        assert not isinstance(app.screen, ChoiceDialog)
         assert app.query_one(ContentSwitcher).current == "monitor"
+
+
+# Keys of htop, nvtop and nvitop.
+
+
+@pytest.mark.parametrize(("key", "title"), [("M", "GPU MEM"), ("P", "CPU%"), ("N", "PID")])
+async def test_letters_of_htop_sort_and_do_not_reverse(key: str, title: str) -> None:
+    app = app_with(inventory(2), sample(2))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        table = app.screen.query_one(ProcessesView)._table
+        for _ in range(2):
+            await pilot.press("I", key)
+            assert table.sorted_by.title == title
+            assert table.descending is table.sorted_by.largest_first
+
+
+@pytest.mark.parametrize("key", ["f3", "f4", "slash", "backslash"])
+async def test_keys_that_filter(key: str) -> None:
+    app = app_with(inventory(2), sample(2))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await pilot.press(key, "x")
+        assert app.screen.query_one(ProcessesView).typed == "x"
+
+
+def test_the_table_of_keys_of_others_agrees_with_the_actions() -> None:
+    """A row with a dash has keys that do nothing; of every other row, some key does something."""
+    page = (README.parent / "docs" / "reference.md").read_text().partition("## Keys of htop")[2]
+    rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| `")]
+    bound = {name for action in ACTIONS for name in action.key_names}
+    named = [{*re.findall("`([^`]+)`", row[0])} for row in rows]
+    assert len(rows) > 40
+    for keys, row in zip(named, rows, strict=True):
+        assert bool(keys & bound) is not row[2].startswith("– "), row
+    assert {key_name(key) for key in OTHERS} <= set().union(*named)
+
+
+async def test_h_opens_the_help_and_closes_it() -> None:
+    app = app_with(inventory(1), sample(1))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("h")
+        assert isinstance(app.screen, Help)
+        await pilot.press("h")
+        assert app.screen is app.first
+
+
+async def test_plus_samples_more_often_and_minus_less() -> None:
+    stream = PreparedStream(inventory(1), sample(1))
+    app = GputopApp(stream)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        for key, seconds in (("plus", 0.5), ("equals_sign", 0.25), ("minus", 0.5), ("minus", 1.0)):
+            await pilot.press(key)
+            assert stream.asked["interval"] == seconds
+
+
+def selected(app: GputopApp) -> str:
+    device = dashboard_of(app).query_one(DevicesView).selected
+    assert device is not None
+    return device.number
+
+
+async def test_g_and_a_number_select_a_device() -> None:
+    """A number that others begin with waits for Enter, or for a moment without a key."""
+    app = app_with(inventory(12), sample(12))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await type_at_once(pilot, "tab", "g", "5")
+        assert selected(app) == "5"
+        assert app.screen is app.first
+        assert not app.screen.query_one(ProcessesView).focused_list
+        await type_at_once(pilot, "g", "1")
+        assert [c.text.split()[0] for c in app.screen.query_one(ChoiceList).found][:3] == [
+            *("1", "10", "11")
+        ]
+        await type_at_once(pilot, "1")
+        assert selected(app) == "11"
+        await type_at_once(pilot, "g", "1", "enter")
+        assert selected(app) == "1"
+        assert app.query_one(ContentSwitcher).current == "monitor"
+        await type_at_once(pilot, "g", "1", "escape")
+        await type_at_once(pilot, "g", "down", "down", "enter")
+        assert selected(app) == "2"
+
+
+async def test_a_pause_ends_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choice, "PAUSE_SECONDS", 0.01)
+    app = app_with(inventory(12), sample(12))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await pilot.press("g", "1")
+        await until(pilot, lambda: app.screen is app.first)
+        assert selected(app) == "1"
+
+
+async def test_a_number_on_the_page_of_a_device() -> None:
+    app = app_with(inventory(4), sample(4))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await type_at_once(pilot, "enter", "g", "2")
+        page = app.screen.query_one(DevicePage)
+        assert page.selected is not None
+        assert page.selected.number == "2"
+
+
+async def test_u_lists_what_the_user_of_the_selected_process_runs() -> None:
+    app = app_with(*scenes.job(2, 2))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await pilot.press("3", "u")
+        table = app.screen.query_one(ProcessesTab).processes._table
+        user = table.selected.user if table.selected else None
+        assert user
+        assert {line.process.user for line in table.lines} == {user}
+        assert len(table.lines) < table.total
+        await pilot.press("u")
+        assert len(table.lines) == table.total
+
+
+# Settings.
+
+
+def setting(app: GputopApp, name: str) -> list[str]:
+    """Words of the line of a setting."""
+    rows = shown_palette(app)
+    return next(row.split() for row in rows if row.split()[:1] == [name])
+
+
+async def test_settings_change_what_is_shown_and_s_saves_them(tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    stream = PreparedStream(inventory(2), sample(2))
+    app = GputopApp(stream, config=config)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        table = app.screen.query_one(ProcessesView)._table
+        await type_at_once(pilot, "N", "f2", "right", "right")
+        assert setting(app, "theme")[1] == "light"
+        assert app.look.theme.name == "light"
+        assert setting(app, "sort")[1] == "PID"
+        assert setting(app, "interval")[1:3] == ["1", "s"]
+        await type_at_once(pilot, *["down"] * 4, "enter")
+        assert stream.asked["interval"] == 2.0
+        keys = (*["down"] * 3, "left", *["down"] * 2, "right", "down", "right", "down", "space")
+        await type_at_once(pilot, *keys)
+        assert dashboard_of(app).query_one(DevicesView).density == "full"
+        assert dashboard_of(app).telemetry.scroll_charts
+        assert table.sorted_by.title == "USER"
+        assert table.reversed
+        await type_at_once(pilot, "S", "q")
+        assert app.screen is app.first
+        await until(pilot, config.exists)
+    assert settings.load(config, {})[0] == Settings(
+        theme="light", interval=2.0, density="full", scroll=True, sort="USER", reverse=True
+    )
+
+
+async def test_every_setting_has_a_line() -> None:
+    assert {*ABOUT, "hidden_columns"} == {*settings.KEYS}
+    app = app_with(inventory(2), sample(2))
+    async with app.run_test(size=(120, 60)) as pilot:
+        await settle(pilot)
+        before = app.settings
+        for name in ABOUT:
+            await type_at_once(pilot, "f2", "home", *["down"] * [*ABOUT].index(name), "right")
+            assert setting(app, name)[0] == name
+            changed = [key for key in settings.KEYS if before != app.settings]
+            assert changed, name
+            before = app.settings
+            await type_at_once(pilot, "escape")
+
+
+async def test_readonly_is_not_turned_off_by_a_key() -> None:
+    app = GputopApp(PreparedStream(inventory(1), sample(1)), settings=Settings(readonly=True))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await type_at_once(pilot, "f2", *["down"] * 6, "right", "left")
+        assert setting(app, "readonly")[1] == "on"
+        assert app.settings.readonly
+
+
+@pytest.mark.parametrize(("letter", "title"), SORTS.items())
+async def test_o_and_a_letter_sort_as_in_nvitop(letter: str, title: str) -> None:
+    app = app_with(inventory(2), sample(2))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await type_at_once(pilot, "o", letter)
+        assert app.screen is app.first
+        assert app.screen.query_one(ProcessesView)._table.sorted_by.title == title
+
+
+async def test_o_hides_columns_and_shows_them_again() -> None:
+    app = app_with(inventory(2), sample(2))
+    async with app.run_test(size=(200, 40)) as pilot:
+        await settle(pilot)
+        view = app.screen.query_one(ProcessesView)
+        await type_at_once(pilot, "o", "down", "space", "down", "enter", "escape")
+        assert app.settings.hidden_columns == "PID,USER"
+        heading = view.text().splitlines()[0].split()
+        assert "PID" not in heading
+        assert "USER" not in heading
+        assert "TYPE" in heading
+        await pilot.press("full_stop")
+        assert view._table.sorted_by.title == "TYPE"
+        await type_at_once(pilot, "o", "down", "space", "down", "space", "escape")
+        assert app.settings.hidden_columns == ""
+        assert "PID" in view.text().splitlines()[0]
+
+
+async def test_the_mouse_changes_a_setting() -> None:
+    app = app_with(inventory(2), sample(2))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await type_at_once(pilot, "f2")
+        await pilot.click(ChoiceList, offset=(5, 3))
+        await settle(pilot)
+        assert app.settings.bell
+
+
+# A key that does nothing says what would.
+
+
+@pytest.mark.parametrize(
+    ("before", "key", "said"),
+    [
+        ([], "i", "Nothing on i here · ? lists the keys"),
+        ([], "v", "v works on a process's page (Enter): Show or mask secrets"),
+        ([], "ö", "Nothing on ö here · ? lists the keys"),
+        (
+            ["2"],
+            "space",
+            "Space works in the monitor (1): Freeze the display; new samples are kept",
+        ),
+        (["2"], "f9", "F9 works in the monitor (1): Send a signal to the selected process"),
+        (["3"], "c", "c works in the monitor (1): Density: one row, three, full"),
+        ([], "z", "z works on a device's page (Enter): Show more time in the charts"),
+        ([], "8", "1 2 3 are the tabs · g 8 selects GPU 8"),
+        ([], "f7", "gputop changes no priorities: renice does"),
+        ([], "Z", "Space pauses"),
+        ([], "f12", "S saves the settings"),
+        ([], "K", "F9 sends a signal, after a question"),
+    ],
+)
+async def test_a_key_that_does_nothing_says_what_would(
+    before: list[str], key: str, said: str
+) -> None:
+    app = app_with(inventory(2), sample(2))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await pilot.press(*before, key)
+        (note,) = app._notifications
+        assert note.message == said
+
+
+@pytest.mark.parametrize(
+    ("records", "readonly", "key", "said"),
+    [
+        ((inventory(1), sample(1)), True, "f9", "No signals: gputop is readonly"),
+        ((no_driver(), sample()), False, "t", "There is no device yet"),
+    ],
+)
+async def test_a_key_that_is_not_on_offer_says_why(
+    records: tuple[Any, ...], readonly: bool, key: str, said: str
+) -> None:
+    app = GputopApp(PreparedStream(*records), settings=Settings(readonly=readonly))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await pilot.press(key)
+        (note,) = app._notifications
+        assert note.message == said
+
+
+async def test_keys_that_do_nothing_are_explained_once_a_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[str] = []
+    app = app_with(inventory(1), sample(1))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        monkeypatch.setattr(app.screen, "notify", lambda text, **_: told.append(text))
+        monkeypatch.setattr(action_screen, "EXPLAIN_SECONDS", 3600.0)
+        dashboard_of(app)._explained_at = -3600.0
+        await type_at_once(pilot, *"iiyi", "left", "ctrl+x")
+        dashboard_of(app)._explained_at -= 3600.0
+        await type_at_once(pilot, *"yi")
+    assert [text.split()[2] for text in told] == ["i", "y"]
 
 
 def fails(_: object) -> None:

@@ -13,9 +13,9 @@ from gputop.bench.plan.request import Request, cpu_target
 from gputop.bench.run.state import RunState
 from gputop.problem import Problem
 from gputop.ui.benchmark import result_table, screen
-from gputop.ui.benchmark.chart import ThroughputChart
 from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
+from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from gputop.ui.drawing.cells import width_of
 from gputop.ui.drawing.palette import BUSY, DIM, FAULT, GOOD, MEMORY
 from gputop.ui.shell.app import GputopApp
@@ -219,9 +219,11 @@ def test_what_the_device_did_stays_under_the_table() -> None:
             run.add_event(event)
             run.trace.add_event(event)
         around = dataclasses.replace(host(), cpu_clock_mhz=3400, cpu_temperature_celsius=61)
+        look(run.trace, sample(0, [], time=NOW + 1, host=around))
+        around = dataclasses.replace(around, cpu_clock_mhz=3600)
         look(run.trace, sample(0, [], time=NOW + 2, host=around))
         rows = texts(chart_of(run).draw(80, 20))
-        assert any(row.startswith(" clock ") and row.endswith(" 3400 MHz") for row in rows), kind
+        assert any(row.startswith(" clock ") and row.endswith(" 3600 MHz") for row in rows), kind
         assert any(row.lstrip().startswith("0 ─") and row.endswith(" s") for row in rows), kind
 
 
@@ -242,7 +244,7 @@ async def test_every_kind_runs_and_its_result_is_kept_and_listed(
 ) -> None:
     kept: list[Result] = []
 
-    def keep(result: Result) -> Result:
+    def keep(result: Result, *_: object) -> Result:
         kept.append(result)
         return result
 
@@ -327,3 +329,11 @@ async def test_at_60_columns_the_kind_of_a_table_is_told(session: type[PreparedS
     async with app.run_test(size=(60, 24)) as pilot:
         await started(pilot, "latency")
         assert " latency " in shown(pilot, ResultsView).splitlines()[1]
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_the_table_of_a_kept_result_is_drawn_again(kind: str) -> None:
+    kept = table_result(kind)
+    run = RunState.of_result(kept, cpu_target(), None)
+    rows = texts(chart_of(run).draw(100, 30))
+    assert rows == texts(chart_of(run_of(kind, *table_events(kind))).draw(100, 30))

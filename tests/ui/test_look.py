@@ -206,7 +206,7 @@ async def test_a_changed_theme_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
             return update
 
         monkeypatch.setattr(compositor, "render_update", recorded)
-        app.set_theme("light")
+        app.action_theme("light")
         await settle(pilot)
         colours = set(re.findall(r"38;5;(\d+)", sent[0]))
         assert {"25", "242", "28"} <= colours
@@ -217,7 +217,7 @@ async def test_the_settings_are_kept(tmp_path: Path) -> None:
     file = tmp_path / "new" / "config.toml"
     app = GputopApp(PreparedStream(inventory(1), sample(1)), config=file)
     async with app.run_test(notifications=True) as pilot:
-        app.set_theme("light")
+        app.action_theme("light")
         await dashboard_of(app).action_keep()
         await settle(pilot)
         (note,) = app._notifications
@@ -230,7 +230,7 @@ async def test_settings_that_cannot_be_kept_are_one_line(tmp_path: Path) -> None
     config = tmp_path / "file" / "config.toml"
     app = GputopApp(PreparedStream(inventory(1), sample(1)), config=config)
     async with app.run_test(notifications=True) as pilot:
-        app.set_theme("light")
+        app.action_theme("light")
         await dashboard_of(app).action_keep()
         await settle(pilot)
         (note,) = app._notifications

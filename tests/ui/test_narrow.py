@@ -5,21 +5,22 @@ from __future__ import annotations
 import re
 
 import pytest
-from textual.widgets import Select, Static
+from textual.widgets import Select
 
-from gputop.bench.plan import request
+from gputop.bench.plan.kinds import KINDS
 from gputop.schema.snapshot import Source
 from gputop.settings import Settings
-from gputop.ui.benchmark.chart import ThroughputChart
-from gputop.ui.benchmark.form import KINDS
+from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from gputop.ui.monitor.devices import DevicesView
 from gputop.ui.shell.app import GputopApp
+from gputop.ui.shell.dashboard import LEAST_HEIGHT, LEAST_WIDTH
 from gputop.ui.shell.header import Header
+from gputop.ui.shell.help import HelpText
 from gputop.ui.widgets.confirm import ConfirmScreen
 from gputop.ui.widgets.host import HostView
 from tests.streams import PreparedStream, inventory, no_driver, sample
 from tests.ui import scenes
-from tests.ui.pilots import lines, settle, shown, text_of
+from tests.ui.pilots import lines, settle, shown, text_of, until
 
 
 @pytest.mark.parametrize("width", [60, 79, 80, 99, 100, 120])
@@ -31,6 +32,8 @@ async def test_the_form_is_whole(width: int) -> None:
         await pilot.press("2")
         await settle(pilot)
         for widget in app.query("#form Label, #form Select, #form Input, #form Button"):
+            if not widget.display:  # the frequency, which only pulses have
+                continue
             region = widget.region
             assert region.width >= 4
             assert region.right <= width
@@ -50,7 +53,7 @@ async def test_the_introduction_is_whole_and_names_every_kind(width: int) -> Non
         text = shown(pilot, ThroughputChart)
         assert "…" not in text
         assert text.rstrip().endswith("of x.")
-        assert all(request.KINDS[kind] in text for kind in KINDS)
+        assert all(kind.description in text for kind in KINDS.values() if not kind.several_devices)
 
 
 async def test_an_open_list_at_60_columns_is_on_screen() -> None:
@@ -134,5 +137,81 @@ async def test_help_is_whole(size: tuple[int, int]) -> None:
     async with app.run_test(size=size) as pilot:
         await pilot.press("question_mark")
         await settle(pilot)
-        box, text = app.screen.query_one(".box"), app.screen.query_one(Static)
+        box, text = app.screen.query_one(".box"), app.screen.query_one(HelpText)
         assert text.region.width <= box.scrollable_content_region.width
+
+
+@pytest.mark.parametrize("size", [(39, 20), (60, 11), (15, 4), (8, 2)])
+async def test_the_smallest_terminals_have_a_line_for_each_device_and_nothing_else(
+    size: tuple[int, int],
+) -> None:
+    app = GputopApp(PreparedStream(*scenes.alarming(8)))
+    async with app.run_test(size=size) as pilot:
+        await until(pilot, lambda: "%" in text_of(lines(app)))
+        rows = text_of(lines(app)).splitlines()[: min(8, size[1])]
+        for index, row in enumerate(rows):
+            assert re.match(rf"[▌ ]{index} +\d+%", row), row
+        await pilot.press("down", "end")
+        await settle(pilot)
+        assert "▌7 " in text_of(lines(app))
+        await pilot.resize_terminal(80, 24)
+        await settle(pilot)
+        assert "Monitor" in text_of(lines(app))
+        assert "PID" in text_of(lines(app))
+
+
+WIDTHS, HEIGHTS = range(15, 61), range(4, 15)
+A_DEVICE = re.compile(r"[▌ ]\d +\d+%( +\d\d°C( +\d\d\.\d GiB( +\d+ W( power cap)?)?)?)?")
+NOTE = re.compile(r" +(\d+) to (\d+) of (\d+) (devices|processes)( ·.*|: .*)?")
+
+
+def check_smallest(height: int, devices: int, rows: list[str]) -> None:
+    """A line for each device, and nothing else; without any, sentences that are not cut."""
+    shown = min(devices, height)
+    assert all(A_DEVICE.fullmatch(row) for row in rows[:shown]), rows
+    if devices:
+        assert not any(rows[shown:])
+    else:
+        assert rows[1].startswith("  No NVIDIA")
+        assert "…" not in "".join(row for row in rows if "AMD" not in row)
+
+
+def check_narrow(rows: list[str]) -> None:
+    """Tabs are whole, and a note counts the rows over it."""
+    assert rows[0].startswith(" gputop  1 Monitor  2")
+    assert "…" not in rows[0] + rows[1] + rows[-1]
+    for at, row in enumerate(rows):
+        assert "…" not in row or not NOTE.match(row)
+        if found := NOTE.fullmatch(row):
+            many = int(found[2]) - int(found[1]) + 1
+            assert 1 <= many < int(found[3])
+            marks = [each for each in rows[at - many : at] if re.match(r"[▌ ] *\d", each)]
+            assert len(marks) == many, rows
+
+
+SMALL = [(width, height) for height in HEIGHTS for width in {39, 40, *range(15 + height, 61, 11)}]
+"""Some of the small sizes, with those around the limit."""
+EVERY = [(width, height) for height in HEIGHTS for width in WIDTHS]
+
+
+@pytest.mark.usefixtures("never_late")
+@pytest.mark.parametrize("devices", [0, 1, 8])
+@pytest.mark.parametrize(
+    "sizes", [SMALL, pytest.param(EVERY, marks=pytest.mark.slow)], ids=["some", "every"]
+)
+async def test_small_sizes_have_nothing_cut_and_no_wrong_note(
+    sizes: list[tuple[int, int]], devices: int
+) -> None:
+    records = scenes.job(devices) if devices else [no_driver(), sample()]
+    app = GputopApp(PreparedStream(*records))
+    async with app.run_test(size=(60, 14)) as pilot:
+        await until(pilot, lambda: "%" in text_of(lines(app)))
+        for width, height in sizes:
+            await pilot.resize_terminal(width, height)
+            await settle(pilot)
+            rows = [row.rstrip() for row in text_of(lines(app)).splitlines()]
+            assert len(rows) == height
+            if width < LEAST_WIDTH or height < LEAST_HEIGHT:
+                check_smallest(height, devices, rows)
+            else:
+                check_narrow(rows)

@@ -176,11 +176,13 @@ def test_a_title_gives_up_its_last_figures_for_the_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("height", "styles"), [(12, [BUSY]), (18, [BUSY, MEMORY]), (22, [BUSY, MEMORY, POWER])]
+    ("height", "styles"), [(5, []), (8, [BUSY]), (11, [BUSY, MEMORY]), (13, [BUSY, MEMORY, POWER])]
 )
 def test_a_tall_panel_has_more_histories(height: int, styles: list[object]) -> None:
     values = [50.0] * 40
-    histories = [PanelHistory(values, 100.0, style) for style in (BUSY, MEMORY, POWER)]
+    histories = [
+        PanelHistory("busy", values, 100.0, "100 %", style) for style in (BUSY, MEMORY, POWER)
+    ]
     made = dataclasses.replace(h100(), histories=histories, count=len(values))
     rows = panel.draw(made, Density.FULL, 80, height)
     assert len(rows) == height

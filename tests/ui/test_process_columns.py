@@ -30,6 +30,46 @@ def test_columns_fill_any_width_and_the_sorted_one_is_always_shown(
         assert slots[-1].cells >= columns.LEAST_COMMAND
 
 
+def test_scrolled_to_the_right_each_column_is_seen_and_then_the_command_moves() -> None:
+    titles = [column.title for column in COLUMNS]
+    moving = titles[2:-1]
+    for width in (60, 80, 120):
+        for steps in range(1, 20):
+            *shown, command = shown_columns(width, GPU, COLUMNS, steps)
+            names = [slot.column.title for slot in shown]
+            assert names[:2] == ["GPU", "PID"]
+            rest = moving[steps:]
+            assert names[2:] == rest[: len(names) - 2]
+            assert len(names) > 2 or not rest
+            assert command.column is columns.COMMAND
+            assert command.skipped == max(0, steps - len(moving)) * columns.SIDE_CELLS
+            taken = columns.MARK_WIDTH + sum(columns.GAP + s.cells for s in (*shown, command))
+            assert taken == width
+
+
+@pytest.mark.parametrize(
+    ("column", "changes", "empty"),
+    [
+        (columns.CPU, {}, True),
+        (columns.CPU, {"cpu_percent": 0.0}, False),
+        (columns.CPU, {"absent": {"cpu_percent": Absence.NO_DATA_YET}}, False),
+        (columns.CPU, {"absent": {"cpu_percent": Absence.NOT_SUPPORTED}}, True),
+        (columns.WHERE, {}, True),
+        (columns.WHERE, {"absent": {"pod": Absence.NO_PERMISSION}}, True),
+        (columns.WHERE, {"slurm_job": "1"}, False),
+        (columns.USER, {"user": None}, True),
+        (columns.AGE, {"start_time": None}, True),
+    ],
+)
+def test_a_column_is_empty_if_nothing_is_known_of_any(
+    column: ProcessColumn, changes: dict[str, Any], empty: bool
+) -> None:
+    context = ProcessContext()
+    none = dict.fromkeys(("user", "start_time"))
+    processes = [process(1, 0, **none), process(2, 0, **(none | changes))]
+    assert column.is_empty(processes, context) is empty
+
+
 def test_the_least_telling_columns_give_way_first() -> None:
     assert titles(60) == ["GPU", "PID", "USER", "GPU MEM", "SM%", "COMMAND"]
     assert titles(200) == [column.title for column in COLUMNS]
@@ -118,3 +158,8 @@ def test_a_program_loses_its_folder_where_there_is_no_room(
 ) -> None:
     told = columns.command_of(process(1, 0, command=command), room)
     assert told.strip() == shown.strip()[: room + 1]
+
+
+def test_a_command_is_scrolled_behind_the_folder_that_it_lost() -> None:
+    long = process(1, 0, command="/opt/env/bin/python train.py --rank 1")
+    assert columns.command_of(long, 10, 7) == "train.py --"

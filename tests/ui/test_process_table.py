@@ -12,13 +12,26 @@ from hypothesis import strategies as st
 
 from gputop.schema.snapshot import ProcessKind
 from gputop.ui.processes import columns
-from gputop.ui.processes import table as process_table
+from gputop.ui.processes import table_state as process_table
 from gputop.ui.processes.columns import COLUMNS, GPU, PID, USER, ProcessColumn
-from gputop.ui.processes.table import ProcessTable, branches, identity
+from gputop.ui.processes.table_state import ProcessTable, branches, identity
 from tests.streams import NOW, crowd, device, inventory, process, sample, unseen
 
 if TYPE_CHECKING:
     from gputop.schema.snapshot import Process
+
+
+FULL = process(
+    *(9, 0),
+    sm_utilization_percent=1,
+    memory_utilization_percent=1,
+    encoder_utilization_percent=0,
+    decoder_utilization_percent=0,
+    cpu_percent=0.0,
+    memory_resident_bytes=1,
+    container="9c1e0a",
+)
+"""A process with a value in every column."""
 
 
 def table_of(*processes: Process, devices: int = 8) -> ProcessTable:
@@ -62,6 +75,22 @@ def test_every_column_sorts_both_ways_with_what_is_unknown_last(
     assert keys == known + [None] * (len(keys) - len(known))
 
 
+def titles(table: ProcessTable) -> list[str]:
+    return [column.title for column in table.columns]
+
+
+def test_columns_that_are_empty_for_all_are_left_out_and_never_the_sorted_one() -> None:
+    table = table_of(process(1, 0), process(2, 0))
+    assert titles(table) == ["GPU", "PID", "USER", "TYPE", "GPU MEM", "AGE", "COMMAND"]
+    table.sort_by(columns.CPU)
+    assert titles(table)[5:7] == ["CPU%", "AGE"]
+    table.sort_by_next(-1)
+    assert table.sorted_by is columns.GPU_MEMORY
+    take(table, process(1, 0), FULL)
+    assert titles(table) == [column.title for column in COLUMNS]
+    assert titles(table_of(unseen(1, 0))) == ["GPU", "PID", "TYPE", "GPU MEM", "COMMAND"]
+
+
 def test_equal_rows_are_ordered_by_pid_and_device_both_ways() -> None:
     table = table_of(*(process(pid, n) for pid in (9, 5) for n in (3, 1)))
     table.sort_by(USER)
@@ -72,7 +101,7 @@ def test_equal_rows_are_ordered_by_pid_and_device_both_ways() -> None:
 
 
 def test_the_next_column_goes_round_and_begins_with_its_own_direction() -> None:
-    table = table_of()
+    table = table_of(FULL)
     seen = []
     for _ in COLUMNS:
         table.sort_by_next(1)

@@ -110,7 +110,10 @@ def test_a_row_says_all_that_is_known() -> None:
 
 
 def test_what_is_unknown_is_a_dim_dash_and_zero_is_not() -> None:
-    view = view_of(process(1, 0, sm_utilization_percent=0))
+    known = dict.fromkeys(("memory", "encoder", "decoder"), 7)
+    percents: Any = {f"{name}_utilization_percent": value for name, value in known.items()}
+    other = process(2, 1, cpu_percent=7.0, memory_resident_bytes=7, **percents)
+    view = view_of(process(1, 0, sm_utilization_percent=0), other)
     row = drawn(view, 200)[1]
     dashes = [span for span in row if span.text.strip() == "–"]
     assert len(dashes) == 5
@@ -134,7 +137,8 @@ def test_what_is_unknown_is_a_dim_dash_and_zero_is_not() -> None:
 def test_a_process_that_cannot_be_seen_says_why_dimly(
     reason: Absence, width: int, said: str
 ) -> None:
-    row = drawn(view_of(unseen(77, 0, reason)), width)[1]
+    known = process(78, 1, cpu_percent=1.0, sm_utilization_percent=1)
+    row = drawn(view_of(unseen(77, 0, reason), known), width)[1]
     (found,) = (span for span in row if span.text.startswith(said))
     assert found.style == DIM
 
@@ -166,6 +170,28 @@ def test_the_command_keeps_half_of_its_room_however_deep_the_tree_is() -> None:
     last = text_of(drawn(view, 80, 60)[39])
     assert "…" in last
     assert "└─ name39" in last
+
+
+def test_to_the_side_columns_go_then_the_command_up_to_its_end_and_back() -> None:
+    command = "python train.py " + " ".join(f"--option-{n}" for n in range(12))
+    view = view_of(process(1, 0, command=command), process(2, 0))
+    first = [text_of(row) for row in drawn(view, 60)]
+    view.action_side(1)
+    heading = text_of(drawn(view, 60)[0])
+    assert heading.split() == ["←", "GPU▲", "PID", "TYPE", "GPU", "MEM", "AGE", "COMMAND"]
+    for _ in range(30):
+        view.action_side(1)
+        last = [text_of(row) for row in drawn(view, 60)]
+    assert last[0].split() == ["←", "GPU▲", "PID", "COMMAND"]
+    assert last[1].rstrip().endswith("--option-11")
+    assert last[2].split() == ["0", "2"]  # of a short one nothing is left
+    steps = view._side
+    assert 5 < steps < 12
+    for _ in range(steps):
+        view.action_side(-1)
+    assert [text_of(row) for row in drawn(view, 60)] == first
+    view.action_side(-1)
+    assert [text_of(row) for row in drawn(view, 60)] == first
 
 
 def test_the_mark_is_strong_where_the_keys_are() -> None:
@@ -343,7 +369,9 @@ async def test_pages_go_by_what_is_on_screen() -> None:
         assert seen == [10, 19, 10, 50, 1]
 
 
-async def test_a_sample_sends_only_the_cells_that_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_sample_refreshes_only_the_spans_that_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     first, second = process(1, 0, cpu_percent=50.0), process(2, 0, cpu_percent=60.0)
     app = TableApp(first, second)
     async with app.run_test(size=(120, 12)) as pilot:
@@ -355,8 +383,8 @@ async def test_a_sample_sends_only_the_cells_that_changed(monkeypatch: pytest.Mo
         assert refreshed == []
         app.send(first, dataclasses.replace(second, cpu_percent=69.0), time=NOW + 2)
         app.view.redraw()
-        at = lines(pilot)[2].index("69")
-        assert [(r.x, r.y, r.width) for r in refreshed] == [(at + 1, 2, 1)]
+        end = lines(pilot)[2].index("69") + len("69")
+        assert [(r.right, r.y, r.width) for r in refreshed] == [(end, 2, len("   69"))]
 
 
 @pytest.mark.parametrize("size", [(1, 1), (20, 1), (20, 2), (60, 3)])

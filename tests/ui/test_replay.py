@@ -15,12 +15,13 @@ from gputop.recording.replay import Replay
 from gputop.schema.snapshot import Event, encode
 from gputop.ui.device.screen import DevicePage
 from gputop.ui.monitor.devices import DevicesView
+from gputop.ui.processes.page import ProcessDetailsView, ProcessPage
 from gputop.ui.processes.screen import ProcessesTab
 from gputop.ui.processes.signal import SendSignal
-from gputop.ui.shell.actions import ACTIONS, REFUSALS, action_for
+from gputop.ui.shell.action_screen import KeysView
+from gputop.ui.shell.actions import ACTIONS, REFUSALS
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header, ReplayBar
-from gputop.ui.shell.keys import KeysView
 from tests import recordings, streams
 from tests.health.histories import WORKING, Machine, device, trainer
 from tests.ui.pilots import dashboard_of, settle, shown, until
@@ -285,8 +286,9 @@ async def test_what_plays_is_what_was_recorded(tmp_path: Path) -> None:
         assert encode(dashboard_of(app).telemetry.sample) == encode(records[11])  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(("key", "name"), [("f9", "signal"), ("e", "environment")])
 async def test_no_process_of_a_recording_is_signalled(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, name: str
 ) -> None:
     """Its pids may be anybody's: here it is this very process, with its right start time."""
     own = psutil.Process()
@@ -295,17 +297,21 @@ async def test_no_process_of_a_recording_is_signalled(
     path = recordings.write(tmp_path / "a.jsonl", [streams.inventory(1), sample])
     sent: list[object] = []
     monkeypatch.setattr("gputop.sources.linux.procfs.send_signal", lambda *each: sent.append(each))
-    monkeypatch.setattr("gputop.sources.linux.procfs.environment", lambda *each: sent.append(each))
+    read = "gputop.ui.processes.page.read_details"
+    monkeypatch.setattr(read, lambda *each: sent.append(each))
     async with dashboard(path) as (pilot, _):
         await press(pilot, "3")
-        for key in ("f9", "e"):
-            await press(pilot, key)
-            assert not isinstance(pilot.app.screen, SendSignal)
-            (said,) = pilot.app._notifications
-            assert said.message == REFUSALS[{"f9": "signal", "e": "environment"}[key]]
+        await press(pilot, key)
+        assert not isinstance(pilot.app.screen, SendSignal)
+        (said,) = pilot.app._notifications
+        assert said.message == REFUSALS[name]
         tab = pilot.app.query_one(ProcessesTab)
         tab.action_signal()
-        tab.action_environment()
+        await press(pilot, "enter")
+        await settle(pilot)
+        page = pilot.app.screen.query_one(ProcessPage)
+        assert "this is a recording" in page.query_one(ProcessDetailsView).text()
+        page.action_signal()
         await settle(pilot)
         assert not isinstance(pilot.app.screen, SendSignal)
         assert sent == []
@@ -334,9 +340,8 @@ def test_every_key_of_a_replay_does_one_thing_on_a_tab() -> None:
                 for key in action.keys.split(",")
             ]
             assert len(keys) == len(set(keys))
-    found = action_for("left", "page", replay=True)
-    assert found is not None
-    assert found.id == "cursor.back"
+    on_page = [a.id for a in ACTIONS if a.has_key("left") and a.works_on("page", replay=True)]
+    assert on_page == ["cursor.back"]
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=["80x24", "120x40"])

@@ -10,18 +10,21 @@ import pytest
 from textual.events import MouseEvent, MouseScrollDown, MouseScrollUp
 
 from gputop.bench.results.compare import with_comparisons
-from gputop.bench.results.history import ResultsError
-from gputop.problem import Problem
+from gputop.problem import Problem, ProblemError
 from gputop.ui.benchmark import screen
+from gputop.ui.benchmark.readout import TitleView
 from gputop.ui.benchmark.results import ResultsView
+from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from gputop.ui.drawing.cells import width_of
 from gputop.ui.drawing.palette import DIM, FAULT, STRONG, WARN
 from gputop.ui.model import Telemetry
 from gputop.ui.shell.app import GputopApp
+from gputop.ui.widgets.confirm import ConfirmScreen
 from tests.bench.kept import BASE, COPY, soak, table
 from tests.bench.workers import RESULT
+from tests.runs import gpu_run
 from tests.streams import PreparedStream, inventory, sample
-from tests.ui.pilots import settle, shown
+from tests.ui.pilots import lines, settle, shown, text_of, until
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
@@ -70,13 +73,14 @@ def style_of(row: Row, text: str) -> object:
     return next(span.style for span in row if span.text.strip() == text)
 
 
-def test_what_is_slower_than_the_best_is_marked() -> None:
-    _, slow, fine, best, faulty = view(
-        soak(700.0), soak(770.0, ago=1), soak(800.0, ago=2), soak(790.0, ago=3, wrong_elements=1)
-    ).draw(100, 9)
+def test_what_is_slower_than_usual_is_marked() -> None:
+    usual = [soak(800.0, ago=2.0 + n) for n in range(4)]
+    made = view(soak(700.0), soak(780.0, ago=1), *usual, soak(790.0, ago=9, wrong_elements=1))
+    made.results.insert(0, BASE)  # the selected one looks the same all over
+    _, _, slow, fine, best, *_, faulty = made.draw(100, 9)
     assert style_of(slow, "700") is WARN
     assert style_of(slow, "12 % under") is WARN
-    assert style_of(fine, "770") is STRONG
+    assert style_of(fine, "780") is STRONG
     assert style_of(best, "800") is STRONG
     assert {span.style for span in faulty if span.text.strip()} == {FAULT}
     assert "FAULTY" in texts([faulty])[0]
@@ -99,18 +103,20 @@ def test_only_what_has_room_is_drawn_and_the_heading_says_so() -> None:
 def test_a_long_position_still_fits_into_its_column() -> None:
     made = view(*many(1200))
     made.draw(80, 24)
-    made.move(1099)
-    assert texts(made.draw(80, 24))[0].startswith(" 1100-1122  ")
+    made.action_move(1099)
+    assert texts(made.draw(80, 24))[0].startswith(" 1078-1100  ")
 
 
 def test_absent_figures_are_dim() -> None:
-    _, row = view(table("copy", COPY)).draw(100, 5)
+    *_, row = view(BASE, table("copy", COPY)).draw(100, 5)
     assert style_of(row, "3900 GB/s") is STRONG
     assert style_of(row, "–") is DIM
 
 
-def first_shown(pilot: Pilot[None]) -> str:
-    return shown(pilot, ResultsView).splitlines()[1]
+def selected(pilot: Pilot[None]) -> str:
+    """The row under the cursor."""
+    (row,) = (each for each in shown(pilot, ResultsView).splitlines() if each.startswith("▌"))
+    return row
 
 
 async def loaded(pilot: Pilot[None]) -> None:
@@ -133,21 +139,60 @@ async def test_keys_and_the_wheel_look_through_them(monkeypatch: pytest.MonkeyPa
         await pilot.press("2")
         await loaded(pilot)
         await settle(pilot)
-        assert " 830 " in first_shown(pilot)
+        assert " 830 " in selected(pilot)
         for key, mean in (
             ("j", 829), ("down", 828), ("up", 829), ("pagedown", 825), ("pageup", 829),
-            ("end", 804), ("j", 804), ("home", 830), ("k", 830),
+            ("end", 801), ("j", 801), ("home", 830), ("k", 830),
         ):  # fmt: skip
             await pilot.press(key)
             await settle(pilot)
-            assert f" {mean} " in first_shown(pilot), key
+            assert f" {mean} " in selected(pilot), key
         view = app.query_one(ResultsView)
         view.post_message(wheel(MouseScrollDown, view))
         await settle(pilot)
-        assert " 827 " in first_shown(pilot)
+        assert " 827 " in selected(pilot)
         view.post_message(wheel(MouseScrollUp, view))
         await settle(pilot)
-        assert " 830 " in first_shown(pilot)
+        assert " 830 " in selected(pilot)
+
+
+async def test_a_result_is_drawn_again_compared_and_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    earlier = gpu_run(60.0, 45.0, ended=True)
+    assert earlier.result is not None
+    results = [earlier.result, *many(3)]
+    forgotten: list[Result] = []
+    monkeypatch.setattr(screen, "recent", lambda _: results)
+    monkeypatch.setattr(
+        screen, "curves_of", lambda one: earlier.kept_curves() if one is results[0] else None
+    )
+    monkeypatch.setattr(screen, "forget", forgotten.append)
+    app = GputopApp(PreparedStream(inventory(1), sample(1, processes=[])))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("2")
+        await loaded(pilot)
+        await pilot.press("enter")
+        await until(pilot, lambda: "TFLOP/s over time" in shown(pilot, ThroughputChart))
+        assert "mean 1" in shown(pilot, ThroughputChart), "its readings, too"
+        assert "Done bfloat16" in shown(pilot, TitleView)
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: "kept no curve" in shown(pilot, ThroughputChart))
+        await pilot.press("d", "d", "d", "down", "d")
+        await settle(pilot)
+        said = text_of(lines(app))
+        assert "mean, TFLOP/s" in said
+        assert "change" in said
+        await pilot.press("escape", "delete", "n")
+        await settle(pilot)
+        assert forgotten == []
+        await pilot.press("delete")
+        assert isinstance(app.screen, ConfirmScreen)
+        await pilot.press("y")
+        await until(pilot, lambda: bool(forgotten))
+        await settle(pilot)
+        assert forgotten == [results[2]]
+        assert len(app.query_one(ResultsView).results) == 3
 
 
 async def test_a_new_result_is_shown_wherever_one_had_scrolled_to(
@@ -160,18 +205,18 @@ async def test_a_new_result_is_shown_wherever_one_had_scrolled_to(
         await loaded(pilot)
         await pilot.press("end")
         await settle(pilot)
-        assert " 804 " in first_shown(pilot)
+        assert " 801 " in selected(pilot)
         await pilot.press("b")
         await settle(pilot)
-        assert "0.305" in first_shown(pilot)
+        assert "0.305" in selected(pilot)
         assert shown(pilot, ResultsView).startswith(" 1-4 of 31")
 
 
 async def test_a_file_that_cannot_be_read_is_said_and_runs_go_on(
     monkeypatch: pytest.MonkeyPatch, session: type[PreparedSession]
 ) -> None:
-    def refused(_: object) -> list[Result]:
-        raise ResultsError(Problem("The file cannot be used", "it is <newer>\x1b[2J", "Upgrade"))
+    def refused(*_: object) -> list[Result]:
+        raise ProblemError(Problem("The file cannot be used", "it is <newer>\x1b[2J", "Upgrade"))
 
     monkeypatch.setattr(screen, "recent", refused)
     monkeypatch.setattr(screen, "append", refused)

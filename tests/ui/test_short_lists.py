@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.bench.plan.request import Target
-from gputop.bench.run.group_state import GroupOutlier
 from gputop.schema.snapshot import Event
 from gputop.ui.device.details import DetailsView
 from gputop.ui.device.screen import EventsView
@@ -19,7 +17,6 @@ from gputop.ui.model import Telemetry
 from gputop.ui.monitor.devices import DevicesView
 from gputop.ui.monitor.panel import Density
 from gputop.ui.processes.screen import ProcessesView
-from gputop.ui.shell.cluster_screen import odd_rows
 from tests import streams
 from tests.fleets import fleet
 from tests.ui import scenes
@@ -79,15 +76,6 @@ def wrong(height: int) -> list[str]:
     return text_of(ProblemsView(state, lambda: None).draw(120, height)[:height])
 
 
-def outliers(height: int) -> list[str]:
-    odd = [GroupOutlier(target(n), "slow", grave=False) for n in range(9)]
-    return text_of(odd_rows(odd, 120, height)[:height])
-
-
-def target(number: int) -> Target:
-    return Target("cuda", None, 0, "H100", None, None, host=f"node{number}")
-
-
 def rows_of_items(shown: list[str], item: str) -> list[str]:
     return [row for row in shown if re.search(item, row)]
 
@@ -100,7 +88,6 @@ def rows_of_items(shown: list[str], item: str) -> list[str]:
         (details, r"busy|SM active|Activity"),
         (happened, r"Xid"),
         (wrong, r"^.[▲!?] "),
-        (outliers, r"^ node\d"),
     ],
 )
 def test_no_rest_is_counted_over_nothing(view, item: str, height: int) -> None:  # type: ignore[no-untyped-def]

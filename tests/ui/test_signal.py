@@ -14,12 +14,16 @@ from textual.app import App
 from textual.containers import Vertical
 
 import gputop.ui
-from gputop.problem import Problem
 from gputop.schema.device import Absence
 from gputop.schema.snapshot import Process
-from gputop.ui.processes.signal import SIGNALS, SendSignal, SignalList, SignalTarget, signal_target
-from tests.streams import GIB, device, process, unseen
-from tests.ui.pilots import settle
+from gputop.ui.drawing.palette import DIM
+from gputop.ui.model import Telemetry
+from gputop.ui.processes.screen import ProcessesView, why_untouched
+from gputop.ui.processes.signal import SIGNALS, SendSignal, SignalList, signal_target
+from gputop.ui.shell.action_screen import KeysView
+from gputop.ui.shell.app import GputopApp
+from tests.streams import GIB, PreparedStream, device, inventory, process, sample, unseen
+from tests.ui.pilots import lines, settle, shown, text_of, until
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
@@ -37,7 +41,6 @@ class SignalApp(App[None]):
     def __init__(self, *processes: Process) -> None:
         super().__init__()
         target = signal_target(processes[0], processes, DEVICES)
-        assert isinstance(target, SignalTarget)
         self.screen_shown = SendSignal(target)
         self.answers: list[Signals | None] = []
 
@@ -45,7 +48,7 @@ class SignalApp(App[None]):
         self.push_screen(self.screen_shown, self.answers.append)
 
 
-def text(pilot: Pilot[None]) -> str:
+def dialog(pilot: Pilot[None]) -> str:
     return pilot.app.screen.query_one(SignalList).text()
 
 
@@ -53,7 +56,7 @@ async def test_it_shows_whose_process_it_is_and_what_it_holds() -> None:
     on_two = [process(4242, 0), process(4242, 1, memory_used_bytes=None), process(5, 2)]
     async with SignalApp(*on_two).run_test(size=(80, 24)) as pilot:
         await settle(pilot)
-        shown = text(pilot)
+        shown = dialog(pilot)
         assert "4242  ada" in shown
         assert "python train.py --rank 0" in shown
         assert "GPU 0    holds 2.00 GiB" in shown
@@ -73,7 +76,8 @@ async def test_each_signal_is_answered_after_a_question(number: int) -> None:
         await settle(pilot)
         assert app.answers == []
         name = signal.name.removeprefix("SIG")
-        assert f"Send {name} to 4242 (ada, python train.py --rank 0) on GPU 0, 1?" in text(pilot)
+        question = f"Send {name} to 4242 (ada, python train.py --rank 0) on GPU 0, 1?"
+        assert question in " ".join(dialog(pilot).split())
         await pilot.press("y")
         await settle(pilot)
         assert app.answers == [signal]
@@ -108,7 +112,7 @@ async def test_only_y_answers_the_question(key: str) -> None:
         await pilot.press("down", "enter", key)
         await settle(pilot)
         assert app.answers == []
-        assert "Send INT to 4242" in text(pilot)
+        assert "Send INT to 4242" in dialog(pilot)
 
 
 async def test_keys_that_come_at_once_are_taken_in_their_order() -> None:
@@ -125,10 +129,10 @@ async def test_a_click_chooses_and_asks() -> None:
     app = SignalApp(process(4242, 0))
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot)
-        row = next(n for n, line in enumerate(text(pilot).splitlines()) if "KILL" in line)
+        row = next(n for n, line in enumerate(dialog(pilot).splitlines()) if "KILL" in line)
         await pilot.click(SignalList, offset=(5, row))
         await settle(pilot)
-        assert "Send KILL to 4242" in text(pilot)
+        assert "Send KILL to 4242" in dialog(pilot)
         await pilot.click(SignalList, offset=(5, row))
         await settle(pilot)
         assert app.answers == []
@@ -142,12 +146,12 @@ async def test_the_chosen_signal_and_the_question_always_show(size: tuple[int, i
         await pilot.press("end")
         await settle(pilot)
         readable = size >= (20, 6)
-        assert ("USR2" in text(pilot)) == readable
+        assert ("USR2" in dialog(pilot)) == readable
         await pilot.press("enter")
         await settle(pilot)
-        assert ("Send USR2 to" in text(pilot)) == readable
+        assert ("Send USR2 to" in dialog(pilot)) == readable
         if size[0] > 20:
-            assert "on 12 devices?" in text(pilot)
+            assert "on 12 devices?" in " ".join(dialog(pilot).split())
 
 
 async def test_foreign_text_is_inert() -> None:
@@ -155,33 +159,29 @@ async def test_foreign_text_is_inert() -> None:
     app = SignalApp(evil)
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot)
-        assert "[red]x␛[2J" in text(pilot)
-        assert "a⟨202e⟩b[/]␀ a" in text(pilot)
+        assert "[red]x␛[2J" in dialog(pilot)
+        assert "a⟨202e⟩b[/]␀ a" in dialog(pilot)
         await pilot.press("enter")
         await settle(pilot)
-        assert "Send TERM to 1 ([red]x␛[2J, a⟨202e⟩b[/]␀" in text(pilot)
+        assert "Send TERM to 1 ([red]x␛[2J, a⟨202e⟩b[/]␀" in dialog(pilot)
 
 
 @pytest.mark.parametrize(
     ("reason", "said"),
     [
-        (Absence.LOST, "No signal to 7: gone, or in another namespace. Try --pid=host"),
-        (Absence.NO_PERMISSION, "No signal to 7: not permitted to look. Run as its user or root"),
+        (Absence.LOST, "gone, or in another namespace: try --pid=host"),
+        (Absence.NO_PERMISSION, "not permitted to look: run as its user or root"),
     ],
 )
 def test_what_cannot_be_told_from_its_successor_gets_no_signal(reason: Absence, said: str) -> None:
-    hidden = unseen(7, 0, reason)
-    problem = signal_target(hidden, [hidden], DEVICES)
-    assert isinstance(problem, Problem)
-    assert str(problem) == said
+    assert why_untouched(unseen(7, 0, reason), Telemetry()) == said
 
 
 def test_a_later_process_of_the_same_pid_is_not_the_target() -> None:
     first = process(7, 0)
     later = dataclasses.replace(process(7, 1), start_time=1.0)
     target = signal_target(first, [first, later], DEVICES)
-    assert isinstance(target, SignalTarget)
-    assert [(held.label, held.memory_bytes) for held in target.held] == [("0", 2 * GIB)]
+    assert target.held == (("0", 2 * GIB),)
 
 
 async def test_a_yes_that_comes_with_other_keys_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,3 +200,29 @@ async def test_a_yes_that_comes_with_other_keys_is_none(monkeypatch: pytest.Monk
         await pilot.press("y")
         await settle(pilot)
         assert len(app.answers) == 1
+
+
+@pytest.mark.parametrize("gpu", range(8))
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_it_stands_beside_its_gpu_and_process_over_keys_that_are_dim(
+    size: tuple[int, int], gpu: int
+) -> None:
+    processes = [process(4242, gpu, memory_used_bytes=9), process(5, 0, memory_used_bytes=99)]
+    app = GputopApp(PreparedStream(inventory(8), sample(8, processes)))
+    async with app.run_test(size=size) as pilot:
+        await until(pilot, lambda: "4242" in shown(pilot, ProcessesView))
+        keys = app.first.query_one(KeysView)
+        before = keys.row_at(0)
+        await pilot.press("tab", "down", "f9")
+        await until(pilot, lambda: isinstance(app.screen, SendSignal))
+        await settle(pilot)
+        rows = text_of(lines(app)).splitlines()
+        assert any(row.startswith(f"▌    {gpu}    4242 ada") for row in rows)
+        assert any(f"{gpu} H100" in row for row in rows)
+        assert any("╭─ Send a signal" in row for row in rows)
+        row = keys.row_at(0) or ()
+        assert {span.style for span in row if span.text.strip()} == {DIM}
+        assert "Signal" in keys.text() or size[0] < 120
+        await pilot.press("escape", "tab")
+        await settle(pilot)
+        assert keys.row_at(0) == before

@@ -129,7 +129,7 @@ def shown(percent: float, used: int) -> dict[str, str]:
         "process": "\n".join(
             c.text(process, ProcessContext()) for c in COLUMNS if c.title == "CPU%"
         ),
-        "fleet": text_of([problems._readings(gpu, lambda _: 0.0, 400)]),
+        "fleet": text_of([*problems._readings(gpu, lambda _: 0.0)]),
         "fleet map": "\n".join(m.text(m.value(gpu)) for m in (BUSY, MEMORY)),
         "evidence": Evidence("x", "x", percent, "%").text,
     }

@@ -15,21 +15,24 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from rich.color import ColorSystem
 from rich.style import Style
-from textual.widgets import Select
+from textual.widgets import Input, Select
 
-from gputop.bench.events import Done, Progress
+from gputop.bench.events import Done, Progress, Verified
 from gputop.bench.run.group_state import GroupState
 from gputop.schema.snapshot import DriverState, Inventory, Sample, Source
 from gputop.settings import Settings
 from gputop.sources.nvml.driver import NvmlReader, start
 from gputop.ui.benchmark import screen
-from gputop.ui.benchmark.chart import ThroughputChart
 from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
+from gputop.ui.benchmark.screen import BenchmarkTab
+from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from gputop.ui.drawing.look import Terminal
-from gputop.ui.processes.environment import Environment
+from gputop.ui.processes.page import ProcessDetailsView
 from gputop.ui.shell.app import GputopApp
+from tests.bench.kept import soak
 from tests.driver.platforms import PLATFORMS
+from tests.runs import alone, gpu_run
 from tests.sessions import sweep_points, table_events, table_result
 from tests.sources.test_nvml import Clock
 from tests.streams import NOW, PreparedStream, host, inventory, no_driver, sample
@@ -275,12 +278,12 @@ def test_platforms_in_rows(snap_compare: Any, nvml: FakeDriver) -> None:
 
 @every_size
 def test_why(same_screen: Callable[..., bool], size: tuple[int, int]) -> None:
-    assert same_screen(app_with(scenes.slow()), size, "w")
+    assert same_screen(app_with(scenes.slow()), size, "w", "w")
 
 
 def test_why_of_all_devices(snap_compare: Any) -> None:
     app = app_with(scenes.slow())
-    assert snap_compare(app, terminal_size=MEDIUM, run_before=ready("w", "w"))
+    assert snap_compare(app, terminal_size=MEDIUM, run_before=ready("w"))
 
 
 @pytest.mark.parametrize("size", [USUAL, MEDIUM], ids=named)
@@ -360,7 +363,7 @@ def test_no_processes(snap_compare: Any) -> None:
 # What opens over the tabs.
 
 
-@pytest.mark.parametrize("size", [NARROW, USUAL], ids=named)
+@pytest.mark.parametrize("size", [NARROW, USUAL, MEDIUM], ids=named)
 def test_help(snap_compare: Any, size: tuple[int, int]) -> None:
     app = app_with(scenes.job(2))
     assert snap_compare(app, terminal_size=size, run_before=ready("question_mark"))
@@ -379,16 +382,24 @@ def test_signal(snap_compare: Any, keys: tuple[str, ...], size: tuple[int, int])
     assert snap_compare(app, terminal_size=size, run_before=ready("3", *keys))
 
 
-@pytest.mark.parametrize("size", [NARROW, MEDIUM], ids=named)
-def test_environment(snap_compare: Any, size: tuple[int, int]) -> None:
-    app = app_with(scenes.job(2))
+@pytest.mark.parametrize("size", [USUAL, MEDIUM], ids=named)
+def test_process_page(
+    snap_compare: Any, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int]
+) -> None:
+    monkeypatch.setattr("gputop.ui.processes.page.read_details", lambda *_: scenes.DETAILS)
 
     async def run_before(pilot: Pilot[None]) -> None:
-        await settle(pilot)
-        app.push_screen(Environment(scenes.rank(0), scenes.ENVIRONMENT))
+        await ready("3", "enter")(pilot)
+        await until(pilot, lambda: "Parents" in shown(pilot, ProcessDetailsView))
         await settle(pilot)
 
-    assert snap_compare(app, terminal_size=size, run_before=run_before)
+    assert snap_compare(app_with(scenes.job(2)), terminal_size=size, run_before=run_before)
+
+
+@pytest.mark.parametrize("size", [USUAL, MEDIUM], ids=named)
+@pytest.mark.parametrize("key", ["f2", "o", "g"], ids=["settings", "columns", "number"])
+def test_dialog_with_choices(snap_compare: Any, key: str, size: tuple[int, int]) -> None:
+    assert snap_compare(app_with(scenes.job(8)), terminal_size=size, run_before=ready(key))
 
 
 def test_the_palette_of_commands(snap_compare: Any) -> None:
@@ -413,11 +424,71 @@ def test_benchmark_after_a_run(
     assert snap_compare(app, terminal_size=size, run_before=ready("b"))
 
 
+def test_benchmark_with_a_wrong_field(snap_compare: Any) -> None:
+    async def run_before(pilot: Pilot[None]) -> None:
+        await settle(pilot)
+        await pilot.press("2")
+        pilot.app.query_one("#size", Input).value = "63"
+        await pilot.press("b")
+        await settle(pilot)
+
+    app = app_with([no_driver(), sample()])
+    assert snap_compare(app, terminal_size=NARROW, run_before=run_before)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=named)
+def test_benchmark_simulated_with_a_throttle(snap_compare: Any, size: tuple[int, int]) -> None:
+    run = gpu_run(60.0, 45.0)
+    target = dataclasses.replace(run.request.target, name="simulated H100", simulated=True)
+    run.request = dataclasses.replace(run.request, target=target)
+    run.add_event(Verified(45, 0, 44))
+    run.last_event_at = float("inf")  # it is never silent
+    app = app_with([dataclasses.replace(inventory(2), source=Source.SIMULATED), sample(2)])
+
+    async def run_before(pilot: Pilot[None]) -> None:
+        await settle(pilot)
+        await pilot.press("2")
+        tab = pilot.app.query_one(BenchmarkTab)
+        tab._show_group(alone(run))
+        tab._redraw_run()
+        await settle(pilot)
+
+    assert snap_compare(app, terminal_size=size, run_before=run_before)
+
+
+@pytest.mark.parametrize("size", [NARROW, USUAL], ids=named)
+@pytest.mark.parametrize("keys", ["j", "d j d", "j delete"])
+def test_benchmark_results(
+    snap_compare: Any, monkeypatch: pytest.MonkeyPatch, keys: str, size: tuple[int, int]
+) -> None:
+    between: dict[str, Any] = {"tflops_mean_interval": (778.0, 782.0), "torch_version": "2.9.1"}
+    kept = [soak(780.0, **between), soak(720.0, ago=3600.0, tflops_mean_interval=(719.0, 721.0))]
+    kept += [soak(790.0 - n, ago=7200.0 + n) for n in range(9)]
+    monkeypatch.setattr(screen, "recent", lambda _: kept)
+    app = app_with([no_driver(), sample()])
+
+    async def run_before(pilot: Pilot[None]) -> None:
+        await settle(pilot)
+        await pilot.press("2")
+        await until(pilot, lambda: "H200" in shown(pilot, ResultsView))
+        await pilot.press(*keys.split())
+        await settle(pilot)
+        pilot.app.clear_notifications()
+        await settle(pilot)
+
+    assert snap_compare(app, terminal_size=size, run_before=run_before)
+
+
 @pytest.mark.parametrize("size", [USUAL, MEDIUM], ids=named)
 @pytest.mark.parametrize("count", [2, 8])
 def test_benchmark_of_several_devices(
-    snap_compare: Any, scripted: type[Scripted], count: int, size: tuple[int, int]
+    snap_compare: Any,
+    scripted: type[Scripted],
+    count: int,
+    size: tuple[int, int],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("gputop.bench.run.state.SILENT_SECONDS", 3_600.0)  # however long it takes
     scripted.script = {gpu.number: begun(gpu, 24.0) for gpu in GPUS}
     app = app_with([inventory(count), sample(count, [])])
 

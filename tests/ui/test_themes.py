@@ -27,7 +27,6 @@ from gputop.ui.drawing.look import (
     Look,
     Terminal,
     choose_look,
-    next_theme,
 )
 from gputop.ui.drawing.palette import ROLES
 from gputop.ui.monitor.panel import Density
@@ -305,17 +304,3 @@ def test_what_is_asked_for_counts_as_far_as_the_terminal_can() -> None:
     assert choose_look("auto", None, Terminal(16, ascii=True)).ascii
     assert not choose_look("auto", False, Terminal(16, ascii=True)).ascii
     assert choose_look("auto", True, Terminal()).enabled
-
-
-def test_the_next_theme_goes_round() -> None:
-    terminal = Terminal()
-    seen = []
-    look = choose_look("auto", None, terminal)
-    for _ in THEMES:
-        seen.append(look.theme.name)
-        look = choose_look(next_theme(look, terminal), None, terminal)
-    assert seen == list(THEMES)
-    assert look.theme is DARK
-    for few in (Terminal(16), Terminal(0)):
-        look = choose_look("auto", None, few)
-        assert choose_look(next_theme(look, few), None, few).theme is look.theme

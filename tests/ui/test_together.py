@@ -7,27 +7,27 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from textual.widgets import OptionList, Select
+from textual.widgets import Select
 
 from gputop.bench.events import Done, Failed, Verified
-from gputop.bench.results.history import ResultsError
 from gputop.bench.run import supervision
-from gputop.problem import Problem
+from gputop.problem import Problem, ProblemError
 from gputop.schema.device import DeviceState
 from gputop.ui.benchmark import screen
-from gputop.ui.benchmark.chart import ThroughputChart
 from gputop.ui.benchmark.device_choice import ALL, MORE, DevicesDialog
 from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.screen import BenchmarkTab
+from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from gputop.ui.drawing.palette import FAULT
+from gputop.ui.shell.action_screen import KeysView
 from gputop.ui.shell.app import GputopApp
-from gputop.ui.shell.keys import KeysView
+from gputop.ui.widgets.choice import ChoiceList
 from gputop.ui.widgets.confirm import ConfirmScreen
 from tests.streams import Lasting, PreparedStream, device, inventory, process, readings, sample
-from tests.ui.pilots import dashboard_of, settle, shown, until
+from tests.ui.pilots import dashboard_of, reason, settle, shown, until, wrong_fields
 from tests.ui.test_kinds import in_style
-from tests.ui.together import GPUS, begun, result, table
+from tests.ui.together import GPUS, begun, result, table, whole
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
@@ -44,7 +44,7 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> list[Result]:
     """What is kept, in the order in which it is."""
     results: list[Result] = []
 
-    def keep(result: Result) -> Result:
+    def keep(result: Result, *_: object) -> Result:
         results.append(result)
         return result
 
@@ -97,8 +97,7 @@ async def test_all_begin_together_and_each_has_a_row_and_a_result(
         assert [each.target.number for each in scripted.requests] == ["0", "1", "2", "3"]
         assert {each.dtype for each in scripted.requests} == {"bfloat16"}
         assert shown(pilot, TitleView).startswith(" Done bfloat16 8192×8192×8192 on 4 × H100")
-        assert states(pilot, 4) == ["ok", "ok", "ok", "behind"]
-        assert "GPU 3 8.9 % behind GPU 0" in shown(pilot, ReadoutView)
+        assert states(pilot, 4) == ["ok"] * 4
         assert "4 GPU 3" in shown(pilot, ThroughputChart)
         listed = shown(pilot, ResultsView).splitlines()[1:5]
         assert {row.split()[3] for row in listed} == {"0", "1", "2", "3"}
@@ -185,8 +184,8 @@ async def test_what_all_fail_by_has_the_space_of_the_chart(scripted: type[Script
 async def test_a_result_that_cannot_be_kept_is_said(
     scripted: type[Scripted], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(_: Result) -> None:
-        raise ResultsError(Problem("It is not kept", "the disk is full", "Make room"))
+    def full(*_: object) -> None:
+        raise ProblemError(Problem("It is not kept", "the disk is full", "Make room"))
 
     monkeypatch.setattr(screen, "append", full)
     async with quiet(2).run_test(size=SIZE) as pilot:
@@ -234,8 +233,8 @@ async def test_several_are_picked_from_a_list(scripted: type[Scripted]) -> None:
     async with app.run_test(size=SIZE) as pilot:
         await opened(pilot, device=MORE)
         assert isinstance(app.screen, DevicesDialog)
-        lines = app.screen.query_one(OptionList)
-        assert [str(each.prompt)[:5] for each in lines.options] == [
+        lines = app.screen.query_one(ChoiceList)
+        assert [each.text[:5] for each in lines.choices] == [
             "[x] 0",
             "[ ] 1",
             *(f"[ ] {n}" for n in "23C"),
@@ -277,7 +276,17 @@ async def test_a_gpu_and_the_cpu_are_a_pair(scripted: type[Scripted]) -> None:
         await settle(pilot)
         await pilot.press("2")
         kinds = [value for _, value in app.query_one("#kind", Select)._options]
-        assert kinds == ["soak", "sweep", "latency", "peak", "copy", "pairs"]
+        assert kinds == [
+            "soak",
+            "sweep",
+            "latency",
+            "peak",
+            "copy",
+            "memory",
+            "pulse",
+            "burn",
+            "pairs",
+        ]
         choose_look(pilot, "kind", "pairs")
         await settle(pilot)
         assert app.query_one("#dtype", Select).value == "float32", "which both have"
@@ -293,8 +302,8 @@ async def test_pairs_that_are_too_short_are_refused(scripted: type[Scripted]) ->
         app.query_one("#seconds").value = "1"  # type: ignore[attr-defined]
         await pilot.press("b")
         await settle(pilot)
-        (note,) = app._notifications
-        assert "4 runs alone and one together take 2.5 s at least" in note.message
+        assert "4 runs alone and one together take 2.5 s at least" in reason(app)
+        assert wrong_fields(app) == ["seconds"]
         assert scripted.requests == []
 
 
@@ -329,9 +338,28 @@ async def test_one_after_several_looks_as_ever(scripted: type[Scripted]) -> None
         await pilot.press("b")
         await ended(pilot)
         assert pilot.app.query_one(ResultsView).display
-        assert pilot.app.query_one(ReadoutView).size.height == 2
+        assert pilot.app.query_one(ReadoutView).size.height == 3
         assert "Done bfloat16 8192×8192×8192 on GPU 0 H100" in shown(pilot, TitleView)
         assert shown(pilot, ReadoutView).startswith(" now –      mean 700")
+
+
+async def test_what_is_not_ok_is_said_part_by_part(scripted: type[Scripted]) -> None:
+    scripted.script["3"] = whole(GPUS[3], tflops_mean=420.0)
+    async with quiet(8).run_test(size=(120, 40)) as pilot:
+        await started(pilot)
+        await ended(pilot)
+        said = shown(pilot, ReadoutView)
+        assert said.count("DEGRADED") == 1
+        assert "GPU 3: like devices: 38.6 % under the median of 7 others like it" in said
+        scripted.script["0"] = whole(GPUS[0], stopped="limit")
+        choose_look(pilot, "device", device(0).uuid)
+        await settle(pilot)
+        await pilot.press("b")
+        await ended(pilot)
+        line = "Verdict: degraded, throttling: ended by the temperature limit"
+        await until(pilot, lambda: line in shown(pilot, ReadoutView))
+        results = shown(pilot, ResultsView)
+        assert (results.count("DEGRADED"), results.count("too hot")) == (1, 1)
 
 
 @pytest.mark.parametrize("count", [1, 2])

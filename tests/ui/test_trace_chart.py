@@ -10,7 +10,7 @@ import pytest
 from gputop.bench.events import Progress
 from gputop.bench.plan import devices, request
 from gputop.ui.benchmark import trace_chart
-from gputop.ui.benchmark.chart import ThroughputChart
+from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from gputop.ui.drawing.palette import DIM, WARN
 from tests.runs import alone, begin, cpu_run, gpu_run, gpu_sample, look, take
 from tests.streams import NOW, inventory, sample

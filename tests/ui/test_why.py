@@ -11,16 +11,15 @@ from gputop.schema.device import Absence, DeviceState
 from gputop.schema.snapshot import Event, Sample
 from gputop.ui.model import Telemetry
 from gputop.ui.monitor.devices import DevicesView
+from gputop.ui.shell.action_screen import KeysView
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
 from gputop.ui.shell.help import Help
-from gputop.ui.shell.keys import KeysView
-from gputop.ui.why.findings import FindingsView
-from gputop.ui.why.screen import WhyPage, WhyTitle
+from gputop.ui.why.screen import FindingsView, WhyPage, WhyTitle
 from tests import streams
 from tests.health.histories import GPM_OFF, IDLE, NO_GPM, WORKING, Machine, device, saw, trainer
 from tests.streams import NOW, PreparedStream
-from tests.ui.pilots import dashboard_of, settle, shown
+from tests.ui.pilots import dashboard_of, settle, shown, text_of_help
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,11 +61,11 @@ def findings(pilot: Pilot[None]) -> str:
     return " ".join(shown(pilot, FindingsView).split())
 
 
-async def test_w_shows_the_findings_of_the_selected_device() -> None:
+async def test_w_again_shows_the_findings_of_the_selected_device() -> None:
     app = app_with(*records(STARVED, HOT))
     async with app.run_test(size=LARGE) as pilot:
         await settle(pilot)
-        await pilot.press("w")
+        await pilot.press("w", "w")
         await settle(pilot)
         assert "GPU 0 H100" in shown(pilot, WhyTitle)
         assert "watched for 1:29" in shown(pilot, WhyTitle)
@@ -85,22 +84,61 @@ async def test_w_shows_the_findings_of_the_selected_device() -> None:
         assert "waiting for its input" not in findings(pilot)
 
 
-async def test_w_again_shows_those_of_all_devices() -> None:
+@pytest.mark.parametrize("key", ["w", "!"])
+async def test_the_findings_of_all_devices_come_first(key: str) -> None:
     app = app_with(*records(STARVED, HOT))
     async with app.run_test(size=LARGE) as pilot:
         await settle(pilot)
-        await pilot.press("w", "w")
+        await pilot.press(key)
         await settle(pilot)
         assert "all 2 devices" in shown(pilot, WhyTitle)
         said = findings(pilot)
-        assert "▲ GPU 0: May be waiting for its input" in said
-        assert "▲ GPU 1: Throttled by heat" in said
+        assert "▲ GPU 0: may be waiting for its input" in said
+        assert "▲ GPU 1: throttled by heat" in said
+        assert said.index("What slows the work") < said.index("throttled by heat")
         looked_for = said.partition("Looked for, not found")[2]
         assert "heat" not in looked_for
         assert "straggler" in looked_for
         await pilot.press("w")
         await settle(pilot)
         assert "GPU 0 H100" in shown(pilot, WhyTitle)
+
+
+async def test_the_second_line_is_what_slows_the_work_in_whole_clauses() -> None:
+    for width in (60, 80, 120):
+        async with app_with(*records(*[STARVED] * 3, WORKING, {"ecc_uncorrected": 2})).run_test(
+            size=(width, 40)
+        ) as pilot:
+            await settle(pilot)
+            title, second, *rest = shown(pilot, Header).splitlines()
+            assert "gputop" in title
+            assert second.startswith(" ▲ GPUs 0–2: may be waiting for their input")
+            assert "…" not in second
+            assert "2 uncorrected ECC errors" in rest[-1]
+            assert await pilot.click(Header, offset=(20, 1))
+            await settle(pilot)
+            assert pilot.app.query_one(Header).tab == "why"
+
+
+async def test_a_short_screen_leaves_out_the_sums_where_there_is_more_to_say() -> None:
+    app = app_with(*records(STARVED, {"ecc_uncorrected": 2}))
+    async with app.run_test(size=USUAL) as pilot:
+        await settle(pilot)
+        _, second, third = shown(pilot, Header).splitlines()
+        assert "waiting for its input" in second
+        assert "ECC" in third
+
+
+async def test_what_is_normal_is_no_finding_of_a_panel() -> None:
+    capped = {"clock_event_reasons": ("sw_power_cap",)}
+    app = app_with(*records(capped, seconds=90))
+    async with app.run_test(size=LARGE) as pilot:
+        await settle(pilot)
+        assert "At its power limit" not in shown(pilot, DevicesView)
+        assert len(shown(pilot, Header).splitlines()) == 2
+        await pilot.press("w")
+        await settle(pilot)
+        assert "At its power limit" in findings(pilot)
 
 
 async def test_nothing_found_says_what_was_looked_for_and_what_cannot_be_told() -> None:
@@ -122,11 +160,20 @@ async def test_the_way_back_from_the_page_of_the_device() -> None:
     async with app.run_test(size=LARGE) as pilot:
         await settle(pilot)
         tabs = []
-        for key in ("3", "enter", "w", "escape", "escape", "escape"):
+        for key in ("3", "enter", "enter", "w", *["escape"] * 4):
             await pilot.press(key)
             await settle(pilot)
             tabs.append(app.query_one(Header).tab)
-        assert tabs == ["processes", "page", "why", "page", "processes", "monitor"]
+        assert tabs == [
+            "processes",
+            "process",
+            "page",
+            "why",
+            "page",
+            "process",
+            "processes",
+            "monitor",
+        ]
         await pilot.press("w")
         await settle(pilot)
         assert "Back" in shown(pilot, KeysView)
@@ -180,10 +227,13 @@ async def test_the_monitor_has_the_gravest_of_each_device(
         await settle(pilot)
         said = shown(pilot, DevicesView)
         assert "▲ " in said
-        label = "" if density == "full" else "GPU 0: "
-        assert f"{label}May be waiting for its input" in said
-        label = "" if density == "full" else "GPU 1: "
-        assert f"{label}Throttled by heat" in said
+        assert "waiting for its input" in shown(pilot, Header)
+        if density == "full":
+            assert "May be waiting for its input" in said
+            assert "Throttled by heat" in said
+        else:  # what is in the header is not said twice
+            assert "May be waiting for its input" not in said
+            assert "GPU 1: Throttled by heat" in said
 
 
 @pytest.mark.parametrize("count", [1, 2, 8, 16])
@@ -191,11 +241,11 @@ async def test_the_monitor_has_the_gravest_of_each_device(
 async def test_findings_take_no_room_from_devices_and_processes(
     size: tuple[int, int], count: int
 ) -> None:
-    """The panels are where they are without, and so are the processes that fit."""
+    """But for the line of the header, they are as without, and so are the processes that fit."""
     rows = {}
-    for name, each in (("well", WORKING), ("starved", STARVED)):
+    for name, each, less in (("well", WORKING, 1), ("starved", STARVED, 0)):
         app = app_with(*records(*[each] * count, seconds=40))
-        async with app.run_test(size=size) as pilot:
+        async with app.run_test(size=(size[0], size[1] - less)) as pilot:
             await settle(pilot)
             monitor = app.query_one(DevicesView)
             now = monitor.current_layout
@@ -219,19 +269,19 @@ async def test_a_device_with_a_fault_shows_the_fault() -> None:
         await pilot.press("w")
         await settle(pilot)
         said = findings(pilot)
-        assert "▲ Xid 79: the GPU has fallen off the bus" in said
+        assert "▲ GPU 0: LOST: it no longer answers on its bus. Xid 79: the GPU has fallen" in said
         assert "no device (the device is lost" in said
 
 
 async def test_help_explains_it() -> None:
     app = app_with(*records(WORKING, seconds=2))
-    async with app.run_test(size=(120, 200)) as pilot:
+    async with app.run_test(size=(100, 60)) as pilot:
         await settle(pilot)
         await pilot.press("?")
         await settle(pilot)
         assert isinstance(app.screen, Help)
-        text = app.screen._text(84).plain
-        assert "Why is it slow? Press again for all devices" in text
+        text = " ".join(text_of_help(app).split())
+        assert "Why is it slow? Findings of all devices" in text
         assert "the numbers behind a finding" in text
 
 
@@ -256,7 +306,7 @@ def test_an_idle_machine_has_no_line() -> None:
         telemetry.receive(record)
     assert telemetry.judgement.findings == ()
     assert {
-        v.absence for i in telemetry.judgement.insufficient(device().uuid) for v in i.missing
+        v for i in telemetry.judgement.insufficient(device().uuid) for v in i.missing.values()
     } <= {None, Absence.NO_DATA_YET}
 
 

@@ -5,33 +5,31 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
+import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Self
 
 from gputop import from_checkout
 from gputop.bench.cluster.node_readings import NodeFacts, node_facts
 from gputop.bench.plan.interpreters import GET_TORCH
-from gputop.bench.run.worker_launch import KEPT_ERROR_BYTES, LaunchError
+from gputop.bench.run.worker_launch import STEP_SECONDS, ChildProcess
 from gputop.bounds import RELAY_LINE_BYTES, UNREADABLE_LINES, WORKER_LINES
 from gputop.console import COULD_NOT_RUN, FAULT
-from gputop.problem import Problem
+from gputop.problem import Problem, ProblemError
 from gputop.stream.launch import child_environment
 from gputop.text import visible
 
 if TYPE_CHECKING:
-    import signal
-
     from gputop.bench.plan.request import Request
 
 CONNECT_SECONDS = 30.0
 """Timeout of the connection. Ray itself waits for two minutes, and prints meanwhile."""
 LOOK_SECONDS = 120.0
 """Timeout of the GPUs' facts: longer than the relay waits for Ray."""
-STEP_SECONDS = 1.0
 WAY_SECONDS = 0.8
 """Round trip to a worker, added to its deadlines."""
 RELAY = "gputop.bench.cluster.relay"
@@ -50,29 +48,22 @@ class ClusterSize:
 class Cluster:
     """A Ray cluster that was joined. Leaving it ends everything started there."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: ChildProcess) -> None:
         self._process = process
-        self._errors = b""
         self._answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._posts: dict[int, LentGpu] = {}
-        self._left = False
-        self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._keep_errors())]
+        self._reading = asyncio.create_task(self._read())
 
     @classmethod
     async def join(cls, address: str) -> tuple[Self, ClusterSize]:
-        """Join the cluster at an address, `auto` for this machine's; raise `LaunchError`."""
+        """Join the cluster at an address, `auto` for this machine's; raise `ProblemError`."""
         if find_spec("ray") is None:
             why = f"{visible(sys.executable)} has no ray"
             install = from_checkout("'.[ray]'")
-            raise LaunchError(Problem("Ray is not installed", why, f"Type {install}"))
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *("-P", "-m", RELAY, address),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,
-            env={**child_environment(), **QUIET},
+            raise ProblemError(Problem("Ray is not installed", why, f"Type {install}"))
+        process = await ChildProcess.start(
+            *(sys.executable, "-P", "-m", RELAY, address),
+            environment={**child_environment(), **QUIET},
             limit=RELAY_LINE_BYTES,
         )
         cluster = cls(process)
@@ -112,32 +103,21 @@ class Cluster:
 
     def send(self, **order: Any) -> None:
         """Send an order to the relay."""
-        assert self._process.stdin is not None
-        with contextlib.suppress(OSError):  # it has ended
-            self._process.stdin.write(json.dumps(order).encode() + b"\n")
+        self._process.write(json.dumps(order).encode() + b"\n")
 
     async def leave(self) -> None:
         """End the relay, and with it everything that Ray has started for it."""
-        self._left = True
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._process.wait(), STEP_SECONDS)
-        if self._process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, 9)
-            await self._process.wait()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._process.close_input()
+        await self._process.ended(STEP_SECONDS)
+        self._reading.cancel()
+        await asyncio.gather(self._reading, return_exceptions=True)
+        await self._process.close()
 
     async def _read(self) -> None:
-        """Handle the relay's messages to their end."""
-        assert self._process.stdout is not None
         strays = 0
         # A line without an end, or one that is no JSON object.
         with contextlib.suppress(ValueError, AttributeError, TypeError):
-            while strays < UNREADABLE_LINES and (line := await self._process.stdout.readline()):
+            while strays < UNREADABLE_LINES and (line := await self._process.readline()):
                 said = json.loads(line)
                 post = self._posts.get(said.get("post"))
                 strays = strays + 1 if post is None else 0
@@ -146,18 +126,13 @@ class Cluster:
                 elif not self._answer.done():
                     self._answer.set_result(said)
                 await asyncio.sleep(0)  # a line that is there already lets nothing else have a turn
-        lines = self._errors.decode(errors="replace").strip().splitlines()
+        lines = (await self._process.errors()).decode(errors="replace").strip().splitlines()
         why = visible(lines[-1], 300) if lines else "it said nothing"
         if not self._answer.done():
             self._answer.set_result({"lost": f"the connection to Ray has ended: {why}"})
         for post in self._posts.values():
             post.status_of_death = COULD_NOT_RUN  # which is no fault of the device
             post.handle_message({"lost": "the connection to Ray has ended"})
-
-    async def _keep_errors(self) -> None:
-        assert self._process.stderr is not None
-        while data := await self._process.stderr.read(KEPT_ERROR_BYTES):
-            self._errors = (self._errors + data)[-KEPT_ERROR_BYTES:]
 
 
 QUIET = {
@@ -168,47 +143,62 @@ QUIET = {
 }
 
 
-def _refused(address: str, why: str) -> LaunchError:
+def _refused(address: str, why: str) -> ProblemError:
     where = "of this machine" if address == "auto" else f"at {visible(address)}"
     remedy = "Start it with `ray start --head`, or name its address as `ray start` prints it"
     if "ersion mismatch" in why:
         remedy = "Run gputop in the Python that the cluster was started with"
-    return LaunchError(
-        Problem(f"The Ray cluster {where} cannot be used", visible(why, 600), remedy)
-    )
+    what = f"The Ray cluster {where} cannot be used"
+    return ProblemError(Problem(what, visible(why, 600), remedy))
 
 
 class LentGpu:
-    """A GPU that Ray has lent, as the `Launcher` of its one worker.
+    """A GPU that Ray has lent: the `Launcher` of its one worker, and that `Worker`.
 
     The fields are set once the node has answered.
     """
 
     def __init__(self, number: int, send: Callable[..., None]) -> None:
-        self._number, self._send = number, send
+        self._order = partial(send, post=number)
         self.known = asyncio.Event()
         self.message: dict[str, Any] | None = None
         self.facts: NodeFacts | None = None
         self.problem: str | None = None
         """Reason why there is no GPU to work on."""
         self.on_readings: Callable[[str], None] = lambda _: None
-        """Callback for the readings of the GPU."""
-        self.status_of_death = FAULT
-        self._worker = RemoteWorker(self._order)
         self.host: str | None = None
+        self.status_of_death = FAULT
+        self.status: int | None = None
+        self.lost: Problem | None = None
+        self._lines: asyncio.Queue[bytes] = asyncio.Queue()
+        self._over = asyncio.Event()
+        self._errors = b""
 
     def handle_message(self, said: dict[str, Any]) -> None:
-        """Handle a message of the relay about this GPU."""
+        """Handle a message of the relay about this GPU or its worker."""
         if "facts" in said:
             self.message = said["facts"]
             self.known.set()
         elif "readings" in said:
             self.on_readings(str(said["readings"]))
-        elif "lost" in said and not self.known.is_set():
-            self.problem = str(said["lost"])
+        elif "line" in said:
+            if self._lines.qsize() < WORKER_LINES:  # a session ends one that says so much
+                self._lines.put_nowait(str(said["line"]).encode())
+        elif not self.known.is_set():
+            self.problem = str(said.get("lost"))
             self.known.set()
+        elif not self._over.is_set():
+            self._end(said)
+
+    def _end(self, said: dict[str, Any]) -> None:
+        if "ended" in said:
+            self.status, self._errors = said["ended"], str(said.get("errors", "")).encode()
         else:
-            self._worker.handle_message(said, self.host or "")
+            what = f"The stress test on {visible(self.host or '')} was lost"
+            remedy = "See `ray status`, and whether the node still answers"
+            self.lost = Problem(what, visible(str(said.get("lost"))), remedy)
+        self._over.set()
+        self._lines.put_nowait(b"")
 
     def set_host(self, host: str) -> None:
         """Set the host's name, and read the facts that the node has sent."""
@@ -220,53 +210,19 @@ class LentGpu:
             self.problem = f"{host}: {error}"
 
     async def find_python(self, request: Request) -> str:  # noqa: ARG002 - as a place has it
-        """Return the interpreter on the node; raise `LaunchError` if it has no torch."""
+        """Return the interpreter on the node; raise `ProblemError` if it has no torch."""
         assert self.facts is not None
         python = self.facts.python
         if not self.facts.has_torch:
             what, why = f"{self.host} cannot run the stress test", f"{python} there has no torch"
             remedy = f"Install torch for it: {GET_TORCH}"
-            raise LaunchError(Problem(what, why, remedy))
+            raise ProblemError(Problem(what, why, remedy))
         return python
 
-    async def start(self, python: str, request: Request, order: bytes) -> RemoteWorker:  # noqa: ARG002
+    async def start(self, python: str, request: Request, order: bytes) -> Self:  # noqa: ARG002
         """Start the worker on the node."""
         self._order(start=order.decode())
-        return self._worker
-
-    def give_back(self) -> None:
-        """Give the GPU back to Ray."""
-        self._order(leave=True)
-
-    def _order(self, **order: Any) -> None:
-        self._send(post=self._number, **order)
-
-
-class RemoteWorker:
-    """A worker on a node, reached through the relay."""
-
-    def __init__(self, order: Callable[..., None]) -> None:
-        self._order = order
-        self._lines: asyncio.Queue[bytes] = asyncio.Queue()
-        self._over = asyncio.Event()
-        self._errors = b""
-        self.status: int | None = None
-        self.lost: Problem | None = None
-
-    def handle_message(self, said: dict[str, Any], host: str) -> None:
-        """Handle a line of the worker, or its end."""
-        if "line" in said:
-            if self._lines.qsize() < WORKER_LINES:  # a session ends one that says so much
-                self._lines.put_nowait(str(said["line"]).encode())
-        elif not self._over.is_set():
-            if "ended" in said:
-                self.status, self._errors = said["ended"], str(said.get("errors", "")).encode()
-            else:
-                what = f"The stress test on {visible(host)} was lost"
-                remedy = "See `ray status`, and whether the node still answers"
-                self.lost = Problem(what, visible(str(said.get("lost"))), remedy)
-            self._over.set()
-            self._lines.put_nowait(b"")
+        return self
 
     async def readline(self) -> bytes:
         return await self._lines.get()
@@ -287,4 +243,8 @@ class RemoteWorker:
         return self._errors
 
     async def close(self) -> None:
+        self.give_back()
+
+    def give_back(self) -> None:
+        """Give the GPU back to Ray, which ends the worker."""
         self._order(leave=True)

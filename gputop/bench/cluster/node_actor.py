@@ -76,13 +76,10 @@ class NodeActor:
             why = getattr(error, "stdout", None) or str(error)
             return {**found, "why": f"nvidia-smi: {' '.join(str(why).split())[:200]}"}
 
-    def start(self, order: bytes, left_out: tuple[str, ...]) -> None:
-        """Start the worker without the variables that begin with one of `left_out`."""
-        environment = {
-            name: value for name, value in os.environ.items() if not name.startswith(left_out)
-        }
-        environment["GPUTOP_PARENT"] = str(os.getpid())
-        environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+    def start(self, order: bytes) -> None:
+        """Start the worker, with its GPU alone."""
+        own = {"GPUTOP_PARENT": str(os.getpid()), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+        environment = {**os.environ, **own}
         if self._uuid is not None:
             environment["CUDA_VISIBLE_DEVICES"] = self._uuid
             threading.Thread(target=self._read_smi, daemon=True).start()
@@ -120,7 +117,6 @@ class NodeActor:
                 os.killpg(worker.pid, number)
 
     def _keep(self, order: bytes, environment: dict[str, str]) -> None:
-        """Start the worker and read it to its end, in a thread."""
         with tempfile.TemporaryFile() as code, tempfile.TemporaryFile() as errors:
             code.write(self._archive)
             code.flush()
@@ -182,7 +178,6 @@ class NodeActor:
         return {"gpu": known, "instance": instance, "apps": apps, "heat": heat}
 
     def _read_smi(self) -> None:
-        """Pass on the GPU's readings, one a second, in a thread."""
         for query in QUERIES:
             with (
                 contextlib.suppress(OSError),
@@ -196,13 +191,10 @@ class NodeActor:
             ):
                 assert self._smi.stdout is not None
                 for line in self._smi.stdout:
-                    self._say_readings(line)
+                    with contextlib.suppress(queue.Full):  # nobody fetches: the next one will do
+                        self._said.put_nowait(("readings", line.strip()))
             if self._worker is not None and self._worker.poll() is not None:
                 return
-
-    def _say_readings(self, line: str) -> None:
-        with contextlib.suppress(queue.Full):  # nobody fetches anything: the next one will do
-            self._said.put_nowait(("readings", line.strip()))
 
 
 SMI = "nvidia-smi"
@@ -236,7 +228,6 @@ def _parent(uuid: str, listed: str) -> tuple[str, str]:
 
 
 def _cpu() -> dict[str, Any]:
-    """Return the node's CPU, for tests without a GPU."""
     name, free = "CPU", None
     with contextlib.suppress(OSError):
         found = re.search(r"\nmodel name\s*: (.*)", Path("/proc/cpuinfo").read_text())

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
+from gputop.bench.plan.devices import targets
 from gputop.bench.plan.request import Target
 from gputop.schema.clock_events import words_of
 from gputop.schema.device import Device, DeviceSample
 from gputop.schema.snapshot import DriverState, Host, Inventory, Sample, Source
 from gputop.text import fold_list, size, visible
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 INTERVAL_SECONDS = 1.0
 MIB = 1 << 20
@@ -37,19 +37,13 @@ def node_facts(said: Mapping[str, Any], host: str) -> NodeFacts:
     """Return an actor's facts; raise `ValueError` with the reason if it has no GPU."""
     if "why" in said:
         raise ValueError(str(said["why"]))
-    device = None if "cpu" in said else _device(said["gpu"], str(said.get("heat", "")))
-    target = _cpu(said, host) if device is None else _target(device, said, host)
     gpu = said.get("gpu", {})
-    inventory = Inventory(
-        time.time(),
-        host,
-        Source.NVML,
-        DriverState.OK,
-        INTERVAL_SECONDS,
-        driver_version=gpu.get("driver_version"),
-        devices=() if device is None else (device, *_instance(target, device)),
-    )
-    held = None if device is None else _held(gpu, str(said.get("apps", "")))
+    devices = () if "cpu" in said else _devices(said)
+    driver = (Source.NVML, DriverState.OK, INTERVAL_SECONDS)
+    version = gpu.get("driver_version")
+    inventory = Inventory(time.time(), host, *driver, driver_version=version, devices=devices)
+    held = _held(gpu, str(said.get("apps", ""))) if devices else None
+    target = _target(inventory, gpu, host) if devices else _cpu(said, host)
     return NodeFacts(target, inventory, str(said["python"]), bool(said["torch"]), held)
 
 
@@ -80,11 +74,12 @@ def _cpu(said: Mapping[str, Any], host: str) -> Target:
     return Target("cpu", None, index, str(said["cpu"]), None, free, host=host)
 
 
-def _device(gpu: Mapping[str, str], heat: str) -> Device:
-    """Return the whole GPU, also for an instance: only the GPU has readings."""
+def _devices(said: Mapping[str, Any]) -> tuple[Device, ...]:
+    """Return the whole GPU, which alone has readings, and the instance of it, if it is one."""
+    gpu: Mapping[str, str] = said["gpu"]
     total = _whole(gpu.get("memory.total"))
     identity = gpu.get("pci.device_id", "").lower().removeprefix("0x")
-    return Device(
+    whole = Device(
         index=_whole(gpu.get("index")) or 0,
         uuid=gpu["uuid"],
         name=gpu.get("name", "GPU"),
@@ -93,8 +88,20 @@ def _device(gpu: Mapping[str, str], heat: str) -> Device:
         memory_total_bytes=None if total is None else total * MIB,
         compute_capability=_known(gpu.get("compute_cap")),
         sm_clock_max_mhz=_whole(gpu.get("clocks.max.sm")),
-        **thresholds(heat),
+        **thresholds(str(said.get("heat", ""))),
     )
+    if said.get("instance") is None:
+        return (whole,)
+    number, _, profile = str(said["instance"]).partition(" ")
+    instance = Device(
+        whole.index,
+        str(said["gpus"][0]),
+        f"{whole.name} MIG {profile}",
+        parent_uuid=whole.uuid,
+        mig_index=int(number),
+        compute_capability=whole.compute_capability,
+    )
+    return whole, instance
 
 
 THRESHOLDS = {
@@ -116,47 +123,12 @@ def thresholds(heat: str) -> dict[str, Any]:
     return {name: _whole(words[0]) for name, words in named if name and words}
 
 
-def _target(device: Device, said: Mapping[str, Any], host: str) -> Target:
-    instance, gpu = said.get("instance"), said["gpu"]
+def _target(inventory: Inventory, gpu: Mapping[str, str], host: str) -> Target:
+    target, _ = targets(inventory, None)
     free = _whole(gpu.get("memory.free"))
-    if instance is None:
-        return Target(
-            "cuda",
-            device.uuid,
-            device.index,
-            device.name,
-            device.compute_capability,
-            None if free is None else free * MIB,
-            host=host,
-        )
-    number, _, profile = str(instance).partition(" ")
-    return Target(
-        "cuda",
-        str(said["gpus"][0]),
-        device.index,
-        f"{device.name} MIG {profile}",
-        device.compute_capability,
-        None,
-        device.uuid,
-        int(number),
-        host=host,
-    )
-
-
-def _instance(target: Target, gpu: Device) -> tuple[Device, ...]:
-    """Return the tested instance of the GPU, if there is one."""
-    if target.parent_uuid is None or target.uuid is None:
-        return ()
-    return (
-        Device(
-            gpu.index,
-            target.uuid,
-            target.name,
-            parent_uuid=gpu.uuid,
-            mig_index=target.mig_index,
-            compute_capability=gpu.compute_capability,
-        ),
-    )
+    if free is None or target.parent_uuid is not None:  # how much an instance has is not said
+        return replace(target, host=host)
+    return replace(target, host=host, memory_free_bytes=free * MIB)
 
 
 def _held(gpu: Mapping[str, str], apps: str) -> str | None:
@@ -175,11 +147,9 @@ def _known(value: str | None) -> str | None:
 
 
 def _number(value: str | None) -> float | None:
-    """Return a number, or None for `[N/A]` and the like."""
-    try:
+    with contextlib.suppress(ValueError):
         return float(value or "")
-    except ValueError:
-        return None
+    return None
 
 
 def _whole(value: str | None) -> int | None:
@@ -188,8 +158,6 @@ def _whole(value: str | None) -> int | None:
 
 
 def _reasons(mask: str) -> tuple[str, ...] | None:
-    try:
-        bits = int(mask, 16)
-    except ValueError:
-        return None
-    return words_of(bits)
+    with contextlib.suppress(ValueError):
+        return words_of(int(mask, 16))
+    return None

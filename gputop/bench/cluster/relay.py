@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from gputop.bench.cluster import node_actor
-from gputop.bench.run.worker_launch import NOT_INHERITED
 from gputop.stream.launch import end_with_parent
 
 PLACE_SECONDS = 60.0
@@ -93,7 +92,7 @@ class Relay:
             elif actor is None:
                 continue
             elif "start" in order:
-                actor.start.remote(order["start"].encode(), NOT_INHERITED)
+                actor.start.remote(order["start"].encode())
                 self._following.append(asyncio.create_task(self._follow(order["post"], actor)))
             elif "tell" in order:
                 actor.write.remote(order["tell"].encode())
@@ -111,7 +110,6 @@ class Relay:
             self._following.append(asyncio.create_task(self._look(number)))
 
     async def _look(self, number: int) -> None:
-        """Report where Ray has placed an actor, or that it has not."""
         asked = asyncio.wrap_future(self._actors[number].facts.remote(ray_placement).future())
         try:
             facts = await asyncio.wait_for(asked, PLACE_SECONDS)
@@ -125,7 +123,6 @@ class Relay:
             self.send(post=number, facts=facts)
 
     async def _follow(self, number: int, actor: Any) -> None:
-        """Relay a worker's messages until it or its actor ends."""
         gather = max(GATHER_SECONDS, len(self._nodes) / READS_PER_SECOND)
         try:
             while True:
@@ -142,7 +139,6 @@ class Relay:
             await self._say_lost(number, error)
 
     async def _say_lost(self, number: int, error: Exception) -> None:
-        """Report why an actor does not answer any more."""
         if await self._has_gone(self._nodes.get(number)):
             why = "its node is gone"
         elif isinstance(error, self._ray.exceptions.RayActorError):

@@ -5,25 +5,18 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from gputop.bench.plan import request as plan
-from gputop.bench.plan.request import Target, cpu_target
+from gputop.bench.plan.kinds import KINDS
+from gputop.bench.plan.request import Request, Target, cpu_target
 from gputop.console import COULD_NOT_RUN, print_message
 from gputop.problem import Problem
 from gputop.schema.device import DeviceState
-from gputop.schema.snapshot import ProcessKind
+from gputop.schema.snapshot import Inventory, Process, ProcessKind, Sample
 from gputop.sources.visible_devices import ORDER, VARIABLE, seen
 from gputop.text import fold_list, visible
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from gputop.bench.plan.request import Request
-    from gputop.schema.device import Device
-    from gputop.schema.snapshot import Inventory, Process, Sample
-
 
 ALL = "all"
 HIDDEN = f"{VARIABLE} hides every GPU"
@@ -35,24 +28,18 @@ _UUID = re.compile(r"(?:GPU|MIG|MIG-GPU)-[0-9a-f-]*(?:/[0-9]{1,4}){0,2}", re.IGN
 def targets(inventory: Inventory, sample: Sample | None) -> tuple[Target, ...]:
     """Return every testable device of a stream, in its order, then the CPU."""
     cpu, whole = cpu_target(), gpus_in_mig_mode(inventory)
+    buses = {each.uuid: each.pci_bus_id for each in inventory.devices}
     gpus = []
     for device in inventory.devices:
         if device.uuid in whole:
             continue
         readings = sample.device(device.uuid) if sample else None
         free = readings.memory_free_bytes if readings else None
-        gpus.append(
-            Target(
-                "cuda",
-                device.uuid,
-                device.index,
-                device.name,
-                device.compute_capability,
-                cpu.memory_free_bytes if device.memory_is_shared else free,
-                device.parent_uuid,
-                device.mig_index,
-            )
-        )
+        free = cpu.memory_free_bytes if device.memory_is_shared else free
+        identity = (device.uuid, device.index, device.name, device.compute_capability)
+        bus = device.pci_bus_id or buses.get(device.parent_uuid or "")
+        mig = (device.parent_uuid, device.mig_index)
+        gpus.append(Target("cuda", *identity, free, *mig, pci_bus_id=bus))
     return (*gpus, cpu)
 
 
@@ -66,15 +53,13 @@ def gpus_in_mig_mode(inventory: Inventory) -> dict[str, Problem]:
         what = f"GPU {gpu.label}, {gpu.name}, cannot be stress-tested as a whole"
         why, remedy = "MIG is on, and it has no instance", "Create one with `nvidia-smi mig -cgi`"
         if instances:
-            named = ", ".join(f"{each.label} ({_profile(each, gpu)})" for each in instances)
+            # The profile, such as `MIG 3g.20gb`, is behind the GPU's name.
+            profiles = (visible(each.name.removeprefix(gpu.name).strip()) for each in instances)
+            pairs = zip(instances, profiles, strict=True)
+            named = ", ".join(f"{each.label} ({profile})" for each, profile in pairs)
             why, remedy = "MIG is on, and CUDA runs on its instances only", f"Choose one: {named}"
         found[gpu.uuid] = Problem(what, why, remedy)
     return found
-
-
-def _profile(instance: Device, gpu: Device) -> str:
-    """Return the profile of an instance: `MIG 3g.20gb`."""
-    return visible(instance.name.removeprefix(gpu.name).strip())
 
 
 def choose(inventory: Inventory, sample: Sample | None, device: str | None) -> Target:
@@ -211,20 +196,20 @@ def common_dtype(targets: Sequence[Target]) -> str:
 
 
 def with_peers(requests: Sequence[Request]) -> list[Request]:
-    """Return requests to copy between GPUs with a peer: each copies to the next, in a ring.
+    """Return requests to copy on GPUs with a peer and with equal shares of the host's memory.
 
-    A process sees only one MIG instance: those have no peer.
+    Each copies to the next, in a ring. A process sees only one MIG instance: those have no peer.
     """
-    ring = [each.target for each in requests if _has_peers(each)]
-    if len(ring) < 2:
-        return list(requests)
-    peers = dict(zip(ring, [*ring[1:], ring[0]], strict=True))
-    return [replace(each, peer=peers.get(each.target)) for each in requests]
+    copies = [each for each in requests if each.kind == "copy" and each.target.kind == "cuda"]
+    ring = [each.target for each in copies if not each.target.parent_uuid]
+    peers = dict(zip(ring, [*ring[1:], *ring[:1]], strict=True)) if len(ring) > 1 else {}
+    free = plan.available_bytes() if copies else None
 
+    def with_peer(each: Request) -> Request:
+        room = free and int(each.target.memory_share * free) // len(copies)
+        return replace(each, peer=peers.get(each.target), host_bytes=room)
 
-def _has_peers(request: Request) -> bool:
-    target = request.target
-    return request.kind == "copy" and target.kind == "cuda" and target.parent_uuid is None
+    return [with_peer(each) if each in copies else each for each in requests]
 
 
 def short_labels(targets: Sequence[Target]) -> str:
@@ -278,7 +263,7 @@ def select_targets(named: Sequence[str] | None, kind: str, *, ignore_busy: bool)
     for target in found:
         if target.kind == "cuda":
             refuse_unusable(target, sample, ignore_busy=ignore_busy)
-        elif named is None and kind != "pairs":
+        elif named is None and not KINDS[kind].several_devices:
             _say_why_cpu(inventory, left)
     return found
 
@@ -288,7 +273,7 @@ def _found(
 ) -> list[Target]:
     if named is not None:
         return choose_all(inventory, left, sample, named)
-    if kind != "pairs":
+    if not KINDS[kind].several_devices:
         return [choose(left, sample, None)]
     *gpus, cpu = targets(left, sample)
     usable = [target for target in gpus if why_unusable(sample, target) is None]
@@ -313,26 +298,20 @@ def refuse_unusable(target: Target, sample: Sample, *, ignore_busy: bool) -> Non
     processes = processes_on(sample, target)
     if processes == [] or ignore_busy:
         return
-    use = (
-        "may be in use: the driver does not say by whom" if processes is None else _named(processes)
-    )
+    use = "may be in use: the driver does not say by whom"
+    if processes is not None:
+        holders = [
+            f"{each.pid} ({visible(each.user or '?', 32)}: {visible(each.command or '?', 60)})"
+            for each in processes
+        ]
+        use = f"is in use by process {fold_list(holders, 3)}"
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise RunRefusedError(
-            f"{target.label} {use}. "
-            "Wait for it to end, choose another --device, or add --ignore-busy."
-        )
+        remedy = "Wait for it to end, choose another --device, or add --ignore-busy."
+        raise RunRefusedError(f"{target.label} {use}. {remedy}")
     print(visible(f"{target.label} {use}.", 1_000), file=sys.stderr)
     print("Start the stress test anyway? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise RunRefusedError("nothing was started: the device is in use. Choose another --device.")
-
-
-def _named(holders: list[Process]) -> str:
-    named = [
-        f"{process.pid} ({visible(process.user or '?', 32)}: {visible(process.command or '?', 60)})"
-        for process in holders
-    ]
-    return f"is in use by process {fold_list(named, 3)}"
 
 
 # For the dashboard.
@@ -343,8 +322,8 @@ def usable_requests(
 ) -> tuple[list[Request], str]:
     """Return the requests whose devices answer, and which do not, in words.
 
-    Raise `ValueError` if none does. Devices that do not answer are left out if all GPUs were meant,
-    and refused if they were named.
+    Raise `ValueError` if none does, or if the only one cannot do what is requested. Devices that do
+    not answer are left out if all GPUs were meant, and refused if they were named.
     """
     problems = {
         request.target: problem
@@ -355,6 +334,8 @@ def usable_requests(
     if problems and (not left or not of_all):
         raise ValueError(str(next(iter(problems.values()))))
     if left[0].kind == "pairs" and (problem := plan.check_pairs(left)):
+        raise ValueError(str(problem))
+    if len(left) == 1 and (problem := plan.check_request(left[0])):
         raise ValueError(str(problem))
     said = "; ".join(f"{target.label}: {problem.why}" for target, problem in problems.items())
     return with_peers(left), said
@@ -369,35 +350,26 @@ def busy_question(sample: Sample | None, targets: Sequence[Target]) -> tuple[str
     busy = [target for target, holders in held.items() if holders != []]
     if not busy:
         return None
-    if len(targets) == 1:
-        return _of_one(targets[0], held[targets[0]])
-    unknown = [target for target in busy if held[target] is None]
     holding: dict[int, tuple[Process, list[Target]]] = {}
     for target in busy:
         for process in held[target] or ():
             holding.setdefault(process.pid, (process, []))[1].append(target)
-    named = [(short_labels(on), _line(process)) for process, on in holding.values()]
-    wide = max((len(label) for label, _ in named[:LISTED]), default=0)
-    lines = [f"{label:<{wide}} {text}" for label, text in named]
-    lines = _cut(lines) + [f"{short_labels([target])}: {UNKNOWN}" for target in unknown]
-    some = f"{len(busy)} of {len(targets)} devices"
+    alone = len(targets) == 1
+    named = ["" if alone else f"{short_labels(on)} " for _, on in holding.values()]
+    wide = max(map(len, named[:LISTED]), default=0)
+    lines = [
+        f"{label:<{wide}}{_line(process)}"
+        for label, (process, _) in zip(named, holding.values(), strict=True)
+    ]
+    if (more := len(lines) - LISTED) > 0:
+        lines[LISTED:] = [f"          and {more} more"]
+    unknown = [target for target in busy if held[target] is None]
+    lines += [UNKNOWN if alone else f"{short_labels([target])}: {UNKNOWN}" for target in unknown]
+    who = visible(busy[0].label) if alone else f"{len(busy)} of {len(targets)} devices"
     if not named:
-        return f"{some} may be in use:", lines
+        return f"{who} may be in use:", lines
     be = "are" if len(busy) > 1 else "is"
-    return f"{some} {be} in use. A stress test would slow down:", lines
-
-
-def _of_one(target: Target, holders: list[Process] | None) -> tuple[str, list[str]]:
-    label = visible(target.label)
-    if holders is None:
-        return f"{label} may be in use:", [UNKNOWN]
-    lines = _cut([_line(process) for process in holders])
-    return f"{label} is in use. A stress test would slow down:", lines
-
-
-def _cut(lines: list[str]) -> list[str]:
-    more = len(lines) - LISTED
-    return [*lines[:LISTED], f"          and {more} more"] if more > 0 else lines
+    return f"{who} {be} in use. A stress test would slow down:", lines
 
 
 def _line(process: Process) -> str:

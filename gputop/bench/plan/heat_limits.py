@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from gputop.bench.plan.request import Target
     from gputop.schema.device import Device, DeviceSample
     from gputop.schema.snapshot import Inventory, Sample
@@ -32,7 +31,6 @@ class HeatLimit:
     kind: str
     """Word before the value: `margin`, `memory`, `default`; empty for the core's own limit."""
     why: str
-    """Source of the value."""
 
     def is_reached(self, celsius: int) -> bool:
         """True if the run has to end. A margin falls as the temperature rises."""
@@ -56,10 +54,8 @@ class HeatLimit:
 
 def heat_limits(gpu: Device, readings: DeviceSample) -> tuple[HeatLimit, ...]:
     """Return the limits of a GPU whose reading and threshold are known."""
-    found = (
-        limit for limit in _known(gpu, readings) if getattr(readings, limit.reading) is not None
-    )
-    return tuple(found)
+    limits = _known(gpu, readings)
+    return tuple(each for each in limits if getattr(readings, each.reading) is not None)
 
 
 def _known(gpu: Device, readings: DeviceSample) -> Iterator[HeatLimit]:
@@ -113,7 +109,6 @@ def reached_limit(target: Target, inventory: Inventory | None, sample: Sample | 
 
 
 def _event(limit: HeatLimit, gpu: str | None) -> str:
-    """Return the event in words: `it reached`, `the margin of GPU 3 fell to`."""
     verb = "fell to" if limit.kind == "margin" else "reached"
     if limit.kind in ("margin", "memory"):
         return f"its {limit.kind} {verb}" if gpu is None else f"the {limit.kind} of {gpu} {verb}"

@@ -14,18 +14,9 @@ import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from gputop.problem import Problem
 from gputop.text import visible
-
-Origin = Literal[
-    "--python",
-    "active virtual environment",
-    "active conda environment",
-    "gputop's own",
-    "on the PATH",
-]
 
 PROBE_SECONDS = 20.0
 """Timeout of a probe: an interpreter on a network file system may start slowly."""
@@ -68,7 +59,8 @@ class Interpreter:
     """A Python that was probed. It is usable if it has torch and no fault."""
 
     path: str
-    origin: Origin
+    origin: str
+    """How it was found: `--python`, `active virtual environment`, `on the PATH`."""
     torch_version: str | None = None
     fault: str | None = None
 
@@ -99,15 +91,12 @@ class InterpreterSearch:
         """What is missing and what to type, or None if an interpreter was chosen."""
         if self.chosen is not None:
             return None
-        working = next((each for each in self.looked_at if each.fault is None), None)
-        return Problem(
-            "No Python with torch was found",
-            f"looked at {'; '.join(map(str, self.looked_at)) or 'none'}",
-            f"Install torch for {visible(working.path)} ({GET_TORCH}), or name a Python that has "
-            "it with `gputop --python PATH`"
-            if working
-            else "Name a Python that has it with `gputop --python PATH`",
-        )
+        why = f"looked at {'; '.join(map(str, self.looked_at)) or 'none'}"
+        remedy = "Name a Python that has it with `gputop --python PATH`"
+        if working := next((each for each in self.looked_at if each.fault is None), None):
+            install = f"Install torch for {visible(working.path)} ({GET_TORCH}), or "
+            remedy = install + remedy[0].lower() + remedy[1:]
+        return Problem("No Python with torch was found", why, remedy)
 
 
 async def find_interpreter(explicit: str | None = None, *, cuda: bool = False) -> InterpreterSearch:
@@ -127,23 +116,22 @@ async def find_interpreter(explicit: str | None = None, *, cuda: bool = False) -
         for probe in probes:
             probe.cancel()
         await asyncio.gather(*probes, return_exceptions=True)
-    return InterpreterSearch(
-        next((each for each in looked_at if each.usable), None), tuple(looked_at)
-    )
+    usable = (each for each in looked_at if each.usable)
+    return InterpreterSearch(next(usable, None), tuple(looked_at))
 
 
-def candidates(explicit: str | None = None) -> tuple[tuple[str, Origin], ...]:
+def candidates(explicit: str | None = None) -> tuple[tuple[str, str], ...]:
     """Return paths and their origins, best first, each path once."""
     if explicit is not None:
         return ((explicit, "--python"),)
-    named: list[tuple[str | None, Origin]] = [
+    named: list[tuple[str | None, str]] = [
         (_python_of("VIRTUAL_ENV"), "active virtual environment"),
         (_python_of("CONDA_PREFIX"), "active conda environment"),
         (sys.executable or None, "gputop's own"),
         (shutil.which("python3"), "on the PATH"),
         (shutil.which("python"), "on the PATH"),
     ]
-    found: dict[str, Origin] = {}
+    found: dict[str, str] = {}
     for path, origin in named:
         if path:
             # Not resolved: the python of a virtual environment is a link to the one it is based on.
@@ -196,22 +184,19 @@ async def run_program(path: str, program: str, seconds: float) -> tuple[bytes, i
     return output, process.returncode
 
 
-async def _probe(path: str, origin: Origin) -> Interpreter:
+async def _probe(path: str, origin: str) -> Interpreter:
+    def faulty(why: str) -> Interpreter:
+        return Interpreter(path, origin, fault=why)
+
     try:
         output, status = await run_program(path, PROBE, PROBE_SECONDS)
-    except NoAnswerError as error:
-        return Interpreter(path, origin, fault=str(error))
-    return _judged(path, origin, output, status)
-
-
-def _judged(path: str, origin: Origin, output: bytes, status: int | None) -> Interpreter:
-    try:
         answer = json.loads(output.splitlines()[-1])
         version, torch_version = tuple(answer["python"]), answer["torch"]
+    except NoAnswerError as error:
+        return faulty(str(error))
     except (ValueError, LookupError, TypeError):
-        fault = "it does not answer like a Python" + (f" (status {status})" if status else "")
-        return Interpreter(path, origin, fault=fault)
+        ended = f" (status {status})" if status else ""
+        return faulty(f"it does not answer like a Python{ended}")
     if version < OLDEST_PYTHON:
-        fault = f"Python {'.'.join(map(str, version))}, and the worker needs 3.9 or later"
-        return Interpreter(path, origin, fault=fault)
+        return faulty(f"Python {'.'.join(map(str, version))}, and the worker needs 3.9 or later")
     return Interpreter(path, origin, torch_version=torch_version and str(torch_version))

@@ -1,7 +1,8 @@
-"""What to run: data types, targets, requests, and the memory that they need."""
+"""What to run and where: targets, requests, and the memory that they need."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import re
@@ -9,123 +10,26 @@ import shutil
 import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Literal
 
+from gputop.bench.plan.dtypes import DTYPES, DataType, DeviceKind
+from gputop.bench.plan.kinds import DEFAULT_KIND, KINDS
 from gputop.problem import Problem
 from gputop.sources.linux.procfs import cpu_name
 from gputop.text import size as sized
 from gputop.text import visible
-
-
-@dataclass(frozen=True, slots=True)
-class DataType:
-    """A data type of the products."""
-
-    name: str
-    operand_bits: int
-    """Bits of an element of A or B."""
-    result_bytes: int
-    """Bytes of an element of C."""
-    capability: tuple[int, int]
-    """CUDA compute capability from which a stress test makes sense."""
-    on_cpu: bool
-    why_missing: str = ""
-    """Reason why it is not offered below that capability, or on a CPU."""
-    multiple: int = 1
-    """Divisor of every size on a GPU."""
-    least: int = 1
-    """Smallest size on a GPU."""
-    auto_size: int = 8192
-    """Largest size that a soak chooses: beyond it throughput does not grow."""
-    cpu_library_bytes: int = 0
-    """Measured bytes per element that a CPU library needs for wider copies."""
-
-
-def _since(capability: str, what: str) -> str:
-    return f"{what} exists on GPUs of compute capability {capability} and later"
-
-
-DTYPES: dict[str, DataType] = {
-    dtype.name: dtype
-    for dtype in (
-        DataType("float32", 32, 4, (0, 0), True),
-        DataType("tf32", 32, 4, (8, 0), False, _since("8.0", "TF32")),
-        DataType("float16", 16, 2, (5, 3), True, _since("5.3", "float16 arithmetic")),
-        DataType(
-            "float16_acc16",
-            16,
-            2,
-            (7, 0),
-            False,
-            _since("7.0", "a choice of float16 sums, where float32 is usual,"),
-        ),
-        DataType(
-            "bfloat16",
-            16,
-            2,
-            (8, 0),
-            True,
-            _since("8.0", "bfloat16 arithmetic") + "; before, it is emulated",
-        ),
-        DataType("float64", 64, 8, (0, 0), True),
-        DataType(
-            "float8_e4m3", 8, 2, (8, 9), True, _since("8.9", "float8 arithmetic"), 16, 16, 16384, 20
-        ),
-        DataType(
-            "float8_mixed",
-            8,
-            2,
-            (8, 9),
-            True,
-            _since("8.9", "float8 arithmetic"),
-            16,
-            16,
-            16384,
-            20,
-        ),
-        # torch wants more than 16 rows, and multiples of 8
-        DataType("int8", 8, 4, (7, 5), True, _since("7.5", "int8 on tensor cores"), 8, 24),
-        DataType(
-            "float4", 4, 2, (10, 0), False, _since("10.0", "float4 arithmetic"), 32, 128, 16384
-        ),
-    )
-}
-"""Data types by name, in the order in which they are shown.
-
-`float16_acc16` is float16 summed in float16; `float8_mixed` is e5m2 times e4m3. Results of float8
-and float4 are bfloat16, those of int8 are int32.
-"""
-
-
-def parse_dtypes(text: str) -> tuple[str, ...]:
-    """Parse data types separated by commas; raise `ValueError` for an unknown one."""
-    names = tuple(dict.fromkeys(name.strip().lower() for name in text.split(",")))
-    for name in names:
-        if name not in DTYPES:
-            raise ValueError(f"{name!r} is not a data type. Choose from {', '.join(DTYPES)}.")
-    return names
-
-
-DeviceKind = Literal["cpu", "cuda"]
-
-KINDS = {
-    "soak": "one shape for a duration",
-    "sweep": "square products of every size",
-    "latency": "small products, and what launching and waiting cost",
-    "peak": "search for the fastest shape",
-    "copy": "bandwidth of memory",
-    "pairs": "the same work on each device alone, and then on all at once",
-}
-"""Kinds of run in a few words each. `pairs` needs two devices."""
 
 MIB = 1 << 20
 SIZE_STEP = 64
 SMALLEST_SIZE, LARGEST_SIZE = 64, 1 << 20
 SHORTEST_SECONDS, LONGEST_SECONDS = 0.5, 7 * 24 * 3600.0
 DEFAULT_SECONDS = 60.0
+LOWEST_HERTZ, HIGHEST_HERTZ, DEFAULT_HERTZ = 0.1, 20.0, 1.0
 DEFAULT_MEMORY_SHARE = 0.9
 """Share of the free memory that a run may use. The rest is for other processes."""
+DEFAULT_MIN_PERCENT_OF_PEAK, DEFAULT_TOLERANCE_PERCENT = 50.0, 10.0
+"""Limits of the verdict: least of the datasheet's peak, most under the median of like devices."""
 
 CONTEXT_BYTES = 512 * MIB
 """A CUDA context with its modules: 416 MiB on an RTX 4090, 439 MiB on an H100, and a margin."""
@@ -133,10 +37,10 @@ WORKSPACE_BYTES = 64 * MIB
 """Up to 32 MiB for cuBLAS, and the rounding of torch's allocator."""
 PROCESS_BYTES = 384 * MIB
 """Python with torch on the CPU, and the panels that the BLAS library packs."""
-CHECKED_ROWS = 64
-"""Rows compared in float64 at a time."""
-ROW_COPIES = 8
-"""Most temporaries of that many rows."""
+LEAST_HOST_BYTES = PROCESS_BYTES + 4 * MIB
+"""Host memory of the smallest copies of a GPU: each exists up to four times."""
+BYTES_PER_ROW = 64 * 8 * 8
+"""Bytes per row of N: 64 rows are compared in float64 at a time, with at most 8 temporaries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +57,6 @@ class Target:
     compute_capability: str | None
     memory_free_bytes: int | None
     parent_uuid: str | None = None
-    """UUID of a MIG instance's GPU."""
     mig_index: int | None = None
     """Number of a MIG instance on its GPU."""
     memory_share: float = DEFAULT_MEMORY_SHARE
@@ -161,6 +64,9 @@ class Target:
     host: str | None = None
     """Name of another machine, or None for this one. A CPU there has the `index` of the GPU that it
     replaces."""
+    pci_bus_id: str | None = None
+    simulated: bool = False
+    """True for a device that is not there: a test of it is simulated, too."""
 
     @property
     def memory_allowed_bytes(self) -> int | None:
@@ -205,12 +111,15 @@ class Request:
     size: int | None
     seconds: float
     python: str | None = None
-    kind: str = "soak"
-    """One of `KINDS`."""
+    kind: str = DEFAULT_KIND
     further_dtypes: tuple[str, ...] = ()
-    """Data types of a sweep after `dtype`."""
     peer: Target | None = None
     """Another GPU that `copy` copies to."""
+    verify_all: bool = False
+    """True to verify every product, False for as many as cost little."""
+    host_bytes: int | None = None
+    """Host memory that copies may use, or None if it is not bounded."""
+    hertz: float = DEFAULT_HERTZ
 
     @property
     def dtypes(self) -> tuple[str, ...]:
@@ -220,7 +129,7 @@ class Request:
 
 def cpu_target() -> Target:
     """Return the CPU of this machine."""
-    return Target("cpu", None, None, _cpu_name(), None, _available_bytes())
+    return Target("cpu", None, None, cpu_name() or os.uname().machine, None, available_bytes())
 
 
 def offered_dtypes(target: Target) -> tuple[str, ...]:
@@ -251,22 +160,6 @@ def default_dtype(target: Target) -> str:
     return "bfloat16" if capability >= (8, 0) else "float16"
 
 
-def bytes_per_element(dtype: str) -> int:
-    """Return the bytes per element of N²: A, B, C, the first product, and a mask."""
-    known = DTYPES[dtype]
-    return 2 * known.operand_bits // 8 + 2 * known.result_bytes + 1
-
-
-def library_bytes(dtype: str, device: DeviceKind) -> int:
-    """Return the CPU library's bytes per element of N². A GPU's library has a workspace."""
-    return DTYPES[dtype].cpu_library_bytes if device == "cpu" else 0
-
-
-def bytes_per_row() -> int:
-    """Return the bytes per row of N: temporaries of the comparison in float64."""
-    return ROW_COPIES * CHECKED_ROWS * 8
-
-
 def fixed_bytes(device: DeviceKind) -> int:
     """Return the bytes of a run of any size: context and workspace, or the process."""
     return CONTEXT_BYTES + WORKSPACE_BYTES if device == "cuda" else PROCESS_BYTES
@@ -274,8 +167,11 @@ def fixed_bytes(device: DeviceKind) -> int:
 
 def memory_needed(n: int, dtype: str, device: DeviceKind) -> int:
     """Return the peak bytes on the device for products of N x N."""
-    by_element = bytes_per_element(dtype) + library_bytes(dtype, device)
-    return fixed_bytes(device) + n * n * by_element + n * bytes_per_row()
+    return fixed_bytes(device) + n * n * _bytes_per_element(dtype, device) + n * BYTES_PER_ROW
+
+
+def _bytes_per_element(dtype: str, device: DeviceKind) -> int:
+    return DTYPES[dtype].bytes_per_element + DTYPES[dtype].library_bytes(device)
 
 
 def largest_size(free_bytes: int, dtype: str, device: DeviceKind) -> int:
@@ -284,7 +180,7 @@ def largest_size(free_bytes: int, dtype: str, device: DeviceKind) -> int:
     if room <= 0:
         return 0
     # a·n² + b·n = room, solved without the cancellation of the textbook formula
-    a, b = bytes_per_element(dtype) + library_bytes(dtype, device), bytes_per_row()
+    a, b = _bytes_per_element(dtype, device), BYTES_PER_ROW
     n = int(2 * room / (b + math.sqrt(b * b + 4 * a * room))) // SIZE_STEP * SIZE_STEP
     n = min(n + SIZE_STEP, LARGEST_SIZE)  # floating point may have rounded down across a step
     return n if memory_needed(n, dtype, device) <= free_bytes else n - SIZE_STEP
@@ -300,15 +196,17 @@ def largest_fitting_size(target: Target, dtype: str) -> int:
     return largest_size(target.memory_allowed_bytes, dtype, target.kind)
 
 
-def auto_limit(target: Target, dtype: str) -> int:
-    """Return the largest size that `auto` chooses on this device, 0 if nothing fits."""
-    return min(DTYPES[dtype].auto_size, largest_fitting_size(target, dtype))
+def auto_limit(target: Target, dtype: str, times: int = 1) -> int:
+    """Return the largest size that `auto` chooses on this device, 0 if nothing fits.
+
+    It is that many times the usual one.
+    """
+    return min(times * DTYPES[dtype].auto_size, largest_fitting_size(target, dtype))
 
 
 def check_request(request: Request) -> Problem | None:
     """Return why the request cannot be run, or None."""
-    problems = (_check(request, dtype) for dtype in request.dtypes)
-    return next((problem for problem in problems if problem is not None), None)
+    return next(filter(None, (_check(request, dtype) for dtype in request.dtypes)), None)
 
 
 def check_pairs(requests: Sequence[Request]) -> Problem | None:
@@ -326,15 +224,22 @@ def check_pairs(requests: Sequence[Request]) -> Problem | None:
 
 
 def _check(request: Request, name: str) -> Problem | None:
-    target, dtype = request.target, DTYPES[name]
+    target, dtype, host = request.target, DTYPES[name], request.host_bytes
+    if host is not None and host < LEAST_HOST_BYTES:
+        why = f"a GPU needs {sized(LEAST_HOST_BYTES)} of it, and {sized(host)} are left for each"
+        remedy = "End what holds the memory, or test fewer GPUs at a time"
+        return Problem("The copies do not fit in the host's memory", why, remedy)
     reason = why_missing(dtype, target)
     if reason is not None:
         names = ", ".join(offered_dtypes(target))
         return Problem(f"{name} cannot be run on {target.label}", reason, f"Choose one of {names}")
-    if request.kind == "soak" and request.size and target.kind == "cuda":
-        unusable = _unusable_size(dtype, request.size)
-        if unusable is not None:
-            return unusable
+    if not KINDS[request.kind].has_rows and request.size and target.kind == "cuda":
+        usable = max(dtype.least, -(-request.size // dtype.multiple) * dtype.multiple)
+        if usable != request.size:
+            what = f"There are no {name} products of size {request.size}"
+            least = max(dtype.least, dtype.multiple)
+            why = f"sizes are multiples of {dtype.multiple}, from {least} on"
+            return Problem(what, why, f"Choose --size {usable}")
     free, allowed = target.memory_free_bytes, target.memory_allowed_bytes
     if free is None or allowed is None:
         return None
@@ -342,42 +247,32 @@ def _check(request: Request, name: str) -> Problem | None:
     need = memory_needed(n, name, target.kind)
     if need <= allowed:
         return None
-    largest = largest_size(allowed, name, target.kind)
+    remedy = "End what holds the memory, or choose another device"
+    if largest := largest_size(allowed, name, target.kind):
+        remedy = f"Choose --size {largest} or smaller, or --size auto"
     return Problem(
         f"Products of size {n} in {name} do not fit on {target.label}",
-        f"they need {sized(need)}, {sized(free)} are free, {_share(target)} of that may be used",
-        f"Choose --size {largest} or smaller, or --size auto"
-        if largest
-        else "End what holds the memory, or choose another device",
+        f"they need {sized(need)}, {sized(free)} are free, "
+        f"{100 * target.memory_share:.3g} % of that may be used",
+        remedy,
     )
 
 
-def _unusable_size(dtype: DataType, n: int) -> Problem | None:
-    usable = max(dtype.least, -(-n // dtype.multiple) * dtype.multiple)
-    if usable == n:
-        return None
-    why = f"sizes are multiples of {dtype.multiple}, from {max(dtype.least, dtype.multiple)} on"
-    return Problem(
-        f"There are no {dtype.name} products of size {n}", why, f"Choose --size {usable}"
-    )
+def _parse_number(what: str, least: float, most: float, example: str, text: str) -> float:
+    """Parse a number within these limits; raise `ValueError` with the remedy."""
+    with contextlib.suppress(ValueError):
+        if least <= (number := float(text)) <= most:
+            return number
+    raise ValueError(f"{text!r} is not {what}. Give a number such as {example}.")
 
 
-def _share(target: Target) -> str:
-    return f"{100 * target.memory_share:.3g} %"
-
-
-def parse_share(text: str) -> float:
-    """Parse a share above 0 and up to 1; raise `ValueError` with the remedy."""
-    try:
-        share = float(text)
-    except ValueError:
-        share = math.nan
-    if not 0 < share <= 1:
-        raise ValueError(
-            f"{text!r} is not a share of the free memory: it is above 0, up to 1. "
-            "Give a number such as 0.5."
-        )
-    return share
+_SHARE = "a share of the free memory: it is above 0, up to 1"
+_DURATION = f"a duration: it is in seconds, from {SHORTEST_SECONDS:g} to {LONGEST_SECONDS:.0f}"
+_FREQUENCY = f"a frequency: it is from {LOWEST_HERTZ:g} to {HIGHEST_HERTZ:g} Hz"
+parse_share = partial(_parse_number, _SHARE, math.ulp(0), 1, "0.5")
+parse_percent = partial(_parse_number, "a percentage: it is from 0 to 100", 0, 100, "20")
+parse_seconds = partial(_parse_number, _DURATION, SHORTEST_SECONDS, LONGEST_SECONDS, "30")
+parse_hertz = partial(_parse_number, _FREQUENCY, LOWEST_HERTZ, HIGHEST_HERTZ, "2")
 
 
 def parse_size(text: str) -> int | None:
@@ -391,20 +286,6 @@ def parse_size(text: str) -> int | None:
             f"from {SMALLEST_SIZE} to {LARGEST_SIZE}. Give a whole number such as 4096, or auto."
         )
     return int(text)
-
-
-def parse_seconds(text: str) -> float:
-    """Parse the seconds of a run; raise `ValueError` with the remedy."""
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not SHORTEST_SECONDS <= seconds <= LONGEST_SECONDS:
-        raise ValueError(
-            f"{text!r} is not a duration: it is in seconds, from {SHORTEST_SECONDS:g} "
-            f"to {LONGEST_SECONDS:.0f}. Give a number such as 30."
-        )
-    return seconds
 
 
 def parse_python(text: str) -> str:
@@ -425,23 +306,28 @@ def parse_python(text: str) -> str:
     return str(path.absolute())  # not resolved: it may be the link of an environment
 
 
-def _cpu_name() -> str:
-    return cpu_name() or os.uname().machine
-
-
-def _available_bytes() -> int | None:
-    """Return the memory available without swapping, to the machine and this control group."""
+def available_bytes() -> int | None:
+    """Return the memory available without swapping, to the machine and its control groups."""
     found = []
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         found += [int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")]
     except (OSError, ValueError, IndexError):
         pass
-    try:
-        # Inside a container this is the container's own group.
-        limit = int(Path("/sys/fs/cgroup/memory.max").read_text())
-        used = int(Path("/sys/fs/cgroup/memory.current").read_text())
-        found.append(max(0, limit - used))
-    except (OSError, ValueError):  # no such group, or "max"
-        pass
+    for group in (own := _own_group(), *own.parents):
+        try:
+            limit = int((group / "memory.max").read_text())
+            used = int((group / "memory.current").read_text())
+            found.append(max(0, limit - used))
+        except (OSError, ValueError):  # no such group, or "max"
+            pass
     return min(found) if found else None
+
+
+def _own_group() -> Path:
+    """Return the control group of this process: in a container its own, in a job that of Slurm."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            if line.startswith("0::"):
+                return Path("/sys/fs/cgroup", line.removeprefix("0::").lstrip("/"))
+    return Path("/sys/fs/cgroup")

@@ -1,1 +1,1 @@
-"""Results of runs: history, comparison, and reports as text, HTML, CSV and TensorBoard files."""
+"""Results of runs: history, comparison, and reports as text, HTML and CSV."""

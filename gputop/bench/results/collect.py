@@ -9,19 +9,18 @@ from __future__ import annotations
 import json
 import statistics
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gputop.bench.events import Result
-from gputop.bench.results.compare import AS_LONG
+from gputop.bench.plan.kinds import kind_of
+from gputop.bench.results.compare import as_long
 from gputop.bench.results.outliers import DeviceOutcome
 from gputop.console import COULD_NOT_RUN, FAULT
 from gputop.schema.codec import DecodeError, from_json
 from gputop.text import duration, visible
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 MOST_BYTES = 256 << 20
 
@@ -71,9 +70,8 @@ def read(file: str) -> list[DeviceOutcome]:
     except OSError as error:
         raise ValueError((error.strerror or str(error)).lower()) from None
     if not text.strip():
-        raise ValueError(
-            "it is empty, as after a run without a result: see the run's standard error"
-        )
+        why = "it is empty, as after a run without a result"
+        raise ValueError(f"{why}: see the run's standard error")
     try:
         document = json.loads(text, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
@@ -86,7 +84,6 @@ def _no_number(name: str) -> float:
 
 
 def _documents(document: Any) -> list[Any]:
-    """Return one result, several of one machine, or those of a cluster."""
     if isinstance(document, dict) and isinstance(document.get("results"), list):
         document = document["results"]
     documents = document if isinstance(document, list) else [document]
@@ -101,21 +98,13 @@ def _member(document: Any, name: str) -> DeviceOutcome:
     host, place = (document.get(key) for key in ("host", "place"))
     place = place if isinstance(place, str) else name
     if "problem" in document:
-        problem, status = document["problem"], document.get("status")
-        remedy = document.get("remedy")
+        problem, remedy = document["problem"], document.get("remedy")
         if isinstance(problem, dict):
             remedy = problem.get("remedy")
             problem = f"{problem.get('what')}: {problem.get('why')}"
-        return DeviceOutcome(
-            str(host or ""),
-            _text(document.get("device_uuid")),
-            place,
-            str(document["device"]),
-            None,
-            str(problem),
-            status if status in (FAULT, COULD_NOT_RUN) else COULD_NOT_RUN,
-            _text(remedy),
-        )
+        status = FAULT if document.get("status") == FAULT else COULD_NOT_RUN
+        device = (_text(document.get("device_uuid")), place, str(document["device"]))
+        return DeviceOutcome(str(host or ""), *device, None, str(problem), status, _text(remedy))
     try:
         result = from_json(Result, {key: document[key] for key in document if key != "place"})
     except (DecodeError, RecursionError) as error:
@@ -146,16 +135,17 @@ def _once(found: Found) -> tuple[Found, list[SkippedFile]]:
 
 
 def _alike(found: Found) -> tuple[Found, list[SkippedFile]]:
-    """Keep the results of the commonest test."""
-    tested = [_test(member.result) for _, member in found if member.result is not None]
+    tested = [(settings(each.result), each.result) for _, each in found if each.result is not None]
     if not tested:
         return found, []
-    usual = dict(Counter(tested).most_common(1)[0][0])
-    seconds = _usual_seconds(
-        member.result
-        for _, member in found
-        if member.result is not None and dict(_test(member.result)) == usual
-    )
+    commonest = Counter(test for test, _ in tested).most_common(1)[0][0]
+    # Runs of one shape that took their time.
+    lengths = [
+        result.seconds
+        for test, result in tested
+        if test == commonest and not result.points and result.stopped == "time"
+    ]
+    usual, seconds = dict(commonest), statistics.median(lengths) if lengths else None
     kept: Found = []
     left_out: list[SkippedFile] = []
     for file, member in found:
@@ -167,34 +157,26 @@ def _alike(found: Found) -> tuple[Found, list[SkippedFile]]:
     return kept, left_out
 
 
-def _test(result: Result) -> tuple[tuple[str, str], ...]:
-    """Return what has to be equal in results that are compared, by name."""
-    conditions = result.conditions
+def settings(result: Result) -> tuple[tuple[str, str], ...]:
+    """Return what has to be equal in results of one test, by name."""
     found = {
         "kind": result.kind,
         "data type": result.dtype,
         "accumulation": result.accumulate,
-        "layout": result.layout if result.kind != "peak" else None,
+        "layout": result.layout if not kind_of(result.kind).finds_shape else None,
         "data": result.data,
         "threads": result.threads,
         "torch": result.torch_version,
         "CUDA": result.cuda_version,
-        "driver": conditions.driver_version if conditions is not None else None,
+        "driver": result.known_conditions.driver_version,
     }
-    if result.kind == "soak":
+    if not kind_of(result.kind).has_rows:
         found["size"] = f"{result.m} x {result.n} x {result.k}"
     return tuple((name, str(value)) for name, value in found.items() if value is not None)
 
 
-def _usual_seconds(results: Iterable[Result]) -> float | None:
-    """Return the median length of runs of one shape that took their time."""
-    known = [each.seconds for each in results if not each.points and each.stopped == "time"]
-    return statistics.median(known) if known else None
-
-
 def _other(result: Result, usual: dict[str, str], seconds: float | None) -> str | None:
-    """Return how a result differs from most others, or None."""
-    own = dict(_test(result))
+    own = dict(settings(result))
     names = [name for name in {**usual, **own} if own.get(name) != usual.get(name)]
     if names:
         differs = ", ".join(
@@ -203,8 +185,7 @@ def _other(result: Result, usual: dict[str, str], seconds: float | None) -> str 
         return f"it is of another test: {differs}"
     if result.stopped == "user":
         return f"it was stopped after {duration(result.seconds)}"
-    if seconds and not result.points and result.stopped == "time":
-        length = result.seconds
-        if not AS_LONG * seconds <= length <= seconds / AS_LONG:
-            return f"it took {duration(length)}, the others {duration(seconds)}"
+    timed = seconds and not result.points and result.stopped == "time"
+    if seconds and timed and not as_long(result.seconds, seconds):
+        return f"it took {duration(result.seconds)}, the others {duration(seconds)}"
     return None

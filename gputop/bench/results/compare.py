@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 import platform
+import statistics
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-from gputop.bench.events import Comparison
-from gputop.text import brief, moment, number, tflops, visible
+from gputop.bench.events import Comparison, Point, Result
+from gputop.bench.plan.kinds import BANDWIDTH, kind_of
+from gputop.bench.results.statistics import robust_sigma
+from gputop.text import brief, number, tflops, throughput, visible
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from gputop.bench.events import Point, Result
-    from gputop.bench.plan.request import Target
-
-
-NOTICED_PERCENT = 5.0
-"""Largest difference from the best that counts as noise."""
+SPOILED_PERCENT = 5.0
+"""Scatter of a row from which its number says little."""
+FEWEST_RUNS, MOST_RUNS = 4, 10
+"""Runs before a result that it is compared with: fewer say too little, older ones are left out."""
+LEAST_LIMIT = 3.0
+"""Percent under the median of earlier runs that is never slow."""
 AS_LONG = 0.9
 """Least share of another run's time for runs that count as equally long."""
 ALONE, TOGETHER = "alone", "together"
@@ -31,16 +31,16 @@ def comparable(result: Result) -> tuple[object, ...]:
     """Return a key that is equal for results of the same device and method.
 
     The device counts by its host and UUID (a CPU by its name). The method is the kind, data type,
-    m, n, k, accumulation, layout, distribution of the data, and threads on a CPU. A table has its
-    rows in place of one shape. A search finds other shapes each time and counts by device and data
-    type.
+    m, n, k, accumulation, layout, distribution of the data, threads on a CPU, and if every product
+    was verified. A table has its rows in place of one shape. A search finds other shapes each time
+    and counts by device and data type.
 
-    Left out is what varies between runs (products of the warm-up and of a batch), and the versions
-    of torch and driver and the power limit: `changes_since` reports those.
+    Left out is what varies between runs (products of the warm-up and of a batch), and what may
+    change on a machine: torch, the driver, the power limit.
     """
     device = (result.host or platform.node(), result.device_uuid or result.device)
-    method = (result.accumulate, result.data, result.threads)
-    if result.kind == "peak":
+    method = (result.accumulate, result.data, result.threads, result.verify)
+    if kind_of(result.kind).finds_shape:
         return (device, result.kind, result.dtype, method)
     rows = frozenset((point.series, point.x, point.shape) for point in result.points)
     shape = rows or (result.m, result.n, result.k)
@@ -54,7 +54,8 @@ def score(result: Result) -> float | None:
     A table without them is compared by the geometric mean of its rows, in bytes or products per
     second.
     """
-    if not result.points or result.kind == "pairs":
+    kind = kind_of(result.kind)
+    if not result.points or (kind.over_time and not kind.moves_bytes):
         return result.tflops_mean
     if result.tflops_peak is not None:
         return result.tflops_peak
@@ -75,6 +76,44 @@ def row_rate(point: Point) -> tuple[int, float] | None:
     return (0, 1 / values["seconds"]) if values.get("seconds") else None
 
 
+def judged_rows(result: Result) -> dict[str, Point]:
+    """Return the rows by which a table is judged, by name.
+
+    Copies have the largest of each series (of pageable memory none: it is the host's doing), a
+    sweep the fastest of each data type, and a search its best, without a name.
+    """
+    kind, found = kind_of(result.kind), {}
+    if kind.finds_shape:
+        return dict(zip([""], ranked_shapes(result.points), strict=False))
+    for name, line in points_by_series(result.points).items():
+        if kind.moves_bytes and "pageable" not in name:
+            found[name] = max(line, key=lambda point: point.x)
+        elif kind.several_dtypes:
+            found[name] = max(line, key=lambda point: point.values.get("tflops", 0.0))
+    return found
+
+
+def measured(result: Result) -> dict[str, float]:
+    """Return the numbers by which a result is judged, more is better, by the names of their rows.
+
+    A result without such rows has its score, with an empty name.
+    """
+    measures = kind_of(result.kind).measures
+    rates = {name: row.values.get(measures) for name, row in judged_rows(result).items()}
+    if not rates and measures != BANDWIDTH:
+        rates = {"": score(result)}
+    return {name: rate for name, rate in rates.items() if rate is not None}
+
+
+def ranked_shapes(points: Sequence[Point]) -> list[Point]:
+    """Return the shapes of a search, best first, confirmed ones before the others."""
+
+    def rank(point: Point) -> tuple[bool, float]:
+        return "confirmed" in point.series, point.values.get("tflops", 0.0)
+
+    return sorted(points, key=rank, reverse=True)
+
+
 def with_comparisons(results: Iterable[Result], among: Iterable[Result]) -> list[Result]:
     """Return the results, each compared with the runs of `among` that were made before it.
 
@@ -83,56 +122,64 @@ def with_comparisons(results: Iterable[Result], among: Iterable[Result]) -> list
     groups: dict[tuple[object, ...], list[Result]] = defaultdict(list)
     for other in among:
         groups[comparable(other)].append(other)
-    return [
-        each
-        if each.comparison is not None
-        else _with(each, _best_of(each, groups[comparable(each)]))
-        for each in results
-    ]
+    return [compared_with(each, last_runs(each, groups[comparable(each)])) for each in results]
 
 
-def with_comparison(result: Result, among: Iterable[Result]) -> Result:
-    """Return the result compared with the runs of `among`, of which one at a time is kept."""
-    return result if result.comparison is not None else _with(result, best_of(result, among))
+def last_runs(result: Result, among: Iterable[Result]) -> list[Result]:
+    """Return the last runs before a result that are like it, newest first, at most ten.
 
-
-def _with(result: Result, best: Result | None) -> Result:
-    comparison = Comparison(percent_under(result, best), regression(result, best))
-    return replace(result, comparison=comparison)
-
-
-def best_of(result: Result, among: Iterable[Result]) -> Result | None:
-    """Return the best earlier run that is comparable, or None.
-
-    Faulty runs do not count. Nor do shorter runs of one shape: a device that had less time to get
-    hot is faster. For the same reason a result is not held above longer runs.
+    They are comparable, with the same minor version of torch and the same power limit, about as
+    long (a device that had less time to get hot is faster), without wrong results, and without
+    other load on the device.
     """
+    if result.wrong_elements or score(result) is None:
+        return []
     key = comparable(result)
-    return _best_of(result, (other for other in among if comparable(other) == key))
+    like = (
+        other
+        for other in among
+        if other.started_at < result.started_at
+        and comparable(other) == key
+        and score(other) is not None
+        and not other.wrong_elements
+        and not other.known_conditions.other_load
+        and _setting(other) == _setting(result)
+        and (result.points or as_long(other.seconds, result.seconds))
+    )
+    return heapq.nlargest(MOST_RUNS, like, key=lambda other: other.started_at)
 
 
-def _best_of(result: Result, like: Iterable[Result]) -> Result | None:
-    best = best_as_short = None
-    most = most_as_short = -math.inf
-    for other in () if result.wrong_elements else like:
-        rate, earlier = score(other), other.started_at < result.started_at
-        if rate is None or other.wrong_elements or not (earlier and _as_long(other, result)):
-            continue
-        if rate > most:
-            most, best = rate, other
-        if rate > most_as_short and _as_long(result, other):
-            most_as_short, best_as_short = rate, other
-    return best if most >= (score(result) or 0.0) else best_as_short
+def _setting(result: Result) -> tuple[object, ...]:
+    limit = result.known_conditions.power_limit_watts
+    version = result.torch_version.split(".")[:2]
+    return *version, None if limit is None else round(limit)
 
 
-def _as_long(other: Result, result: Result) -> bool:
-    return bool(result.points) or other.seconds >= AS_LONG * result.seconds
+def as_long(seconds: float, others: float) -> bool:
+    """True if two runs took about equally long."""
+    return min(seconds, others) >= AS_LONG * max(seconds, others)
 
 
-def percent_under(result: Result, best: Result | None) -> float | None:
-    """Return the percent that a result is under another one; negative above it."""
-    mine, other = score(result), score(best) if best is not None else None
-    return percent_below(mine, other) if mine is not None and other else None
+def compared_with(result: Result, like: Sequence[Result]) -> Result:
+    """Return the result with its comparison to the like runs before it."""
+    if result.comparison is not None:
+        return result
+    scores = [value for each in like if (value := score(each)) is not None]
+    mine = score(result)
+    known = mine is not None and scores
+    under = percent_below(mine, statistics.median(scores)) if known and mine is not None else None
+    return replace(result, comparison=Comparison(under, regression(result, like), len(like)))
+
+
+def percent_limit(values: Sequence[float]) -> float:
+    """Return how far under the median of these a value may be, in percent.
+
+    It is three robust standard deviations. Few values show their scatter badly: the factor makes
+    about 1 % of false alarms at any number of them, by simulation.
+    """
+    unsure = 1 + 36 / len(values) ** 2
+    middle = statistics.median(values)
+    return max(LEAST_LIMIT, 300 * unsure * robust_sigma(values) / middle if middle else 0.0)
 
 
 def percent_below(value: float, reference: float) -> float:
@@ -140,103 +187,54 @@ def percent_below(value: float, reference: float) -> float:
     return 100 * (reference - value) / reference if reference else 0.0
 
 
-def regression(result: Result, best: Result | None) -> str | None:
-    """Return a warning if a result is more than `NOTICED_PERCENT` under the best, else None."""
-    under = percent_under(result, best)
-    if best is None or under is None or under <= NOTICED_PERCENT:
+def regression(result: Result, like: Sequence[Result]) -> str | None:
+    """Return a warning if a result is slower than the like runs before it, else None.
+
+    Copies are compared direction by direction.
+    """
+    slow = []
+    for name, value in measured(result).items():
+        before = [each for one in like if (each := measured(one).get(name)) is not None]
+        if len(before) < FEWEST_RUNS:
+            continue
+        middle, limit = statistics.median(before), percent_limit(before)
+        under = percent_below(value, middle)
+        if under > limit:
+            figures = f"{figure_text(result, value)} is {under:.1f} % under the "
+            what = name and f"{visible(name, 60)}: "
+            slow.append(
+                f"{what}{figures}{figure_text(result, middle)} that is usual (limit {limit:.1f} %)"
+            )
+    if not slow:
         return None
-    when = moment(best.started_at, "%d %b %Y %H:%M")
-    also = changes_since(result, best)
-    differs = f"; since then {also}" if also else ""
-    return (
-        f"{visible(result.device)} is slower than it was: {_what(result)} is {under:.1f} % under "
-        f"its best, {_figure(best)} on {when}{differs}. Compare clocks, power limit and "
-        "temperature, or run it again to be sure."
+    driver, then = (each.known_conditions.driver_version for each in (result, like[0]))
+    changed = f"; the driver {visible(then)} became {visible(driver)}" if driver and then else ""
+    return f"{'; '.join(slow)}, the median of its last {len(like)} like runs" + (
+        changed if driver != then else ""
     )
 
 
-def _what(result: Result) -> str:
-    shape = f" {result.n}" if not result.points and result.m == result.n == result.k else ""
-    return f"{result.kind} in {visible(result.dtype)}{shape} at {_figure(result)}"
-
-
-def _figure(result: Result) -> str:
+def figure_text(result: Result, value: float) -> str:
+    """Return a score or a rate with its unit: `780 TFLOP/s`, `54.1 GB/s`."""
     unit, shown = score_unit(result)
-    value = score(result) or 0.0
-    if not result.points or result.tflops_peak is not None:
-        return f"{shown(value)} {unit}"
     if unit == "products/s":  # their time says more
         return f"{brief(1 / value) if value else 'nothing'} over its rows"
-    return f"{shown(value)} {unit} over its rows"
+    return throughput(value) if unit == "TFLOP/s" else f"{shown(value)} {unit}"
 
 
 def score_unit(result: Result) -> tuple[str, Callable[[float], str]]:
     """Return the unit of a result's score, and the function that formats it."""
-    if not result.points or result.tflops_peak is not None or result.kind == "pairs":
-        return "TFLOP/s", tflops
-    if any("bytes_per_second" in point.values for point in result.points):
-        return "GB/s", lambda value: number(value / 1e9)
+    kind = kind_of(result.kind)
+    if kind.moves_bytes:
+        return kind.rate_unit, lambda value: number(value / 1e9)
+    if not result.points or result.tflops_peak is not None or kind.over_time:
+        return kind.rate_unit, tflops
     return "products/s", lambda value: f"{value:.4g}"
 
 
-def changes_since(result: Result, earlier: Result) -> str:
-    """Return the changed versions and limits that may explain a difference; may be empty."""
-    now, then = result.conditions, earlier.conditions
-    pairs = [("torch", earlier.torch_version, result.torch_version)]
-    if now is not None and then is not None:
-        pairs.append(("driver", then.driver_version or "", now.driver_version or ""))
-        limits = (then.power_limit_watts, now.power_limit_watts)
-        old, new = (f"{watts:.0f} W" if watts is not None else "" for watts in limits)
-        pairs.append(("power limit", old, new))
-    return ", ".join(
-        f"{name} {visible(old)} became {visible(new)}"
-        for name, old, new in pairs
-        if old and new and old != new
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceSpread:
-    """Distance between devices that did the same work, by their labels."""
-
-    dtype: str
-    percent: float
-    """Percent that the last is under the best."""
-    best: str
-    behind: Mapping[str, float]
-    """Percent under the best of the devices that are noticeably slower."""
-
-
-def spreads(results: Iterable[tuple[Target, Result]]) -> tuple[DeviceSpread, ...]:
-    """Return how far the devices of these results are apart by their scores."""
-    return spreads_of((target, result.dtype, score(result)) for target, result in results)
-
-
-def spreads_of(reached: Iterable[tuple[Target, str, float | None]]) -> tuple[DeviceSpread, ...]:
-    """Return the spreads of GPUs and of CPUs, by data type. More is better.
-
-    A device without a value is left out.
-    """
-    groups: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
-    for target, dtype, value in reached:
-        if value is not None:
-            groups[target.kind, dtype][target.label] = value
-    return tuple(
-        _spread(dtype, reached) for (_, dtype), reached in groups.items() if len(reached) > 1
-    )
-
-
-def _spread(dtype: str, reached: Mapping[str, float]) -> DeviceSpread:
-    best = max(reached, key=reached.__getitem__)
-    top = reached[best]
-    under = {label: percent_below(each, top) for label, each in reached.items()}
-    behind = {label: percent for label, percent in under.items() if percent > NOTICED_PERCENT}
-    return DeviceSpread(dtype, max(under.values()), best, behind)
-
-
-def rates_of_pair(result: Result) -> tuple[float | None, float | None, float | None]:
+def rates_of_pair(rows: Iterable[Point]) -> tuple[float | None, float | None, float | None]:
     """Return TFLOP/s alone and together, and the cost in percent, negative for a gain."""
-    reached = {point.series: point.values.get("tflops") for point in result.points}
+    reached = {point.series: point.values.get("tflops") for point in rows}
     alone, together = reached.get(ALONE), reached.get(TOGETHER)
     cost = percent_below(together, alone) if alone and together is not None else None
     return alone, together, cost
@@ -263,22 +261,23 @@ class Crossover:
 
 def crossovers(gpu: Iterable[Point], cpu: Iterable[Point]) -> list[Crossover]:
     """Return one for each data type that both have at some size, in the GPU's order."""
-    fast, slow = _rates_by_size(gpu), _rates_by_size(cpu)
-    found = []
-    for series, rates in fast.items():
-        other_sweeps = slow.get(series, {})
-        shared = sorted(n for n in rates if other_sweeps.get(n))
-        if shared:
-            found.append(Crossover(series, tuple((n, rates[n] / other_sweeps[n]) for n in shared)))
-    return found
+    slow = _rates_by_size(cpu)
+    ratios = {
+        series: tuple(
+            (n, rate / base) for n, rate in sorted(rates.items()) if (base := slow[series].get(n))
+        )
+        for series, rates in _rates_by_size(gpu).items()
+        if series in slow
+    }
+    return [Crossover(series, shared) for series, shared in ratios.items() if shared]
 
 
 def _rates_by_size(points: Iterable[Point]) -> dict[str, dict[int, float]]:
-    rated = [point for point in points if "tflops" in point.values]
-    return {
-        series: {round(point.x): point.values["tflops"] for point in line}
-        for series, line in points_by_series(rated).items()
-    }
+    found: dict[str, dict[int, float]] = defaultdict(dict)
+    for point in points:
+        if "tflops" in point.values:
+            found[point.series][round(point.x)] = point.values["tflops"]
+    return found
 
 
 def points_by_series(points: Iterable[Point]) -> dict[str, list[Point]]:
@@ -291,12 +290,8 @@ def points_by_series(points: Iterable[Point]) -> dict[str, list[Point]]:
 
 def other_sweeps(results: Iterable[Result], device: str, uuid: str | None) -> list[Result]:
     """Return the sweeps of other devices, in their order; a CPU is known by its name."""
-    own = uuid or device
-    return [
-        each
-        for each in results
-        if each.kind == "sweep" and (each.device_uuid or each.device) != own
-    ]
+    sweeps = (each for each in results if each.kind == "sweep")
+    return [each for each in sweeps if (each.device_uuid or each.device) != (uuid or device)]
 
 
 def newest_series(results: Iterable[Result]) -> dict[tuple[str, str], tuple[Result, list[Point]]]:

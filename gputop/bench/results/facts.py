@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from gputop.bench.plan.peaks import AT_MAXIMUM_CLOCK, DATASHEET, percent_lines
-from gputop.bench.results.compare import row_rate, score
+from gputop.bench.plan.datasheet_peaks import AT_MAXIMUM_CLOCK, DATASHEET, percent_lines
+from gputop.bench.plan.kinds import kind_of
+from gputop.bench.results.compare import measured, ranked_shapes, row_rate, score
+from gputop.schema.catalogue import CATALOGUE
 from gputop.schema.values import CAUSES, span_text, value_text
 from gputop.text import (
     ABSENT,
@@ -23,12 +25,11 @@ from gputop.text import (
     short_name,
     size,
     tflops,
+    throughput,
     visible,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from gputop.bench.events import Conditions, Point, Result
 
 
@@ -52,7 +53,6 @@ ENDINGS = {
     "limit": Ending("too hot", "ended by the temperature limit"),
     "silent": Ending("unwatched", "ended because the device could not be watched"),
 }
-"""Endings of a run by `Result.stopped`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,24 +83,21 @@ def shape(result: Result) -> str:
 
 def percent_of_peak(result: Result) -> str:
     """Return `78.1 %`, or `~78.1 %` if the peak is by formula; absent if unknown."""
-    known = result.conditions.percent_of_peak if result.conditions else {}
+    known = result.known_conditions.percent_of_peak
     name = next((each for each in (DATASHEET, AT_MAXIMUM_CLOCK, *known) if each in known), None)
     if name is None:
         return ABSENT
-    return f"{'' if name == DATASHEET else '~'}{percentage(known[name], digits=1)}"
-
-
-def is_slow(result: Result) -> bool:
-    """True if the result was noticeably slower than the best run before it."""
-    return result.comparison is not None and result.comparison.slower is not None
+    return f"{'' if name.startswith(DATASHEET) else '~'}{percentage(known[name], digits=1)}"
 
 
 def verdict(result: Result) -> str:
-    """Return a fault first, then a slower result, then how the run ended."""
+    """Return a fault first, then a slower result, how the run ended, and if it is degraded."""
     if result.wrong_elements:
         return "FAULTY"
-    if is_slow(result):
-        return f"{under_percent(result):.0f} % under"
+    if result.known_comparison.slower is not None:
+        return f"{result.known_comparison.under_percent:.0f} % under"
+    if result.stopped == "time" and result.verdict is not None and result.verdict.bad:
+        return result.verdict.state.upper()
     return ending(result).word
 
 
@@ -115,17 +112,39 @@ def wrong_results(elements: int, checks: int | None = None) -> str:
     return f"computed wrong results: {count(elements, 'element')}{where}"
 
 
-def under_percent(result: Result) -> float | None:
-    """Return the percent under the best run before it, or None without one."""
-    return None if result.comparison is None else result.comparison.under_percent
+MISMATCHES = {
+    "wrong": "wrong each time when repeated",
+    "not repeatable": "not repeatable, right when repeated",
+    "unexplained": "unexplained, at times right when repeated",
+    "other bits": "right with other bits than the first",
+}
 
 
-def share_of_best(result: Result) -> str:
-    """Return the share of the best run before it, or `new best` above that."""
-    under = under_percent(result)
-    if under is None:
-        return ABSENT
-    return "new best" if under < 0 else percentage(100 - under, digits=1)
+def mismatch_text(result: Result) -> str:
+    """Return what products with a mismatch were: `, 1 product not repeatable, ...`."""
+    return "".join(
+        f"; {count(found, 'product')} {MISMATCHES.get(kind) or visible(kind, 40)}"
+        for kind, found in result.mismatches.items()
+    )
+
+
+PARTS = {"copy": "copies", "memory": "blocks"}
+
+
+def verified_text(result: Result) -> str:
+    """Return the share of the products that were verified: `16 of 500 products (3.2 %)`."""
+    what = PARTS.get(result.kind, "products")
+    known, total = result.verified_products, result.iterations
+    if known is None or not kind_of(result.kind).over_time:
+        return count(result.checks, "check")
+    share = percentage(100 * known / total, digits=1) if total else ABSENT
+    return f"{'all ' * (0 < total <= known)}{known} of {total} {what} ({share})"
+
+
+def share_of_usual(result: Result) -> str:
+    """Return the share of the median of the like runs before it."""
+    under = result.known_comparison.under_percent
+    return ABSENT if under is None else percentage(100 - under, digits=1)
 
 
 def speed(result: Result) -> str:
@@ -134,7 +153,7 @@ def speed(result: Result) -> str:
         return rate_text(best_row(result.points))
     # The mean of a table is over unlike rows.
     of_table = result.points or result.tflops_mean is None
-    return tflops(result.tflops_peak if of_table else result.tflops_mean)
+    return throughput(result.tflops_peak if of_table else result.tflops_mean, short=True)
 
 
 def best_row_text(result: Result) -> str:
@@ -148,16 +167,15 @@ def best_row(points: Iterable[Point]) -> Point | None:
 
     A launch that waits for nothing has a time and no throughput: it competes with none.
     """
-    rated = [(row_rate(point), point) for point in points]
-    known = [(rate, point) for rate, point in rated if rate is not None]
-    return max(known, key=lambda each: each[0], default=(None, None))[1]
+    rated = [point for point in points if row_rate(point)]
+    return max(rated, key=lambda point: row_rate(point) or (), default=None)
 
 
 def rate_text(point: Point | None) -> str:
     """Return the rate of a row with its unit: `54.1 GB/s`, or a time if it has no other."""
     values = point.values if point else {}
     if "tflops" in values:
-        return f"{tflops(values['tflops'])} TFLOP/s"
+        return throughput(values["tflops"])
     if "bytes_per_second" in values:
         return f"{number(values['bytes_per_second'] / 1e9)} GB/s"
     return brief(values.get("seconds")) if values.get("seconds") else ABSENT
@@ -169,20 +187,11 @@ def device(result: Result) -> str:
 
 
 def _condition(name: str, unit: str) -> Callable[[Result], str]:
-    def text(result: Result) -> str:
-        conditions = result.conditions
-        return quantity(getattr(conditions, name) if conditions else None, unit)
-
-    return text
-
-
-def _droop(result: Result) -> str:
-    return percentage(result.droop_percent, digits=1)
+    return lambda each: quantity(getattr(each.known_conditions, name), unit)
 
 
 def _driver(result: Result) -> str:
-    conditions = result.conditions
-    return visible((conditions.driver_version if conditions else None) or ABSENT, 20)
+    return visible(result.known_conditions.driver_version or ABSENT, 20)
 
 
 WHEN = ResultColumn("WHEN", 12, 3, when)
@@ -196,10 +205,10 @@ COLUMNS = (
     ResultColumn("TYPE", 8, 2, lambda each: visible(each.dtype, 40)),
     ResultColumn("SIZE", 6, 2, shape, right=True),
     SPEED,
-    ResultColumn("PEAK", 6, 5, lambda each: tflops(each.tflops_peak), right=True),
-    ResultColumn("DROOP", 6, 7, _droop, right=True),
+    ResultColumn("PEAK", 6, 5, lambda each: throughput(each.tflops_peak, short=True), right=True),
+    ResultColumn("DROOP", 6, 7, lambda each: percentage(each.droop_percent, digits=1), right=True),
     ResultColumn("OF PEAK", 7, 8, percent_of_peak, right=True),
-    ResultColumn("OF BEST", 8, 10, share_of_best, right=True),
+    ResultColumn("OF USUAL", 8, 10, share_of_usual, right=True),
     ResultColumn("TIME", 7, 9, lambda each: duration(each.seconds), right=True),
     ResultColumn("POWER", 6, 11, _condition("power_watts_mean", " W"), right=True),
     ResultColumn("CLOCK", 8, 12, _condition("sm_clock_mhz_mean", " MHz"), right=True),
@@ -214,11 +223,9 @@ COLUMNS = (
 def fitting_columns(width: int) -> tuple[tuple[ResultColumn, int], ...]:
     """Return the columns that fit with their cells; the device gets the rest."""
     ranked = sorted(COLUMNS, key=lambda column: column.rank)
+    spare = ROOMY_DEVICE - NARROWEST_DEVICE
     shown = fit_columns(
-        ranked,
-        width,
-        lambda column: column.width + 1,
-        lambda column: ROOMY_DEVICE - NARROWEST_DEVICE if column.rank > TELLING else 0,
+        ranked, width, lambda each: each.width + 1, lambda each: spare * (each.rank > TELLING)
     )
     left = width - sum(column.width + 1 for column in shown)
     spare = min(left, WIDEST_DEVICE - NARROWEST_DEVICE)
@@ -228,56 +235,74 @@ def fitting_columns(width: int) -> tuple[tuple[ResultColumn, int], ...]:
 
 
 Fact = tuple[str, str]
-"""A label and a text."""
 
 
 def figure_facts(result: Result) -> Iterator[Fact]:
     """Yield what was measured, how it was verified, and the memory used."""
-    if result.kind == "soak":
+    if not kind_of(result.kind).has_rows:
         yield from _throughput(result)
     elif result.tflops_peak is not None:
-        shape = f"{result.m} x {result.n} x {result.k}"
-        yield "best", f"{result.tflops_peak:.4g} TFLOP/s at {shape}"
+        said = f"{result.tflops_peak:.4g} TFLOP/s at {result.m} x {result.n} x {result.k}"
+        scatter = ranked_shapes(result.points)[0].values.get("spread_percent")
+        yield "best", said if scatter is None else f"{said}, ± {scatter:.1f} %"
     for line in _of_peak(result):
         yield "of peak", line
     ended = ending(result).sentence
-    what = "copies" if result.kind == "copy" else "products"
-    verified = f"{result.checks} checks"
-    if result.verified_products is not None and result.kind == "soak":
-        verified = f"{result.verified_products} of {result.iterations} {what}"
+    what = PARTS.get(result.kind, "products")
     done = f"{len(result.points)} rows" if result.points else ended
     yield what, f"{result.iterations}, {done if result.stopped == 'time' else ended}"
-    yield "verified", f"{verified}, {result.wrong_elements or 'no'} wrong elements"
+    wrong = f"{result.wrong_elements or 'no'} wrong elements{mismatch_text(result)}"
+    yield "verified", f"{verified_text(result)}, {wrong}"
     if result.tensor_bytes is not None or result.context_bytes is not None:
-        parts = (
-            f"tensors {size(result.tensor_bytes)}",
-            f"torch's cache {size(result.cache_bytes)}",
-            f"CUDA context {size(result.context_bytes)}",
-        )
-        yield "memory", ", ".join(parts)
+        held = f"tensors {size(result.tensor_bytes)}, torch's cache {size(result.cache_bytes)}"
+        yield "memory", f"{held}, CUDA context {size(result.context_bytes)}"
 
 
 def _throughput(result: Result) -> Iterator[Fact]:
     mean, peak = result.tflops_mean or 0.0, result.tflops_peak or 0.0
-    yield "mean", f"{mean:.4g} TFLOP/s over {result.seconds:.2f} s"
-    yield "peak", f"{peak:.4g} TFLOP/s in the best window"
+    interval = _between(result.tflops_mean_interval, ".4g")
+    yield "mean", f"{mean:.4g} TFLOP/s over {result.seconds:.2f} s{interval}"
+    tails = (result.tflops_p5, result.tflops_p95)
+    spread = "" if None in tails else f"; 5 % to 95 % of them {tails[0]:.4g} to {tails[1]:.4g}"
+    yield "peak", f"{peak:.4g} TFLOP/s in the best window{spread}"
+    if result.tflops_burst is not None:
+        yield "burst", f"{result.tflops_burst:.4g} TFLOP/s from the first product on"
     if result.tflops_sustained is not None and result.droop_percent is not None:
-        below = f"{percentage(result.droop_percent, digits=1)} below the peak"
-        yield "sustained", f"{result.tflops_sustained:.4g} TFLOP/s, {below}"
+        yield "sustained", f"{result.tflops_sustained:.4g} TFLOP/s, {droop_text(result)}"
         steady = result.time_to_steady_seconds
         yield "steady", "not within this run" if steady is None else f"after {steady:.1f} s"
     if result.tflops_device is not None:
         yield "on device", f"{result.tflops_device:.4g} TFLOP/s by device events"
 
 
+def _between(bounds: tuple[float, ...] | None, form: str) -> str:
+    return f", 95 % interval {bounds[0]:{form}} to {bounds[1]:{form}}" if bounds else ""
+
+
+def droop_text(result: Result) -> str:
+    """Return `15.2 % below the burst, 95 % interval 14.1 to 16.3`, or that there is no droop."""
+    below = f"{percentage(result.droop_percent, digits=1)} below the burst"
+    if result.droop_interval_percent is None:  # of an older version, which knew no burst
+        return below.replace("burst", "peak")
+    if not result.droop_percent:
+        return "no droop beyond the noise"
+    return below + _between(result.droop_interval_percent, ".1f")
+
+
 def _of_peak(result: Result) -> Iterable[str]:
-    """Return a line for each denominator; a GPU without any gets a line that says so."""
     if result.device_uuid is None:
         return ()
-    known = result.conditions.percent_of_peak if result.conditions else {}
-    if result.kind == "copy":
+    known = result.known_conditions.percent_of_peak
+    if kind_of(result.kind).moves_bytes:
         return [f"{percentage(percent)} of {name}" for name, percent in known.items()]
-    return percent_lines(score(result), known, result.dtype)
+    if "," not in result.dtype:
+        return percent_lines(score(result), known, result.dtype)
+    lines = []
+    for dtype, rate in measured(result).items():
+        named = ((name.rpartition(" "), percent) for name, percent in known.items())
+        own = {name: percent for (name, _, of), percent in named if of == dtype}
+        lines += [f"{dtype}: {line}" for line in percent_lines(rate, own, dtype)]
+    return lines
 
 
 def condition_facts(known: Conditions | None) -> Iterator[Fact]:
@@ -285,9 +310,9 @@ def condition_facts(known: Conditions | None) -> Iterator[Fact]:
     if known is None:
         return
     if known.power_watts_mean is not None:
-        limit = known.power_limit_watts
-        of = "" if limit is None else f", limit {limit:.0f} W"
-        yield "power", f"{known.power_watts_mean:.0f} W on average{of}"
+        watts, limit = known.power_watts_mean, known.power_limit_watts
+        of = f", {percentage(100 * watts / limit)} of the limit of {limit:.0f} W" if limit else ""
+        yield "power", f"{watts:.0f} W on average{of}"
     if known.energy_joules is not None:
         efficiency = known.tflop_per_joule
         per = "" if efficiency is None else f", {tflops(efficiency)} TFLOP/J"
@@ -301,17 +326,30 @@ def condition_facts(known: Conditions | None) -> Iterator[Fact]:
         yield "heat", f"up to {quantity(known.temperature_celsius_max, '°C')}"
     if known.heat_limit is not None:
         yield "heat limit", visible(known.heat_limit, 120)
-    if known.clock_event_seconds:
-        yield "held back", ", ".join(_held(known))
+    yield from _incidents(known)
     if known.driver_version is not None:
         yield "driver", visible(known.driver_version, 40)
 
 
-def _held(known: Conditions) -> Iterator[str]:
-    """Yield clock event reasons, the longest first."""
-    spent = sorted(known.clock_event_seconds.items(), key=lambda each: -each[1])
-    for reason, seconds in spent:
-        yield f"{CAUSES.get(reason, visible(reason, 40))} {span_text(seconds)}"
+def _incidents(known: Conditions) -> Iterator[Fact]:
+    if known.clock_event_seconds:
+        longest = sorted(known.clock_event_seconds.items(), key=lambda each: -each[1])
+        held = [f"{CAUSES.get(name, visible(name, 40))} {span_text(s)}" for name, s in longest]
+        yield "held back", ", ".join(held)
+    if known.memory_errors:
+        yield "memory errors", memory_errors_text(known.memory_errors)
+    if known.other_load:
+        yield "used by", "; ".join(visible(each, 80) for each in known.other_load)
+
+
+def memory_errors_text(known: Mapping[str, Sequence[float]]) -> str:
+    """Return the counters before and after: `ECC corrected 0 before, 3 after`."""
+    return "; ".join(
+        f"{CATALOGUE[name].label if name in CATALOGUE else visible(name, 40)} "
+        f"{pair[0]:.0f} before, {pair[-1]:.0f} after"
+        for name, pair in known.items()
+        if pair
+    )
 
 
 def method_facts(result: Result) -> Iterator[Fact]:
@@ -319,17 +357,20 @@ def method_facts(result: Result) -> Iterator[Fact]:
     for note in result.notes:
         yield "note", note
     yield "method", result.method
-    yield "software", f"torch {result.torch_version} in {result.python}"
+    if result.bound_to:
+        yield "bound to", visible(result.bound_to, 80)
+    if result.unset:
+        named = "; ".join(visible(each, 80) for each in result.unset)
+        yield "unset", f"{named}, as that changes what is measured"
+    cublas = f", cuBLAS {result.cublas_version}" if result.cublas_version else ""
+    yield "software", f"torch {result.torch_version}{cublas} in {result.python}"
 
 
 def detail_facts(result: Result) -> Iterator[Fact]:
     """Yield further facts for a reader who has no access to the machine."""
-    under = under_percent(result)
-    if under is not None:
-        above = f", {-under:.1f} % above the best run before" if under < 0 else ""
-        yield "of the best run before", f"{share_of_best(result)}{above}"
+    if result.known_comparison.under_percent is not None:
+        yield "of the median of earlier runs", share_of_usual(result)
     yield "time", duration(result.seconds)
-    known = result.conditions
     named = {
         "accumulate": result.accumulate,
         "layout": result.layout,
@@ -337,6 +378,6 @@ def detail_facts(result: Result) -> Iterator[Fact]:
         "threads": result.threads,
         "CUDA": result.cuda_version,
         "device": result.device_uuid,
-        "PCI device id": known.pci_device_id if known else None,
+        "PCI device id": result.known_conditions.pci_device_id,
     }
     yield from ((label, str(value)) for label, value in named.items() if value is not None)

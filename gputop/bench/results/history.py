@@ -1,6 +1,6 @@
 """Results of earlier runs: a SQLite file in the user's data directory, and their listing.
 
-A file that cannot be used is left as it is, and a `ResultsError` says why in one line.
+A file that cannot be used is left as it is, and a `ProblemError` says why in one line.
 """
 
 from __future__ import annotations
@@ -12,24 +12,21 @@ import io
 import json
 import os
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import platformdirs
 
 from gputop.bench.events import Conditions, Result
 from gputop.bench.results import compare
-from gputop.bench.results.facts import fitting_columns, under_percent
-from gputop.problem import Problem
+from gputop.bench.results.facts import fitting_columns
+from gputop.bench.results.verdict import DEFAULTS, VerdictLimits, with_verdicts
+from gputop.problem import Problem, ProblemError
 from gputop.schema.codec import DecodeError, from_json
 from gputop.text import ABSENT, csv_field, visible
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 VERSION = 1
 """Version of the tables, in `PRAGMA user_version`. Documents may grow without a new one."""
@@ -40,17 +37,15 @@ CREATE TABLE results (
     id INTEGER PRIMARY KEY,
     started_at REAL NOT NULL,
     device_uuid TEXT,
-    document TEXT NOT NULL
+    document TEXT NOT NULL,
+    curves TEXT
 )
 """
 
-
-class ResultsError(Exception):
-    """A results file that cannot be read or written, and the problem."""
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(str(problem))
-        self.problem = problem
+CURVES = "curves"
+"""Column that older versions leave alone."""
+_COLUMNS = "PRAGMA table_info(results)"
+_THIS = "WHERE started_at = ? AND device_uuid IS ?"
 
 
 def results_path() -> Path:
@@ -58,25 +53,69 @@ def results_path() -> Path:
     return Path(platformdirs.user_data_dir("gputop"), "results.sqlite")
 
 
-def append(result: Result) -> Result:
-    """Keep a result with its comparison, and return it; raise `ResultsError` if not possible."""
-    result = compare.with_comparison(result, of_device(result.device_uuid, result.device))
+def compared(result: Result) -> Result:
+    """Return a result compared with the like runs before it; raise `ProblemError`."""
+    earlier = of_device(result.device_uuid, result.device)
+    return compare.compared_with(result, compare.last_runs(result, earlier))
+
+
+def judged(results: Iterable[Result], limits: VerdictLimits = DEFAULTS) -> list[Result]:
+    """Return results of one run with their verdicts.
+
+    Where earlier runs cannot be read, that part is not judged.
+    """
+    known = []
+    for each in results:
+        try:
+            known.append(compared(each))
+        except ProblemError:
+            known.append(each)
+    return with_verdicts(known, limits)
+
+
+def append(result: Result, curves: str | None = None) -> Result:
+    """Keep a result with its comparison, and return it; raise `ProblemError` if not possible.
+
+    `curves` is a document that its chart can be drawn from.
+    """
+    result = result if result.comparison is not None else compared(result)
     document = json.dumps(asdict(result), allow_nan=False)
     with _opened("write") as connection:
         connection.execute("BEGIN IMMEDIATE")
         if _version(connection) == 0:
             connection.execute(_TABLE)
             connection.execute(f"PRAGMA user_version = {VERSION}")
+        elif CURVES not in (name for _, name, *_ in connection.execute(_COLUMNS)):
+            connection.execute(f"ALTER TABLE results ADD COLUMN {CURVES} TEXT")
         connection.execute(
-            "INSERT INTO results (started_at, device_uuid, document) VALUES (?, ?, ?)",
-            (result.started_at, result.device_uuid, document),
+            "INSERT INTO results (started_at, device_uuid, document, curves) VALUES (?, ?, ?, ?)",
+            (result.started_at, result.device_uuid, document, curves),
         )
         connection.execute("COMMIT")
     return result
 
 
+def curves_of(result: Result) -> str | None:
+    """Return the curves kept with a result, or None; raise `ProblemError`."""
+    if not _is_there():
+        return None
+    with _opened("read") as connection:
+        this = (result.started_at, result.device_uuid)
+        row = connection.execute(f"SELECT * FROM results {_THIS}", this).fetchone()  # noqa: S608
+    return str(row[4]) if row is not None and len(row) > 4 and row[4] else None
+
+
+def forget(result: Result) -> None:
+    """Remove a result with its curves, and no other; raise `ProblemError`."""
+    if _is_there():
+        with _opened("write") as connection:
+            _version(connection)
+            this = (result.started_at, result.device_uuid)
+            connection.execute(f"DELETE FROM results {_THIS}", this)  # noqa: S608
+
+
 def check_writable() -> None:
-    """Raise `ResultsError` if a result could not be kept; change nothing."""
+    """Raise `ProblemError` if a result could not be kept; change nothing."""
     file = results_path()
     if _is_there():
         with _opened("write") as connection:
@@ -87,11 +126,11 @@ def check_writable() -> None:
     folder = next(each for each in file.parents if each.exists())
     if not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
         remedy = f"See the permissions of {visible(str(folder))}"
-        raise ResultsError(_problem("its folder cannot be made or written to", remedy))
+        raise ProblemError(_problem("its folder cannot be made or written to", remedy))
 
 
 def recent(limit: int | None = None) -> list[Result]:
-    """Return the latest results, newest first; raise `ResultsError` if they cannot be read.
+    """Return the latest results, newest first; raise `ProblemError` if they cannot be read.
 
     Older versions kept results without a comparison: it is made with the runs before them.
     """
@@ -136,7 +175,7 @@ def _version(connection: sqlite3.Connection) -> int:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version > VERSION:
         why = f"a newer gputop made it (version {version}, this one knows {VERSION})"
-        raise ResultsError(_problem(why, "Upgrade this gputop"))
+        raise ProblemError(_problem(why, "Upgrade this gputop"))
     return int(version)
 
 
@@ -163,25 +202,28 @@ def _opened(purpose: Literal["read", "write"]) -> Iterator[sqlite3.Connection]:
         raise _refused(error, file) from error
 
 
-def _refused(error: Exception, file: Path) -> ResultsError:
-    """Return the error for the user, with a remedy."""
+_HELD = "See whether another program holds FILE"
+_FORBIDDEN = "See the permissions of FILE and of its folder"
+REMEDIES = {
+    sqlite3.SQLITE_BUSY: _HELD,
+    sqlite3.SQLITE_LOCKED: _HELD,
+    sqlite3.SQLITE_FULL: "Free some space on the disk of FILE",
+    sqlite3.SQLITE_IOERR: "See whether the disk of FILE has room, and works",
+    sqlite3.SQLITE_READONLY: _FORBIDDEN,
+    sqlite3.SQLITE_CANTOPEN: _FORBIDDEN,
+    sqlite3.SQLITE_PERM: _FORBIDDEN,
+}
+
+
+def _refused(error: Exception, file: Path) -> ProblemError:
     shown = visible(str(file))
     if isinstance(error, OSError):
         remedy = f"See the permissions of {shown}, and the room on its disk"
-        return ResultsError(_problem(error.strerror or str(error), remedy))
+        return ProblemError(_problem(error.strerror or str(error), remedy))
     # The low byte is the kind of error, the rest a detail of it; without one it is the content.
     kind = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
-    if kind in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        remedy = f"See whether another program holds {shown}"
-    elif kind == sqlite3.SQLITE_FULL:
-        remedy = f"Free some space on the disk of {shown}"
-    elif kind == sqlite3.SQLITE_IOERR:
-        remedy = f"See whether the disk of {shown} has room, and works"
-    elif kind in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
-        remedy = f"See the permissions of {shown} and of its folder"
-    else:
-        remedy = f"Move {shown} away; a new one is begun"
-    return ResultsError(_problem(str(error), remedy))
+    remedy = REMEDIES.get(kind, "Move FILE away; a new one is begun").replace("FILE", shown)
+    return ProblemError(_problem(str(error), remedy))
 
 
 def _problem(why: str, remedy: str) -> Problem:
@@ -196,12 +238,17 @@ ROOM_FOR_ALL = 1 << 16
 def listing(device: str | None, form: Form, width: int | None = None) -> str:
     """Return all kept results, or those of one device (from `parse_device`), newest first.
 
-    A table fits into `width` cells if given. Raise `ResultsError` if the results cannot be read,
+    A table fits into `width` cells if given. Raise `ProblemError` if the results cannot be read,
     and `ValueError` for a device that is not known.
     """
     if device is not None and device[0].isdigit():
         device = _uuid_of(device)
-    found = [result for result in recent() if device is None or _is_of(result, device)]
+    found = recent()
+    if device == "cpu":
+        found = [result for result in found if result.device_uuid is None]
+    elif device is not None:
+        start = device.lower()
+        found = [each for each in found if (each.device_uuid or "").lower().startswith(start)]
     if form == "json":
         return documents(found)
     if form == "csv":
@@ -211,14 +258,7 @@ def listing(device: str | None, form: Form, width: int | None = None) -> str:
     return "No results" + (f" of {device}" if device else "")
 
 
-def _is_of(result: Result, device: str) -> bool:
-    if device == "cpu":
-        return result.device_uuid is None
-    return (result.device_uuid or "").lower().startswith(device.lower())
-
-
 def _uuid_of(label: str) -> str:
-    """Return the UUID of the device that has this index today."""
     from gputop.stream.snapshots import StreamError, one_snapshot
 
     try:
@@ -242,9 +282,8 @@ def table(results: Sequence[Result], width: int | None = None) -> str:
             texts = [text if len(text) <= cells else f"{text[: cells - 1]}…" for text in texts]
         wide = max(map(len, (column.title, *texts)))
         for n, text in enumerate((column.title, *texts)):
-            rows[n] += " " * bool(rows[n]) + (
-                text.rjust(wide) if column.right else text.ljust(wide)
-            )
+            cell = text.rjust(wide) if column.right else text.ljust(wide)
+            rows[n] += " " * bool(rows[n]) + cell
     return "\n".join(row.rstrip() for row in rows)
 
 
@@ -255,7 +294,7 @@ def documents(results: Iterable[Result]) -> str:
 
 def as_csv(results: Sequence[Result]) -> str:
     """Return a heading and a line per result. Names end in units; `started_at` is ISO 8601, UTC."""
-    nested = ("points", "conditions", "comparison")
+    nested = ("points", "conditions", "comparison", "verdict")
     names = [f.name for f in fields(Result) if f.name not in nested]
     conditions = [f.name for f in fields(Conditions)]
     rows = []
@@ -263,9 +302,10 @@ def as_csv(results: Sequence[Result]) -> str:
         row = {name: getattr(result, name) for name in names}
         row |= {name: getattr(result.conditions, name, None) for name in conditions}
         row["started_at"] = _iso(result.started_at)
-        row["under_best_percent"] = under_percent(result)
+        row["under_earlier_percent"] = result.known_comparison.under_percent
+        row["verdict"] = result.verdict and result.verdict.state
         rows.append(row)
-    return _csv([*names, *conditions, "under_best_percent"], rows)
+    return _csv([*names, *conditions, "under_earlier_percent", "verdict"], rows)
 
 
 def _iso(stamp: float) -> str:
@@ -278,11 +318,10 @@ def _iso(stamp: float) -> str:
 def points_csv(result: Result) -> str:
     """Return the rows of a table: `series`, `x`, `shape`, and the names of its values."""
     names = list(dict.fromkeys(name for point in result.points for name in point.values))
-    rows = [
-        {"series": point.series, "x": point.x, "shape": "x".join(map(str, point.shape))}
-        | dict(point.values)
-        for point in result.points
-    ]
+    rows = []
+    for each in result.points:
+        place = {"series": each.series, "x": each.x, "shape": "x".join(map(str, each.shape))}
+        rows.append({**place, **each.values})
     return _csv(["series", "x", "shape", *names], rows)
 
 
@@ -296,7 +335,10 @@ def _csv(names: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
 
 def _field(value: object) -> object:
     if isinstance(value, Mapping):
-        value = "; ".join(f"{key}={each:g}" for key, each in value.items())
+        value = "; ".join(
+            f"{key}={each if isinstance(each, tuple) else f'{each:g}'}"
+            for key, each in value.items()
+        )
     elif isinstance(value, tuple):
         value = "; ".join(map(str, value))
     return csv_field(visible(value)) if isinstance(value, str) else value

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from bisect import insort
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from pathlib import Path
+from string import Template
 from typing import TYPE_CHECKING
 
 from gputop import __version__
+from gputop.bench.plan.kinds import kind_of
 from gputop.bench.results import facts
-from gputop.bench.results.facts import shape, wrong_results
+from gputop.bench.results.compare import SPOILED_PERCENT
+from gputop.files import write_whole
 from gputop.text import ABSENT, brief, moment, number, tflops, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-    from pathlib import Path
-
     from gputop.bench.events import Point, Result
     from gputop.bench.results.facts import Fact
     from gputop.bench.run.state import Curve, RunCurves
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 760, 64, 16, 10, 34
 """SVG user units. The last four are the margins around a chart."""
+INNER = WIDTH - LEFT - RIGHT
 STRIP_ROW = 18
 COLOURS = 6
 """Number of the colour classes `c0` to `c5`, used in turn."""
@@ -33,7 +36,6 @@ SECONDS = "seconds"
 FAR_X, FAR_Y = 16, 300
 """Ratios of the largest to the smallest value from which an axis is logarithmic."""
 LEAST_LOG = 1e-12
-"""Values below it count as zero."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,18 +71,21 @@ def _round_step(rough: float) -> float:
     return next(scale * n for n in (1, 2, 2.5, 5, 10) if rough <= scale * n * (1 + 1e-9))
 
 
+def _range(values: Iterable[float]) -> tuple[float, float]:
+    known = list(values)
+    return min(known, default=0.0), max(known, default=0.0) or 1.0
+
+
 def x_axis(series: Mapping[str, Curve], title: str) -> SvgAxis:
     """Return an axis from 0 for a time, in powers of two if other values are far apart."""
-    xs = [x for line in series.values() for x, _ in line]
-    low, high = min(xs, default=0.0), max(xs, default=0.0) or 1.0
+    low, high = _range(x for line in series.values() for x, _ in line)
     if title != SECONDS and low > LEAST_LOG and high / low >= FAR_X:
         return SvgAxis(low, high, title, base=2)
     return SvgAxis(0.0, high, title)
 
 
 def _y_axis(series: Mapping[str, Curve], title: str) -> SvgAxis:
-    ys = [y for line in series.values() for _, y in line]
-    low, high = min(ys, default=0.0), max(ys, default=0.0) or 1.0
+    low, high = _range(y for line in series.values() for _, y in line)
     if low > LEAST_LOG and high / low >= FAR_Y:
         # Whole powers of ten: there are lines at both ends.
         low, high = 10.0 ** math.floor(math.log10(low)), 10.0 ** math.ceil(math.log10(high))
@@ -115,9 +120,7 @@ def strip(intervals: Mapping[str, Curve], x: SvgAxis) -> str:
     drawn, thick = [], STRIP_ROW - 6
     for n, (name, held) in enumerate(intervals.items()):
         top = n * STRIP_ROW + 3
-        drawn.append(
-            f'<rect class="track" x="{LEFT}" y="{top}" width="{_inner()}" height="{thick}"/>'
-        )
+        drawn.append(f'<rect class="track" x="{LEFT}" y="{top}" width="{INNER}" height="{thick}"/>')
         for start, end in held:
             left, right = _to_x(x, start), _to_x(x, min(end, x.high))
             drawn.append(
@@ -153,12 +156,8 @@ def _svg(drawn: list[str], height: int, title: str) -> str:
     return f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{text(title)}">{body}</svg>'
 
 
-def _inner() -> int:
-    return WIDTH - LEFT - RIGHT
-
-
 def _to_x(axis: SvgAxis, value: float) -> float:
-    return LEFT + axis.at(value) * _inner()
+    return LEFT + axis.at(value) * INNER
 
 
 def _to_y(axis: SvgAxis, value: float, height: int) -> float:
@@ -179,7 +178,6 @@ def _x_labels(x: SvgAxis, height: int) -> Iterator[str]:
     yield f'<text class="y" x="{WIDTH - RIGHT}" y="{height - 1}">{text(x.title)}</text>'
 
 
-UNITS = "TFLOP/s are 10¹² floating-point operations a second; a product of m×k and k×n has 2·m·n·k."
 SMALL = 120
 """Height of a chart of a device's reading, under the throughput."""
 TITLES = {
@@ -190,104 +188,84 @@ TITLES = {
     "seconds": "Seconds",
     "bytes_per_second": "Bytes per second",
 }
-STYLE = """
-:root { color-scheme: light dark; --ink: #1d2329; --dim: #68727d; --line: #d9dee3; --back: #fff }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #dfe3e7; --dim: #929ca6; --line: #39414a; --back: #15191d }
-}
-body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--back);
-       max-width: 820px; margin: 2em auto; padding: 0 1em }
-h1 { font-size: 1.5em; margin: 0 } h2 { font-size: 1.05em; margin: 2em 0 .4em }
-.sub, figcaption, th, footer { color: var(--dim) }
-.verdict { margin: 1em 0; padding: .5em .8em; border-left: 5px solid #2e8b57 }
-.verdict.warn { border-color: #c98a00 } .verdict.fault { border-color: #cf3a3a; font-weight: bold }
-table { border-collapse: collapse } td, th { padding: .1em 1.2em .1em 0; text-align: left;
-       vertical-align: top; font-weight: normal; overflow-wrap: anywhere }
-.rows td, .rows th { border-bottom: 1px solid var(--line); text-align: right }
-.rows td:first-child, .rows th:first-child { text-align: left }
-.scroll { overflow-x: auto } figure { margin: 1em 0 } svg { width: 100%; height: auto }
-svg text { fill: var(--dim); font-size: 11px } text.y { text-anchor: end }
-text.x { text-anchor: middle } text.in { fill: var(--ink) }
-.grid { stroke: var(--line); fill: none }
-.track { fill: var(--line); opacity: .4 } .held { fill: #c98a00; opacity: .75 }
-polyline { fill: none; stroke: currentColor; stroke-width: 1.6; stroke-linejoin: round }
-circle { fill: currentColor }
-.c0 { color: #2f7fd1 } .c1 { color: #d1742f } .c2 { color: #2e9b6b } .c3 { color: #b3509f }
-.c4 { color: #a08a1c } .c5 { color: #6a62c9 }
-footer { margin: 3em 0 1em; font-size: .85em }
-"""
 
 
-HEAD = (
-    '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-    '<meta name="generator" content="gputop">'
-)
-"""Begin of every report, which tells it from other files."""
+def _template() -> str:
+    return Path(__file__).with_suffix(".html").read_text(encoding="utf-8")
 
 
 def is_report(file: Path) -> bool:
     """Return True if the file is empty or begins as a report does; raises `OSError`."""
+    head = _template().partition("\n<meta")[0].encode()
     with file.open("rb") as opened:
-        return opened.read(len(HEAD)) in (b"", HEAD.encode())
+        return opened.read(len(head)) in (b"", head)
+
+
+def write(file: Path, result: Result, course: RunCurves) -> None:
+    """Write the page; raise `OSError`."""
+    write_whole(file, html_page(result, course).encode())
 
 
 def html_page(result: Result, course: RunCurves) -> str:
     """Return the document: no script, nothing fetched; text of others is escaped."""
-    when = moment(result.started_at, "%d %B %Y, %H:%M %Z")
-    size = "" if result.points else f", {shape(result)}"
-    title = f"{result.device}: {result.kind}, {result.dtype or 'bytes'}{size}"
-    parts = [
-        f"<h1>{text(result.device)}</h1>",
-        f'<div class="sub">{text(f"{result.kind}, {result.dtype}{size}")} · {text(when)}</div>',
-        _verdict(result),
-        _table(facts.figure_facts(result)),
-        *_charts(result, course),
-        *_rows(result.points),
-        *_section("Conditions", facts.condition_facts(result.conditions)),
-        *_section("Method", facts.method_facts(result)),
-        *_section("Details", facts.detail_facts(result)),
-        f"<footer>Made by gputop {text(__version__)}. {UNITS}</footer>",
-    ]
-    policy = "default-src 'none'; style-src 'unsafe-inline'"
-    return (
-        f"{HEAD}"
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{text(title)}</title><style>{STYLE}</style></head>\n<body>\n"
-        + "\n".join(parts)
-        + "\n</body></html>\n"
+    size = "" if result.points else f", {facts.shape(result)}"
+    level, says = _verdict(result)
+    sections = (
+        ("Verdict", _parts(result)),
+        ("Conditions", facts.condition_facts(result.conditions)),
+        ("Method", facts.method_facts(result)),
+        ("Details", facts.detail_facts(result)),
+    )
+    body = [_table(facts.figure_facts(result)), *_charts(result, course), *_rows(result.points)]
+    for name, found in sections:
+        if known := list(found):
+            body += [f"<h2>{name}</h2>", _table(known)]
+    return Template(_template()).substitute(
+        title=text(f"{result.device}: {result.kind}, {result.dtype or 'bytes'}{size}"),
+        device=text(result.device),
+        run=text(f"{result.kind}, {result.dtype}{size}"),
+        when=text(moment(result.started_at, "%d %B %Y, %H:%M %Z")),
+        level=level,
+        verdict=text(says),
+        body="\n".join(body),
+        version=text(__version__),
     )
 
 
-def _verdict(result: Result) -> str:
-    slower = result.comparison.slower if result.comparison else None
-    level, says = "warn", slower or ""
+def _verdict(result: Result) -> tuple[str, str]:
+    """Return the level, `fault`, `warn` or none, and what is wrong first of all."""
+    level = "fault" if result.wrong_elements else "warn"
+    if result.verdict and result.verdict.bad:
+        return level, "; ".join(f"{part.name}: {part.why}" for part in result.verdict.bad)
     if result.wrong_elements:
-        level, says = "fault", f"The device {wrong_results(result.wrong_elements, result.checks)}."
-    elif slower is None and result.stopped != "time":
-        says = f"The run was {facts.ending(result).sentence}."
-    elif slower is None:
-        level, says = "", "The run took its time"
-        says += ", and every checked product was right." if result.checks else "."
-    return f'<div class="verdict {level}">{text(says)}</div>'
+        return level, f"The device {facts.wrong_results(result.wrong_elements, result.checks)}"
+    if result.known_comparison.slower is not None:  # of an older version
+        return level, result.known_comparison.slower
+    if result.stopped != "time":
+        return level, f"The run was {facts.ending(result).sentence}."
+    right = ", and all that was checked was right" if result.checks else ""
+    return "", f"The run took its time{right}."
+
+
+def _parts(result: Result) -> Iterator[Fact]:
+    for part in result.verdict.parts if result.verdict else ():
+        yield part.name, f"{part.state}: {part.why}"
 
 
 def _charts(result: Result, course: RunCurves) -> Iterator[str]:
-    throughput: dict[str, Curve] = {}
-    if course.progress:
-        throughput = {"TFLOP/s": [(w.elapsed_seconds, w.tflops) for w in course.progress]}
-    over_time = {
-        **throughput,
-        **{name: series for name, series in course.readings.items() if series},
-    }
+    throughput = [(window.elapsed_seconds, window.rate) for window in course.progress]
+    rate = kind_of(result.kind).rate_unit
+    over_time = {rate: throughput, **course.readings}
+    over_time = {name: series for name, series in over_time.items() if series}
     if over_time:
         x = x_axis(over_time, SECONDS)
         for name, series in over_time.items():
-            height = 260 if name in throughput else SMALL
+            height = 260 if name == rate else SMALL
             yield chart({name: series}, x, _title(name), height)
         if course.reasons:
             yield strip(course.reasons, x)
-    for name, lines in by_value(result.points).items():
+    alike = kind_of(result.kind).moves_bytes and course.progress  # rows of one size are no line
+    for name, lines in by_value(() if alike else result.points).items():
         title = "bytes" if name == "bytes_per_second" else "N"
         yield chart(lines, x_axis(lines, title), _title(name))
 
@@ -297,30 +275,29 @@ def by_value(points: Iterable[Point]) -> Mapping[str, Mapping[str, Curve]]:
     found: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for point in points:
         for name, value in point.values.items():
-            found.setdefault(name, {}).setdefault(point.series, []).append((point.x, value))
-    return {
-        name: {series: sorted(line) for series, line in lines.items()}
-        for name, lines in found.items()
-    }
+            insort(found.setdefault(name, {}).setdefault(point.series, []), (point.x, value))
+    return found
 
 
 def _title(name: str) -> str:
     return TITLES.get(name, name.replace("_", " "))
 
 
-def _rows(points: Iterable[Point]) -> Iterator[str]:
+def _rows(points: Sequence[Point]) -> Iterator[str]:
     names = list(dict.fromkeys(name for point in points for name in point.values))
     if not names:
         return
-    head = "".join(f"<th>{text(each)}</th>" for each in ("Series", "x", *map(_title, names)))
-    body = "".join(
-        f"<tr><td>{text(point.series)}</td><td>{text(_x(point))}</td>"
-        + "".join(f"<td>{text(_value(name, point.values.get(name)))}</td>" for name in names)
-        + "</tr>\n"
-        for point in points
-    )
-    yield "<h2>Rows</h2>"
-    yield f'<div class="scroll"><table class="rows"><tr>{head}</tr>\n{body}</table></div>'
+    body = f"<tr>{_cells('th', 'Series', 'x', *map(_title, names))}</tr>\n"
+    for point in points:
+        spoiled = point.values.get("spread_percent", 0.0) > SPOILED_PERCENT
+        values = (_value(name, point.values.get(name)) for name in names)
+        cells = _cells("td", point.series, _x(point), *values)
+        body += f"<tr{' class=spoiled' * spoiled}>{cells}</tr>\n"
+    yield f'<h2>Rows</h2>\n<div class="scroll"><table class="rows">{body}</table></div>'
+
+
+def _cells(tag: str, *texts: str) -> str:
+    return "".join(f"<{tag}>{text(each)}</{tag}>" for each in texts)
 
 
 def _x(point: Point) -> str:
@@ -337,16 +314,6 @@ def _value(name: str, value: float | None) -> str:
     return f"{number(value / 1e9)} GB/s" if name == "bytes_per_second" else f"{value:.4g}"
 
 
-def _section(title: str, found: Iterable[Fact]) -> Iterator[str]:
-    known = list(found)
-    if known:
-        yield f"<h2>{text(title)}</h2>"
-        yield _table(known)
-
-
 def _table(found: Iterable[Fact]) -> str:
-    rows = "".join(
-        f"<tr><th>{text(name[0].upper() + name[1:])}</th><td>{text(said)}</td></tr>\n"
-        for name, said in found
-    )
-    return f"<table>\n{rows}</table>"
+    rows = (_cells("th", name[0].upper() + name[1:]) + _cells("td", said) for name, said in found)
+    return "<table>\n" + "".join(f"<tr>{row}</tr>\n" for row in rows) + "</table>"

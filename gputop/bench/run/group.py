@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from gputop.bench.events import Done, Event, Failed, Planned, Point, Result
 from gputop.bench.results.compare import ALONE, TOGETHER, rates_of_pair
-from gputop.bench.run.conditions import Trace
 from gputop.bench.run.session import Session
+from gputop.bench.run.trace import Trace
 from gputop.console import INTERRUPTED
 from gputop.problem import Problem
 from gputop.text import percentage
@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from gputop.bench.run.supervision import RunLimit, Supervision
     from gputop.bench.run.worker_launch import Launcher
 
-
-if TYPE_CHECKING:
     Ending = Callable[[Target, RunLimit], None]
     """Called with the limit that ends the run of a device."""
+    Take = Callable[[Target, Event], None]
+    """Called with each event of a device."""
+    MakeSession = Callable[..., Session]
 
 
 class DeviceGroup:
@@ -40,43 +41,37 @@ class DeviceGroup:
         requests: Sequence[Request],
         traces: Sequence[Trace] | None = None,
         launchers: Sequence[Launcher] | None = None,
+        make: MakeSession | None = None,
     ) -> None:
-        """Set `traces`, one per request, and `launchers` for workers on other machines."""
+        """Set `traces`, one per request, and `launchers` for workers on other machines.
+
+        `make` makes sessions of another sort.
+        """
         self._traces = tuple(traces or (Trace(request.target) for request in requests))
         waits = len(requests) > 1
         given: Sequence[Launcher | None] = launchers or [None] * len(requests)
-        pairs = zip(requests, given, strict=True)
-        self._sessions = {
-            request.target: Session(request, waits=waits, launcher=launcher)
-            for request, launcher in pairs
-        }
+        self._sessions: dict[Target, Session] = {}
+        for request, launcher in zip(requests, given, strict=True):
+            made = make and make(request, waits=waits)
+            made = made or Session(request, waits=waits, launcher=launcher)
+            self._sessions[request.target] = made
         if len(self._sessions) < len(requests):
             raise ValueError("a device is named twice")
         self._preparing = set(self._sessions) if waits else set()
 
-    async def events(
-        self, watch: Supervision, ending: Ending
-    ) -> AsyncGenerator[tuple[Target, Event]]:
-        """Yield the events of each device, whose last is a `Done` or a `Failed`.
+    async def follow(self, watch: Supervision, ending: Ending, take: Take) -> None:
+        """Follow all runs; the last event of each device is a `Done` or a `Failed`.
 
-        However the iteration ends, no worker is left: close it with `contextlib.aclosing`.
+        However it ends, no worker is left.
         """
-        queue: asyncio.Queue[tuple[Target, Event] | asyncio.Task[None]] = asyncio.Queue()
         tasks = [
-            asyncio.create_task(self._follow(watch, trace, ending, queue.put_nowait))
-            for trace in self._traces
+            asyncio.create_task(self._follow(watch, trace, ending, take)) for trace in self._traces
         ]
-        for task in tasks:
-            task.add_done_callback(queue.put_nowait)
         try:
-            left = len(tasks)
-            while left:
-                happened = await queue.get()
-                if isinstance(happened, tuple):
-                    yield happened
-                else:
-                    happened.result()  # raises what nobody foresaw
-                    left -= 1
+            # Not `gather`: it would cancel the others twice, in the middle of their ends.
+            ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+            for task in ended:
+                task.result()  # raises what nobody foresaw
         finally:
             for task in tasks:
                 task.cancel()
@@ -91,28 +86,18 @@ class DeviceGroup:
         for session in self._sessions.values():
             session.kill()
 
-    async def _follow(
-        self,
-        watch: Supervision,
-        trace: Trace,
-        ending: Ending,
-        take: Callable[[tuple[Target, Event]], None],
-    ) -> None:
+    async def _follow(self, watch: Supervision, trace: Trace, ending: Ending, take: Take) -> None:
         target = trace.target
-        received = watch.events(self._sessions[target], trace, partial(ending, target))
-        async with contextlib.aclosing(received) as events:
-            async for event in events:
-                take((target, event))
-                if isinstance(event, Planned | Done | Failed):
-                    self._is_ready(target)
 
-    def _is_ready(self, target: Target) -> None:
-        """Begin all runs once the last device is ready or has failed."""
-        if target in self._preparing:
-            self._preparing.remove(target)
-            if not self._preparing:
-                for session in self._sessions.values():
-                    session.begin()
+        def received(event: Event) -> None:
+            take(target, event)
+            if target in self._preparing and isinstance(event, Planned | Done | Failed):
+                self._preparing.remove(target)
+                if not self._preparing:  # the last device is ready or has failed
+                    for session in self._sessions.values():
+                        session.begin()
+
+        await watch.follow(self._sessions[target], trace, partial(ending, target), received)
 
 
 class Pairs:
@@ -122,48 +107,46 @@ class Pairs:
     early, is not run together with the others.
     """
 
-    def __init__(self, state: GroupState) -> None:
+    def __init__(self, state: GroupState, make: MakeSession | None = None) -> None:
         """Set the state, which learns when the runs together begin."""
-        self._state, seconds = state, state.part_seconds
+        self._state, self._make, seconds = state, make, state.part_seconds
         self._requests = [replace(each, kind="soak", seconds=seconds) for each in state.requests]
         self._now: DeviceGroup | None = None
         self._stopped_by: str | None = None
         self._alone: dict[Target, Result] = {}
 
-    async def events(
-        self, watch: Supervision, ending: Ending
-    ) -> AsyncGenerator[tuple[Target, Event]]:
-        """Yield events as `DeviceGroup.events` does."""
+    async def follow(self, watch: Supervision, ending: Ending, take: Take) -> None:
+        """Follow all runs as `DeviceGroup.follow` does."""
+
+        def alone(target: Target, event: Event) -> None:
+            if isinstance(event, Done):
+                self._alone[target] = event.result
+            else:
+                take(target, event)
+
+        def together(target: Target, event: Event) -> None:
+            if isinstance(event, Done):
+                event = Done(_join_results(self._alone[target], event.result, len(fit)))
+            take(target, event)
+
         fit: list[Request] = []
         for request in self._requests:
-            async with contextlib.aclosing(self._run([request], watch, ending)) as events:
-                async for target, event in events:
-                    if not isinstance(event, Done):
-                        yield target, event
-                        continue
-                    result = self._alone[target] = event.result
-                    if result.stopped == "time" and not result.wrong_elements:
-                        fit.append(replace(request, size=result.n))
-                    else:
-                        yield (
-                            target,
-                            Done(_only_alone(result, "its run alone did not take its time")),
-                        )
+            await self._run([request], watch, ending, alone)
+            result = self._alone.get(request.target)
+            if result is not None and (result.stopped != "time" or result.wrong_elements):
+                why = "its run alone did not take its time"
+                take(request.target, Done(_only_alone(result, why)))
+            elif result is not None:
+                fit.append(replace(request, size=result.n))
         if len(fit) < 2 or self._stopped_by is not None:
             for request in fit:
                 result = self._alone[request.target]
                 by = self._stopped_by or result.stopped
                 why = "no other device was left" if self._stopped_by is None else "it was stopped"
-                yield request.target, Done(_only_alone(replace(result, stopped=by), why))
+                take(request.target, Done(_only_alone(replace(result, stopped=by), why)))
             return
         self._state.begin_together([request.target for request in fit])
-        async with contextlib.aclosing(self._run(fit, watch, ending)) as events:
-            async for target, event in events:
-                if isinstance(event, Done):
-                    result = _join_results(self._alone[target], event.result, len(fit))
-                    yield target, Done(result)
-                else:
-                    yield target, event
+        await self._run(fit, watch, ending, together)
 
     async def stop(self, by: str = "user") -> None:
         """End the current run within half a second, and begin no other."""
@@ -178,18 +161,15 @@ class Pairs:
             self._now.kill()
 
     async def _run(
-        self, requests: Sequence[Request], watch: Supervision, ending: Ending
-    ) -> AsyncGenerator[tuple[Target, Event]]:
+        self, requests: Sequence[Request], watch: Supervision, ending: Ending, take: Take
+    ) -> None:
         if self._stopped_by is not None:
             for request in requests:
-                yield request.target, Failed(_NOT_BEGUN, INTERRUPTED)
+                take(request.target, Failed(_NOT_BEGUN, INTERRUPTED))
             return
-        self._now = DeviceGroup(
-            requests, [self._state.runs[each.target].trace for each in requests]
-        )
-        async with contextlib.aclosing(self._now.events(watch, ending)) as events:
-            async for each in events:
-                yield each
+        traces = [self._state.runs[each.target].trace for each in requests]
+        self._now = DeviceGroup(requests, traces, make=self._make)
+        await self._now.follow(watch, ending, take)
 
 
 _NOT_BEGUN = Problem(
@@ -198,12 +178,14 @@ _NOT_BEGUN = Problem(
 
 
 def _join_results(alone: Result, together: Result, devices: int) -> Result:
-    """Return both runs of a device as one result, with the mean of the one together."""
     rows = (_row(ALONE, alone, 1), _row(TOGETHER, together, devices))
     compared = None
     if alone.verified_products is not None and together.verified_products is not None:
         compared = alone.verified_products + together.verified_products
-    result = replace(
+    cost = rates_of_pair(rows)[2] or 0.0
+    word, share = "costs" if cost >= 0 else "gains", percentage(abs(cost), digits=1)
+    said = f"running together {word} {share} of {rows[0].values['tflops']:.4g} TFLOP/s"
+    return replace(
         together,
         kind="pairs",
         points=rows,
@@ -214,23 +196,15 @@ def _join_results(alone: Result, together: Result, devices: int) -> Result:
         checks=alone.checks + together.checks,
         wrong_elements=alone.wrong_elements + together.wrong_elements,
         verified_products=compared,
+        mismatches=dict(Counter(alone.mismatches) + Counter(together.mismatches)),
         method=f"alone, then {devices} devices at once; {together.method}",
-        notes=together.notes,
+        notes=(*together.notes, said),
     )
-    cost = rates_of_pair(result)[2] or 0.0
-    word = "costs" if cost >= 0 else "gains"
-    share = percentage(abs(cost), digits=1)
-    said = f"running together {word} {share} of {rows[0].values['tflops']:.4g} TFLOP/s"
-    return replace(result, notes=(*result.notes, said))
 
 
 def _only_alone(result: Result, why: str) -> Result:
-    return replace(
-        result,
-        kind="pairs",
-        points=(_row(ALONE, result, 1),),
-        notes=(*result.notes, f"not run together: {why}"),
-    )
+    notes, rows = (*result.notes, f"not run together: {why}"), (_row(ALONE, result, 1),)
+    return replace(result, kind="pairs", points=rows, notes=notes)
 
 
 def _row(series: str, result: Result, devices: int) -> Point:
@@ -240,6 +214,8 @@ def _row(series: str, result: Result, devices: int) -> Point:
     return Point(series, devices, {"tflops": mean, "seconds": result.seconds}, shape)
 
 
-def group_runner(state: GroupState) -> DeviceGroup | Pairs:
-    """Return the runner of a group on this machine."""
-    return Pairs(state) if state.kind == "pairs" else DeviceGroup(state.requests, state.traces)
+def group_runner(state: GroupState, make: MakeSession | None = None) -> DeviceGroup | Pairs:
+    """Return the runner of a group on this machine, with sessions that `make` makes if given."""
+    if state.kind == "pairs":
+        return Pairs(state, make)
+    return DeviceGroup(state.requests, state.traces, make=make)

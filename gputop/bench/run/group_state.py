@@ -4,41 +4,19 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gputop.bench.events import Hello
-from gputop.bench.results.compare import (
-    ALONE,
-    TOGETHER,
-    percent_below,
-    rates_of_pair,
-    score,
-    spreads_of,
-)
-from gputop.bench.results.facts import wrong_results
-from gputop.bench.results.outliers import device_outcome, distribution, find_outlier, slow_reason
+from gputop.bench.events import Event, Hello
+from gputop.bench.results.compare import ALONE, TOGETHER, percent_below, rates_of_pair
+from gputop.bench.results.outliers import RateDistribution, distribution
+from gputop.bench.results.verdict import DEFAULTS
 from gputop.bench.run.state import STATES, RunState
-from gputop.console import FAULT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from gputop.bench.events import Event
     from gputop.bench.plan.request import Request, Target
-    from gputop.bench.results.compare import DeviceSpread
-    from gputop.bench.results.outliers import RateDistribution
-    from gputop.bench.run.conditions import Trace
+    from gputop.bench.run.trace import Trace
     from gputop.problem import Problem
-
-
-@dataclass(frozen=True, slots=True)
-class GroupOutlier:
-    """A device unlike the others, the reason, and True in `grave` for a fault."""
-
-    target: Target
-    why: str
-    grave: bool
 
 
 class GroupState:
@@ -160,12 +138,6 @@ class GroupState:
         return all(run.ended for run in self.runs.values())
 
     @property
-    def ended_at(self) -> float | None:
-        """Time at which the last run ended, by the clock `now`."""
-        ends = [run.ended_at for run in self.runs.values() if run.ended_at is not None]
-        return max(ends) if self.ended else None
-
-    @property
     def begun(self) -> bool:
         """True if products are timed. All devices begin together."""
         return self.measured_at is not None or bool(self.alone)
@@ -198,9 +170,7 @@ class GroupState:
         """Seconds of the measurement of the device that is farthest."""
         if self.kind != "pairs":
             return max(run.elapsed_seconds for run in self.runs.values())
-        if self.ended:
-            return self.request.seconds if self.alone else max(self._reached())
-        return max(self._reached())
+        return self.request.seconds if self.ended and self.alone else max(self._reached())
 
     def _reached(self) -> list[float]:
         return [
@@ -216,25 +186,11 @@ class GroupState:
             return None, None, None
         run, earlier = self.runs[target], self.alone.get(target)
         if run.result is not None:
-            return rates_of_pair(run.result)
+            return rates_of_pair(run.result.points)
         if earlier is None:
             return run.tflops_mean, None, None
         alone, together = earlier.tflops_mean, run.tflops_mean
         return alone, together, percent_below(together, alone) if alone and together else None
-
-    def spreads(self) -> tuple[DeviceSpread, ...]:
-        """Return how far devices are apart: `pairs` together, tables at the end."""
-        return spreads_of(
-            (target, run.request.dtype, self._reached_by(target, run))
-            for target, run in self.runs.items()
-        )
-
-    def _reached_by(self, target: Target, run: RunState) -> float | None:
-        if run.result is not None:
-            return score(run.result)
-        if self.is_table or (self.kind == "pairs" and target not in self.alone):
-            return None
-        return run.tflops_mean
 
     @property
     def rates(self) -> Mapping[Target, float]:
@@ -249,33 +205,11 @@ class GroupState:
         for target, each in self.rates.items():
             groups[target.name].append(each)
         ordered = sorted(groups.items(), key=lambda each: -len(each[1]))
-        found = ((name, distribution(rates, name)) for name, rates in ordered)
-        return {name: each for name, each in found if each is not None}
-
-    def _slow(self) -> list[tuple[float, Target, str]]:
-        """Return the slow devices, worst first: percent under the median, and in words."""
-        known, found = self.distributions, []
-        for target, each in self.rates.items():
-            among = known[target.name]
-            if (words := slow_reason(each, among)) is not None:
-                found.append((percent_below(each, among.median), target, words))
-        return sorted(found, key=lambda each: -each[0])
+        return {name: distribution(rates, name) for name, rates in ordered}
 
     def slow_devices(self) -> Mapping[Target, float]:
         """Return the percent under the median of slow devices, worst first."""
-        return {target: percent for percent, target, _ in self._slow()}
-
-    def outliers(self) -> Sequence[GroupOutlier]:
-        """Return the devices unlike the others so far, gravest first."""
-        found = [odd for target in self.runs if (odd := self._ended_oddly(target)) is not None]
-        found += [GroupOutlier(target, words, grave=False) for _, target, words in self._slow()]
-        return sorted(found, key=lambda each: not each.grave)
-
-    def _ended_oddly(self, target: Target) -> GroupOutlier | None:
-        if wrong := self.wrong_elements(target):
-            return GroupOutlier(target, wrong_results(wrong), grave=True)
-        run = self.runs[target]
-        outlier = find_outlier(device_outcome(run), None) if run.ended else None
-        if outlier is None:
-            return None
-        return GroupOutlier(target, "; ".join(outlier.reasons), outlier.status == FAULT)
+        medians = {name: each.median for name, each in self.distributions.items()}
+        under = {each: percent_below(rate, medians[each.name]) for each, rate in self.rates.items()}
+        ranked = sorted(under.items(), key=lambda each: -each[1])
+        return {target: by for target, by in ranked if by > DEFAULTS.tolerance}

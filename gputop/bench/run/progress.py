@@ -6,26 +6,20 @@ import asyncio
 import contextlib
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from gputop.bench.results.facts import rate_text
-from gputop.bench.run.group import group_runner
+from gputop.bench.run.group import DeviceGroup, Pairs, group_runner
 from gputop.bench.run.group_state import GroupState
-from gputop.bench.run.supervision import Supervisor
+from gputop.bench.run.supervision import RunLimit, Supervision, Supervisor
 from gputop.console import print_message, terminal_size
 from gputop.text import duration, percentage, tflops, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from gputop.bench.plan.request import Request, Target
-    from gputop.bench.run.group import DeviceGroup, Ending, Pairs
     from gputop.bench.run.state import RunState
-    from gputop.bench.run.supervision import RunLimit, Supervision
 
-
-if TYPE_CHECKING:
     Text = Callable[[GroupState, int], str]
     """Renders the progress in at most that many columns."""
 
@@ -49,7 +43,10 @@ class ProgressLine:
 
     def draw(self) -> None:
         """Draw the line over the one before."""
-        line = self._text(self._group, self._width() - 1)  # the last column wraps on some terminals
+        width = 80
+        with contextlib.suppress(OSError, ValueError):
+            width = terminal_size(self._stream.fileno())[0]
+        line = self._text(self._group, width - 1)  # the last column wraps on some terminals
         self._write(f"\r{line.ljust(self._drawn)}")
         self._drawn = len(line)
 
@@ -58,12 +55,6 @@ class ProgressLine:
         if self._drawn:
             self._write(f"\r{' ' * self._drawn}\r")
             self._drawn = 0
-
-    def _width(self) -> int:
-        try:
-            return terminal_size(self._stream.fileno())[0]
-        except (OSError, ValueError):
-            return 80
 
     def _write(self, text: str) -> None:
         try:
@@ -87,16 +78,15 @@ def one_device(group: GroupState, width: int) -> str:
         share = max(share, len(run.rows) / run.planned.rows)
     elif run.progress is not None:
         parts += [
-            f"{tflops(run.progress.tflops)} TFLOP/s",
-            f"mean {tflops(run.mean.value)}",
-            f"peak {tflops(run.peak)}",
-            f"{run.planned.dtype} {run.planned.n}",
+            run.rate_text(run.progress.rate),
+            f"mean {run.rate_text(run.mean.value, short=True)}",
+            f"peak {run.rate_text(run.peak, short=True)}",
+            f"{run.planned.dtype} {run.planned.n}" if run.planned.n else run.request.kind,
         ]
     return _with_bar(share, _fitting(parts, width - SHORTEST_BAR - 4), width)
 
 
 def _rows(run: RunState, most: int, elapsed: float) -> list[str]:
-    """Return the rows so far, of those expected at most, and the last one."""
     parts = [f"{len(run.rows)} of at most {most} rows", duration(elapsed)]
     if run.rows:
         last = run.rows[-1]
@@ -109,7 +99,10 @@ def several_devices(group: GroupState, width: int) -> str:
     words = {target: _word(run) for target, run in group.runs.items() if run.state != "starting"}
     if not words:
         return "starting ..."[:width]
-    text = "  ".join(f"{_short(target)} {word}" for target, word in words.items())
+    text = "  ".join(
+        f"{visible(target.name) if target.number is None else target.place} {word}"
+        for target, word in words.items()
+    )
     latest = max(group.runs.values(), key=lambda run: run.planned_at or 0.0)
     seconds = latest.planned.expected_seconds if latest.planned else None
     if not seconds:
@@ -123,7 +116,7 @@ def _word(run: RunState) -> str:
     if run.state == "running" and run.rows:
         return rate_text(run.rows[-1])
     if run.state == "running" and run.progress is not None:
-        return tflops(run.progress.tflops)
+        return run.rate_text(run.progress.rate, short=True)
     return "prepares" if run.state == "preparing" else run.state
 
 
@@ -141,10 +134,11 @@ def many_devices(group: GroupState, width: int) -> str:
         first, by = next(iter(behind.items()))
         more = f" and {len(behind) - 1} more" if len(behind) > 1 else ""
         parts.append(f"{visible(first.host or '')} {first.place} {percentage(by)} behind{more}")
-    for among in [*group.distributions.values()][:1]:
-        parts.insert(
-            1, f"{tflops(among.median)} ({tflops(among.p5)} to {tflops(among.p95)}) TFLOP/s"
-        )
+    if distributions := [*group.distributions.values()]:
+        among = distributions[0]
+        rates = f"{tflops(among.median)} ({tflops(among.p5)} to {tflops(among.p95)})"
+        rates += f" {group.first.rate_scale(None)[0]}"
+        parts.insert(1, rates)
     return _with_bar(elapsed / seconds if seconds else 0.0, _fitting(parts, width), width)
 
 
@@ -155,12 +149,7 @@ def _fitting(parts: list[str], width: int) -> str:
     return "  ".join(parts)
 
 
-def _short(target: Target) -> str:
-    return visible(target.name) if target.number is None else f"GPU {target.number}"
-
-
 def _with_bar(share: float, text: str, width: int) -> str:
-    """Return the text behind a bar, if there is room for one."""
     room = min(LONGEST_BAR, width - len(text) - 4)
     if room < SHORTEST_BAR:
         return text[:width]
@@ -195,29 +184,19 @@ async def follow_on_a_line(
             stops.append(asyncio.create_task(runs.stop()))
 
     line = ProgressLine(sys.stderr, group, text)
-    with on_signals(interrupted):
+    with _on_signals(interrupted):
         ticking = asyncio.create_task(line.keep_drawing())
         try:
-            return await follow(runs, group, watch, _say_limit)
+            await runs.follow(watch, _say_limit, group.add_event)
+            return list(group.runs.values())
         finally:
             ticking.cancel()
             await asyncio.gather(ticking, *stops, return_exceptions=True)
             line.clear()
 
 
-async def follow(
-    runs: DeviceGroup | Pairs, group: GroupState, watch: Supervision, ending: Ending
-) -> list[RunState]:
-    """Follow runs to their ends, in the order of the requests; `group` takes in their events."""
-    async with contextlib.aclosing(runs.events(watch, ending)) as events:
-        async for target, event in events:
-            group.add_event(target, event)
-    return list(group.runs.values())
-
-
 @contextlib.contextmanager
-def on_signals(act: Callable[[], None]) -> Iterator[None]:
-    """Have `act` called for the signals that end a program."""
+def _on_signals(act: Callable[[], None]) -> Iterator[None]:
     loop = asyncio.get_running_loop()
     for number in SIGNALS:
         loop.add_signal_handler(number, act)

@@ -12,18 +12,19 @@ from collections.abc import AsyncGenerator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from gputop import __version__
 from gputop.bench.events import EVENTS, Done, Event, Failed, Hello, Planned, Point, Result, Verified
 from gputop.bench.plan import request as plan
+from gputop.bench.plan.kinds import KINDS
 from gputop.bench.run import worker_launch
-from gputop.bench.run.worker_launch import STEP_SECONDS, LaunchError, LocalLauncher
+from gputop.bench.run.worker_launch import STEP_SECONDS, Launcher, LocalLauncher, Worker
 from gputop.console import COULD_NOT_RUN, DEGRADED, FAULT, INTERRUPTED, signal_name
-from gputop.problem import Problem
+from gputop.problem import Problem, ProblemError
 from gputop.schema.codec import from_json
 from gputop.text import visible
 
 if TYPE_CHECKING:
     from gputop.bench.plan.request import Request
-    from gputop.bench.run.worker_launch import Launcher, Worker
 
 STOP_SECONDS = 0.4
 """Time from the stop message to SIGTERM. The worker needs half of it."""
@@ -32,12 +33,12 @@ EVENTS_AT_ONCE, EVENTS_PER_SECOND = 1000, 200
 """Most events of a worker, at once and on average: many times what one sends."""
 
 
-class _NoResultError(Exception):
+class _NoResultError(ProblemError):
     """The end of a run without a result."""
 
     def __init__(self, problem: Problem, status: int = COULD_NOT_RUN) -> None:
-        super().__init__(str(problem))
-        self.failed = Failed(problem, status)
+        super().__init__(problem)
+        self.status = status
 
 
 class Session:
@@ -72,13 +73,17 @@ class Session:
         """
         try:
             python = await self._prepared()
-            async with contextlib.aclosing(self._run(python)) as events:
-                async for event in events:
-                    yield event
-        except LaunchError as error:
-            yield Failed(error.problem, COULD_NOT_RUN)
+            worker = await self._start(python)
+            event: Event | None = None
+            while not isinstance(event, Done):
+                event = self._event(await self._line(worker), python)
+                self._count()
+                await asyncio.sleep(0)  # a line that is there already lets nothing else have a turn
+                yield event
         except _NoResultError as end:
-            yield self._judged(end.failed)
+            yield self._judged(Failed(end.problem, end.status))
+        except ProblemError as error:
+            yield Failed(error.problem, COULD_NOT_RUN)
         finally:
             await self._reap()
 
@@ -114,7 +119,6 @@ class Session:
             self._worker.signal(signal.SIGKILL)
 
     async def _prepared(self) -> str:
-        """Return the interpreter to use, once the request is known to fit."""
         problem = plan.check_request(self._request)
         if problem is not None:
             raise _NoResultError(problem)
@@ -130,25 +134,10 @@ class Session:
                 task.cancel()
             await asyncio.gather(finding, stopping, return_exceptions=True)
 
-    async def _run(self, python: str) -> AsyncGenerator[Event]:
-        worker = await self._start(python)
-        while True:
-            line = await self._line(worker)
-            if not line.endswith(b"\n"):  # what was cut off with its end says nothing
-                raise _NoResultError(await self._silent_end(worker), self._status_of_death)
-            event = self._event(line, python)
-            self._count()
-            await asyncio.sleep(0)  # a line that is there already lets nothing else have its turn
-            yield event
-            if isinstance(event, Done):
-                return
-
     async def _start(self, python: str) -> Worker:
         self._started_at = time.time()
-        order = (
-            json.dumps(worker_launch.worker_request(self._request, self._wait_seconds)).encode()
-            + b"\n"
-        )
+        asked = worker_launch.worker_request(self._request, self._wait_seconds)
+        order = json.dumps(asked).encode() + b"\n"
         self._worker = worker = await self._launcher.start(python, self._request, order)
         self._await(worker_launch.HELLO_SECONDS)
         if self._stopping.is_set():  # asked for while the process was being made
@@ -156,13 +145,9 @@ class Session:
         return worker
 
     async def _line(self, worker: Worker) -> bytes:
-        """Return the next line, b"" at the end; raise `_NoResultError` if it is late or endless."""
+        """Return the next line; raise `_NoResultError` if it is late, endless, or the end."""
         try:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(self._due):
-                    return await worker.readline()
-            # Where this process was suspended its time is up at once, and the line is there.
-            return await asyncio.wait_for(worker.readline(), SECOND_LOOK_SECONDS)
+            line = await self._next_line(worker)
         except TimeoutError:
             what = "The stress test's worker did not end in time"
             why, remedy = "it does not answer", "Look for Xid errors in `dmesg`"
@@ -177,9 +162,20 @@ class Session:
             raise _NoResultError(Problem(what, why, remedy), status) from None
         except ValueError:
             raise _garbage(b"a line without an end") from None
+        if line.endswith(b"\n"):
+            return line
+        # What was cut off with its end says nothing.
+        status = self._status if self._stopping.is_set() else self._launcher.status_of_death
+        raise _NoResultError(await self._silent_end(worker), status)
+
+    async def _next_line(self, worker: Worker) -> bytes:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(self._due):
+                return await worker.readline()
+        # Where this process was suspended its time is up at once, and the line is there.
+        return await asyncio.wait_for(worker.readline(), SECOND_LOOK_SECONDS)
 
     def _await(self, seconds: float) -> None:
-        """Bound the time to the next event."""
         self._silence = seconds
         self._due = asyncio.get_running_loop().time() + seconds
 
@@ -195,7 +191,7 @@ class Session:
                     self._verified = from_json(Verified, document)
                 if name == "done":
                     return Done(self._result(document, python))
-                raise _NoResultError(_problem(document), self._status_of(str(document.get("kind"))))
+                raise self._failure(document)
             else:
                 raise _garbage(line)
         except (ValueError, AttributeError, RecursionError) as error:
@@ -204,7 +200,6 @@ class Session:
         return event
 
     def _count(self) -> None:
-        """Count an event; raise `_NoResultError` for more than can be followed."""
         self._said += 1
         if self._said > EVENTS_AT_ONCE + EVENTS_PER_SECOND * (time.time() - self._started_at):
             what = "The stress test's worker sends too much"
@@ -212,12 +207,10 @@ class Session:
             raise _NoResultError(Problem(what, why, "Choose another interpreter with --python"))
 
     def _remember(self, event: Event) -> None:
-        """Keep what the result is made of, and bound the time to the next event."""
         if isinstance(event, Hello):
             self._hello = event
-            self._await(
-                worker_launch.prepare_seconds(self._request.seconds) + worker_launch.MARGIN_SECONDS
-            )
+            preparing = worker_launch.prepare_seconds(self._request.seconds)
+            self._await(preparing + worker_launch.MARGIN_SECONDS)
         elif isinstance(event, Planned):
             self._planned = event
         elif isinstance(event, Verified):
@@ -230,13 +223,15 @@ class Session:
 
     def _result(self, document: dict[str, Any], python: str) -> Result:
         hello, planned = self._hello, self._planned
-        measured = self._points if self._request.kind != "soak" else document.get("iterations")
+        rows = self._points or document.get("points")
+        measured = rows if KINDS[self._request.kind].has_rows else document.get("iterations")
         if hello is None or planned is None or not measured:
             if self._stopping.is_set():
                 raise _stopped_early(self._stopped_by)
             raise ValueError("a result without a run")
         target = self._request.target
         shape = {"m": planned.m, "n": planned.n, "k": planned.k}  # unless the best row has one
+        later = {"tflops_sustained": None, "droop_percent": None}  # of the windows of the run
         known = {
             "kind": self._request.kind,
             "device": hello.device_name,
@@ -252,10 +247,16 @@ class Session:
             "layout": planned.layout,
             "data": planned.data,
             "threads": hello.threads if target.kind == "cpu" else None,
+            "unset": list(hello.unset),
+            "bound_to": hello.bound_to,
+            "cublas_version": hello.cublas_version,
+            "gputop_version": __version__,
+            "verify": "all" if self._request.verify_all else "some",
         }
         if document.get("stopped") == "user":
             known["stopped"] = self._stopped_by or "user"
-        return replace(from_json(Result, shape | document | known), points=tuple(self._points))
+        result = from_json(Result, shape | later | document | known)
+        return replace(result, points=tuple(self._points) or result.points)
 
     @property
     def _status(self) -> int:
@@ -263,17 +264,14 @@ class Session:
             return COULD_NOT_RUN
         return INTERRUPTED if self._stopped_by in (None, "user") else DEGRADED
 
-    @property
-    def _status_of_death(self) -> int:
-        return self._status if self._stopping.is_set() else self._launcher.status_of_death
-
-    def _status_of(self, kind: str) -> int:
-        """Return the exit status of a worker's error: a device failing in the run is a fault."""
-        failed = kind == "hang" or (kind == "device" and self._planned is not None)
-        return FAULT if failed else self._status
+    def _failure(self, document: dict[str, Any]) -> _NoResultError:
+        what, why, remedy = (visible(str(document.get(key))) for key in ("what", "why", "remedy"))
+        kind = document.get("kind")
+        # A device that fails in the run is a fault, and so is one that died before.
+        failed = kind in ("hang", "died") or (kind == "device" and self._planned is not None)
+        return _NoResultError(Problem(what, why, remedy), FAULT if failed else self._status)
 
     def _judged(self, failed: Failed) -> Failed:
-        """Return the failure with the wrong elements found before it, which are graver."""
         checks, wrong = self._verified.checks, self._verified.wrong_elements
         if not wrong:
             return failed
@@ -283,9 +281,8 @@ class Session:
         return Failed(Problem(problem.what, why, problem.remedy), FAULT)
 
     async def _silent_end(self, worker: Worker) -> Problem:
-        """Return why a worker ended that did not say why."""
         if self._stopping.is_set():
-            return _stopped_early(self._stopped_by).failed.problem
+            return _stopped_early(self._stopped_by).problem
         if worker.lost is not None:
             return worker.lost
         await worker.ended(STEP_SECONDS)
@@ -320,21 +317,12 @@ def _stopped_early(by: str | None) -> _NoResultError:
     if by in (None, "user"):
         what, remedy = "The stress test was stopped", "Start it again to have a result"
         return _NoResultError(Problem(what, why, remedy), INTERRUPTED)
-    what, remedy = (
-        "The stress test was ended by a limit",
-        "Check the device, then start the test again",
-    )
+    what = "The stress test was ended by a limit"
+    remedy = "Check the device, then start the test again"
     return _NoResultError(Problem(what, why, remedy), DEGRADED)
-
-
-def _problem(document: dict[str, Any]) -> Problem:
-    what, why, remedy = (visible(str(document.get(key))) for key in ("what", "why", "remedy"))
-    return Problem(what, why, remedy)
 
 
 def _garbage(line: bytes) -> _NoResultError:
     text = visible(line[:200].decode(errors="replace").strip())
-    remedy = "Choose another interpreter with --python"
-    return _NoResultError(
-        Problem("The stress test's worker sent something that is not an event", text, remedy)
-    )
+    what = "The stress test's worker sent something that is not an event"
+    return _NoResultError(Problem(what, text, "Choose another interpreter with --python"))

@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from gputop.bench.events import Done, Event, Failed, Hello, Planned, Point, Progress, Verified
-from gputop.bench.results.compare import percent_below
-from gputop.bench.run.conditions import Mean, MergedSeries, Trace, mean_over_time
+from gputop.bench.plan.kinds import DEFAULT_KIND, KINDS
+from gputop.bench.plan.request import Request, Target
+from gputop.bench.results.statistics import BURST_SECONDS, Window, run_statistics
+from gputop.bench.run.trace import (
+    Mean,
+    MergedSeries,
+    Trace,
+    TraceMoment,
+    mean_over_time,
+    merge_moments,
+)
 from gputop.console import FAULT
+from gputop.schema.codec import from_json
+from gputop.text import flops_unit, tflops, throughput
 
 if TYPE_CHECKING:
     from gputop.bench.events import Result
-    from gputop.bench.plan.request import Request
     from gputop.bench.run.supervision import RunLimit
     from gputop.problem import Problem
 
 SILENT_SECONDS, SILENT_WINDOWS = 2.0, 3.0
 """Silence of a worker after its next window is due; the longer of both counts."""
-DROOP_SECONDS = 10.0
-"""Shortest run with a droop, as in the worker."""
-OVER_TIME = ("soak", "pairs")
-"""Kinds with a throughput over time, and without rows while they run."""
 STATES = ("starting", "preparing", "ready", "running", "done", "failed")
 RECENT_WINDOWS = 10
 """Windows by which a running device is judged: a single one is too noisy."""
@@ -45,19 +52,30 @@ class RunCurves:
     """Intervals (from, to) in which each clock event reason held."""
 
 
+KEPT_ITEMS = 256
+"""Most windows, and most moments, that are kept with a result."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptCurves:
+    """Curves from which the chart of a run is drawn."""
+
+    windows: tuple[Progress, ...] = ()
+    moments: tuple[TraceMoment, ...] = ()
+
+
 def merge_windows(windows: Sequence[Progress]) -> Progress:
     """Return consecutive windows as one, with rates as means over time."""
     last = windows[-1]
     if len(windows) == 1:
         return last
-    mean = mean_over_time((each.tflops, each.window_seconds) for each in windows)
-    return Progress(
-        last.elapsed_seconds,
-        sum(each.window_seconds for each in windows),
-        last.iterations,
-        last.tflops if mean is None else mean,
-        mean_over_time((each.tflops_device, each.window_seconds) for each in windows),
-    )
+
+    def mean(rate: str) -> float | None:
+        return mean_over_time((getattr(each, rate), each.window_seconds) for each in windows)
+
+    seconds, rate = sum(each.window_seconds for each in windows), mean("tflops")
+    rates = (last.tflops if rate is None else rate, mean("tflops_device"), mean("bytes_per_second"))
+    return Progress(last.elapsed_seconds, seconds, last.iterations, *rates)
 
 
 @dataclass
@@ -75,20 +93,18 @@ class RunState:
     """Rows of a run that is a table."""
     windows: MergedSeries[Progress] = field(default_factory=lambda: MergedSeries(merge_windows))
     recent: deque[Progress] = field(default_factory=lambda: deque(maxlen=RECENT_WINDOWS))
+    first: list[Window] = field(default_factory=list)
+    """Windows of the burst, which are not joined with others."""
     mean: Mean = field(default_factory=Mean)
     peak: float | None = None
     stopping: bool = False
     limit: RunLimit | None = None
-    """Limit that ended the run early."""
     wrong_at: float | None = None
     """Seconds into the run at the first wrong element."""
     started_at: float = field(init=False)
     last_event_at: float = field(init=False)
-    """Time of the worker's last event."""
     planned_at: float | None = None
-    """Time at which the preparation ended."""
     measured_at: float | None = None
-    """Time of the first figure."""
     ended_at: float | None = None
     trace: Trace = field(init=False)
     """Readings of the device during the run, added by whoever supervises it."""
@@ -109,26 +125,39 @@ class RunState:
                 self.rows.append(event)
                 self.measured_at = self.measured_at or self.last_event_at
             case Progress():
-                self._measure(event)
+                self.progress = event
+                self.peak = max(self.peak or 0.0, event.rate)
+                self.mean.add(event.rate, event.window_seconds)
+                self.windows.add(event)
+                if not self.first or event.elapsed_seconds < 1.01 * BURST_SECONDS:
+                    self.first.append((event.window_seconds, event.rate))
+                self.recent.append(event)
                 self.measured_at = self.measured_at or self.last_event_at
             case Verified():
                 self.verified = event
                 if event.wrong_elements and self.wrong_at is None:
                     self.wrong_at = self.elapsed_seconds
-            case Done() | Failed():
+            case Done():
+                self.end, self.ended_at = Done(self._completed(event.result)), self.last_event_at
+            case Failed():
                 self.end, self.ended_at = event, self.last_event_at
 
-    def _measure(self, window: Progress) -> None:
-        self.progress = window
-        self.peak = max(self.peak or 0.0, window.tflops)
-        self.mean.add(window.tflops, window.window_seconds)
-        self.windows.add(window)
-        self.recent.append(window)
+    def _completed(self, result: Result) -> Result:
+        if "droop" in KINDS[self.request.kind].unjudged:
+            return result
+        windows = [(each.window_seconds, each.tflops) for each in self.windows.items]
+        found = asdict(run_statistics(self.first, windows, result.tflops_mean))
+        return replace(result, **{name: each for name, each in found.items() if each is not None})
 
     @property
     def result(self) -> Result | None:
         """Result of a run that has ended with one."""
         return self.end.result if isinstance(self.end, Done) else None
+
+    @property
+    def took_its_time(self) -> bool:
+        """True if it ended with a result, and not early."""
+        return self.result is not None and self.result.stopped == "time"
 
     @property
     def problem(self) -> Problem | None:
@@ -155,23 +184,44 @@ class RunState:
 
     @property
     def points(self) -> list[tuple[float, float]]:
-        """(seconds, TFLOP/s) of the windows, joined with neighbours in a long run."""
-        return [(window.elapsed_seconds, window.tflops) for window in self.windows.items]
+        """(seconds, rate) of the windows, joined with neighbours in a long run."""
+        return [(window.elapsed_seconds, window.rate) for window in self.windows.items]
 
     def history(self) -> RunCurves:
         """Return the run and its device over time so far."""
-        readings: dict[str, list[tuple[float, float]]] = {name: [] for name in READINGS}
-        for moment in self.trace.moments:
-            for name, curve in readings.items():
-                if (value := getattr(moment, name)) is not None:
-                    curve.append((moment.seconds, value))
-        known = {name: curve for name, curve in readings.items() if curve}
+        moments, known = self.trace.moments, {}
+        for name in READINGS:
+            values = ((each.seconds, getattr(each, name)) for each in moments)
+            if curve := [(at, value) for at, value in values if value is not None]:
+                known[name] = curve
         return RunCurves(tuple(self.windows.items), known, self.trace.intervals())
+
+    def kept_curves(self) -> str:
+        """Return the curves as the document that is kept with the result."""
+        windows = MergedSeries(merge_windows, KEPT_ITEMS, self.windows.items).items
+        moments = MergedSeries(merge_moments, KEPT_ITEMS, self.trace.moments).items
+        return json.dumps(asdict(KeptCurves(tuple(windows), tuple(moments))))
+
+    @classmethod
+    def of_result(cls, result: Result, target: Target, curves: str | None) -> RunState:
+        """Return the run of a kept result, at its end; raise `ValueError` for broken curves."""
+        kept = KeptCurves() if curves is None else from_json(KeptCurves, json.loads(curves))
+        dtype, *further = result.dtype.split(",")
+        asked = (target, dtype, result.n, result.seconds, None, result.kind, tuple(further))
+        run = cls(Request(*asked), lambda: 0.0, rows=[*result.points], end=Done(result))
+        run.hello = Hello(result.python, result.torch_version, result.device, 0, 0)
+        m, n, k, what = result.m, result.n, result.k, result.method
+        run.planned = Planned(m, n, k, result.dtype, "", "", "", 0.0, what)
+        for window in kept.windows:
+            run.add_event(window)
+        run.trace.restore(kept.moments, result.known_conditions)
+        run.planned_at, run.ended_at = 0.0, result.seconds
+        return run
 
     @property
     def is_table(self) -> bool:
         """True if the run has rows instead of a throughput over time."""
-        return self.request.kind not in OVER_TIME
+        return not KINDS[self.request.kind].over_time
 
     @property
     def measured(self) -> bool:
@@ -180,11 +230,11 @@ class RunState:
 
     @property
     def description(self) -> str:
-        """Data type, behind the kind unless that is soak: `sweep, float32 and 5 more`."""
+        """Data type, behind the kind unless that is the usual one: `sweep, float32 and 5 more`."""
         kind, (first, *more) = self.request.kind, self.request.dtypes
-        if kind == "soak":
+        if kind == DEFAULT_KIND:
             return first
-        if kind == "copy":
+        if not KINDS[kind].has_dtype:
             return kind
         return f"{kind}, {first}" + (f" and {len(more)} more" if more else "")
 
@@ -232,34 +282,30 @@ class RunState:
         """Mean of the last windows, or None before the first and for a failed run."""
         if self.problem is not None:
             return None
-        return merge_windows(self.recent).tflops if self.recent else None
-
-    @property
-    def droop_percent(self) -> float | None:
-        """Droop of the last half below the peak, or None for a run that is too short."""
-        if self.result is not None:
-            return self.result.droop_percent
-        elapsed = self.elapsed_seconds
-        late = [window for window in self.windows.items if window.elapsed_seconds > elapsed / 2]
-        if elapsed < DROOP_SECONDS or not late or not self.peak:
-            return None
-        return max(0.0, percent_below(merge_windows(late).tflops, self.peak))
+        return merge_windows(self.recent).rate if self.recent else None
 
     @property
     def tflops_now(self) -> float | None:
-        """TFLOP/s of the last window, or None before it, after the end and during silence."""
+        """Rate of the last window, or None before it, after the end and during silence."""
         if self.progress is None or self.ended or self.silent_seconds is not None:
             return None
-        return self.progress.tflops
+        return self.progress.rate
 
     @property
     def tflops_mean(self) -> float | None:
-        if self.result is not None:
-            return self.result.tflops_mean
-        return self.mean.value
+        return (self.result and self.result.tflops_mean) or self.mean.value
 
     @property
     def tflops_peak(self) -> float | None:
-        if self.result is not None:
-            return self.result.tflops_peak
-        return self.peak
+        return (self.result and self.result.tflops_peak) or self.peak
+
+    def rate_scale(self, most: float | None) -> tuple[str, float]:
+        """Return the unit for rates up to `most`, and how many of it are one of `Progress.rate`."""
+        kind = KINDS[self.request.kind]
+        return (kind.rate_unit, 1.0) if kind.moves_bytes else flops_unit(most)
+
+    def rate_text(self, rate: float | None, *, short: bool = False) -> str:
+        """Return a rate with its unit, in short without."""
+        if KINDS[self.request.kind].moves_bytes:
+            return tflops(rate) + ("" if short else " GB/s")
+        return throughput(rate, short=short)

@@ -9,22 +9,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, Self
 
-from gputop.bench.events import Done
+from gputop.bench.events import Done, Event
 from gputop.bench.plan import heat_limits
 from gputop.schema.device import DeviceState
 from gputop.schema.snapshot import Inventory, Sample
 from gputop.stream.child import StreamChild
-from gputop.stream.launch import command
+from gputop.stream.launch import StreamOptions
 
 if TYPE_CHECKING:
-    from gputop.bench.events import Event
     from gputop.bench.plan.request import Target
-    from gputop.bench.run.conditions import Trace
     from gputop.bench.run.session import Session
+    from gputop.bench.run.trace import Trace
+
+    Ending = Callable[["RunLimit"], None]
+    """Called with the limit that ends the run."""
+    Take = Callable[[Event], None]
 
 INTERVAL_SECONDS = 1.0
 START_SECONDS = 30.0
@@ -48,16 +52,25 @@ class RunLimit:
 def open_stream() -> StreamChild:
     """Return the stream for the supervision."""
     # With `control` it leaves out GPM, which costs the device something.
-    return StreamChild(command(interval=INTERVAL_SECONDS, control=True), INTERVAL_SECONDS)
+    return StreamChild(StreamOptions(INTERVAL_SECONDS, control=True).command, INTERVAL_SECONDS)
+
+
+def _call_in(
+    loop: asyncio.AbstractEventLoop, call: Callable[..., object], *arguments: object
+) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop has ended, and thread or run with it
+        loop.call_soon_threadsafe(call, *arguments)
 
 
 class Supervision(Protocol):
     """Supervises the devices of runs."""
 
-    def events(
-        self, session: Session, trace: Trace, ending: Callable[[RunLimit], None]
-    ) -> AsyncGenerator[Event]:
-        """Yield the session's events while its device is supervised; close it with `aclosing`."""
+    async def follow(self, session: Session, trace: Trace, ending: Ending, take: Take) -> None:
+        """Call `take` with the session's events while its device is supervised.
+
+        `trace` receives events and samples, and gives the result its conditions. `ending` is called
+        with a limit, which stops the session, or kills it if its event loop is held up.
+        """
 
 
 class Supervisor:
@@ -70,8 +83,9 @@ class Supervisor:
         self._stream = open_stream()
         self._wards: list[SupervisedRun] = []
         self._wanted = asyncio.Event()
-        self._outside = asyncio.get_running_loop()
         self._inside = asyncio.new_event_loop()
+        self._do = partial(_call_in, self._inside)
+        self._tell = partial(_call_in, asyncio.get_running_loop())
         self._reading = self._inside.create_task(self._read())
         threading.Thread(target=self._run, name="watch", daemon=True).start()
 
@@ -82,30 +96,14 @@ class Supervisor:
         """End the thread without waiting for it."""
         self._do(self._reading.cancel)
 
-    async def events(
-        self, session: Session, trace: Trace, ending: Callable[[RunLimit], None]
-    ) -> AsyncGenerator[Event]:
-        """Yield the session's events while its device is supervised; close it with `aclosing`.
-
-        `trace` receives events and samples, and gives the result its conditions. `ending` is called
-        with a limit, which stops the session, or kills it if its event loop is held up.
-        """
+    async def follow(self, session: Session, trace: Trace, ending: Ending, take: Take) -> None:
+        """Call `take` with the session's events while its device is supervised."""
         ward = SupervisedRun(session, trace, ending, self._tell)
         self._do(self._add, ward)
         try:
-            async with contextlib.aclosing(ward.events()) as events:
-                async for event in events:
-                    yield event
+            await ward.follow(take)
         finally:
             self._do(self._remove, ward)
-
-    def _do(self, call: Callable[..., object], *arguments: object) -> None:
-        with contextlib.suppress(RuntimeError):  # the thread has ended
-            self._inside.call_soon_threadsafe(call, *arguments)
-
-    def _tell(self, call: Callable[..., None], *arguments: object) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop has ended, and the run with it
-            self._outside.call_soon_threadsafe(call, *arguments)
 
     # What follows is the thread's.
 
@@ -114,8 +112,10 @@ class Supervisor:
             with contextlib.suppress(asyncio.CancelledError):
                 self._inside.run_until_complete(self._reading)
         finally:  # outside of the task, whose end may not cut it short
-            self._inside.run_until_complete(self._stream.close())
-            self._inside.run_until_complete(self._inside.shutdown_default_executor())
+            # A Python that ends starts no more threads; the stream then ends as its pipes close.
+            with contextlib.suppress(RuntimeError):
+                self._inside.run_until_complete(self._stream.close())
+                self._inside.run_until_complete(self._inside.shutdown_default_executor())
             self._inside.close()
 
     async def _read(self) -> None:
@@ -149,13 +149,13 @@ class Supervisor:
 
 
 class SupervisedRun:
-    """A run whose device is supervised. The thread calls everything but `events`."""
+    """A run whose device is supervised. The thread calls everything but `follow`."""
 
     def __init__(
         self,
         session: Session,
         trace: Trace,
-        ending: Callable[[RunLimit], None],
+        ending: Ending,
         tell: Callable[..., None] = lambda call, *arguments: call(*arguments),
     ) -> None:
         """Set `tell` to a function that calls another one in the session's event loop."""
@@ -164,16 +164,16 @@ class SupervisedRun:
         self._ended = False
         self._stops: list[asyncio.Task[None]] = []
 
-    async def events(self) -> AsyncGenerator[Event]:
-        """Yield the session's events, the result with its conditions from the trace."""
+    async def follow(self, take: Take) -> None:
+        """Call `take` with the session's events, the result with its conditions from the trace."""
         async with contextlib.aclosing(self._session.events()) as received:
             async for event in received:
                 self._trace.add_event(event)
                 if isinstance(event, Done):
                     conditions = self._trace.conditions(event.result)
-                    yield Done(replace(event.result, conditions=conditions))
+                    take(Done(replace(event.result, conditions=conditions)))
                 else:
-                    yield event
+                    take(event)
         await asyncio.gather(*self._stops)
 
     def check_sample(self, inventory: Inventory, sample: Sample) -> None:

@@ -6,15 +6,16 @@ import asyncio
 import contextlib
 import os
 import signal
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from gputop.bench.plan import interpreters
 from gputop.bench.plan import request as plan
-from gputop.bench.plan.request import DTYPES
+from gputop.bench.plan.dtypes import DTYPES
 from gputop.bounds import WORKER_LINE_BYTES
 from gputop.console import COULD_NOT_RUN
-from gputop.problem import Problem
+from gputop.problem import Problem, ProblemError
 from gputop.stream.launch import child_environment
 from gputop.text import visible
 
@@ -29,27 +30,14 @@ PREPARE_SECONDS = 60.0
 PREPARE_PRODUCTS = 4
 """Products made in preparation if one takes nearly as long as the run."""
 MARGIN_SECONDS = 10.0
-"""Lateness after which the worker is ended."""
-
-NOT_INHERITED = (
-    "CUDA_LAUNCH_BLOCKING",
-    "NVIDIA_TF32_OVERRIDE",
-    "PYTORCH_TUNABLEOP_",
-    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
-)
-"""Prefixes of variables that would change what is measured."""
 
 
 def worker_environment(target: Target, peer: Target | None = None) -> dict[str, str]:
-    """Return the worker's environment: no variable that changes figures, one device visible.
+    """Return the worker's environment: one device visible, and a `peer` behind it.
 
-    A `peer` is visible behind the target.
+    The worker itself unsets what changes figures, and says what was set.
     """
-    found = {
-        name: value
-        for name, value in child_environment().items()
-        if not name.startswith(NOT_INHERITED)
-    }
+    found = dict(child_environment())
     if target.kind == "cuda":
         found["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
         seen = [target] if peer is None else [target, peer]
@@ -77,27 +65,35 @@ def worker_request(request: Request, wait_seconds: float = 0.0) -> dict[str, Any
         "name": target.name,
         "peer": request.peer and f"GPU {request.peer.number}",
         "dtype": request.dtype,
-        "dtypes": [_dtype(name, target) for name in request.dtypes],
+        "dtypes": [_dtype(name, target, verify_all=request.verify_all) for name in request.dtypes],
         "size": request.size,
         "seconds": request.seconds,
+        "verify_all": request.verify_all,
+        "host_bytes": request.host_bytes and request.host_bytes - plan.PROCESS_BYTES,
+        "pci_bus_id": target.pci_bus_id,
+        "hertz": request.hertz if request.kind == "pulse" else None,
         "wait_seconds": wait_seconds,
         "prepare_seconds": prepare_seconds(request.seconds),
         "free_bytes": target.memory_allowed_bytes,
-        "bytes_per_row": plan.bytes_per_row(),
+        "bytes_per_row": plan.BYTES_PER_ROW,
         "fixed_bytes": plan.fixed_bytes(target.kind),
         "context_bytes": plan.CONTEXT_BYTES if target.kind == "cuda" else 0,
     }
 
 
-def _dtype(name: str, target: Target) -> dict[str, Any]:
+VERIFIED_LARGER = 4
+"""How much larger `auto` may be where every product is verified: that costs 1/N of its time."""
+
+
+def _dtype(name: str, target: Target, *, verify_all: bool) -> dict[str, Any]:
     dtype = DTYPES[name]
     cuda = target.kind == "cuda"
     return {
         "name": name,
         "operand_bits": dtype.operand_bits,
         "result_bytes": dtype.result_bytes,
-        "library_bytes": plan.library_bytes(name, target.kind),
-        "largest": plan.auto_limit(target, name),
+        "library_bytes": dtype.library_bytes(target.kind),
+        "largest": plan.auto_limit(target, name, VERIFIED_LARGER if verify_all else 1),
         "fitting": plan.largest_fitting_size(target, name),
         "multiple": dtype.multiple if cuda else 1,
         "least": dtype.least if cuda else 1,
@@ -111,14 +107,6 @@ STEP_SECONDS = 1.0
 KEPT_ERROR_BYTES = 4096
 READ_ERROR_BYTES, READ_ERROR_PAUSE = 1 << 16, 0.05
 """Bytes of standard error per read, and the pause between: floods are slowed down."""
-
-
-class LaunchError(Exception):
-    """A worker that cannot be started, with the problem."""
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(str(problem))
-        self.problem = problem
 
 
 class Worker(Protocol):
@@ -163,10 +151,10 @@ class Launcher(Protocol):
         """Exit status of a run whose worker ended by itself without a message."""
 
     async def find_python(self, request: Request) -> str:
-        """Return the path of the interpreter; raise `LaunchError`. May be cancelled."""
+        """Return the path of the interpreter; raise `ProblemError`. May be cancelled."""
 
     async def start(self, python: str, request: Request, order: bytes) -> Worker:
-        """Start a worker with the first line of its input; raise `LaunchError`."""
+        """Start a worker with the first line of its input; raise `ProblemError`."""
 
 
 class LocalLauncher:
@@ -181,33 +169,26 @@ class LocalLauncher:
         found = await interpreters.find_interpreter(request.python, cuda=cuda)
         if found.chosen is None:
             assert found.problem is not None
-            raise LaunchError(found.problem)
+            raise ProblemError(found.problem)
         return found.chosen.path
 
-    async def start(self, python: str, request: Request, order: bytes) -> LocalWorker:
-        """Start a child process in a session of its own."""
+    async def start(self, python: str, request: Request, order: bytes) -> ChildProcess:
+        """Start a child process."""
+        environment = worker_environment(request.target, request.peer)
         try:
-            process = await asyncio.create_subprocess_exec(
-                python,
-                str(WORKER),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                start_new_session=True,  # Ctrl+C in the terminal is for the dashboard
-                env=worker_environment(request.target, request.peer),
-                limit=WORKER_LINE_BYTES,
+            worker = await ChildProcess.start(
+                python, str(WORKER), environment=environment, limit=WORKER_LINE_BYTES
             )
         except OSError as error:
             what = f"{visible(python)} cannot be started"
             remedy = "Choose another interpreter with --python"
-            raise LaunchError(Problem(what, str(error.strerror or error), remedy)) from error
-        worker = LocalWorker(process)
+            raise ProblemError(Problem(what, str(error.strerror or error), remedy)) from error
         worker.write(order)
         return worker
 
 
-class LocalWorker:
-    """A child process and its pipes."""
+class ChildProcess:
+    """A child process and its pipes, in a session of its own."""
 
     lost: Problem | None = None
 
@@ -216,6 +197,21 @@ class LocalWorker:
         self._process, self._lines = process, process.stdout
         self._errors = b""
         self._reading = asyncio.create_task(self._keep_errors())
+
+    @classmethod
+    async def start(cls, *arguments: str, environment: Mapping[str, str], limit: int) -> Self:
+        """Start one whose lines have at most `limit` bytes; raise `OSError`."""
+        return cls(
+            await asyncio.create_subprocess_exec(
+                *arguments,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                start_new_session=True,  # Ctrl+C in the terminal is for the dashboard
+                env=environment,
+                limit=limit,
+            )
+        )
 
     @property
     def status(self) -> int | None:
@@ -228,6 +224,11 @@ class LocalWorker:
         assert self._process.stdin is not None
         with contextlib.suppress(OSError):  # the worker has ended
             self._process.stdin.write(line)
+
+    def close_input(self) -> None:
+        """Close standard input, whose end is that of the process."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
 
     def signal(self, number: signal.Signals) -> None:
         if self._process.returncode is None:  # afterwards the pid is not ours

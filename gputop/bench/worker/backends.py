@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .errors import RunError, first_line
-from .throughput import EndedBatch
+from .throughput import EndedBatch, Mismatches
 
 if TYPE_CHECKING:
     from .product import Product
@@ -20,7 +20,20 @@ PARTS = 8
 """Parts of a batch on a CPU. A stop is noticed between them."""
 
 
-class Cpu:
+class Backend:
+    """What all devices have in common."""
+
+    timed: Callable[..., float]
+    compare: Callable[[Product], Any]
+
+    def check(self, product: Product) -> tuple[int, float]:
+        """Return the wrong elements of C and the seconds of the check; wait for the device."""
+        found: list[Any] = []
+        seconds = self.timed(lambda _: found.append(self.compare(product)), 1)
+        return int(found[0]), seconds
+
+
+class Cpu(Backend):
     """A CPU, which runs batches at once."""
 
     most_in_flight = 1
@@ -47,22 +60,18 @@ class Cpu:
         part = max(1, products // PARTS)
         while done < products and not self._halt.is_set():
             part = min(part, products - done)
-            product.multiply(part)
+            product.work(part)
             done += part
         ended = time.perf_counter()
         wrong = seconds = None
         if check and not self._halt.is_set():
             wrong, seconds = self.check(product)
-        self._ended.append(EndedBatch(done, began, ended, None, wrong, seconds))
+        found = Mismatches(*product.sums.take().tolist()) if product.sums else Mismatches()
+        self._ended.append(EndedBatch(done, began, ended, None, wrong, seconds, found))
 
     def poll(self) -> EndedBatch | None:
         """Return the oldest batch that was not polled yet."""
         return self._ended.popleft() if self._ended else None
-
-    def check(self, product: Product) -> tuple[int, float]:
-        """Return the wrong elements of C and the seconds of the check."""
-        began = time.perf_counter()
-        return self.compare(product), time.perf_counter() - began
 
     def compare(self, product: Product) -> int:
         """Return the number of wrong elements of C."""
@@ -93,7 +102,7 @@ class Cpu:
 POLL_SECONDS = 0.003
 
 
-class Cuda:
+class Cuda(Backend):
     """A GPU with two batches in flight on one stream, so that it never waits for Python."""
 
     most_in_flight = 2
@@ -105,11 +114,11 @@ class Cuda:
     def __init__(self, torch: Any, halt: threading.Event, free_before: int | None = None) -> None:
         self._free_before = free_before
         self.torch, self.place, self._halt = torch, "cuda", halt
-        self._queue: deque[tuple[int, float, Any, Any, Any, Any]] = deque()
+        self._queue: deque[tuple[int, float, Any, Any, Any, Any, bool]] = deque()
         self._differs: Any = None
         # One for each batch in flight; pinned, or the copy would wait for the device.
         self._counts = deque(
-            torch.empty((), dtype=torch.int64, pin_memory=True) for _ in range(self.most_in_flight)
+            torch.empty(4, dtype=torch.int64, pin_memory=True) for _ in range(self.most_in_flight)
         )
 
     @property
@@ -123,42 +132,33 @@ class Cuda:
         first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         began = time.perf_counter()
         first.record()
-        product.multiply(products)
+        product.work(products)
         last.record()
-        count, ended = None, last
+        count, ended = self._counts[0].zero_(), last
         if check:
-            count = self._counts[0]
+            count[0].copy_(self.compare(product), non_blocking=True)
+        if product.sums:
+            count[1:].copy_(product.sums.take(), non_blocking=True)
+        if check or product.sums:
             self._counts.rotate()
-            count.copy_(self.compare(product), non_blocking=True)
             ended = torch.cuda.Event(enable_timing=True)
             ended.record()
-        self._queue.append((products, began, first, last, ended, count))
+        self._queue.append((products, began, first, last, ended, count, check))
 
     def poll(self) -> EndedBatch | None:
         """Return the oldest batch in flight if it has ended, or None after a short wait."""
         if not self._queue:
             return None
-        products, began, first, last, ended, count = self._queue[0]
+        products, began, first, last, ended, count, checked = self._queue[0]
         if not ended.query():
             self._halt.wait(POLL_SECONDS)
             return None
         now = time.perf_counter()
         self._queue.popleft()
-        wrong = check_seconds = None
-        if count is not None:
-            wrong, check_seconds = int(count), last.elapsed_time(ended) / 1000
-        device_seconds = first.elapsed_time(last) / 1000
-        return EndedBatch(products, began, now, device_seconds, wrong, check_seconds)
-
-    def check(self, product: Product) -> tuple[int, float]:
-        """Return the wrong elements of C and the seconds of the check; wait for the device."""
-        first, last = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
-        first.record()
-        count = self.compare(product)
-        last.record()
-        wrong = int(count)
-        last.synchronize()
-        return wrong, first.elapsed_time(last) / 1000
+        wrong, *found = count.tolist() if checked else (None, *count.tolist()[1:])
+        seconds = first.elapsed_time(last) / 1000
+        late = last.elapsed_time(ended) / 1000 if checked else None
+        return EndedBatch(products, began, now, seconds, wrong, late, Mismatches(*found))
 
     def compare(self, product: Product) -> Any:
         """Return the number of wrong elements of C as a number on the device.
@@ -203,11 +203,8 @@ class Cuda:
         others took meanwhile is in it.
         """
         cuda = self.torch.cuda
-        free, reserved, held = (
-            int(cuda.mem_get_info()[0]),
-            int(cuda.memory_reserved()),
-            int(cuda.memory_allocated()),
-        )
+        free = int(cuda.mem_get_info()[0])
+        reserved, held = int(cuda.memory_reserved()), int(cuda.memory_allocated())
         context = None
         if self._free_before is not None and self._free_before - free > reserved:
             context = self._free_before - free - reserved
@@ -225,20 +222,14 @@ def open_cuda(torch: Any, halt: threading.Event, free_before: int | None) -> Cud
         torch.cuda.init()
         capability = torch.cuda.get_device_capability(0)
     except Exception as error:
-        raise RunError(
-            "no_device",
-            "torch cannot use the GPU",
-            first_line(error),
-            "Run `nvidia-smi` to see whether the driver works, and update it if it is too old",
-        ) from error
+        look = "Run `nvidia-smi` to see whether the driver works, and update it if it is too old"
+        why = first_line(error)
+        raise RunError("no_device", "torch cannot use the GPU", why, look) from error
     archs = torch.cuda.get_arch_list()
     if not runs_on(archs, capability):
-        raise RunError(
-            "architecture",
-            f"This torch has no code for compute capability {capability[0]}.{capability[1]}",
-            f"torch {torch.__version__} is built for {' '.join(archs)}",
-            remedy,
-        )
+        what = f"This torch has no code for compute capability {capability[0]}.{capability[1]}"
+        why = f"torch {torch.__version__} is built for {' '.join(archs)}"
+        raise RunError("architecture", what, why, remedy)
     return Cuda(torch, halt, free_before)
 
 
@@ -256,11 +247,7 @@ def runs_on(archs: list[str], capability: tuple[int, int]) -> bool:
         built = (int(digits[:-1]), int(digits[-1]))
         if kind == "compute" and built <= capability:
             return True
-        exact = number.endswith("a")
-        if kind == "sm" and (built == capability if exact else _covers(built, capability)):
+        later_minor = built[0] == capability[0] and built < capability and not number.endswith("a")
+        if kind == "sm" and (built == capability or later_minor):
             return True
     return False
-
-
-def _covers(built: tuple[int, int], capability: tuple[int, int]) -> bool:
-    return built[0] == capability[0] and built[1] <= capability[1]

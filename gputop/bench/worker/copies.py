@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .rows import Rows
+from .rows import Clock, Rows
 
 if TYPE_CHECKING:
     from .main import Run
@@ -17,11 +17,12 @@ HOST_SIZES = tuple(1 << power for power in range(16, 31, 2))
 DEVICE_SIZES = (1 << 20, 1 << 24, 1 << 28, 1 << 30)
 SHARE_OF_FREE = 4
 """Divisor of the free memory for the largest copy. It exists twice, and once more when compared."""
+HOST_COPIES = 4
+"""Copies of a size that the host holds: pageable, pinned (and the smaller ones, which torch keeps),
+and one to compare with its mask."""
 BUFFERS_SECONDS = 3.0
 """Expected seconds to make the largest buffers on a slow host."""
 READ_AND_WRITTEN = 2
-
-Clock = Callable[[Callable[[int], None], int], float]
 
 
 class CopyPath(NamedTuple):
@@ -48,7 +49,8 @@ def copy(device: Any, run: Run) -> None:
     if cuda:
         free = min(device.free_bytes(), free or device.free_bytes())
     most = (free or 4 << 30) // SHARE_OF_FREE
-    sizes = [size for size in (DEVICE_SIZES if cuda else HOST_SIZES) if size <= most]
+    fitting = [size for size in (DEVICE_SIZES if cuda else HOST_SIZES) if size <= most]
+    sizes = fitting_host(fitting, run)
     threads = torch.get_num_threads()
     counted = sorted({1, threads})
     ways = (6 if run.request["peer"] else 5) if cuda else len(counted)
@@ -63,7 +65,6 @@ def copy(device: Any, run: Run) -> None:
         accumulate="none",
         layout="contiguous",
         data="random bytes",
-        need_bytes=2 * max(sizes, default=0) + run.request["fixed_bytes"],
     )
     for size in sizes:
         rows.expect("making buffers", BUFFERS_SECONDS)
@@ -77,6 +78,18 @@ def copy(device: Any, run: Run) -> None:
             torch.set_num_threads(threads)
             rows.to_come -= 1
         run.known.update(device.memories())
+
+
+def fitting_host(sizes: list[int], run: Run) -> list[int]:
+    """Return the sizes for which the host has room, and note it where some are left out."""
+    host = run.request["host_bytes"]
+    found = [size for size in sizes if host is None or HOST_COPIES * size <= host]
+    if len(found) < len(sizes):
+        run.notes.append(
+            f"no copies of {sizes[len(found)] // MIB} MiB and more: they take {HOST_COPIES} times "
+            f"as much of the host's memory, of which {host / 2**30:.2f} GiB are left for this GPU"
+        )
+    return found
 
 
 def _row(rows: Rows, way: CopyPath, size: int) -> None:
@@ -118,7 +131,6 @@ def _cuda_ways(device: Any, size: int, run: Run) -> Iterator[CopyPath]:
 
 
 def _peer_way(device: Any, here: Any, run: Run) -> Iterator[CopyPath]:
-    """Yield the path to the other GPU that this process sees, if there is one."""
     torch, peer = device.torch, run.request["peer"]
     if not peer:
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 
@@ -16,64 +17,45 @@ class RunError(Exception):
 
 def computes_wrong() -> RunError:
     """Return the error for first or exact products that are wrong."""
-    return RunError(
-        "wrong",
-        "The device computes wrong results",
-        "the first products are not what they have to be",
-        "Do not train on it; run the test again to be sure",
-    )
+    why = "the first products are not what they have to be"
+    remedy = "Do not train on it; run the test again to be sure"
+    return RunError("wrong", "The device computes wrong results", why, remedy)
 
 
 def hangs(place: str, work: str, expected: float, patience: float) -> RunError:
     """Return the error for work that has not ended after many times its expected time."""
-    return RunError(
-        "hang",
-        "The device hangs",
-        f"{work} that takes {expected:.2g} s had not ended after {patience:.3g} s",
-        "Look for Xid errors in `dmesg`"
-        if place == "cuda"
-        else "See what else uses the cores, and run the test again",
-    )
+    why = f"{work} that takes {expected:.2g} s had not ended after {patience:.3g} s"
+    on_cpu = "See what else uses the cores, and run the test again"
+    remedy = "Look for Xid errors in `dmesg`" if place == "cuda" else on_cpu
+    return RunError("hang", "The device hangs", why, remedy)
 
 
 def not_ready(seconds: float) -> RunError:
     """Return the error for a preparation that does not end."""
-    return RunError(
-        "not_ready",
-        "The stress test did not get ready",
-        f"torch, memory and the first products took more than {seconds:.0f} s",
-        "See what else uses the device, or choose a smaller --size",
-    )
+    why = f"torch, memory and the first products took more than {seconds:.0f} s"
+    remedy = "See what else uses the device, or choose a smaller --size"
+    return RunError("not_ready", "The stress test did not get ready", why, remedy)
 
 
 def nobody_comes(seconds: float) -> RunError:
     """Return the error for other devices of the group that do not get ready."""
-    return RunError(
-        "not_ready",
-        "The stress test was not begun",
-        f"the other devices were not ready within {seconds:.0f} s",
-        "Test the devices one at a time to see which one it is",
-    )
+    why = f"the other devices were not ready within {seconds:.0f} s"
+    remedy = "Test the devices one at a time to see which one it is"
+    return RunError("not_ready", "The stress test was not begun", why, remedy)
 
 
 def too_slow(request: dict[str, Any], dtype: str, taken: str) -> RunError:
     """Return the error for products so long that none would end within the run."""
-    return RunError(
-        "too_slow",
-        f"No {dtype} product of size {request['size'] or 'auto'} ends in time",
-        f"one takes {taken} s, and the run {request['seconds']:g} s",
-        "Choose a smaller --size, --size auto, or more --seconds",
-    )
+    what = f"No {dtype} product of size {request['size'] or 'auto'} ends in time"
+    why = f"one takes {taken} s, and the run {request['seconds']:g} s"
+    remedy = "Choose a smaller --size, --size auto, or more --seconds"
+    return RunError("too_slow", what, why, remedy)
 
 
 def no_dtype(dtype: str, why: str) -> RunError:
     """Return the error for a data type that this torch or device does not have."""
-    return RunError(
-        "dtype",
-        f"{dtype} cannot be run here",
-        why,
-        "Choose another --dtype, or a newer torch with --python",
-    )
+    remedy = "Choose another --dtype, or a newer torch with --python"
+    return RunError("dtype", f"{dtype} cannot be run here", why, remedy)
 
 
 def explain(error: BaseException, place: str | None, request: dict[str, Any]) -> RunError:
@@ -82,18 +64,31 @@ def explain(error: BaseException, place: str | None, request: dict[str, Any]) ->
         return error
     text = first_line(error)
     if is_memory(error):
-        return RunError(
-            "memory",
-            f"The memory does not hold products of size {request['size'] or 'auto'}",
-            text or type(error).__name__,
-            "Choose a smaller --size, or end what holds the memory",
-        )
-    return RunError(
-        "device" if place == "cuda" else "torch",
-        "The stress test failed",
-        f"{type(error).__name__}: {text}" if text else type(error).__name__,
-        "Look for Xid errors in `dmesg`" if place == "cuda" else "Try another torch with --python",
-    )
+        what = f"The memory does not hold products of size {request['size'] or 'auto'}"
+        if request["kind"] == "memory":
+            what = "The memory to test cannot be had"
+        remedy = "Choose a smaller --size or another --memory-share, or end what holds the memory"
+        return RunError("memory", what, text or type(error).__name__, remedy)
+    kind, what, remedy = "torch", "The stress test failed", "Try another torch with --python"
+    if place == "cuda":
+        kind, remedy = "device", "Look for Xid errors in `dmesg`"
+        if is_death(error):
+            kind, what = "died", "The device died"
+    why = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return RunError(kind, what, why, remedy)
+
+
+NOT_DEATH = re.compile(
+    r"kernel image|invalid (?:device f|arg|conf)|not supported|unsupported|insufficient|unavailable"
+    r"|_(?:ALLOC_FAILED|NOT_SUPPORTED|NOT_INITIALIZED|ARCH_MISMATCH|INVALID_VALUE|LICENSE_ERROR)"
+)
+"""Parts of CUDA errors after which the device works: something was asked that it does not have."""
+
+
+def is_death(error: BaseException) -> bool:
+    """True if the error is CUDA's, and means that the device failed in what it does."""
+    text = first_line(error)
+    return "CUDA error" in text and not is_memory(error) and not NOT_DEATH.search(text)
 
 
 def is_memory(error: BaseException) -> bool:
@@ -102,6 +97,7 @@ def is_memory(error: BaseException) -> bool:
         isinstance(error, MemoryError)
         or type(error).__name__ == "OutOfMemoryError"
         or "DefaultCPUAllocator" in first_line(error)
+        or "CUDA error: out of memory" in first_line(error)
     )
 
 

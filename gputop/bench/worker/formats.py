@@ -11,7 +11,7 @@ from functools import partial
 from itertools import repeat
 from typing import Any
 
-from .errors import first_line, is_memory, no_dtype
+from .errors import first_line, is_death, is_memory, no_dtype
 
 ROWS = 64
 """Rows compared in float64, or made in float32, at a time."""
@@ -122,7 +122,11 @@ class Scaled(Plain):
         """Fill with random normal numbers, cast a few rows at a time."""
         for at in range(0, operand.shape[0], ROWS):
             rows = operand[at : at + ROWS]
-            rows.copy_(self.torch.randn(rows.shape, device=self.place))
+            self.store(rows, self.random(*rows.shape))
+
+    def random(self, rows: int, columns: int) -> Any:
+        """Return random numbers in float32."""
+        return self.torch.randn((rows, columns), device=self.place)
 
     def prepare(self, product: Any) -> None:
         """Set scales of one, which random normal numbers need."""
@@ -162,13 +166,9 @@ class Float4(Scaled):
         bytes_ = self.torch.empty((rows, columns // 2), dtype=self.torch.uint8, device=self.place)
         return bytes_.view(kind)
 
-    def fill(self, operand: Any) -> None:
-        """Fill with random normal numbers, rounded a few rows at a time."""
-        for at in range(0, operand.shape[0], ROWS):
-            rows = operand[at : at + ROWS]
-            self.store(
-                rows, self.torch.randn((rows.shape[0], 2 * rows.shape[1]), device=self.place)
-            )
+    def random(self, rows: int, columns: int) -> Any:
+        """Return random numbers in float32, two for each byte."""
+        return self.torch.randn((rows, 2 * columns), device=self.place)
 
     def store(self, operand: Any, values: Any) -> None:
         """Write the nearest numbers that the type holds."""
@@ -267,9 +267,9 @@ def try_product(product: Any) -> None:
         product.multiply()
         product.c[0, 0].item()  # on a GPU this is where it fails
     except (RuntimeError, ValueError, TypeError, AttributeError) as error:
-        why = first_line(error) or type(error).__name__
-        if is_memory(error) or ("CUDA error" in why and "CUBLAS" not in why):
+        if is_memory(error) or is_death(error):
             raise  # which is not for want of the data type
+        why = first_line(error) or type(error).__name__
         raise no_dtype(product.dtype, why) from error
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .product import Product, require
-from .rows import Rows
+from .rows import Clock, Rows, Work
 from .throughput import MOST_PRODUCTS
 
 if TYPE_CHECKING:
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
 
 SIZES = (5, 100, 1000)
 IN_A_GRAPH = 100
-"""Products in one CUDA graph."""
 MEASURABLE = 1.02
 """Ratio below which two rows differ by noise only."""
 QUEUED = 500
@@ -43,11 +41,10 @@ def latency(device: Any, run: Run) -> None:
         accumulate=first.format.accumulate,
         layout=first.layout,
         data=first.format.data,
-        need_bytes=rows.need(dtype, shapes[-1]),
     )
     if not cuda:
-        run.notes.append(f"{GRAPH}: absent, a CPU has none")
-        run.notes.append(f"{SYNCHRONISED}: absent, a product has ended when a CPU's call returns")
+        ended = "a product has ended when a CPU's call returns"
+        run.notes += [f"{GRAPH}: absent, a CPU has none", f"{SYNCHRONISED}: absent, {ended}"]
     for shape in shapes:
         if rows.over:
             rows.note_time_up()
@@ -60,8 +57,8 @@ class Variant(NamedTuple):
     """One way to make the same products. A call of `work` makes `products` of them."""
 
     series: str
-    work: Callable[[int], None]
-    clock: Callable[[Callable[[int], None], int], float]
+    work: Work
+    clock: Clock
     products: int = 1
     most: int = MOST_PRODUCTS
     waits: bool = True
@@ -69,7 +66,6 @@ class Variant(NamedTuple):
 
 
 def _size(rows: Rows, dtype: str, shape: tuple[int, int, int]) -> None:
-    """Measure the rows of one size."""
     product, each = rows.open(dtype, shape)
     found: dict[str, float] = {}
     for way in _ways(rows.device, product):
@@ -90,7 +86,6 @@ def _size(rows: Rows, dtype: str, shape: tuple[int, int, int]) -> None:
 
 def _ways(device: Any, product: Product) -> list[Variant]:
     torch, norm = device.torch, device.torch.linalg.vector_norm
-
     once, c = product.format.single_product(product), product.c
 
     def synchronised(times: int) -> None:
@@ -111,10 +106,9 @@ def _ways(device: Any, product: Product) -> list[Variant]:
 
     ways = [Variant(EAGER, product.multiply, device.wall)]
     if device.place == "cuda":
-        replay = _replay(_graph(torch, product))
         ways += [
             Variant(LAUNCH, product.multiply, _launched(device), most=QUEUED, waits=False),
-            Variant(GRAPH, replay, device.wall, products=IN_A_GRAPH),
+            Variant(GRAPH, _replay(torch, product), device.wall, products=IN_A_GRAPH),
             Variant(SYNCHRONISED, synchronised, device.wall),
         ]
     if c.is_floating_point():
@@ -123,10 +117,8 @@ def _ways(device: Any, product: Product) -> list[Variant]:
     return ways
 
 
-def _launched(device: Any) -> Callable[[Callable[[int], None], int], float]:
-    """Return a clock that stops without waiting for the launched work."""
-
-    def clock(work: Callable[[int], None], times: int) -> float:
+def _launched(device: Any) -> Clock:
+    def clock(work: Work, times: int) -> float:
         device.synchronize()
         began = time.perf_counter()
         work(times)
@@ -137,15 +129,7 @@ def _launched(device: Any) -> Callable[[Callable[[int], None], int], float]:
     return clock
 
 
-def _replay(graph: Any) -> Callable[[int], None]:
-    def work(times: int) -> None:
-        for _ in repeat(None, times):
-            graph.replay()
-
-    return work
-
-
-def _graph(torch: Any, product: Product) -> Any:
+def _replay(torch: Any, product: Product) -> Work:
     graph = torch.cuda.CUDAGraph()
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
@@ -154,24 +138,24 @@ def _graph(torch: Any, product: Product) -> Any:
     torch.cuda.current_stream().wait_stream(side)
     with torch.cuda.graph(graph):
         product.multiply(IN_A_GRAPH)
-    return graph
+
+    def work(times: int) -> None:
+        for _ in repeat(None, times):
+            graph.replay()
+
+    return work
 
 
 def _words(n: int, found: dict[str, float]) -> list[str]:
-    """Return the findings of one size as a note."""
     if EAGER not in found:
         return []
     eager = found[EAGER]
     said = [f"{n} x {n}: a product takes {_micro(eager)}"]
-    if GRAPH in found:
-        in_graph = _micro(found[GRAPH])
-        said.append(
-            f"{in_graph} in a CUDA graph, so that launching costs {_added(found[GRAPH], eager)}"
-        )
-    if LAUNCH in found:
-        said.append(
-            f"launching alone returns after {_micro(found[LAUNCH])}, which is no running time"
-        )
+    if graph := found.get(GRAPH):
+        cost = _added(graph, eager)
+        said.append(f"{_micro(graph)} in a CUDA graph, so that launching costs {cost}")
+    if launch := found.get(LAUNCH):
+        said.append(f"launching alone returns after {_micro(launch)}, which is no running time")
     if SYNCHRONISED in found:
         said.append(f"synchronising each time adds {_added(eager, found[SYNCHRONISED])}")
     if NORM_EACH in found and NORM_LAST in found:

@@ -14,10 +14,14 @@ from signal import SIGKILL
 from typing import Any, NoReturn
 
 from .backends import Cpu, open_cuda
+from .burn import burn
 from .copies import copy
+from .environment import bind_near, cublas_version, unset_changing
 from .errors import RunError, explain, nobody_comes, not_ready
 from .latency import latency
+from .memory import memory
 from .peak import peak
+from .pulse import pulse
 from .soak import soak
 from .sweep import sweep
 from .throughput import SoakTotals, TableTotals
@@ -62,12 +66,13 @@ class Run:
             while line:
                 line = line[os.write(self._fd, line) :]
 
-    def planned(self, **fields: Any) -> None:
+    def planned(self, shape: tuple[int, int, int], **fields: Any) -> None:
         """Send the plan and wait for the other devices, if there are any.
 
         `wait_seconds` of the request is how long they may take; they all go on at `go`.
         """
-        self.send("plan", **fields)
+        m, n, k = shape
+        self.send("plan", m=m, n=n, k=k, **fields)
         seconds: float = self.request["wait_seconds"]
         if seconds:
             began = time.monotonic()
@@ -76,12 +81,13 @@ class Run:
             self._ready_by += time.monotonic() - began
             self.preparing()
 
-    def verified(self, wrong: int, products: int) -> None:
-        """Count a check of so many products, and send what it found."""
-        self.totals.checks += 1
+    def verified(self, wrong: int, products: int, checks: int = 1) -> None:
+        """Count a check of so many products, and send what was found."""
+        self.totals.checks += checks
         self.totals.wrong += wrong
         self.totals.verified += products
-        self.send("verify", checks=self.totals.checks, wrong_elements=self.totals.wrong)
+        found = {"wrong_elements": self.totals.wrong, "products": self.totals.verified}
+        self.send("verify", checks=self.totals.checks, **found)
 
     def end(self, event: str, **fields: Any) -> NoReturn:
         """Write the last event with the measured figures, and end the process at once."""
@@ -170,14 +176,10 @@ KINDS: dict[str, Callable[[Any, Run], None]] = {
     "latency": latency,
     "peak": peak,
     "copy": copy,
+    "memory": memory,
+    "pulse": pulse,
+    "burn": burn,
 }
-
-
-def open_device(torch: Any, run: Run) -> Any:
-    """Return the requested device, ready to use; raise `RunError` if it is not available."""
-    if run.request["device"] == "cpu":
-        return Cpu(torch, run.halt)
-    return open_cuda(torch, run.halt, run.request["free_bytes"])
 
 
 def main() -> NoReturn:
@@ -187,11 +189,15 @@ def main() -> NoReturn:
     request, rest = read_request()
     run = Run(fd, request)
     threading.Thread(target=run.watch, args=(rest,), daemon=True).start()
-    place = None
+    place, unset = None, unset_changing()
+    bound_to = bind_near(request["pci_bus_id"]) if request["pci_bus_id"] else None
     try:
         import torch
 
-        device = open_device(torch, run)
+        if request["device"] == "cpu":
+            device: Any = Cpu(torch, run.halt)
+        else:
+            device = open_cuda(torch, run.halt, request["free_bytes"])
         place = device.place
         cuda = place == "cuda"
         run.send(
@@ -202,6 +208,9 @@ def main() -> NoReturn:
             device_name=torch.cuda.get_device_name(0) if cuda else request["name"],
             threads=torch.get_num_threads(),
             pid=os.getpid(),
+            unset=unset,
+            bound_to=bound_to,
+            cublas_version=cublas_version(),
         )
         KINDS[request["kind"]](device, run)
     except BaseException as error:  # noqa: BLE001 - whatever it is, the parent is told in one line

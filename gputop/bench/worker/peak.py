@@ -44,10 +44,8 @@ def peak(device: Any, run: Run) -> None:
         accumulate=form.accumulate,
         layout="B column-major" if form.column_major_only else "both",
         data=form.data,
-        need_bytes=rows.need(dtype, (largest, largest, largest)),
-        largest_size=known["fitting"],
     )
-    search = Search(rows, dtype, largest)
+    search = Search(rows, dtype, largest, (True,) if form.column_major_only else (True, False))
     for candidate in search.coarse():
         search.probe(candidate)
     search.climb()
@@ -57,11 +55,9 @@ def peak(device: Any, run: Run) -> None:
 class Search:
     """Candidates tried so far and their TFLOP/s."""
 
-    def __init__(self, rows: Rows, dtype: str, largest: int) -> None:
-        self.rows, self.dtype, self.largest = rows, dtype, largest
+    def __init__(self, rows: Rows, dtype: str, largest: int, layouts: tuple[bool, ...]) -> None:
+        self.rows, self.dtype, self.largest, self.layouts = rows, dtype, largest, layouts
         self.found: dict[Candidate, float] = {}
-        form = Product(rows.device.torch, dtype, (FINEST,) * 3, rows.device.place).format
-        self.layouts = (True,) if form.column_major_only else (True, False)
         seconds = rows.run.request["seconds"]
         self._confirming = min(CONFIRMED * ROW_SECONDS, seconds / 4)
         self._probing = min(PROBE_SECONDS, seconds / PROBES)
@@ -89,12 +85,8 @@ class Search:
         (n, _, _), _ = best
         double, half = 2 * n, max(FINEST, n // 2)
         for shape in (
-            (double, n, n),
-            (n, double, n),
-            (n, n, double),
-            (n, n, half),
-            (double, double, half),
-            (half, half, double),
+            *((double, n, n), (n, double, n), (n, n, double)),
+            *((n, n, half), (double, double, half), (half, half, double)),
         ):
             for column_major in self.layouts:
                 yield shape, column_major
@@ -141,7 +133,6 @@ class Search:
         )
 
     def _is_short(self, shape: Shape) -> bool:
-        """True if a product of that shape is short enough at the best rate so far."""
         m, n, k = shape
         fastest = max(self.found.values(), default=0.0)
         if fastest and 2 * m * n * k / fastest / 1e12 > LONG_SECONDS:

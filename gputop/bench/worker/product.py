@@ -32,6 +32,15 @@ def bytes_needed(request: dict[str, Any], dtype: str, shape: Shape) -> int:
     return int(operands + results + on_the_way + rows + request["fixed_bytes"])
 
 
+def room_beside(needed: int, device: Any, request: dict[str, Any]) -> int:
+    """Return the bytes that may still be taken, beside those of the process and so many more."""
+    allowed, fixed, now = request["free_bytes"], request["fixed_bytes"], device.free_bytes()
+    known = [] if allowed is None else [allowed - fixed - needed]
+    if now is not None:  # what was taken before, and the context, is not free any more
+        known.append(now - fixed + request["context_bytes"])
+    return int(min(known, default=0))
+
+
 def fits(device: Any, request: dict[str, Any], dtype: str, shape: Shape) -> bool:
     """True if the device has room for such products now, or if its free memory is unknown."""
     free = device.free_bytes()
@@ -52,12 +61,10 @@ def out_of_memory(request: dict[str, Any], dtype: str, n: int, free: int) -> Run
         middle = (low + high) // 2 // STEP * STEP
         low, high = (middle, high) if need(middle) <= room else (low, middle)
     taken = need(n) - request["context_bytes"]
-    return RunError(
-        "memory",
-        f"Products of size {n} do not fit in the device's memory",
-        f"they need {taken / 2**30:.2f} GiB and {free / 2**30:.2f} GiB are free",
-        f"Choose --size {low} or smaller" if low else "End what holds the memory",
-    )
+    what = f"Products of size {n} do not fit in the device's memory"
+    why = f"they need {taken / 2**30:.2f} GiB and {free / 2**30:.2f} GiB are free"
+    remedy = f"Choose --size {low} or smaller" if low else "End what holds the memory"
+    return RunError("memory", what, why, remedy)
 
 
 GROSS_ERROR = 1e-2
@@ -73,12 +80,7 @@ class Product:
     """
 
     def __init__(
-        self,
-        torch: Any,
-        dtype: str,
-        shape: tuple[int, int, int],
-        place: str,
-        column_major: bool | None = None,
+        self, torch: Any, dtype: str, shape: Shape, place: str, column_major: bool | None = None
     ) -> None:
         self.torch, self.dtype, self.place = torch, dtype, place
         self.shape = self.m, self.n, self.k = m, n, k = shape
@@ -87,7 +89,6 @@ class Product:
         self.column_major = wanted or made.column_major_only
         self.a = made.empty(m, k, made.a)
         self.stored_b = made.empty(*((n, k) if self.column_major else (k, n)), made.b)
-        """B as it lies in memory."""
         self.b = self.stored_b.t() if self.column_major else self.stored_b
         self.c, self.first = (
             torch.empty((m, n), dtype=made.result, device=place) for _ in range(2)
@@ -98,6 +99,8 @@ class Product:
         self.epsilon = made.epsilon
         self.relative_error = 0.0
         self._columns: Any = None
+        self.sums: Any = None
+        """`Checksums` that verify every product, or None if some are compared."""
 
     @property
     def flop(self) -> int:
@@ -117,6 +120,10 @@ class Product:
     def multiply(self, times: int = 1) -> None:
         """Make products: enqueue them on a GPU, run them on a CPU."""
         self.format.multiply(self, times)
+
+    def work(self, times: int = 1) -> None:
+        """Make products, and verify each of them if that was asked for."""
+        (self.sums or self).multiply(times)
 
     def fill(self) -> None:
         """Fill A and B with random numbers."""
@@ -187,18 +194,14 @@ class Product:
         return self.format.errors(*self.shape)
 
     def check_precision(self) -> None:
-        """Raises `RefusedError` where the products are not made in the data type."""
+        """Raise `RunError` if the products are not made in the data type."""
         low, high = self.errors()
         if low <= self.relative_error < high:
             return
-        cpu = self.place == "cpu"
-        variable = "ONEDNN_DEFAULT_FPMATH_MODE" if cpu else "NVIDIA_TF32_OVERRIDE"
-        raise RunError(
-            "precision",
-            f"The {self.dtype} product was not made in {self.dtype}",
-            f"its relative error is {self.relative_error:.1e}",
-            f"Unset {variable} and what else changes the precision, or choose another data type",
-        )
+        what = f"The {self.dtype} product was not made in {self.dtype}"
+        why = f"its relative error is {self.relative_error:.1e}"
+        look = "Look for what changes the precision, try another torch, or choose another data type"
+        raise RunError("precision", what, why, look)
 
     def unexplained(self) -> int:
         """Return the elements of C too far from the first product for mere rounding.
@@ -209,22 +212,26 @@ class Product:
         analysis, 2019). Twenty times that is allowed, or eight times what was measured beyond the
         rounding of the result, and then that rounding. Sums of integers have no order.
         """
-        torch, k = self.torch, self.k
+        torch = self.torch
         if not self.epsilon:
             return int((self.c_bits != self.first_bits).sum())
         if self._columns is None:
             self._columns = self._lengths_of_columns()
-        slack = 4 * k**0.5 * min(self.epsilon, 2.0**-23)
-        slack += 8 * max(0.0, self.relative_error - self.epsilon / 2)
+        slack = self.slack() / self.k**0.5
         wrong = 0
         for at in range(0, self.m, ROWS):
             rows = slice(at, at + ROWS)
-            lengths = self.format.to_float64(self.a[rows]).norm(dim=1) * (slack / k**0.5)
+            lengths = self.format.to_float64(self.a[rows]).norm(dim=1) * slack
             first = self.first[rows].double()
             bound = torch.outer(lengths, self._columns) + 2 * self.epsilon * first.abs()
             far = ~((self.c[rows].double() - first).abs() <= bound)  # NaN is far
             wrong += int((far & (self.c_bits[rows] != self.first_bits[rows])).sum())
         return wrong
+
+    def slack(self) -> float:
+        """Return the allowed error of the sums of products, relative to their own size."""
+        rounding = 4 * self.k**0.5 * min(self.epsilon, 2.0**-23)
+        return float(rounding + 8 * max(0.0, self.relative_error - self.epsilon / 4))
 
     def _lengths_of_columns(self) -> Any:
         torch, b = self.torch, self.stored_b
@@ -235,6 +242,6 @@ class Product:
 
 
 def require(torch: Any, dtype: str, place: str) -> None:
-    """Raises `RefusedError` where torch does not have the data type on this device."""
+    """Raise `RunError` if torch does not have the data type on this device."""
     if dtype in TYPES or dtype == "float16_acc16":
         try_product(Product(torch, dtype, (TRIED, TRIED, TRIED), place))

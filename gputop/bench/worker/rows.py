@@ -8,11 +8,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .errors import hangs, too_slow
-from .product import Product, Shape, bytes_needed, dtype_facts
+from .product import Product, Shape, dtype_facts
 from .throughput import MOST_PRODUCTS, TableTotals, patience, products_in
 
 if TYPE_CHECKING:
     from .main import Run
+
+Work = Callable[[int], None]
+Clock = Callable[[Work, int], float]
+"""Returns the seconds of some work done that many times."""
 
 BLOCK_SECONDS = 0.01
 """Seconds timed in one go, unless one product takes longer."""
@@ -73,23 +77,17 @@ class Rows:
     def note_time_up(self) -> None:
         """Note that rows are missing, unless the run was stopped."""
         if not self.run.halt.is_set():
-            self.run.notes.append(
-                "the time was up before all rows were measured: give more --seconds"
-            )
+            why = "the time was up before all rows were measured"
+            self.run.notes.append(f"{why}: give more --seconds")
 
     def plan(self, dtype: str, shape: Shape, method: str, **fields: Any) -> None:
         """Send the plan. `shape` is the largest of the run."""
         request = self.run.request
         threads = self.device.torch.get_num_threads()
         where = f"; {threads} threads" if self.device.place == "cpu" else ""
-        m, n, k = shape
         self.run.planned(
-            m=m,
-            n=n,
-            k=k,
+            shape,
             dtype=dtype,
-            warmup_products=0,
-            products_per_batch=0,
             relative_error=0.0,
             rows=self.to_come,
             expected_seconds=min(request["seconds"], 2 * ROW_SECONDS * self.to_come),
@@ -113,7 +111,7 @@ class Rows:
     ) -> tuple[Product, float]:
         """Return a filled and checked product, and about how long one takes.
 
-        Raises `RefusedError` where it is not made in its data type.
+        Raise `RunError` if it is not made in its data type.
         """
         device, run = self.device, self.run
         limit = max(self.left, COLD_SECONDS)
@@ -140,8 +138,8 @@ class Rows:
 
     def time(
         self,
-        work: Callable[[int], None],
-        clock: Callable[[Callable[[int], None], int], float],
+        work: Work,
+        clock: Clock,
         each: float,
         *,
         flop: float = 0.0,
@@ -153,14 +151,19 @@ class Rows:
         None where the run was halted before anything was timed. At most `most` calls in one go,
         and at most so many seconds.
         """
+
+        def block(times: int) -> float:
+            self.expect("work", times * each)
+            return clock(work, times)
+
         share = min(at_most, max(0.0, self.left) / max(1, self.to_come))
         blocks: list[float] = []
         calls, total = 0, 0.0
         for _ in range(WARM_UP if each < LONG_SECONDS else 0):
-            each = min(each, self._block(work, clock, each, 1))
+            each = min(each, block(1))
         while not self.run.halt.is_set():
             times = min(most, products_in(BLOCK_SECONDS, each))
-            took = self._block(work, clock, each, times)
+            took = block(times)
             blocks.append(took / times)
             calls, total = calls + times, total + took
             self.table.add(times, took, flop)
@@ -170,16 +173,6 @@ class Rows:
             if total >= share or (enough and timed.error(len(blocks)) <= REPEATABLE):
                 break
         return Timed(blocks, calls, total) if blocks else None
-
-    def _block(
-        self,
-        work: Callable[[int], None],
-        clock: Callable[[Callable[[int], None], int], float],
-        each: float,
-        times: int,
-    ) -> float:
-        self.expect("work", times * each)
-        return clock(work, times)
 
     def send(self, series: str, x: float, timed: Timed, product: Product) -> float:
         """Send a row about products, keep the best shape, and return the TFLOP/s."""
@@ -196,10 +189,6 @@ class Rows:
         values = {**values, "seconds": timed.seconds, "spread_percent": spread}
         self.run.send("point", series=series, x=x, values=values, shape=list(shape))
         self.table.rows += 1
-
-    def need(self, dtype: str, shape: Shape) -> int:
-        """Return the bytes that such products need."""
-        return bytes_needed(self.run.request, dtype, shape)
 
     def usable(self, dtype: str, n: int) -> int:
         """Return the smallest size from N on that the data type supports on this device."""

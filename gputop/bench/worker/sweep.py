@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .errors import RunError, is_memory
-from .product import dtype_facts, fits, require
+from .product import bytes_needed, dtype_facts, fits, require
 from .rows import LONG_SECONDS, Rows
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def sweep(device: Any, run: Run) -> None:
     planned = {name: _planned(rows, name) for name in offered}
     rows.to_come = sum(map(len, planned.values()))
     top = max(size for each in planned.values() for size in each)
-    widest = max(offered, key=lambda name: rows.need(name, (top, top, top)))
+    widest = max(offered, key=lambda name: bytes_needed(request, name, (top, top, top)))
     rows.wake(offered[0])
     rows.plan(
         ",".join(offered),
@@ -50,27 +50,20 @@ def sweep(device: Any, run: Run) -> None:
         accumulate="by data type",
         layout="B column-major" if device.place == "cuda" else "A and B row-major",
         data="random normal",
-        need_bytes=rows.need(widest, (top, top, top)),
-        largest_size=dtype_facts(request, widest)["fitting"],
     )
     for name in offered:
         _sweep(rows, name, planned[name])
 
 
 def _planned(rows: Rows, name: str) -> list[int]:
-    """Return the sizes of a data type; raise `RunError` if the largest is below its smallest."""
     request = rows.run.request
     largest: int = request["size"] or dtype_facts(request, name)["fitting"]
     usable = (rows.usable(name, n) for n in sizes(largest))
     found = sorted({n for n in usable if n <= largest})
     if not found:
         least = rows.usable(name, 1)
-        raise RunError(
-            "size",
-            f"There are no {name} products of size {largest} or less",
-            f"the smallest is {least}",
-            f"Choose --size {least} or larger",
-        )
+        what = f"There are no {name} products of size {largest} or less"
+        raise RunError("size", what, f"the smallest is {least}", f"Choose --size {least} or larger")
     return found
 
 

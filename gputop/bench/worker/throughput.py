@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, Optional
 
 BATCH_SECONDS = 0.05
 """Length of a batch: half of what a stop may wait for, since a hot device gets slower."""
 MOST_PRODUCTS = 10000
-"""Most products in a batch."""
 LONG_SECONDS = 0.1
 """Length from which a product is alone in flight: a second would overrun the run's end."""
 SLOWER = 20
 """Factor on the expected time after which a batch counts as hung."""
+
+
+class Mismatches(NamedTuple):
+    """Findings of checksums in products: sums that are wrong, and products with such ones.
+
+    `other_bits` are products that are right and still differ from the first one.
+    """
+
+    elements: int = 0
+    products: int = 0
+    other_bits: int = 0
 
 
 class EndedBatch(NamedTuple):
@@ -24,6 +35,7 @@ class EndedBatch(NamedTuple):
     wrong: Optional[int] = None  # noqa: UP045
     """Wrong elements after the batch, or None if it was not checked."""
     check_seconds: Optional[float] = None  # noqa: UP045
+    mismatches: Mismatches = Mismatches()
 
 
 def products_in(seconds: float, each: float) -> int:
@@ -40,15 +52,22 @@ class Pace:
     """Length of a product and of a check on this device, and what follows from it."""
 
     def __init__(self, device: Any, product_seconds: float, check_seconds: float) -> None:
-        self._device = device
+        self._device, self.batch_seconds = device, BATCH_SECONDS
+        self.pause: Callable[[float], float] = lambda _: 0.0
+        """Returns the seconds until work of so many seconds may begin."""
         self.product_seconds, self.check_seconds = product_seconds, check_seconds
-        self.patience = patience(device, self.batch * product_seconds + check_seconds)
+        self.patience = patience(device, self.expected + check_seconds)
         """Seconds without the end of a batch after which the device counts as hung."""
 
     @property
     def batch(self) -> int:
         """Products in a batch."""
-        return products_in(BATCH_SECONDS, self.product_seconds)
+        return products_in(self.batch_seconds, self.product_seconds)
+
+    @property
+    def expected(self) -> float:
+        """Seconds of a batch."""
+        return self.batch * self.product_seconds
 
     @property
     def most_in_flight(self) -> int:
@@ -73,16 +92,10 @@ class Pace:
             self.check_seconds = batch.check_seconds
 
 
-WINDOW_SECONDS = 0.2
-"""Length of a sample. The peak is the best of them."""
-MOST_MARKS = 4096
-"""Most window ends that are kept. Beyond it every second one is dropped."""
-DROOP_SECONDS = 10.0
-"""Shortest run with a droop."""
-STEADY = 0.02
-"""Largest relative distance from the sustained throughput of a steady device."""
-STEADY_SECONDS = 1.0
-"""Seconds whose mean decides about steadiness: a single window is too noisy."""
+WINDOW_SECONDS, FIRST_WINDOW_SECONDS = 0.2, 0.1
+"""Length of a sample, and of those of the burst. The peak is the best of them."""
+FIRST_SECONDS = 2.0
+"""Time from the first product on with shorter samples."""
 
 Mark = tuple[float, int, float]
 """Seconds, products and busy seconds of the run so far."""
@@ -95,6 +108,8 @@ class CheckCounts:
         self.checks = 0
         self.verified = 0
         self.wrong = 0
+        self.mismatches: dict[str, int] = {}
+        """Products that were not as the first one, by what they are when repeated."""
 
     def as_fields(self) -> dict[str, Any]:
         """Return the counts as fields of the result."""
@@ -102,6 +117,7 @@ class CheckCounts:
             "checks": self.checks,
             "verified_products": self.verified,
             "wrong_elements": self.wrong,
+            "mismatches": dict(self.mismatches),
         }
 
 
@@ -117,10 +133,10 @@ class SoakTotals(CheckCounts):
         self.flop = flop
         self.peak = 0.0
         self.has_device_time = False
+        self.pulsed = False
+        """True if windows are of wall time, with the pauses in them."""
         self.now: Mark = (0.0, 0, 0.0)
         self._window = self.now
-        """Begin of the current window."""
-        self._marks, self._apart = [self.now], WINDOW_SECONDS
 
     @property
     def seconds(self) -> float:
@@ -136,20 +152,17 @@ class SoakTotals(CheckCounts):
         self, products: int, seconds: float, device_seconds: float | None
     ) -> dict[str, Any] | None:
         """Count an ended batch, and return the sample if it ends a window."""
-        self.has_device_time = device_seconds is not None
+        if products:
+            self.has_device_time = device_seconds is not None
         before, done, busy = self.now
         busy += seconds if device_seconds is None else device_seconds
         self.now = (before + seconds, done + products, busy)  # one step for the other thread
         window = self.seconds - self._window[0]
-        if window < WINDOW_SECONDS:
+        if window < (FIRST_WINDOW_SECONDS if before < FIRST_SECONDS else WINDOW_SECONDS):
             return None
         rate = self.since(self._window)
         self.peak = max(self.peak, rate)
         self._window = self.now
-        if self.seconds - self._marks[-1][0] >= self._apart:
-            self._marks = [*self._marks, self.now]
-        if len(self._marks) > MOST_MARKS:
-            self._marks, self._apart = self._marks[::2], 2 * self._apart
         return {
             "elapsed_seconds": self.seconds,
             "window_seconds": window,
@@ -162,44 +175,21 @@ class SoakTotals(CheckCounts):
         """Return TFLOP/s."""
         return self.flop * iterations / seconds / 1e12 if seconds > 0 else 0.0
 
-    def since(self, mark: Mark, until: Mark | None = None) -> float:
-        """Return TFLOP/s from one mark to another, or to now."""
-        _, iterations, busy = until or self.now
-        return self.rate(iterations - mark[1], busy - mark[2])
-
-    def time_to_steady(self, sustained: float) -> float | None:
-        """Return the seconds until the throughput stayed near `sustained`, or None.
-
-        What comes first is what a cold device does; one that still leaves in the last half is
-        not steady.
-        """
-        steady_from, before = self._marks[0], self._marks[0]
-        for mark in self._marks[1:]:
-            if mark[0] - before[0] < STEADY_SECONDS:
-                continue
-            if abs(self.since(before, mark) - sustained) > STEADY * sustained:
-                steady_from = mark
-            before = mark
-        return steady_from[0] if steady_from[0] <= self.seconds / 2 else None
+    def since(self, mark: Mark) -> float:
+        """Return TFLOP/s from a mark to now."""
+        spent = 0 if self.pulsed else 2
+        return self.rate(self.iterations - mark[1], self.now[spent] - mark[spent])
 
     def result(self) -> dict[str, Any]:
         """Return the figures of the run as it is now."""
         seconds, iterations, busy = self.now
         mean = self.rate(iterations, seconds)
         peak = max(self.peak, mean, self.rate(iterations, busy))
-        sustained = droop = steady = None
-        if seconds >= DROOP_SECONDS:
-            sustained = self.since([each for each in self._marks if each[0] <= seconds / 2][-1])
-            droop = 100 * (1 - sustained / peak)
-            steady = self.time_to_steady(sustained)
         return {
             "seconds": seconds,
             "iterations": iterations,
             "tflops_mean": mean,
             "tflops_peak": peak,
-            "tflops_sustained": sustained,
-            "droop_percent": droop,
-            "time_to_steady_seconds": steady,
             "tflops_device": self.rate(iterations, busy) if self.has_device_time else None,
             **self.as_fields(),
         }
@@ -211,12 +201,9 @@ class TableTotals(CheckCounts):
     def __init__(self) -> None:
         super().__init__()
         self.now: Mark = (0.0, 0, 0.0)
-        """Seconds, calls timed in them, and FLOP."""
         self.rows = 0
-        """Rows that were sent."""
         self.peak = 0.0
         self.shape: tuple[int, int, int] | None = None
-        """m, n, k of the best row."""
 
     @property
     def iterations(self) -> int:
@@ -236,16 +223,12 @@ class TableTotals(CheckCounts):
     def result(self) -> dict[str, Any]:
         """Return the figures of the run as it is now."""
         seconds, calls, work = self.now
-        m, n, k = self.shape or (None, None, None)
-        shape = {"m": m, "n": n, "k": k} if self.shape else {}
         return {
             "seconds": seconds,
             "iterations": calls,
             "tflops_mean": work / seconds / 1e12 if work else None,
             "tflops_peak": self.peak or None,
-            "tflops_sustained": None,
-            "droop_percent": None,
             "tflops_device": None,
-            **shape,
+            **dict(zip("mnk", self.shape or ())),  # noqa: B905 - Python 3.9 has no `strict`
             **self.as_fields(),
         }

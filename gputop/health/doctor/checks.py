@@ -7,12 +7,11 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.health.findings import Finding, Severity
-from gputop.schema.device import Absence
+from gputop.schema.device import Absence, Device, DeviceSample
 from gputop.schema.remedies import absence_text
 
 if TYPE_CHECKING:
     from gputop.health.doctor.facts import DoctorFacts
-    from gputop.schema.device import Device, DeviceSample
 
 INDEX = "{index}"
 """Placeholder in a remedy for the index of the device, or of all that have the same finding."""
@@ -34,6 +33,8 @@ class Check(NamedTuple):
     group: CheckGroup
     title: str
     judge: Callable[[DoctorFacts], Iterable[Finding]]
+    rule: str = ""
+    """Rule whose finding about a device counts instead, if there is one."""
 
 
 def _finding(severity: Severity, text: str, remedy: str, device: Device | None) -> Finding:

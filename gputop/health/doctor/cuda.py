@@ -129,16 +129,15 @@ def order(facts: DoctorFacts) -> Iterator[Finding]:
     chosen = facts.environment.get(VARIABLE) is not None
     by_bus = facts.environment.get(ORDER) == BY_BUS
     found = () if facts.torch is None else facts.torch.devices
-    pairs = [(each, _nvml(each, facts)) for each in found]
-    if not pairs or any(device is None for _, device in pairs):
+    pairs = [(each, device) for each in found if (device := _nvml(each, facts))]
+    if not pairs or len(pairs) < len(found):
         if len(facts.gpus) == 1 or (by_bus and not chosen):
             yield ok("CUDA's indices are NVML's")
         else:
             yield note("CUDA's indices may not be NVML's: torch does not say", _remedy(by_bus))
         return
-    same = all(device is not None and each.index == device.index for each, device in pairs)
-    rows = tuple(_row(each, device) for each, device in pairs if device is not None)
-    if same:
+    rows = tuple(_row(each, device) for each, device in pairs)
+    if all(each.index == device.index for each, device in pairs):
         can_differ = chosen or (len(facts.gpus) > 1 and not by_bus)
         yield replace(ok("CUDA's indices are NVML's"), rows=rows if can_differ else ())
     else:

@@ -46,7 +46,7 @@ def xids(facts: DoctorFacts) -> Iterator[Finding]:
     for device in facts.gpus:
         found = [
             replace(event, time=0.0)
-            for event in facts.events
+            for event in (facts.sample.events if facts.sample else ())
             if event.kind == "xid" and event.device_uuid == device.uuid
         ]
         found += [
@@ -76,33 +76,34 @@ def _worst(device: Device, found: Sequence[Event]) -> Finding:
     return made(f"{fault.what}, {ago}{more}", fault.remedy, device)
 
 
-def _by_rule(name: str, otherwise: DeviceCheck) -> Callable[[DoctorFacts], Iterator[Finding]]:
-    """Return a check made by a rule; `otherwise` is asked about devices without a finding."""
+def ask_rules(facts: DoctorFacts) -> dict[tuple[str, str], Finding]:
+    """Return the findings of the rules that need no history, by rule and device."""
+    if facts.inventory is None or facts.sample is None:
+        return {}
+    return {
+        (each.rule, each.device_uuid): replace(
+            each, sentence=each.sentence[:1].lower() + each.sentence[1:], since=None, evidence=()
+        )
+        for each in judge_snapshot(facts.inventory, facts.sample).findings
+    }
+
+
+def _of_each(
+    needs: Sequence[str], check: DeviceCheck
+) -> Callable[[DoctorFacts], Iterator[Finding]]:
+    """Return a check of the devices that answer, or which of the needed readings one lacks."""
 
     def judge(facts: DoctorFacts) -> Iterator[Finding]:
-        if facts.inventory is None or facts.sample is None:
-            return
-        findings = judge_snapshot(facts.inventory, facts.sample).findings
-        found = {each.device_uuid: each for each in findings if each.rule == name}
         for device, readings in facts.answering():
-            finding = found.get(device.uuid)
-            if finding is None:
-                yield otherwise(device, readings)
-            else:
-                sentence = finding.sentence[:1].lower() + finding.sentence[1:]
-                yield replace(finding, sentence=sentence, since=None, evidence=())
+            known = {name: getattr(readings, name, getattr(device, name, None)) for name in needs}
+            lacking = next((name for name, value in known.items() if value is None), None)
+            yield absent(lacking, device, readings) if lacking else check(device, readings)
 
     return judge
 
 
-def _fine(name: str, text: str) -> DeviceCheck:
-    """Return a check that says `text` for a device that has the reading."""
-
-    def check(device: Device, readings: DeviceSample) -> Finding:
-        is_absent = getattr(readings, name) is None
-        return absent(name, device, readings) if is_absent else ok(text, device)
-
-    return check
+def _fine(text: str) -> DeviceCheck:
+    return lambda device, _: ok(text, device)
 
 
 def _no_ecc(device: Device, readings: DeviceSample) -> Finding:
@@ -112,15 +113,13 @@ def _no_ecc(device: Device, readings: DeviceSample) -> Finding:
     if readings.ecc_uncorrected is not None and readings.ecc_uncorrected_lifetime:
         many = readings.ecc_uncorrected_lifetime
         return note(f"none now, {many} uncorrected in its life", "Watch it", device)
-    return _fine("ecc_uncorrected", "none uncorrected")(device, readings)
+    if readings.ecc_uncorrected is None:
+        return absent("ecc_uncorrected", device, readings)
+    return ok("none uncorrected", device)
 
 
 def _link_not_slow(device: Device, readings: DeviceSample) -> Finding:
     """Tell a link at its maximum from one that cannot be judged without load."""
-    for name in ("pcie_generation", "pcie_width"):
-        for holder, each in ((readings, name), (device, f"{name}_max")):
-            if getattr(holder, each) is None:
-                return absent(each, device, readings)
     now = (readings.pcie_generation or 0, readings.pcie_width or 0)
     most = (device.pcie_generation_max or 0, device.pcie_width_max or 0)
     if now[0] >= most[0] and now[1] >= most[1]:
@@ -134,33 +133,17 @@ def _link_not_slow(device: Device, readings: DeviceSample) -> Finding:
     )
 
 
-def _for_each(check: DeviceCheck) -> Callable[[DoctorFacts], Iterator[Finding]]:
-    """Return a check of the devices that answer."""
-
-    def judge(facts: DoctorFacts) -> Iterator[Finding]:
-        for device, readings in facts.answering():
-            yield check(device, readings)
-
-    return judge
-
-
 def power_limit(device: Device, readings: DeviceSample) -> Finding:
     """Check for a lowered limit, even if it holds nothing back now."""
-    limit, default = readings.power_limit_watts, device.power_limit_default_watts
-    if limit is None:
-        return absent("power_limit_watts", device, readings)
-    if default is None:
-        return absent("power_limit_default_watts", device, readings)
+    limit, default = readings.power_limit_watts or 0, device.power_limit_default_watts or 0
     lowered = lowered_limit(limit, default, INDEX)
     if lowered is not None:
         return warning(*lowered, device)
     return ok(f"{limit:.0f} W, its default is {default:.0f} W", device)
 
 
-def persistence(device: Device, readings: DeviceSample) -> Finding:
+def persistence(device: Device, _: DeviceSample) -> Finding:
     """Check that the driver keeps the device initialized while nobody uses it."""
-    if device.persistence_mode is None:
-        return absent("persistence_mode", device, readings)
     if device.persistence_mode == "enabled":
         return ok("on", device)
     return note(
@@ -170,11 +153,9 @@ def persistence(device: Device, readings: DeviceSample) -> Finding:
     )
 
 
-def compute_mode(device: Device, readings: DeviceSample) -> Finding:
+def compute_mode(device: Device, _: DeviceSample) -> Finding:
     """Check that programs may compute on it."""
-    mode = device.compute_mode
-    if mode is None:
-        return absent("compute_mode", device, readings)
+    mode = device.compute_mode or ""
     remedy = f"`sudo nvidia-smi -i {INDEX} -c 0` lets everybody compute"
     if mode == "prohibited":
         return problem("prohibited: no program may compute on it", remedy, device)
@@ -184,42 +165,30 @@ def compute_mode(device: Device, readings: DeviceSample) -> Finding:
     return ok("default", device)
 
 
-_ALL_LISTED = "listed processes hold what is in use"
-BY_RULE = (
-    ("ecc", "memory errors", "ecc", _no_ecc),
-    ("remap", "row remapping", "remap", _fine("remap_pending", "none pending")),
-    ("recovery", "recovery", "recovery", _fine("recovery_action", "none")),
-    (
-        "almost_full",
-        "free memory",
-        "almost_full",
-        _fine("memory_free_bytes", f"more than {100 - FULL.begin:.0f} % free"),
-    ),
-    (
-        "unattributed",
-        "memory users",
-        "unattributed",
-        _fine("memory_unattributed_bytes", _ALL_LISTED),
-    ),
-    ("thermal", "heat", "thermal", _fine("clock_event_reasons", "none now")),
-    (
-        "hardware_slowdown",
-        "slowdown",
-        "hardware_slowdown",
-        _fine("clock_event_reasons", "none now"),
-    ),
-    ("pcie", "PCIe link", "link_degraded", _link_not_slow),
+_ALL_LISTED = _fine("listed processes hold what is in use")
+_MUCH_FREE = _fine(f"more than {100 - FULL.begin:.0f} % free")
+_REASONS, _LIMITS = ("clock_event_reasons",), ("power_limit_watts", "power_limit_default_watts")
+_LINK = ("pcie_generation", "pcie_generation_max", "pcie_width", "pcie_width_max")
+OF_EACH = (
+    ("ecc", "memory errors", "ecc", (), _no_ecc),
+    ("remap", "row remapping", "remap", ("remap_pending",), _fine("none pending")),
+    ("recovery", "recovery", "recovery", ("recovery_action",), _fine("none")),
+    ("almost_full", "free memory", "almost_full", ("memory_free_bytes",), _MUCH_FREE),
+    ("unattributed", "memory users", "unattributed", ("memory_unattributed_bytes",), _ALL_LISTED),
+    ("thermal", "heat", "thermal", _REASONS, _fine("none now")),
+    ("hardware_slowdown", "slowdown", "hardware_slowdown", _REASONS, _fine("none now")),
+    ("pcie", "PCIe link", "link_degraded", _LINK, _link_not_slow),
+    ("power_limit", "power limit", "", _LIMITS, power_limit),
+    ("persistence", "persistence", "", ("persistence_mode",), persistence),
+    ("compute_mode", "compute mode", "", ("compute_mode",), compute_mode),
 )
-"""Checks made by a rule: name, title, the rule, and the check for devices without a finding."""
+"""Name, title, rule, needed readings, and the check of a device without a finding of the rule."""
 
 CHECKS = (
     Check("state", CheckGroup.DEVICES, "state", state),
     Check("xid", CheckGroup.DEVICES, "Xid errors", xids),
     *(
-        Check(name, CheckGroup.DEVICES, title, _by_rule(rule, otherwise))
-        for name, title, rule, otherwise in BY_RULE
+        Check(name, CheckGroup.DEVICES, title, _of_each(needs, check), rule)
+        for name, title, rule, needs, check in OF_EACH
     ),
-    Check("power_limit", CheckGroup.DEVICES, "power limit", _for_each(power_limit)),
-    Check("persistence", CheckGroup.DEVICES, "persistence", _for_each(persistence)),
-    Check("compute_mode", CheckGroup.DEVICES, "compute mode", _for_each(compute_mode)),
 )

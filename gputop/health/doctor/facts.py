@@ -17,18 +17,16 @@ from gputop.bench.plan import interpreters
 from gputop.bench.plan.interpreters import InterpreterSearch, NoAnswerError, run_program
 from gputop.bench.results import history
 from gputop.console import terminfo_colours
+from gputop.problem import Problem, ProblemError
 from gputop.schema.codec import DecodeError, from_json
-from gputop.schema.device import DeviceState
-from gputop.schema.snapshot import DriverState
+from gputop.schema.device import Device, DeviceSample, DeviceState
+from gputop.schema.snapshot import DriverState, Inventory, Sample
 from gputop.sources.linux.driver_files import KernelLog, System, inspect_system, read_kernel_log
 from gputop.sources.nvml.diagnosis import installed_bindings
 from gputop.stream.snapshots import StreamError, one_snapshot
 
 if TYPE_CHECKING:
     from gputop.bench.plan.interpreters import Interpreter
-    from gputop.problem import Problem
-    from gputop.schema.device import Device, DeviceSample
-    from gputop.schema.snapshot import Event, Inventory, Sample
 
 ASK_SECONDS = 60.0
 """Seconds for torch. Importing it over a network, or starting CUDA on many devices, takes long."""
@@ -58,10 +56,8 @@ try:
                     bus = "%04x:%02x:%02x.0" % numbers
                 answer["devices"].append({
                     "index": index,
-                    "name": each.name,
                     "uuid": str(each.uuid) if hasattr(each, "uuid") else None,
                     "pci_bus_id": bus,
-                    "compute_capability": "%d.%d" % (each.major, each.minor),
                 })
         except Exception as error:
             answer["fault"] = first_line(error)
@@ -76,11 +72,9 @@ class CudaDevice:
     """A device as CUDA numbers it, under this environment's `CUDA_VISIBLE_DEVICES`."""
 
     index: int
-    name: str
     uuid: str | None = None
     """UUID as torch has it, without the `GPU-` of NVML."""
     pci_bus_id: str | None = None
-    compute_capability: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,17 +117,14 @@ class DoctorFacts:
     inventory: Inventory | None = None
     sample: Sample | None = None
     unanswered: Problem | None = None
-    """Reason why there is no inventory."""
     system: System = field(default_factory=System)
     kernel_log: KernelLog = field(default_factory=KernelLog)
     found: InterpreterSearch = field(default_factory=lambda: InterpreterSearch(None, ()))
-    """The interpreter for stress tests."""
     torch: TorchFacts | None = None
     """Answer of its torch; None if there is none."""
     environment: Mapping[str, str] = field(default_factory=dict)
     on_terminal: bool = False
     colours: int | None = None
-    """Number of colours according to terminfo."""
     python_version: str = platform.python_version()
     bindings: Mapping[str, str] = field(default_factory=dict)
     """Versions of the distributions that install a `pynvml`, by name."""
@@ -172,11 +163,6 @@ class DoctorFacts:
         devices = self.inventory.devices if self.inventory else ()
         return tuple(device for device in devices if device.parent_uuid is None)
 
-    @property
-    def events(self) -> tuple[Event, ...]:
-        """Events that the driver reported meanwhile."""
-        return self.sample.events if self.sample else ()
-
     def readings(self, device: Device) -> DeviceSample | None:
         """Return the readings of a device, if there are any."""
         return self.sample.device(device.uuid) if self.sample else None
@@ -199,7 +185,7 @@ async def gather(
     try:
         history.check_writable()
         results_problem = None
-    except history.ResultsError as error:
+    except ProblemError as error:
         results_problem = error.problem
     return DoctorFacts(
         inventory=inventory,

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 
 from gputop import DISTRIBUTION, FROM_CHECKOUT, __version__
 from gputop.console import ascii_is_safer, locale_of, without_colours
-from gputop.health.conditions import counted
 from gputop.health.doctor.checks import Check, CheckGroup, note, ok, warning
 from gputop.sources.linux.driver_files import LIBRARY, WSL_FOLDER, same_address
 from gputop.sources.nvml.diagnosis import BINDINGS, ask_for, other_bindings
-from gputop.text import visible
+from gputop.text import count, fold_list, visible
 
 if TYPE_CHECKING:
     from gputop.health.doctor.facts import DoctorFacts
@@ -58,9 +57,8 @@ def permission(facts: DoctorFacts) -> Iterator[Finding]:
     if not refusals:
         yield ok(f"{len(files)} device files, all may be opened")
         return
-    named = ", ".join(f"{each.file} ({each.why})" for each in refusals[:3])
-    more = f" and {len(refusals) - 3} more" if len(refusals) > 3 else ""
-    yield warning(f"not to be opened: {named}{more}", ask_for(refusals[0]))
+    named = fold_list([f"{each.file} ({each.why})" for each in refusals], 3)
+    yield warning(f"not to be opened: {named}", ask_for(refusals[0]))
 
 
 def nouveau(facts: DoctorFacts) -> Iterator[Finding]:
@@ -83,7 +81,7 @@ def container(facts: DoctorFacts) -> Iterator[Finding]:
     if kind is None:
         yield ok("not in one")
     elif facts.driver_answers:
-        yield ok(f"{kind}, with {counted(len(facts.gpus), 'GPU')}")
+        yield ok(f"{kind}, with {count(len(facts.gpus), 'GPU')}")
     else:
         yield note(f"{kind}: it has the GPUs only where it was given them")
 
@@ -123,11 +121,11 @@ def devices(facts: DoctorFacts) -> Iterator[Finding]:
     ]
     if missing:
         yield warning(
-            f"{counted(len(facts.gpus), 'GPU')}; on the PCI bus also {', '.join(missing)}",
+            f"{count(len(facts.gpus), 'GPU')}; on the PCI bus also {', '.join(missing)}",
             "`sudo dmesg | grep NVRM` says why it was not started",
         )
     else:
-        yield ok(counted(len(facts.gpus), "GPU"))
+        yield ok(count(len(facts.gpus), "GPU"))
 
 
 DRIVER_CHECKS = (

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import compress, pairwise, repeat
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from math import isfinite
-from typing import TYPE_CHECKING
 
 from gputop.health import thresholds as t
 from gputop.health.conditions import (
     NO_SPARE_ROWS,
     ROW_PENDING,
-    counted,
     ecc_text,
     event_text,
     gravest_xid,
@@ -18,14 +17,11 @@ from gputop.health.conditions import (
     xid_severity,
 )
 from gputop.health.findings import Evidence, Finding, Severity
-from gputop.health.rule_view import NoEvidence, RuleView, evidence_now, finite
+from gputop.health.rule_view import NoEvidence, RuleView, finite
 from gputop.schema.clock_events import BITS, BY_WORD, mask_of
 from gputop.schema.snapshot import SLOWDOWN_BITS
 from gputop.schema.values import span_text, value_text
-from gputop.text import duration, percentage, size
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from gputop.text import count, duration, percentage, size
 
 BUSY, CLOCK, POWER = "gpu_utilization_percent", "sm_clock_mhz", "power_watts"
 REASONS = "clock_event_reasons"
@@ -35,8 +31,6 @@ TRAFFIC = {"pcie_rx_bytes_per_second": "receives", "pcie_tx_bytes_per_second": "
 LANE_BYTES = {1: 250e6, 2: 500e6, 3: 984.6e6, 4: 1969e6, 5: 3938e6, 6: 7563e6}
 """Bytes/s of a lane by generation, after line coding and before headers (PCI-SIG)."""
 HEAT_CAUSES = ("sw_thermal", "hw_thermal")
-LOST = "work lost by it, as time"
-"""Label of the evidence for lost work."""
 MOST_POINTS = 60
 """Most samples of ten minutes that are read: more precision than anyone needs."""
 
@@ -46,14 +40,16 @@ def power_capped(view: RuleView) -> Finding | None:
     share = view.slowed_percent("sw_power_cap")
     if not view.passes(t.POWER_CAP, share):
         return None
-    evidence = [_share("at the power limit", share, view), *view.mean_evidence("power", POWER)]
+    evidence = [
+        view.measured("at the power limit", REASONS, share, "%"),
+        *view.means(("power", POWER)),
+        *view.newest("power limit", "power_limit_watts"),
+        *_clock(view),
+    ]
     limit, default = view.sample.power_limit_watts, view.device.power_limit_default_watts
-    if limit is not None:
-        evidence.append(evidence_now("power limit", "power_limit_watts", limit))
-    evidence += _clock(view)
     lowered = lowered_limit(limit, default, str(view.device.index))
-    if lowered is not None and default is not None:
-        evidence.append(evidence_now("its default", "power_limit_default_watts", default))
+    if lowered is not None:
+        evidence += view.newest("its default", "power_limit_default_watts")
         what, advice = lowered
         return Finding(Severity.WARNING, f"Held back by a power limit of {what}", evidence, advice)
     return Finding(
@@ -80,18 +76,13 @@ def thermal(view: RuleView) -> Finding | None:
     share = view.slowed_percent(*HEAT_CAUSES)
     if not view.passes(t.HEAT, share):
         return None
-    evidence = [_share("slowed by heat", share, view), *_lost(view, HEAT_CAUSES)]
-    evidence += view.mean_evidence("temperature", "temperature_celsius")
-    slowdown = view.device.temperature_slowdown_celsius
-    if slowdown is not None:
-        evidence.append(evidence_now("slows down at", "temperature_slowdown_celsius", slowdown))
-    return Finding(
-        Severity.WARNING,
-        f"{_fault('sw_thermal')} {_when(share, view)}{_loss_text(evidence)}",
-        [*evidence, *_clock(view)],
+    evidence = view.means(("temperature", "temperature_celsius"))
+    evidence += view.newest("slows down at", "temperature_slowdown_celsius")
+    advice = (
         "Check fans, dust, airflow and its neighbours; a lower power limit costs less than "
-        "throttling",
+        "throttling"
     )
+    return _slowed(view, "heat", share, "sw_thermal", HEAT_CAUSES, evidence, advice)
 
 
 def hardware_slowdown(view: RuleView) -> Finding | None:
@@ -101,12 +92,29 @@ def hardware_slowdown(view: RuleView) -> Finding | None:
     if not view.passes(t.HARDWARE, share):
         return None
     cause = causes[0] if view.slowed_percent(causes[0]) > 0 else causes[1]
-    evidence = [_share("slowed by hardware", share, view), *_lost(view, causes)]
+    evidence = view.means(("power", POWER))
+    advice = "Check power cables and supply, and what else draws from it; `dmesg` may say more"
+    return _slowed(view, "hardware", max(1, share), cause, causes, evidence, advice)
+
+
+def _slowed(
+    view: RuleView,
+    by: str,
+    share: float,
+    cause: str,
+    causes: Sequence[str],
+    evidence: Iterable[Evidence],
+    advice: str,
+) -> Finding:
+    """Return the finding that it was slowed for that share of the time, mainly by `cause`."""
+    lost, loss, cost = _lost(view, causes)
+    when = "now" if view.windows.momentary else f"{percentage(share)} of the time"
     return Finding(
         Severity.WARNING,
-        f"{_fault(cause)} {_when(max(1, share), view)}{_loss_text(evidence)}",
-        [*evidence, *view.mean_evidence("power", POWER), *_clock(view)],
-        "Check power cables and supply, and what else draws from it; `dmesg` may say more",
+        f"{BY_WORD[cause].fault.capitalize()} {when}{loss}",
+        [view.measured(f"slowed by {by}", REASONS, share, "%"), *lost, *evidence, *_clock(view)],
+        advice,
+        cost_percent=cost,
     )
 
 
@@ -120,74 +128,55 @@ def clocks_low(view: RuleView) -> Finding | None:
     unslowed = view.unslowed_percent()
     if not view.passes(t.NO_REASON, unslowed):
         return None
-    evidence = [*_clock(view), _share("without a reason", unslowed, view)]
     return Finding(
         Severity.WARNING,
         f"Clocks are low for no stated reason: {clock:.0f} of {maximum:.0f} MHz under load",
         [
-            *evidence,
-            *view.mean_evidence("power", POWER),
-            *view.mean_evidence("busy", view.activity),
+            *_clock(view),
+            view.measured("without a reason", REASONS, unslowed, "%"),
+            *view.means(("power", POWER), ("busy", view.activity)),
         ],
         "They may be locked: `nvidia-smi -q -d CLOCK` shows it, `nvidia-smi -rgc` as root undoes "
         "it; on a laptop check the power mode",
+        cost_percent=100 * (1 - clock / maximum),
     )
-
-
-def _fault(cause: str) -> str:
-    return BY_WORD[cause].fault.capitalize()
-
-
-def _when(share: float, view: RuleView) -> str:
-    return "now" if view.windows.momentary else f"{percentage(share)} of the time"
-
-
-def _share(label: str, share: float, view: RuleView) -> Evidence:
-    return Evidence(label, REASONS, share, "%", view.span(t.WINDOW_SECONDS))
 
 
 def _clock(view: RuleView) -> list[Evidence]:
-    found = view.mean_evidence("SM clock", CLOCK)
-    maximum = view.device.sm_clock_max_mhz
-    return (
-        [*found, evidence_now("its maximum", "sm_clock_max_mhz", maximum)]
-        if found and maximum
-        else found
-    )
+    found = view.means(("SM clock", CLOCK))
+    if found and view.device.sm_clock_max_mhz:
+        found += view.newest("its maximum", "sm_clock_max_mhz")
+    return found
 
 
-def _lost(view: RuleView, causes: Sequence[str]) -> list[Evidence]:
+def _lost(view: RuleView, causes: Sequence[str]) -> tuple[list[Evidence], str, float]:
     """Return for how long it was slowed in the last minutes, and the work lost by that.
+
+    The work is in words and in percent.
 
     A slowed second counts by how far its clock is below that of the other busy seconds.
     """
     window = view.windows.within(t.LONG_SECONDS)
-    if "clocks" not in view.memo:
-        count, history, uuid = window.samples, view.windows.history, view.device.uuid
-        step = max(1, count // MOST_POINTS)
-        masks = history.last(uuid, SLOWDOWN_BITS, count)[::step]
-        clocks = history.last(uuid, CLOCK, count)[::step]
-        there = [m + c == m + c for m, c in zip(masks, clocks, strict=True)]  # none is NaN
-        view.memo["clocks"] = [*map(int, compress(masks, there))], [*compress(clocks, there)]
-    masks_there, clocks_there = view.memo["clocks"]
+    step = max(1, window.samples // MOST_POINTS)
+    masks, clocks = (
+        view.windows.history.last(view.device.uuid, name, window.samples)[::step]
+        for name in (SLOWDOWN_BITS, CLOCK)
+    )
+    known = [(int(m), c) for m, c in zip(masks, clocks, strict=True) if isfinite(m + c)]
     bits = mask_of(causes)
-    slow = [*compress(clocks_there, (mask & bits for mask in masks_there))]
-    not_free = bits | BITS["idle"]
-    free = [*compress(clocks_there, (not mask & not_free for mask in masks_there))]
+    slow = [clock for mask, clock in known if mask & bits]
+    free = [clock for mask, clock in known if not mask & (bits | BITS["idle"])]
     full = sum(free) / len(free) if free else float(view.device.sm_clock_max_mhz or 0)
-    each = window.span / max(1, len(clocks_there))
+    each = window.span / max(1, len(known))
     evidence = [Evidence("slowed for", REASONS, len(slow) * each, "s", window.span)]
-    if full > 0:
-        lost = (len(slow) - sum(map(min, slow, repeat(full))) / full) * each
-        evidence.append(Evidence(LOST, CLOCK, lost, "s", window.span))
-    return evidence
-
-
-def _loss_text(evidence: Sequence[Evidence]) -> str:
-    lost = next((e for e in evidence if e.label == LOST), None)
-    if lost is None or not lost.value or not lost.seconds:
-        return ""
-    return f": about {span_text(lost.value)} of work lost in {duration(lost.seconds)}"
+    if full <= 0:
+        return evidence, "", 0.0
+    lost = sum(1 - min(clock, full) / full for clock in slow) * each
+    evidence.append(Evidence("work lost by it, as time", CLOCK, lost, "s", window.span))
+    if not (lost and window.span):
+        return evidence, "", 0.0
+    words = f": about {span_text(lost)} of work lost in {duration(window.span)}"
+    return evidence, words, 100 * lost / window.span
 
 
 def link_bytes(generation: float, width: float) -> float | None:
@@ -214,14 +203,15 @@ def pcie_bound(view: RuleView) -> Finding | None:
     share = 100 * rate / most
     if not view.passes(t.PCIE_SHARE, share):
         return None
-    evidence = [Evidence("share of the link", name, share, "%", view.span(t.SHORT_SECONDS))]
-    for each, verb in TRAFFIC.items():
-        evidence += view.mean_evidence(verb, each, t.SHORT_SECONDS)
-    sentence = f"Its PCIe link is nearly full: it {TRAFFIC[name]} {size(rate)}/s of {size(most)}/s"
+    traffic = ((verb, each) for each, verb in TRAFFIC.items())
     return Finding(
         Severity.WARNING,
-        sentence,
-        [*evidence, *view.mean_evidence("busy", BUSY)],
+        f"Its PCIe link is nearly full: it {TRAFFIC[name]} {size(rate)}/s of {size(most)}/s",
+        [
+            view.measured("share of the link", name, share, "%", seconds=t.SHORT_SECONDS),
+            *view.means(*traffic, seconds=t.SHORT_SECONDS),
+            *view.means(("busy", BUSY)),
+        ],
         "Keep data on the device, copy less and in smaller types, overlap copies with work "
         "(pinned memory, non_blocking)",
     )
@@ -245,16 +235,16 @@ def link_degraded(view: RuleView) -> Finding | None:
     if not view.held and state is not None and state > t.FAST_STATES:
         return None
     present, most = link_text(generation, width), link_text(generation_max, width_max)
-    evidence = [evidence_now("generation, of its maximum", GENERATION, generation)]
-    evidence.append(evidence_now("lanes, of their maximum", WIDTH, width))
+    evidence = [Evidence("generation, of its maximum", GENERATION, generation)]
+    evidence.append(Evidence("lanes, of their maximum", WIDTH, width))
     ours, full = link_bytes(generation, width), link_bytes(generation_max, width_max)
     if ours and full:
-        evidence.append(evidence_now("it can carry", "pcie_rx_bytes_per_second", ours))
-        evidence.append(evidence_now("it could carry", "pcie_rx_bytes_per_second", full))
+        evidence.append(Evidence("it can carry", "pcie_rx_bytes_per_second", ours, "B/s"))
+        evidence.append(Evidence("it could carry", "pcie_rx_bytes_per_second", full, "B/s"))
     return Finding(
         Severity.WARNING,
         f"Its PCIe link runs at {present} of {most} under load",
-        [*evidence, *view.mean_evidence("busy", view.activity)],
+        [*evidence, *view.means(("busy", view.activity))],
         "Check the seating of card and riser, the slot and the BIOS; after an error a reboot may "
         "bring it back",
     )
@@ -269,7 +259,7 @@ def xid(view: RuleView) -> Finding | None:
     what, remedy = event_text(last)
     evidence = [Evidence("Xids in the last hour", "events", len(recent), "", t.XID_SECONDS)]
     if last.code is not None:
-        evidence.append(evidence_now("code", "events", last.code))
+        evidence.append(Evidence("code", "events", last.code))
     return Finding(xid_severity(last.code), what, evidence, remedy, last.time)
 
 
@@ -283,7 +273,7 @@ def ecc(view: RuleView) -> Finding | None:
         return Finding(
             Severity.FAULT,
             ecc_text(uncorrected),
-            [evidence_now("uncorrected", ECC_UNCORRECTED, uncorrected)],
+            view.newest("uncorrected", ECC_UNCORRECTED),
             "Affected jobs crashed or have corrupt data: restart them. Reset the device when idle; "
             "if the errors come back, have it replaced",
         )
@@ -295,18 +285,16 @@ def ecc(view: RuleView) -> Finding | None:
 
 def _corrected(view: RuleView) -> Finding | None:
     counts = view.values(ECC, t.ECC_SECONDS, enough=0.01)
-    known = [*filter(isfinite, counts)]
-    last = known[-1]
     # A counter that goes backwards was reset.
-    rise = sum(max(0.0, after - before) for before, after in pairwise(known))
+    rise = sum(max(0.0, after - before) for before, after in pairwise(finite(counts)))
     if rise <= 0:
         return None
     span = view.span(t.ECC_SECONDS)
     many = rise >= t.ECC_MANY
     return Finding(
         Severity.WARNING if many else Severity.INFORMATION,
-        f"{counted(round(rise), 'corrected ECC error')} in {duration(span)}",
-        [Evidence("corrected", ECC, rise, "", span), evidence_now("since the start", ECC, last)],
+        f"{count(round(rise), 'corrected ECC error')} in {duration(span)}",
+        [Evidence("corrected", ECC, rise, "", span), *view.newest("since the start", ECC)],
         "Watch it: many of them often precede an uncorrected one. A reset may put a spare row in"
         if many
         else "Nothing to do for one now and then",
@@ -315,31 +303,21 @@ def _corrected(view: RuleView) -> Finding | None:
 
 def remap(view: RuleView) -> Finding | None:
     """Find a memory row that waits for its spare, or a device without spares."""
+    rows = view.newest("rows replaced in its life", "remapped_rows")
     if view.sample.remap_failed:
-        return Finding(Severity.FAULT, NO_SPARE_ROWS, _rows(view), "Have it replaced")
+        return Finding(Severity.FAULT, NO_SPARE_ROWS, rows, "Have it replaced")
     if view.reading("remap_pending"):
-        return Finding(
-            Severity.WARNING,
-            ROW_PENDING,
-            _rows(view),
-            "Reset it when it is idle: `nvidia-smi --gpu-reset`, or reboot",
-        )
+        advice = "Reset it when it is idle: `nvidia-smi --gpu-reset`, or reboot"
+        return Finding(Severity.WARNING, ROW_PENDING, rows, advice)
     return None
-
-
-def _rows(view: RuleView) -> list[Evidence]:
-    rows = view.sample.remapped_rows
-    return (
-        [] if rows is None else [evidence_now("rows replaced in its life", "remapped_rows", rows)]
-    )
 
 
 def recovery(view: RuleView) -> Finding | None:
     """Find a recovery action that the driver asks for."""
     action = view.sample.recovery_action
     if action is None:
-        view.reading("recovery_action")
-    if action in (None, "none"):
+        raise NoEvidence("recovery_action")
+    if action == "none":
         return None
     remedy = value_text("recovery_action", action)
     remedy = remedy[:1].upper() + remedy[1:]

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from itertools import takewhile
 from operator import mul
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.health import thresholds as t
 from gputop.health.conditions import ALMOST_FULL
 from gputop.health.findings import Evidence, Finding, Severity
-from gputop.health.rule_view import NoEvidence, RuleView, evidence_now, finite
-from gputop.schema.snapshot import PROCESS_COUNT
+from gputop.health.rule_view import NoEvidence, RuleView, finite
+from gputop.schema.snapshot import PROCESS_COUNT, Process
 from gputop.text import duration, percentage, size, visible
 
 if TYPE_CHECKING:
     from array import array
 
-    from gputop.schema.snapshot import Process
 
 USED, FREE = "memory_used_bytes", "memory_free_bytes"
 ATTRIBUTED, UNATTRIBUTED = "memory_attributed_bytes", "memory_unattributed_bytes"
@@ -38,14 +39,10 @@ def held_idle(view: RuleView) -> Finding | None:
         return None
     idle = _idle_seconds(view, activity)
     holder = max(view.processes, key=lambda p: p.memory_used_bytes or 0, default=None)
-    evidence = [
-        evidence_now("held", ATTRIBUTED, held),
-        Evidence("idle for", activity, idle, "s", idle),
-    ]
     return Finding(
         Severity.INFORMATION,
         f"Held and idle for {duration(idle)}: {size(held)} by {process_text(holder)}",
-        evidence,
+        [*view.newest("held", ATTRIBUTED), Evidence("idle for", activity, idle, "s", idle)],
         "If it was forgotten, end it or ask its user: a notebook keeps its memory until its "
         "kernel ends",
         since=view.now - idle,
@@ -65,13 +62,8 @@ def process_text(process: Process | None) -> str:
 def _idle_seconds(view: RuleView, activity: str) -> float:
     """Return the seconds since it last worked, at most the length of the history."""
     history = view.windows.history
-    numbers = history.last(view.device.uuid, activity, history.count)
-    idle = 0
-    for number in reversed(numbers):
-        if number > t.IDLE.end:
-            break
-        idle += 1
-    return history.span(idle)
+    newest_first = reversed(history.last(view.device.uuid, activity, history.count))
+    return history.span(len([*takewhile(lambda number: not number > t.IDLE.end, newest_first)]))
 
 
 def unattributed(view: RuleView) -> Finding | None:
@@ -80,13 +72,10 @@ def unattributed(view: RuleView) -> Finding | None:
     least = min(finite(view.values(UNATTRIBUTED)))
     if not view.passes(t.UNATTRIBUTED, least):
         return None
-    evidence = [Evidence("at least", UNATTRIBUTED, least, "B", view.span(t.WINDOW_SECONDS))]
-    if view.sample.memory_used_bytes is not None:
-        evidence.append(evidence_now("in use", USED, view.sample.memory_used_bytes))
     return Finding(
         Severity.WARNING,
         f"{size(least)} are in use that no listed process holds",
-        evidence,
+        [view.measured("at least", UNATTRIBUTED, least), *view.newest("in use", USED)],
         "Another container may hold them (run with --pid=host or as root), or a dead process: "
         "`fuser -v /dev/nvidia*` shows who has it open",
     )
@@ -101,14 +90,10 @@ def ghost_load(view: RuleView) -> Finding | None:
         return None
     if max(finite(view.values(PROCESS_COUNT))) > 0:
         return None
-    span = view.span(t.WINDOW_SECONDS)
     return Finding(
         Severity.WARNING,
         f"Busy {percentage(busy)} without any listed process",
-        [
-            *view.mean_evidence("busy", view.activity),
-            Evidence("processes", PROCESS_COUNT, 0, "", span),
-        ],
+        [*view.means(("busy", view.activity)), view.measured("processes", PROCESS_COUNT, 0)],
         "It may belong to another container or user: run with --pid=host or as root; "
         "`fuser -v /dev/nvidia*` shows who has it open",
     )
@@ -140,24 +125,24 @@ def trend(view: RuleView, enough: float) -> Trend | None:
 def _trend(numbers: array[float], each: float) -> Trend | None:
     """Fit a line through numbers that are `each` seconds apart."""
     step = max(1, len(numbers) // MOST_POINTS)
-    ys = numbers[::step].tolist()
-    xs = [*range(0, step * len(ys), step)]
-    if not math.isfinite(sum(ys)):
-        pairs = [(x, y) for x, y in zip(xs, ys, strict=True) if math.isfinite(y)]
-        xs, ys = [x for x, _ in pairs], [y for _, y in pairs]
-    many, third = len(ys), len(ys) // 3
+    points = [(x, numbers[x]) for x in range(0, len(numbers), step) if math.isfinite(numbers[x])]
+    third = len(points) // 3
     if not third:
         return None
-    first, middle, last = ys[:third], ys[third:-third], ys[-third:]
-    grew = sum(last) / third - sum(first) / third
-    if not sum(first) / third < sum(middle) / len(middle) < sum(last) / third:
+    xs, ys = [x for x, _ in points], [y for _, y in points]
+    first, middle, last = map(_mean, (ys[:third], ys[third:-third], ys[-third:]))
+    if not first < middle < last:
         return None
-    mean_x, mean_y = sum(xs) / many, sum(ys) / many
+    mean_x, mean_y = _mean(xs), _mean(ys)
     dx, dy = [x - mean_x for x in xs], [y - mean_y for y in ys]
     xx, yy, xy = (sum(map(mul, a, b)) for a, b in ((dx, dx), (dy, dy), (dx, dy)))
     if not (xx and yy and each) or xy <= 0:
         return None
-    return Trend(xy / xx / each, xy * xy / (xx * yy), grew, each * (len(numbers) - 1))
+    return Trend(xy / xx / each, xy * xy / (xx * yy), last - first, each * (len(numbers) - 1))
+
+
+def _mean(numbers: Sequence[float]) -> float:
+    return sum(numbers) / len(numbers)
 
 
 def almost_full(view: RuleView) -> Finding | None:
@@ -174,7 +159,7 @@ def almost_full(view: RuleView) -> Finding | None:
         line = left = None
     if not full and left is None:
         return None
-    evidence = [evidence_now("in use", USED, used), evidence_now("free", FREE, free)]
+    evidence = [*view.newest("in use", USED), *view.newest("free", FREE)]
     in_use = f"{percentage(share)} in use"
     sentence = f"{ALMOST_FULL}: {in_use}"
     if line is not None and left is not None:
@@ -190,10 +175,8 @@ def almost_full(view: RuleView) -> Finding | None:
 
 
 def _growth(view: RuleView) -> Trend | None:
-    """Return the trend if there is a straight one."""
-    wanted = view.windows.within(t.LONG_SECONDS).wanted
     try:
-        line = trend(view, t.FILLING_SECONDS / wanted)
+        line = trend(view, t.FILLING_SECONDS / view.windows.within(t.LONG_SECONDS).wanted)
     except NoEvidence:
         return None  # how full it is can be judged without a trend
     return line if line is not None and view.passes(t.LEAK_FIT, line.fit) else None
@@ -216,7 +199,7 @@ def leak(view: RuleView) -> Finding | None:
             Evidence("growth", USED, grown, "B", line.seconds),
             Evidence("growth a minute", USED, rate, "B", line.seconds),
             Evidence("in a straight line", USED, 100 * line.fit, "%", line.seconds),
-            evidence_now("in use", USED, view.reading(USED)),
+            *view.newest("in use", USED),
         ],
         "Look for tensors kept from step to step: losses added up without .item(), growing "
         "lists, graphs that are not freed",

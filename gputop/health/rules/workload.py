@@ -3,40 +3,25 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
 
 from gputop.health import thresholds as t
-from gputop.health.findings import Evidence, Finding, Severity, unit_of
+from gputop.health.findings import Evidence, Finding, Severity
 from gputop.health.rule_view import NoEvidence, RuleView
 from gputop.schema.snapshot import (
     HOST_CPU,
     PROCESS_COUNT,
     PROCESS_CPU,
     PROCESS_IO_WAIT,
+    Process,
     ProcessKind,
 )
 from gputop.text import percentage, size
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from gputop.schema.snapshot import Process
 
 BUSY, SM, TENSOR = "gpu_utilization_percent", "sm_active_percent", "tensor_active_percent"
 DRAM, FP64, POWER = "dram_active_percent", "fp64_active_percent", "power_watts"
 CLOCK, USED, TEMPERATURE = "sm_clock_mhz", "memory_used_bytes", "temperature_celsius"
 COMPUTES = (ProcessKind.COMPUTE, ProcessKind.BOTH, ProcessKind.MPS)
-
-
-class _HostSide(NamedTuple):
-    """Load of the host, in %; None if unknown."""
-
-    cpu: float | None
-    """CPU of the busiest process, % of one core."""
-    waits: float | None
-    """% of the time in which a process waits for storage."""
-    host: float | None
-    """CPU of the host, % of all cores."""
 
 
 def input_bound(view: RuleView) -> Finding | None:
@@ -49,48 +34,49 @@ def input_bound(view: RuleView) -> Finding | None:
     if not view.processes:
         view.mean(PROCESS_COUNT)  # raises if processes are not listed
         return None
+    cpu, host = view.mean_or_none(PROCESS_CPU), view.mean_or_none(HOST_CPU)
     waits = view.mean_or_none(PROCESS_IO_WAIT)
-    side = _HostSide(
-        view.mean_or_none(PROCESS_CPU),
-        None if waits is None else 100 * waits,
-        view.mean_or_none(HOST_CPU),
-    )
-    why, advice = _short_of(view, side)
+    waits = None if waits is None else 100 * waits
+    why, advice = _short_of(view, cpu, waits, host)
     if not why:
         unseen = any(process.children_cpu_most_percent is None for process in view.processes)
-        if side.cpu is None or unseen:  # its workers may be busy
+        if cpu is None or unseen:  # its workers may be busy
             raise NoEvidence(PROCESS_CPU)
-        if side.waits is None:
+        if waits is None:
             raise NoEvidence(PROCESS_IO_WAIT)
         return None
-    span, period = view.span(t.WINDOW_SECONDS), fine.period if fine else view.period(activity)
+    period = (fine or view.samples(activity)).period
     label = f"idle, from {1 / fine.step:.0f} samples a second" if fine else "idle"
-    evidence = [Evidence(label, activity, 100 - busy, "%", span)]
+    evidence = [view.measured(label, activity, 100 - busy)]
     gaps = ""
     if period is not None:
         gaps = f", every {period:.0f} s" if period >= 9.95 else f", every {period:.1f} s"
-        evidence.append(Evidence("from gap to gap", activity, period, "s", span))
-    for label, name, value in (
-        ("CPU of its busiest process", PROCESS_CPU, side.cpu),
-        ("waits for storage", PROCESS_IO_WAIT, side.waits),
-        ("CPU of the host", HOST_CPU, side.host),
-    ):
-        if value is not None:
-            evidence.append(Evidence(label, name, value, "%", span))
+        evidence.append(view.measured("from gap to gap", activity, period, "s"))
+    evidence += [
+        view.measured(label, name, value, "%")
+        for label, name, value in (
+            ("CPU of its busiest process", PROCESS_CPU, cpu),
+            ("waits for storage", PROCESS_IO_WAIT, waits),
+            ("CPU of the host", HOST_CPU, host),
+        )
+        if value is not None
+    ]
     idle = percentage(100 - busy)
     sentence = f"May be waiting for its input: idle {idle} of the time{gaps}, {why}"
-    return Finding(Severity.WARNING, sentence, evidence, advice)
+    return Finding(Severity.WARNING, sentence, evidence, advice, cost_percent=100 - busy)
 
 
-def _short_of(view: RuleView, side: _HostSide) -> tuple[str, str]:
+def _short_of(
+    view: RuleView, cpu: float | None, waits: float | None, host: float | None
+) -> tuple[str, str]:
     """Return what its processes lack, and the advice; empty if nothing."""
-    if side.waits is not None and view.passes(t.IO_WAIT, side.waits):
+    if waits is not None and view.passes(t.IO_WAIT, waits):
         return "a process waits for storage", STORAGE
-    if side.cpu is not None and view.passes(t.FULL_CORE, side.cpu):
+    if cpu is not None and view.passes(t.FULL_CORE, cpu):
         workers = max((p.children_cpu_most_percent or 0.0 for p in view.processes), default=0.0)
         of_workers = t.FULL_CORE.passed(workers, held=True)
         return "a CPU core is full", WORKERS if of_workers else MAIN_THREAD
-    if side.host is not None and view.passes(t.FULL_HOST, side.host):
+    if host is not None and view.passes(t.FULL_HOST, host):
         return "the host's CPU is full", HOST
     return "", ""
 
@@ -130,8 +116,7 @@ def not_working(view: RuleView) -> Finding | None:
         share = f"{percentage(sm)} of its SMs' time is used" if sm >= 0.5 else "its SMs hardly work"
         if many and sm / 100 * many < 1.5:
             share = f"about one SM of {many} works"
-        evidence = [*view.mean_evidence("busy", BUSY), *view.mean_evidence("SM active", SM)]
-        evidence += view.mean_evidence("tensor active", TENSOR)
+        evidence = view.means(("busy", BUSY), ("SM active", SM), ("tensor active", TENSOR))
         return Finding(Severity.WARNING, f"Busy {percentage(busy)}, but {share}", evidence, advice)
     watts, limit = view.mean_or_none(POWER), view.sample.power_limit_watts
     if watts is None or not limit or limit <= 0:
@@ -139,8 +124,8 @@ def not_working(view: RuleView) -> Finding | None:
     drawn = 100 * watts / limit
     if not view.passes(t.FEW_WATTS, drawn):
         return None
-    evidence = [*view.mean_evidence("busy", BUSY), *view.mean_evidence("power", POWER)]
-    evidence.append(Evidence("power, of its limit", POWER, drawn, "%", view.span(t.WINDOW_SECONDS)))
+    evidence = view.means(("busy", BUSY), ("power", POWER))
+    evidence.append(view.measured("power, of its limit", POWER, drawn, "%"))
     draws = f"draws {percentage(drawn)} of its power limit"
     sentence = f"Busy {percentage(busy)}, but {draws}: may do little"
     return Finding(Severity.WARNING, sentence, evidence, advice)
@@ -158,11 +143,10 @@ def no_tensor_cores(view: RuleView) -> Finding | None:
         return None
     if (view.mean_or_none(FP64) or 0.0) >= t.FP64 or (view.mean_or_none(DRAM) or 0.0) >= t.DRAM.end:
         return None
-    evidence = [*view.mean_evidence("SM active", SM), *view.mean_evidence("tensor active", TENSOR)]
     return Finding(
         Severity.INFORMATION,
         f"Its SMs work ({percentage(sm)}), its tensor cores do not: may run in FP32",
-        [*evidence, *view.mean_evidence("DRAM active", DRAM)],
+        view.means(("SM active", SM), ("tensor active", TENSOR), ("DRAM active", DRAM)),
         "If it trains or multiplies matrices: autocast to bfloat16, or TF32 by "
         "torch.set_float32_matmul_precision('high'); sizes in multiples of 8",
     )
@@ -176,15 +160,11 @@ def memory_bound(view: RuleView) -> Finding | None:
     dram, tensor = view.mean(DRAM), view.mean(TENSOR)
     if not (view.passes(t.DRAM, dram) and view.passes(t.LITTLE_TENSOR, tensor)):
         return None
-    evidence = [
-        *view.mean_evidence("DRAM active", DRAM),
-        *view.mean_evidence("tensor active", TENSOR),
-    ]
     return Finding(
         Severity.INFORMATION,
         f"Limited by its memory: {percentage(dram)} of the bandwidth, "
         f"tensor cores {percentage(tensor)}",
-        [*evidence, *view.mean_evidence("SM active", SM)],
+        view.means(("DRAM active", DRAM), ("tensor active", TENSOR), ("SM active", SM)),
         "Fuse kernels (torch.compile), larger batches where it decodes, smaller data types; "
         "otherwise this is as fast as it gets",
     )
@@ -195,15 +175,11 @@ def find_peers(views: Mapping[str, RuleView], uuids: Iterable[str]) -> None:
     whole = {uuid: view for uuid, view in views.items() if view.device.parent_uuid is None}
     jobs: dict[tuple[str, object], dict[str, RuleView]] = defaultdict(dict)
     for uuid, view in whole.items():
-        for process in view.processes:
-            for key in _jobs(process):
-                jobs[key][uuid] = view
+        for key in _jobs(view.processes):
+            jobs[key][uuid] = view
     for uuid in whole.keys() & uuids:
         view = views[uuid]
-        peers: dict[str, RuleView] = {}
-        for process in view.processes:
-            for key in _jobs(process):
-                peers |= jobs[key]
+        peers = {uuid: peer for key in _jobs(view.processes) for uuid, peer in jobs[key].items()}
         view.peers = [
             each
             for each in peers.values()
@@ -211,15 +187,16 @@ def find_peers(views: Mapping[str, RuleView], uuids: Iterable[str]) -> None:
         ]
 
 
-def _jobs(process: Process) -> Iterable[tuple[str, object]]:
+def _jobs(processes: Iterable[Process]) -> Iterator[tuple[str, object]]:
     """Yield keys that the processes of one job share."""
-    yield "pid", process.pid
-    if process.slurm_job is not None:
-        yield "job", process.slurm_job
-    elif process.parent_pid is not None and process.parent_pid > 1 and process.command:
-        # A launcher starts the same program for each device; a shell starts different programs.
-        program = " ".join(process.command.split()[:3])
-        yield "launcher", (process.parent_pid, program)
+    for process in processes:
+        yield "pid", process.pid
+        if process.slurm_job is not None:
+            yield "job", process.slurm_job
+        elif process.parent_pid is not None and process.parent_pid > 1 and process.command:
+            # A launcher starts the same program for each device; a shell different programs.
+            program = " ".join(process.command.split()[:3])
+            yield "launcher", (process.parent_pid, program)
 
 
 def straggler(view: RuleView) -> Finding | None:
@@ -236,20 +213,19 @@ def straggler(view: RuleView) -> Finding | None:
     behind = 100 * (mine - theirs) / theirs
     if not view.passes(t.STRAGGLER, behind):
         return None
-    evidence = [Evidence("SM clock, to theirs", CLOCK, behind, "%", view.span(t.WINDOW_SECONDS))]
-    for label, name in (
+    shown = (
         ("SM clock", CLOCK),
         ("power", POWER),
         ("busy", view.activity),
         ("temperature", TEMPERATURE),
-    ):
-        evidence += _beside(view, label, name)
+    )
     return Finding(
         Severity.WARNING,
         f"May hold up its job: its SM clock is {percentage(-behind)} below {_peers(view)}",
-        evidence,
+        [view.measured("SM clock, to theirs", CLOCK, behind, "%"), *_beside(view, *shown)],
         "The others wait for it at every step: check its temperature, what holds its clocks back, "
         "and what else runs on it",
+        cost_percent=-behind,
     )
 
 
@@ -258,34 +234,32 @@ def imbalance(view: RuleView) -> Finding | None:
     if not view.peers:
         return None
     total = view.sample.memory_total_bytes or view.device.memory_total_bytes
-    memory, theirs = view.mean_or_none(USED), _known_median(view, USED)
-    busy, busy_of_others = view.mean_or_none(view.activity), _known_median(view, view.activity)
-    more = less = None
-    if memory is not None and theirs is not None and total:
-        more = 100 * (memory - theirs) / total
-    if busy is not None and busy_of_others is not None:
-        less = busy_of_others - busy
-    if more is not None and view.passes(t.MORE_MEMORY, more):
-        assert memory is not None
-        assert theirs is not None
+    more = _above_peers(view, USED) if total else None
+    busier = _above_peers(view, view.activity)
+    if more is None and busier is None:
+        raise NoEvidence(USED)
+    if more is not None and total and view.passes(t.MORE_MEMORY, 100 * more / total):
         return Finding(
             Severity.INFORMATION,
-            f"Holds {size(memory - theirs)} more memory than {_peers(view)}",
-            [*_beside(view, "in use", USED), *_beside(view, "busy", view.activity)],
+            f"Holds {size(more)} more memory than {_peers(view)}",
+            _beside(view, ("in use", USED), ("busy", view.activity)),
             "Its share of the work may be larger; look for what all ranks put on this device "
             "(cuda:0 by default)",
         )
-    if less is not None and view.passes(t.LESS_BUSY, less):
+    if busier is not None and view.passes(t.LESS_BUSY, -busier):
+        mine, theirs = view.mean(view.activity), _median(view, view.activity)
         return Finding(
             Severity.INFORMATION,
-            f"Busy {percentage(busy)}, and {_peers(view)} {percentage(busy_of_others)}: "
-            "work may be uneven",
-            [*_beside(view, "busy", view.activity), *_beside(view, "in use", USED)],
+            f"Busy {percentage(mine)}, and {_peers(view)} {percentage(theirs)}: work may be uneven",
+            _beside(view, ("busy", view.activity), ("in use", USED)),
             "Check how work is split; in a pipeline, how its stages are cut",
         )
-    if more is None and less is None:
-        raise NoEvidence(USED)
     return None
+
+
+def _above_peers(view: RuleView, name: str) -> float | None:
+    mine, theirs = view.mean_or_none(name), _known_median(view, name)
+    return None if mine is None or theirs is None else mine - theirs
 
 
 def _peers(view: RuleView) -> str:
@@ -310,11 +284,12 @@ def _median(view: RuleView, name: str) -> float:
     return found
 
 
-def _beside(view: RuleView, label: str, name: str) -> list[Evidence]:
-    """Return its mean and the median of its peers as evidence."""
-    theirs = _known_median(view, name)
-    found = view.mean_evidence(label, name)
-    if found and theirs is not None:
-        span = view.span(t.WINDOW_SECONDS)
-        found.append(Evidence(f"{label}, its peers", name, theirs, unit_of(name), span))
+def _beside(view: RuleView, *labelled: tuple[str, str]) -> list[Evidence]:
+    """Return its means, each with the median of its peers, as evidence."""
+    found: list[Evidence] = []
+    for label, name in labelled:
+        mean, theirs = view.means((label, name)), _known_median(view, name)
+        found += mean
+        if mean and theirs is not None:
+            found.append(view.measured(f"{label}, its peers", name, theirs))
     return found

@@ -69,32 +69,26 @@ def label_value(text: str, limit: int = 200) -> str:
     return visible(text, limit)
 
 
+_BASE_UNITS: Mapping[str, Convert] = {
+    "percent": lambda percent: round(percent / 100, 6),
+    "mhz": lambda mhz: mhz * 1e6,
+}
+_DCGM_UNITS: Mapping[str, Convert] = {
+    "bytes": lambda value: float(value >> 20),
+    "joules": lambda joules: round(joules * 1000, 0),
+}
+
+
 def base_unit(reading: Reading) -> Convert:
     """Return what converts a number of this reading into the base unit of Prometheus."""
-    return {"percent": _ratio, "mhz": _hertz}.get(reading.unit, float)
+    return _BASE_UNITS.get(reading.unit, float)
 
 
 def dcgm_unit(field: str, reading: Reading) -> Convert:
     """Return what converts a reading into the unit of this field of DCGM, such as MiB or mJ."""
     if reading.unit == "percent" and field.startswith("PROF_"):
-        return _ratio
-    return {"bytes": _mib, "joules": _millijoules}.get(reading.unit, float)
-
-
-def _ratio(percent: float) -> float:
-    return round(percent / 100, 6)
-
-
-def _hertz(mhz: float) -> float:
-    return mhz * 1e6
-
-
-def _mib(value: int) -> float:
-    return float(value >> 20)
-
-
-def _millijoules(joules: float) -> float:
-    return round(joules * 1000, 0)
+        return base_unit(reading)
+    return _DCGM_UNITS.get(reading.unit, float)
 
 
 def parts_of(reading: Reading) -> Callable[[Any], Iterator[Part]]:

@@ -11,11 +11,12 @@ the default counters only the licence of virtual GPUs is missing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from heapq import nlargest
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from gputop.health.conditions import XIDS
-from gputop.health.judge import RULES, ActiveFindings
+from gputop.health.judge import RULES
 from gputop.output.prometheus.family import (
     Family,
     Kind,
@@ -35,8 +36,7 @@ from gputop.schema.snapshot import DriverState, Inventory, Process, Sample
 
 if TYPE_CHECKING:
     from gputop.health.findings import Finding
-    from gputop.schema.device import DeviceSample
-    from gputop.stream.snapshots import LatestSnapshot, XidCount, XidKey
+    from gputop.output.prometheus.state import ExporterState, XidCount, XidKey
 
 MOST_PROCESSES = 32
 """Processes of a device that are exported. Each is a series of each metric, new at each start."""
@@ -46,44 +46,37 @@ _INTERRUPTIONS = "How often the sampler was started again, or a line of it could
 
 
 def families(
-    latest: LatestSnapshot,
-    now: float,
-    active: ActiveFindings | None = None,
-    *,
-    processes: bool = False,
-    dcgm: bool = False,
+    state: ExporterState, now: float, *, processes: bool = False, dcgm: bool = False
 ) -> list[Family]:
     """Return the metrics at the monotonic time `now`; of a silent stream only that it is silent.
 
-    `active` has what the rules find, if they are asked. With `dcgm` devices have the metrics of
-    dcgm-exporter instead of ours.
+    With `dcgm` devices have the metrics of dcgm-exporter instead of ours.
     """
-    current = latest.current(now)
+    current = state.current(now)
     up = current is not None and current[0].driver_state is DriverState.OK
     found = [
         family("gputop_up", _UP, [({}, float(up))]),
-        family("gputop_interruptions_total", _INTERRUPTIONS, [({}, latest.interruptions)]),
+        family("gputop_interruptions_total", _INTERRUPTIONS, [({}, state.interruptions)]),
     ]
     if current is None:
         return found
     inventory, sample = current
     devices = _devices(inventory, sample)
     if dcgm:
-        found += _dcgm(inventory, devices, latest.xids)
+        found += _dcgm(inventory, devices, state.xids)
     else:
-        found += [_info(inventory), *_states(devices, sample, now - latest.received)]
+        found += [_info(inventory), *_states(devices, sample, now - state.received)]
         samples = [(each.labels, each.sample) for each in devices]
         found += [_measured(CATALOGUE[name], samples) for name in READINGS if name in CATALOGUE]
-        found += _xids(inventory, devices, latest)
-        if active is not None:
-            found += _findings(devices, active)
+        found += _xids(inventory, devices, state.xids)
+        if state.begun is not None:
+            found += _findings(devices, state.findings, state.begun)
     if processes:
         found += _processes(devices, sample)
     return [each for each in found if each.series]
 
 
 def _devices(inventory: Inventory, sample: Sample) -> list[LabelledDevice]:
-    """Return the devices with readings, each once."""
     known = {device.uuid: device for device in inventory.devices}
     return [
         LabelledDevice(device, readings, _labels(device, inventory.hostname))
@@ -127,7 +120,11 @@ def _present(labels: Mapping[str, str | None], limit: int = 200) -> dict[str, st
 
 def _states(devices: Sequence[LabelledDevice], sample: Sample, waited: float) -> Iterator[Family]:
     """Yield what is known of a device even if it answers nothing."""
-    identity = [({**each.labels, **_identity(each.device)}, 1.0) for each in devices]
+    names = ("pci_bus_id", "pci_device_id", "architecture", "compute_capability")
+    identity = [
+        ({**each.labels, **_present({name: getattr(each.device, name) for name in names})}, 1.0)
+        for each in devices
+    ]
     yield family("gputop_device_info", "What a device is: always 1.", identity)
     states = [
         ({**each.labels, "state": state}, float(each.sample.state is state))
@@ -151,11 +148,6 @@ def _states(devices: Sequence[LabelledDevice], sample: Sample, waited: float) ->
     yield family("gputop_processes", "Processes on a device.", listed)
 
 
-def _identity(device: Device) -> Labels:
-    names = ("pci_bus_id", "pci_device_id", "architecture", "compute_capability")
-    return _present({name: getattr(device, name) for name in names})
-
-
 def _measured(
     reading: Reading, records: Iterable[tuple[Labels, DeviceSample | Process]], prefix: str = ""
 ) -> Family:
@@ -164,7 +156,7 @@ def _measured(
 
 
 def _xids(
-    inventory: Inventory, devices: Sequence[LabelledDevice], latest: LatestSnapshot
+    inventory: Inventory, devices: Sequence[LabelledDevice], counts: Mapping[XidKey, XidCount]
 ) -> Iterator[Family]:
     """Yield the XidCount of devices that are there, and those without a device.
 
@@ -174,7 +166,7 @@ def _xids(
     labels[None] = {"host": label_value(inventory.hostname)}
     known = [
         ({**labels[uuid], "code": "unknown" if code is None else str(code)}, xids)
-        for (uuid, code), xids in latest.xids.items()
+        for (uuid, code), xids in counts.items()
         if uuid in labels
     ]
     about = "Xid errors that the driver reported since this exporter started."
@@ -183,30 +175,30 @@ def _xids(
     yield family("gputop_xid_last_timestamp_seconds", about, [(k, x.last) for k, x in known])
 
 
-def _findings(devices: Sequence[LabelledDevice], tracked: ActiveFindings) -> Iterator[Family]:
+def _findings(
+    devices: Sequence[LabelledDevice],
+    findings: Sequence[Finding],
+    begun: Mapping[tuple[str, str], int],
+) -> Iterator[Family]:
     """Yield active findings, and counts of every rule from 0 on, as `increase` needs.
 
     A finding's sentence is no label, because it changes with every sample.
     """
     labels = {each.device.uuid: each.labels for each in devices}
     active = [
-        ({**labels[found.device_uuid], **_rule_labels(found)}, 1.0)
-        for found in tracked.findings
+        ({**labels[found.device_uuid], "rule": found.rule, "severity": found.severity.word}, 1.0)
+        for found in findings
         if found.device_uuid in labels
     ]
     about = "What slows a device down or is wrong with it now: always 1."
     yield family("gputop_finding_active", about, active)
-    begun = [
-        ({**own, "rule": rule.name}, float(tracked.begun.get((uuid, rule.name), 0)))
+    counts = [
+        ({**own, "rule": rule.name}, float(begun.get((uuid, rule.name), 0)))
         for uuid, own in labels.items()
         for rule in RULES
     ]
     about = "How often a rule began to find something on a device, since this exporter started."
-    yield family("gputop_findings_total", about, begun)
-
-
-def _rule_labels(found: Finding) -> Labels:
-    return {"rule": found.rule, "severity": found.severity.word}
+    yield family("gputop_findings_total", about, counts)
 
 
 def _processes(devices: Sequence[LabelledDevice], sample: Sample) -> Iterator[Family]:
@@ -214,15 +206,13 @@ def _processes(devices: Sequence[LabelledDevice], sample: Sample) -> Iterator[Fa
     largest = [
         ({**each.labels, **_process_labels(process)}, process)
         for each in devices
-        for process in sorted(_processes_on(each, sample), key=_memory, reverse=True)[
-            :MOST_PROCESSES
-        ]
+        for process in nlargest(
+            MOST_PROCESSES,
+            _processes_on(each, sample),
+            key=lambda process: process.memory_used_bytes or 0,
+        )
     ]
     return (_measured(reading, largest, "process_") for reading in PROCESS_READINGS)
-
-
-def _memory(process: Process) -> int:
-    return process.memory_used_bytes or 0
 
 
 def _processes_on(each: LabelledDevice, sample: Sample) -> list[Process]:
@@ -243,15 +233,6 @@ def _process_labels(process: Process) -> Labels:
     return _present(labels, 64)
 
 
-class CombinedField(NamedTuple):
-    """A field of DCGM that is computed from several readings."""
-
-    name: str
-    help: str
-    value: Callable[[DeviceSample], float | None]
-    """Returns None where a reading is missing."""
-
-
 def _corrected_rows(sample: DeviceSample) -> float | None:
     every, uncorrected = sample.remapped_rows, sample.remapped_rows_uncorrected
     return None if every is None or uncorrected is None else float(every - uncorrected)
@@ -263,14 +244,19 @@ def _nvlink_megabytes(sample: DeviceSample) -> float | None:
     return None if rx is None or tx is None else (rx + tx) / 1e6
 
 
-# fmt: off
-COMBINED_FIELDS = (
-    CombinedField("DEV_CORRECTABLE_REMAPPED_ROWS",
-                  "Number of remapped rows for correctable errors", _corrected_rows),
-    CombinedField("DEV_NVLINK_BANDWIDTH_TOTAL",
-                  "Total number of NVLink bandwidth counters for all lanes.", _nvlink_megabytes),
+_COMBINED_FIELDS: tuple[tuple[str, str, Callable[[DeviceSample], float | None]], ...] = (
+    (
+        "DEV_CORRECTABLE_REMAPPED_ROWS",
+        "Number of remapped rows for correctable errors",
+        _corrected_rows,
+    ),
+    (
+        "DEV_NVLINK_BANDWIDTH_TOTAL",
+        "Total number of NVLink bandwidth counters for all lanes.",
+        _nvlink_megabytes,
+    ),
 )
-# fmt: on
+"""Fields of DCGM that are computed from several readings, with their help texts."""
 
 
 def _dcgm(
@@ -284,19 +270,21 @@ def _dcgm(
             series = series_of(labelled, reading.name, _dcgm_parts(reading))
             kind: Kind = "unknown" if reading.is_counter else "gauge"
             yield family(f"DCGM_FI_{name}", about, series, kind)
-    for combined in COMBINED_FIELDS:
-        known = [
-            (labels, value)
-            for labels, sample in labelled
-            if (value := combined.value(sample)) is not None
+    for name, about, value_of in _COMBINED_FIELDS:
+        values = [(labels, value_of(sample)) for labels, sample in labelled]
+        known = [(labels, value) for labels, value in values if value is not None]
+        yield family(f"DCGM_FI_{name}", about, known, "unknown")
+    last = []
+    for device in (each.device for each in devices if each.device.parent_uuid is None):
+        own = [
+            (x.last, code)
+            for (of, code), x in xids.items()
+            if of == device.uuid and code is not None
         ]
-        yield family(f"DCGM_FI_{combined.name}", combined.help, known, "unknown")
-    last = [
-        (_dcgm_labels(each.device, inventory) | _xid_labels(code), float(code))
-        for each in devices
-        if each.device.parent_uuid is None
-        for code in (_last_code(each.device.uuid, xids),)
-    ]
+        _, code = max(own, default=(0.0, 0))
+        words = XIDS[code].what if code in XIDS else "Unknown Error" if code else "No Error"
+        labels = _dcgm_labels(device, inventory) | {"err_code": str(code), "err_msg": words}
+        last.append((labels, float(code)))
     yield family("DCGM_FI_DEV_XID_ERRORS", XID_HELP, last)
 
 
@@ -305,16 +293,6 @@ def _dcgm_parts(reading: Reading) -> Callable[[Any], list[Part]]:
         return lambda reasons: [({}, float(mask_of(reasons)))]
     convert = dcgm_unit(reading.dcgm[0], reading)
     return lambda value: [({}, convert(value))]
-
-
-def _xid_labels(code: int) -> dict[str, str]:
-    words = XIDS[code].what if code in XIDS else "Unknown Error"
-    return {"err_code": str(code), "err_msg": words if code else "No Error"}
-
-
-def _last_code(uuid: str, xids: Mapping[XidKey, XidCount]) -> int:
-    own = [(x.last, code) for (of, code), x in xids.items() if of == uuid and code is not None]
-    return max(own, default=(0.0, 0))[1]
 
 
 def _dcgm_labels(device: Device, inventory: Inventory) -> dict[str, str]:

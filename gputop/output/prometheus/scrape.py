@@ -151,7 +151,6 @@ class Server(ThreadingWSGIServer):
         super().__init__(address, _Handler)
         bound = ipaddress.ip_address(str(self.server_address[0]))
         self.is_open = bound.is_unspecified
-        """True if it listens on all interfaces."""
         self.set_app(guarded(app, on_loopback=bound.is_loopback, web_config=web_config))
 
     def server_bind(self) -> None:

@@ -23,7 +23,6 @@ LIBRARY_FOLDERS = (
     "/usr/lib64",
     "/usr/lib",
 )
-"""Folders of the library in distributions."""
 OTHER_FOLDERS = (WSL_FOLDER, "/usr/local/nvidia/lib64", "/run/opengl-driver/lib")
 """Folders in WSL, Kubernetes nodes and NixOS, which the loader does not search by default."""
 NVIDIA, DISPLAY = "0x10de", ("0x0300", "0x0302")
@@ -60,7 +59,6 @@ class System:
     module_is_built: bool | None = None
     """True if it is built for this kernel; None if unknown, as in a container."""
     nouveau: bool = False
-    """True if that module is loaded."""
     gpus: tuple[PciGpu, ...] | None = None
     """NVIDIA GPUs on the PCI bus; None if no bus is shown."""
     device_files: tuple[str, ...] = ()
@@ -70,7 +68,6 @@ class System:
     """Kind of container, such as `docker`; `container` if unknown."""
     wsl: bool = False
     library: str | None = None
-    """Path of `LIBRARY`."""
     library_version: str | None = None
     library_aside: bool = False
     """True if it is in one of `OTHER_FOLDERS` that LD_LIBRARY_PATH does not name."""
@@ -90,7 +87,9 @@ def inspect_system(root: Path = Path("/"), environment: Mapping[str, str] | None
     environment = os.environ if environment is None else environment
     kernel = _text(root / "proc/sys/kernel/osrelease") or None
     library, aside = _library(root, environment)
-    files = tuple(_device_files(root))
+    files = tuple(
+        f"/dev/{name}" for name in _names(root / "dev") if re.fullmatch(r"nvidia(ctl|\d+)", name)
+    )
     return System(
         kernel=kernel,
         module_version=_module_version(root),
@@ -152,16 +151,13 @@ def _driver_of(device: Path) -> str | None:
         return None
 
 
-def _device_files(root: Path) -> Iterator[str]:
-    for name in _names(root / "dev"):
-        if name == "nvidiactl" or re.fullmatch(r"nvidia\d+", name):
-            yield f"/dev/{name}"
-
-
 def _refusals(root: Path, files: tuple[str, ...]) -> Iterator[Refusal]:
     for file in files:
         path = root / file[1:]
-        why = _refused(path) if file == "/dev/nvidiactl" else _forbidden(path)
+        if file == "/dev/nvidiactl":
+            why = _refused(path)
+        else:
+            why = None if os.access(path, os.R_OK | os.W_OK) else "permission denied"
         if why:
             yield Refusal(file, why, _group(path))
 
@@ -174,10 +170,6 @@ def _refused(path: Path) -> str | None:
         without_module = error.errno in (errno.ENXIO, errno.ENODEV)
         return None if without_module else (error.strerror or str(error)).lower()
     return None
-
-
-def _forbidden(path: Path) -> str | None:
-    return None if os.access(path, os.R_OK | os.W_OK) else "permission denied"
 
 
 def _group(path: Path) -> str | None:
@@ -257,14 +249,12 @@ def read_kernel_log(
     """Return the Xids in the kernel's log now, never waiting for more."""
     try:
         descriptor = os.open(root / "dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            text = b"".join(_records(descriptor)).decode(errors="replace")
+        finally:
+            os.close(descriptor)
     except OSError as error:
         return KernelLog(refused=(error.strerror or str(error)).lower())
-    try:
-        text = b"".join(_records(descriptor)).decode(errors="replace")
-    except OSError as error:
-        return KernelLog(refused=(error.strerror or str(error)).lower())
-    finally:
-        os.close(descriptor)
     return KernelLog(tuple(_xids(text, clock())))
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import psutil
 
+from gputop.schema.codec import rounded
 from gputop.schema.device import Absence
 from gputop.schema.snapshot import Host
 
@@ -18,7 +19,6 @@ SLOW_SECONDS = 2.0
 """Seconds between reads of clocks and temperatures, which cost a file for each core."""
 FIRST_WINDOW_SECONDS = 0.1
 """Shortest window of a CPU percentage in seconds. Less would be noise."""
-MEMORY = ("memory_used_bytes", "memory_total_bytes", "memory_available_bytes")
 CPU_SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal", "acpitz")
 
 
@@ -35,40 +35,31 @@ class HostReader:
 
     def read(self) -> Host:
         """Return the machine now."""
-        absent: dict[str, Absence] = {}
         now = time.monotonic()
         if now - self._read_at >= FIRST_WINDOW_SECONDS:
             self._cores = _read_or_none(_core_percent)
             self._read_at = now
         cores = self._cores or ()
-        if not cores:
-            reason = Absence.NO_DATA_YET if self._cores is not None else Absence.NOT_SUPPORTED
-            absent["cpu_percent"] = absent["cpu_core_percent"] = reason
         if now - self._slow_at >= SLOW_SECONDS:
             self._slow_at = now
             self._clock, self._temperature = _cpu_clock(), _cpu_temperature()
-        if self._clock is None:
-            absent["cpu_clock_mhz"] = Absence.NOT_SUPPORTED
-        if self._temperature is None:
-            absent["cpu_temperature_celsius"] = Absence.NOT_SUPPORTED
         memory = _read_or_none(psutil.virtual_memory)
-        if memory is None:
-            absent |= dict.fromkeys(MEMORY, Absence.NOT_SUPPORTED)
-        load = _read_or_none(os.getloadavg) or ()
-        if not load:
-            absent["load_average"] = Absence.NOT_SUPPORTED
-        return Host(
-            cpu_percent=sum(cores) / len(cores) if cores else None,
-            cpu_core_percent=cores,
+        values: dict[str, Any] = {
+            "cpu_percent": rounded(sum(cores) / len(cores)) if cores else None,
+            "cpu_core_percent": cores,
             # Not available without swapping: psutil leaves shared memory out of `used`.
-            memory_used_bytes=memory.total - memory.available if memory else None,
-            memory_total_bytes=memory.total if memory else None,
-            memory_available_bytes=memory.available if memory else None,
-            load_average=load,
-            cpu_clock_mhz=self._clock,
-            cpu_temperature_celsius=self._temperature,
-            absent=absent,
-        )
+            "memory_used_bytes": memory.total - memory.available if memory else None,
+            "memory_total_bytes": memory.total if memory else None,
+            "memory_available_bytes": memory.available if memory else None,
+            "load_average": tuple(map(rounded, _read_or_none(os.getloadavg) or ())),
+            "cpu_clock_mhz": self._clock,
+            "cpu_temperature_celsius": self._temperature,
+        }
+        missing = (name for name, value in values.items() if value is None or value == ())
+        absent = dict.fromkeys(missing, Absence.NOT_SUPPORTED)
+        if self._cores == ():
+            absent["cpu_percent"] = absent["cpu_core_percent"] = Absence.NO_DATA_YET
+        return Host(**values, absent=absent)
 
 
 def _read_or_none(call: Callable[[], Value]) -> Value | None:
@@ -88,12 +79,12 @@ def _cpu_clock() -> float | None:
         frequency = psutil.cpu_freq()
     except (NotImplementedError, OSError, ValueError):
         return None  # psutil passes on what a kernel or a container leaves out of /sys
-    return frequency.current if frequency and frequency.current else None
+    return rounded(frequency.current) if frequency and frequency.current else None
 
 
 def _cpu_temperature() -> float | None:
     sensors = psutil.sensors_temperatures()
     for name in CPU_SENSORS:
         if sensors.get(name):
-            return max(float(entry.current) for entry in sensors[name])
+            return rounded(max(float(entry.current) for entry in sensors[name]))
     return None

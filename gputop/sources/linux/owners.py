@@ -16,10 +16,12 @@ from collections.abc import Mapping
 from dataclasses import field
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from gputop.frozen import dataclass
 from gputop.masking import masked_arguments
+from gputop.schema.codec import rounded
 from gputop.schema.device import Absence
 from gputop.sources.interface import OWNER_FIELDS, Owner
 from gputop.sources.linux import procfs
@@ -29,8 +31,7 @@ ID_DIGITS = 12
 """Digits of a container's id that its own tools show."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cgroup:
+class Cgroup(NamedTuple):
     """Container, pod and Slurm job of a process, each None if it is in none."""
 
     container: str | None = None
@@ -105,6 +106,9 @@ LISTED_SECONDS = 1.0
 reused says nothing about the new process."""
 CHILDREN_SECONDS = 2.0
 """Seconds between looks at the child processes: a trainer may have tens of them."""
+BOOT_SECONDS = 0.1
+"""Seconds between looks at whether the clock was set, from which start times are counted."""
+NOBODY = Owner()
 MOST_CHILDREN = 64
 """Child processes that are read at most: each costs a file read."""
 COMMAND_BYTES = 4096
@@ -116,7 +120,6 @@ WAITING = "D"
 GONE = (FileNotFoundError, ProcessLookupError)
 CHILDREN_CPU = ("children_cpu_percent", "children_cpu_most_percent")
 CHILDREN = ("children", *CHILDREN_CPU)
-CGROUP = tuple(f.name for f in dataclasses.fields(Cgroup))
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,36 +146,61 @@ class _Cpu(NamedTuple):
         if seconds < WINDOW_SECONDS:
             return self
         taken = max(0, ticks - self.ticks) / procfs.TICKS_PER_SECOND
-        return _Cpu(at, ticks, 100 * taken / seconds)
+        return _Cpu(at, ticks, rounded(100 * taken / seconds))
 
 
-@dataclass(frozen=True, slots=True)
-class _Children:
+class _Children(NamedTuple):
     """Child processes of a process, as they were at a look."""
 
     at: float
-    each: Mapping[int, tuple[int, _Cpu]] = field(default_factory=dict)
+    each: Mapping[int, tuple[int, _Cpu]]
     """Start in ticks, and CPU, by pid."""
+    values: tuple[int | None, float | None, float | None] = (None, None, None)
+    """Values of `CHILDREN`: how many, and the CPU of those that were there for two looks."""
+    absent: Mapping[str, Absence] = MappingProxyType({})
     waiting: bool = False
-    absence: Absence | None = None
-    """Reason that they are not known."""
-
-    @property
-    def percents(self) -> list[float]:
-        """CPU shares of those that were there for two looks."""
-        return [cpu.percent for _, cpu in self.each.values() if cpu.percent is not None]
 
 
-class _Known(NamedTuple):
+@dataclasses.dataclass(slots=True)
+class _Known:
     """State of a process at the last look."""
 
-    start_ticks: int
+    data: bytes
+    """Content of its stat file, and what is in it."""
+    stat: Stat
     identity: _Identity
     identity_at: float
     cpu: _Cpu
     children: _Children
     seen_from: float = -math.inf
     """Moment from which the pid is its own, if another process had it before."""
+    parts: tuple[Any, ...] = ()
+    owner: Owner = NOBODY
+
+
+def _owner(known: _Known, booted: float) -> Owner:
+    stat, identity, children = known.stat, known.identity, known.children
+    absent = {**identity.absent, **children.absent}
+    if known.cpu.percent is None:
+        absent["cpu_percent"] = Absence.NO_DATA_YET
+    if not stat.parent_pid:
+        # Outside of the container that this is in.
+        absent["parent_pid"] = Absence.LOST
+    return Owner(
+        identity.user,
+        identity.command,
+        stat.started(booted),
+        known.cpu.percent,
+        stat.resident_bytes,
+        stat.parent_pid or None,
+        identity.cgroup.container,
+        identity.cgroup.pod,
+        identity.cgroup.slurm_job,
+        stat.state == WAITING or children.waiting,
+        *children.values,
+        unmasked=identity.unmasked,
+        absent=absent,
+    )
 
 
 class Owners:
@@ -186,6 +214,8 @@ class Owners:
         self._proc = proc
         self._secrets = secrets
         self._boot = procfs.BootTime(proc)
+        self._boot_at, self._booted = -math.inf, 0.0
+        self._files: dict[int, procfs.StatFile] = {}
         self._known: dict[int, _Known] = {}
 
     def find(self, pid: int) -> Owner:
@@ -193,72 +223,55 @@ class Owners:
 
         Never raises, but may block.
         """
+        now = time.monotonic()
         try:
-            stat = procfs.read_stat(pid, self._proc)
-            known = self._known[pid] = self._updated(pid, stat)
+            file = self._files.get(pid)
+            if file is None:
+                file = self._files[pid] = procfs.StatFile(pid, self._proc)
+            known = self._updated(pid, file.read(), now)
         except (OSError, ValueError) as error:
             return self._hidden(pid, error)
-        identity, absent = known.identity, dict(known.identity.absent)
-        if time.monotonic() - known.seen_from < LISTED_SECONDS:
+        if now - known.seen_from < LISTED_SECONDS:
             # The driver may have listed the process that had the pid before.
             return Owner(absence=Absence.NO_DATA_YET)
-        if known.cpu.percent is None:
-            absent["cpu_percent"] = Absence.NO_DATA_YET
-        if not stat.parent_pid:
-            # Outside of the container that this is in.
-            absent["parent_pid"] = Absence.LOST
-        children, percents = known.children, known.children.percents
-        if children.absence is not None:
-            absent |= dict.fromkeys(CHILDREN, children.absence)
-        elif children.each and not percents:
-            absent |= dict.fromkeys(CHILDREN_CPU, Absence.NO_DATA_YET)
-        known_cpu = children.absence is None and (percents or not children.each)
-        return Owner(
-            user=identity.user,
-            command=identity.command,
-            unmasked=identity.unmasked,
-            start_time=stat.started(self._boot.now()),
-            cpu_percent=known.cpu.percent,
-            memory_resident_bytes=stat.resident_bytes,
-            parent_pid=stat.parent_pid or None,
-            container=identity.cgroup.container,
-            pod=identity.cgroup.pod,
-            slurm_job=identity.cgroup.slurm_job,
-            io_wait=stat.state == WAITING or children.waiting,
-            children=len(children.each) if children.absence is None else None,
-            children_cpu_percent=sum(percents, 0.0) if known_cpu else None,
-            children_cpu_most_percent=max(percents, default=0.0) if known_cpu else None,
-            absent=absent,
-        )
+        if now - self._boot_at > BOOT_SECONDS:
+            self._boot_at, self._booted = now, self._boot.now()
+        parts = (known.stat, known.identity, *known.children[2:], known.cpu.percent, self._booted)
+        if known.parts != parts:  # a process that does nothing is the same as before
+            known.parts, known.owner = parts, _owner(known, self._booted)
+        return known.owner
 
     def forget_others(self, pids: set[int]) -> None:
         """Forget all processes but these."""
-        for pid in self._known.keys() - pids:
-            del self._known[pid]
+        for pid in self._files.keys() - pids:
+            self._files.pop(pid).close()
+            self._known.pop(pid, None)
 
-    def _updated(self, pid: int, stat: Stat) -> _Known:
-        now = time.monotonic()
+    def _updated(self, pid: int, data: bytes, now: float) -> _Known:
         known = self._known.get(pid)
-        if known is None or known.start_ticks != stat.start_ticks:
-            identity = self._identity(pid, stat)
-            cpu, children = _Cpu(now, stat.cpu_ticks), self._children(pid, now, _Children(now))
+        stat = known.stat if known and known.data == data else procfs.parse_stat(data)
+        if known is None or known.stat.start_ticks != stat.start_ticks:
+            identity, children = self._identity(pid, stat), self._children(pid, now, {})
             since = -math.inf if known is None else now
-            return _Known(stat.start_ticks, identity, now, cpu, children, since)
-        known = known._replace(cpu=known.cpu.after(now, stat.cpu_ticks))
+            cpu = _Cpu(now, stat.cpu_ticks)
+            known = _Known(data, stat, identity, now, cpu, children, since)
+            self._known[pid] = known
+            return known
+        known.data, known.stat, known.cpu = data, stat, known.cpu.after(now, stat.cpu_ticks)
         if now - known.children.at >= CHILDREN_SECONDS:
-            known = known._replace(children=self._children(pid, now, known.children))
+            known.children = self._children(pid, now, known.children.each)
         if now - known.identity_at >= IDENTITY_SECONDS:
-            known = known._replace(identity=self._identity(pid, stat), identity_at=now)
+            known.identity, known.identity_at = self._identity(pid, stat), now
         return known
 
-    def _children(self, pid: int, now: float, before: _Children) -> _Children:
+    def _children(self, pid: int, now: float, before: Mapping[int, tuple[int, _Cpu]]) -> _Children:
         """Return the child processes now. Never raises: a process can be known without them."""
         try:
             pids = procfs.read_children(pid, self._proc)[:MOST_CHILDREN]
         except PermissionError:
-            return _Children(now, absence=Absence.NO_PERMISSION)
+            return _Children(now, {}, absent=dict.fromkeys(CHILDREN, Absence.NO_PERMISSION))
         except (OSError, ValueError):  # a kernel that does not list them, or it has just gone
-            return _Children(now, absence=Absence.NOT_SUPPORTED)
+            return _Children(now, {}, absent=dict.fromkeys(CHILDREN, Absence.NOT_SUPPORTED))
         each: dict[int, tuple[int, _Cpu]] = {}
         waiting = False
         for child in pids:
@@ -266,12 +279,17 @@ class Owners:
                 stat = procfs.read_stat(child, self._proc)
             except (OSError, ValueError):
                 continue  # it has just ended
-            start, cpu = before.each.get(child, (None, None))
+            start, cpu = before.get(child, (None, None))
             same = cpu is not None and start == stat.start_ticks
             now_cpu = cpu.after(now, stat.cpu_ticks) if cpu and same else _Cpu(now, stat.cpu_ticks)
             each[child] = stat.start_ticks, now_cpu
             waiting = waiting or stat.state == WAITING
-        return _Children(now, each, waiting)
+        percents = [cpu.percent for _, cpu in each.values() if cpu.percent is not None]
+        if each and not percents:
+            absent = dict.fromkeys(CHILDREN_CPU, Absence.NO_DATA_YET)
+            return _Children(now, each, (len(each), None, None), absent, waiting)
+        values = len(each), rounded(sum(percents, 0.0)), max(percents, default=0.0)
+        return _Children(now, each, values, waiting=waiting)
 
     def _identity(self, pid: int, stat: Stat) -> _Identity:
         """Return who a process is. Raises OSError if it is gone; what is refused is absent."""
@@ -282,9 +300,9 @@ class Owners:
             cgroup = parse_cgroup(text)
         except FileNotFoundError:
             # A kernel without control groups; or the process is gone, as the next read tells.
-            absent |= dict.fromkeys(CGROUP, Absence.NOT_SUPPORTED)
+            absent |= dict.fromkeys(Cgroup._fields, Absence.NOT_SUPPORTED)
         except PermissionError:
-            absent |= dict.fromkeys(CGROUP, Absence.NO_PERMISSION)
+            absent |= dict.fromkeys(Cgroup._fields, Absence.NO_PERMISSION)
         try:
             user = self._user(pid)
         except PermissionError:
@@ -347,10 +365,7 @@ def _command_line(data: bytes) -> tuple[str, str]:
 
     Both are empty for a kernel thread and a zombie.
     """
-    # A title of its own is one string, shorter than the arguments were, and the rest is zeros.
-    arguments = procfs.text(data.rstrip(b"\0")).split("\0")
-    if len(arguments) == 1:
-        arguments = arguments[0].split(" ")
+    arguments = procfs.arguments_of(data)
     return " ".join(masked_arguments(arguments)), " ".join(arguments)
 
 

@@ -1,4 +1,4 @@
-"""Processes in /proc: their state, their environment, and signals to them; and the CPU's name.
+"""Processes in /proc: their state, and signals to them; and the CPU's name.
 
 A process is identified by its pid and start time, since pids are reused. The dashboard loads this
 module, so it imports only the standard library.
@@ -6,13 +6,15 @@ module, so it imports only the standard library.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import re
+import resource
 import signal
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from gputop.frozen import dataclass
@@ -22,8 +24,7 @@ PROC = "/proc"
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 """Unit of CPU and start times in /proc/PID/stat."""
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-ENVIRONMENT_BYTES = 1 << 22
-"""Bytes read of an environment; the kernel allows a few MiB."""
+STAT_BYTES = 4096
 
 
 class ProcError(ProblemError):
@@ -49,7 +50,7 @@ class Stat:
 
     def started(self, boot: float) -> float:
         """Return when the process started if the kernel did at `boot`; both in Unix seconds."""
-        return boot + self.start_ticks / TICKS_PER_SECOND
+        return round(boot + self.start_ticks / TICKS_PER_SECOND, 3)
 
 
 def read(path: str, limit: int = 4096) -> bytes:
@@ -70,22 +71,60 @@ def parse_stat(data: bytes) -> Stat:
     """Parse the content of /proc/PID/stat. Raises ValueError for anything else."""
     # The name may have spaces, parentheses and line ends in it: only the last ")" is its end.
     before, end, after = data.rpartition(b")")
-    fields = after.split(maxsplit=22)
+    fields = after.split(None, 22)
     if not end or len(fields) < 22:
         raise ValueError("not the content of /proc/PID/stat")
     return Stat(
-        name=text(before.partition(b"(")[2]),
-        parent_pid=int(fields[1]),
-        cpu_ticks=int(fields[11]) + int(fields[12]),
-        start_ticks=int(fields[19]),
-        resident_bytes=max(0, int(fields[21])) * PAGE_BYTES,
-        state=text(fields[0]),
+        text(before.partition(b"(")[2]),
+        int(fields[1]),
+        int(fields[11]) + int(fields[12]),
+        int(fields[19]),
+        max(0, int(fields[21])) * PAGE_BYTES,
+        text(fields[0]),
     )
 
 
 def read_stat(pid: int, proc: str = PROC) -> Stat:
     """Read a process. Raises OSError if it is gone or hidden, ValueError for nonsense."""
     return parse_stat(read(f"{proc}/{pid}/stat"))
+
+
+class StatFile:
+    """/proc/PID/stat of one process, kept open if there is room, so that a look is one call."""
+
+    _room = threading.Semaphore(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
+    """Files that may yet be kept open, by all threads together: half of what the process may."""
+
+    def __init__(self, pid: int, proc: str = PROC) -> None:
+        self._path = f"{proc}/{pid}/stat"
+        self._descriptor: int | None = None
+
+    def read(self) -> bytes:
+        """Return the content, of the process that has the pid now. Raises OSError."""
+        if self._descriptor is not None:
+            try:
+                if data := os.pread(self._descriptor, STAT_BYTES, 0):
+                    return data
+            except ProcessLookupError:
+                pass
+            self.close()  # that process is gone, and another one may have its pid
+        if not self._room.acquire(blocking=False):
+            return read(self._path)
+        try:
+            self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        finally:
+            if self._descriptor is None:
+                self._room.release()
+        return os.pread(self._descriptor, STAT_BYTES, 0)
+
+    def close(self) -> None:
+        """Close the file; the next `read` opens it again."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+            self._room.release()
+
+    __del__ = close
 
 
 def read_children(pid: int, proc: str = PROC) -> tuple[int, ...]:
@@ -170,8 +209,8 @@ def send_signal(pid: int, start_time: float, number: int, proc: str = PROC) -> P
     if pid == os.getpid():
         return Problem(what, "it is this gputop", "Quit it with q")
     try:
-        with _explained(what), _handle(pid) as handle:
-            _expect(pid, start_time, what, proc)
+        with explained(what), _handle(pid) as handle:
+            expect(pid, start_time, what, proc)
             if handle is None:
                 os.kill(pid, number)
             else:
@@ -181,29 +220,24 @@ def send_signal(pid: int, start_time: float, number: int, proc: str = PROC) -> P
     return None
 
 
-def environment(pid: int, start_time: float, proc: str = PROC) -> tuple[tuple[str, str], ...]:
-    """Return the environment that a process of this machine was started with, in its order.
+def arguments_of(data: bytes) -> list[str]:
+    """Return the arguments in the content of /proc/PID/cmdline.
 
-    Later changes are not in it. Names and values are foreign and secret: do not trust, log or keep
-    them. Raises ProcError. May block for a process that hangs in the kernel.
+    A title of its own is one string, shorter than the arguments were, and the rest is zeros.
     """
-    what = f"The environment of process {pid} is not shown"
-    with _explained(what), Path(f"{proc}/{pid}/environ").open("rb") as file:
-        # After it is opened: from here on it is that process's, or reads as empty.
-        _expect(pid, start_time, what, proc)
-        data = file.read(ENVIRONMENT_BYTES)
-    entries = (text(entry).partition("=") for entry in data.split(b"\0") if entry)
-    return tuple((name, value) for name, _, value in entries)
+    arguments = text(data.rstrip(b"\0")).split("\0")
+    return arguments[0].split(" ") if len(arguments) == 1 else arguments
 
 
-def _expect(pid: int, start_time: float, what: str, proc: str) -> None:
+def expect(pid: int, start_time: float, what: str, proc: str) -> None:
+    """Check that a process is the one of that start time. Raises ProcError, or as `read_stat`."""
     if not is_process(read_stat(pid, proc), start_time, proc):
         raise ProcError(
             Problem(what, "it ended, and another process has its pid", "Choose it again")
         )
 
 
-@contextmanager
+@contextlib.contextmanager
 def _handle(pid: int) -> Iterator[int | None]:
     """Yield a descriptor of the process that has that pid now, or None if there is none."""
     try:
@@ -221,8 +255,8 @@ def _handle(pid: int) -> Iterator[int | None]:
             os.close(handle)
 
 
-@contextmanager
-def _explained(what: str) -> Iterator[None]:
+@contextlib.contextmanager
+def explained(what: str) -> Iterator[None]:
     """Turn the system's errors into a ProcError."""
     try:
         yield

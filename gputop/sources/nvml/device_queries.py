@@ -8,8 +8,10 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
+from gputop.schema.catalogue import RECOVERIES, VIRTUALIZATIONS
 from gputop.schema.clock_events import words_of
 from gputop.schema.device import Absence
 from gputop.sources.nvml.bindings import nvml
@@ -19,44 +21,13 @@ from gputop.sources.nvml.traffic import NvLink, Pcie
 from gputop.sources.nvml.utilization import BusySamples
 
 # Numbers, where the oldest supported nvidia-ml-py lacks the name.
-_ARCHITECTURES = {
-    2: "kepler",
-    3: "maxwell",
-    4: "pascal",
-    5: "volta",
-    6: "turing",
-    7: "ampere",
-    8: "ada",
-    9: "hopper",
-    10: "blackwell",
-    13: "rubin",
-}
+_ARCHITECTURES = {2: "kepler", 3: "maxwell", 4: "pascal", 5: "volta", 6: "turing", 7: "ampere"}
+_ARCHITECTURES |= {8: "ada", 9: "hopper", 10: "blackwell", 13: "rubin"}
 _COMPUTE_MODES = {0: "default", 1: "exclusive_thread", 2: "prohibited", 3: "exclusive_process"}
 _MODES = {0: "disabled", 1: "enabled"}
-_VIRTUALIZATIONS = {0: "none", 1: "passthrough", 2: "vgpu", 3: "host_vgpu", 4: "host_vsga"}
-_RECOVERY_ACTIONS = {
-    0: "none",
-    1: "gpu_reset",
-    2: "node_reboot",
-    3: "drain_p2p",
-    4: "drain_and_reset",
-    5: "recover_imex_domain",
-    6: "bus_reset",
-    7: "system_reboot",
-}
-_CORES_PER_SM = {
-    "3": 192,
-    "5": 128,
-    "6": 128,
-    "6.0": 64,
-    "7": 64,
-    "8": 128,
-    "8.0": 64,
-    "9": 128,
-    "10": 128,
-    "11": 128,
-    "12": 128,
-}
+_VIRTUALIZATIONS, _RECOVERY_ACTIONS = dict(enumerate(VIRTUALIZATIONS)), dict(enumerate(RECOVERIES))
+_CORES_PER_SM = {"3": 192, **dict.fromkeys(("5", "6", "8", "9", "10", "11", "12"), 128)}
+_CORES_PER_SM |= dict.fromkeys(("6.0", "7", "8.0"), 64)
 """CUDA cores per SM by compute capability, or its first part. Source: CUDA's helper_cuda.h."""
 _CLOCK_EVENT_TIMES = {
     "sw_power_cap": (74,),
@@ -87,30 +58,28 @@ def _utilization(handle: Any) -> tuple[Any, ...]:
 
 
 def _memory_v2(handle: Any) -> tuple[Any, ...]:
-    memory = _checked_memory(nvml.nvmlDeviceGetMemoryInfo(handle, nvml.nvmlMemory_v2))
-    return memory.total, *_used_and_free(memory), memory.reserved
+    memory = nvml.nvmlDeviceGetMemoryInfo(handle, nvml.nvmlMemory_v2)
+    return *_memory(memory.total, memory.used, memory.free), memory.reserved
 
 
 def _memory_v1(handle: Any) -> tuple[Any, ...]:
     # `used` includes what version 2 reports as reserved, and nothing says how much that is.
-    memory = _checked_memory(nvml.nvmlDeviceGetMemoryInfo(handle))
-    return memory.total, *_used_and_free(memory), Absence.NOT_SUPPORTED
+    memory = nvml.nvmlDeviceGetMemoryInfo(handle)
+    return *_memory(memory.total, memory.used, memory.free), Absence.NOT_SUPPORTED
 
 
-def _checked_memory(memory: Any) -> Any:
-    """Return the memory. A total of 0 is how some devices say that they have none of their own."""
-    if memory.total == 0:
+def _memory(total: int, used: int, free: int) -> tuple[Any, Any, Any]:
+    """Return the three, or no use if a part of it is missing: users choose devices by what is free.
+
+    A total of 0 is how some devices say that they have no memory of their own.
+    """
+    if total == 0:
         raise nvml.NVMLError(nvml.NVML_ERROR_NOT_SUPPORTED)
-    return memory
-
-
-def _used_and_free(memory: Any) -> tuple[Any, Any]:
-    """Return both, or neither if one is missing: users choose devices by what is free."""
-    if memory.used in UNAVAILABLE or memory.free in UNAVAILABLE:
-        return (Absence.NOT_SUPPORTED,) * 2
-    if max(memory.used, memory.free) > memory.total:
-        return (Absence.ERROR,) * 2
-    return memory.used, memory.free
+    if used in UNAVAILABLE or free in UNAVAILABLE:
+        return total, Absence.NOT_SUPPORTED, Absence.NOT_SUPPORTED
+    if max(used, free) > total:
+        return total, Absence.ERROR, Absence.ERROR
+    return total, used, free
 
 
 def _pci(handle: Any) -> tuple[str, str]:
@@ -187,12 +156,14 @@ def _margin_thresholds(handle: Any) -> tuple[Any, ...]:
     return FieldBatch(time.monotonic, *fields)(handle)
 
 
+each_second, slowly = (partial(NvmlQuery, seconds=seconds) for seconds in (SECOND, SLOW))
+
 MEMORY = NvmlQuery(
     "memory_total_bytes memory_used_bytes memory_free_bytes memory_reserved_bytes",
     _memory_v2,
     _memory_v1,
 )
-BAR1 = NvmlQuery("bar1_used_bytes", lambda h: _bar1(h)[1:], seconds=SLOW)
+BAR1 = slowly("bar1_used_bytes", lambda h: _bar1(h)[1:])
 MEMORY_TOTAL = NvmlQuery(
     "memory_total_bytes", lambda h: _memory_v2(h)[:1], lambda h: _memory_v1(h)[:1]
 )
@@ -232,14 +203,11 @@ IDENTITY = (
 )
 """Queries that identify a device, asked once."""
 
-MODES = tuple(
-    NvmlQuery(name, source, seconds=SLOW)
-    for name, source in (
-        ("compute_mode", _mode(nvml.nvmlDeviceGetComputeMode, _COMPUTE_MODES)),
-        ("persistence_mode", _mode(nvml.nvmlDeviceGetPersistenceMode)),
-        ("mig_mode", _mode(lambda h: nvml.nvmlDeviceGetMigMode(h)[0])),
-        ("ecc_enabled", lambda h: (bool(nvml.nvmlDeviceGetEccMode(h)[0]),)),
-    )
+MODES = (
+    slowly("compute_mode", _mode(nvml.nvmlDeviceGetComputeMode, _COMPUTE_MODES)),
+    slowly("persistence_mode", _mode(nvml.nvmlDeviceGetPersistenceMode)),
+    slowly("mig_mode", _mode(lambda h: nvml.nvmlDeviceGetMigMode(h)[0])),
+    slowly("ecc_enabled", lambda h: (bool(nvml.nvmlDeviceGetEccMode(h)[0]),)),
 )
 """Queries for settings that an administrator changes while the device runs."""
 
@@ -265,15 +233,9 @@ def memory_is_shared(
 
 
 def reading_queries(
-    driver_version: tuple[int, ...] = (),
-    clock: Clock = time.monotonic,
-    pcie: Pcie | None = None,
-    share: float = 1.0,
+    driver_version: tuple[int, ...] = (), clock: Clock = time.monotonic, pcie: Pcie | None = None
 ) -> tuple[NvmlQuery, ...]:
-    """Return the queries that one device is asked repeatedly, with new counters.
-
-    `share` is that of `QueryCache`.
-    """
+    """Return the queries that one device is asked repeatedly, with new counters."""
     samples = BusySamples(clock)
     often = FieldBatch(
         clock,
@@ -287,7 +249,7 @@ def reading_queries(
         clock,
         FirstField("power_average_watts", nvml.NVML_FI_DEV_POWER_AVERAGE),
         pcie or Pcie(clock),
-        NvLink(clock, share),
+        NvLink(clock),
     )
     slow = FieldBatch(
         clock,
@@ -326,34 +288,20 @@ def reading_queries(
             _clock_events(nvml.nvmlDeviceGetCurrentClocksThrottleReasons),
         ),
         NvmlQuery(often.names, often),
-        *(
-            NvmlQuery(names, source, seconds=SECOND)
-            for names, source in (
-                ("encoder_utilization_percent", _first(nvml.nvmlDeviceGetEncoderUtilization)),
-                ("decoder_utilization_percent", _first(nvml.nvmlDeviceGetDecoderUtilization)),
-                # A stress test ends by it: heat rises several degrees in a few seconds.
-                ("temperature_margin_celsius", scalar(nvml.nvmlDeviceGetMarginTemperature)),
-                (second.names, second),
-            )
-        ),
-        *(
-            NvmlQuery(names, source, seconds=SLOW)
-            for names, source in (
-                ("video_clock_mhz", scalar(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_VIDEO)),
-                ("jpeg_utilization_percent", _first(nvml.nvmlDeviceGetJpgUtilization)),
-                ("ofa_utilization_percent", _first(nvml.nvmlDeviceGetOfaUtilization)),
-                ("fan_percent", scalar(nvml.nvmlDeviceGetFanSpeed)),
-                ("fans_percent", _fans),
-                ("pcie_generation", scalar(nvml.nvmlDeviceGetCurrPcieLinkGeneration)),
-                ("pcie_width", scalar(nvml.nvmlDeviceGetCurrPcieLinkWidth)),
-                (slow.names, slow),
-            )
-        ),
+        each_second("encoder_utilization_percent", _first(nvml.nvmlDeviceGetEncoderUtilization)),
+        each_second("decoder_utilization_percent", _first(nvml.nvmlDeviceGetDecoderUtilization)),
+        # A stress test ends by it: heat rises several degrees in a few seconds.
+        each_second("temperature_margin_celsius", scalar(nvml.nvmlDeviceGetMarginTemperature)),
+        each_second(second.names, second),
+        slowly("video_clock_mhz", scalar(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_VIDEO)),
+        slowly("jpeg_utilization_percent", _first(nvml.nvmlDeviceGetJpgUtilization)),
+        slowly("ofa_utilization_percent", _first(nvml.nvmlDeviceGetOfaUtilization)),
+        slowly("fan_percent", scalar(nvml.nvmlDeviceGetFanSpeed)),
+        slowly("fans_percent", _fans),
+        slowly("pcie_generation", scalar(nvml.nvmlDeviceGetCurrPcieLinkGeneration)),
+        slowly("pcie_width", scalar(nvml.nvmlDeviceGetCurrPcieLinkWidth)),
+        slowly(slow.names, slow),
         BAR1,
-        NvmlQuery("power_limit_watts", scalar(nvml.nvmlDeviceGetEnforcedPowerLimit), seconds=SLOW),
-        NvmlQuery(
-            "power_limit_requested_watts",
-            scalar(nvml.nvmlDeviceGetPowerManagementLimit),
-            seconds=SLOW,
-        ),
+        slowly("power_limit_watts", scalar(nvml.nvmlDeviceGetEnforcedPowerLimit)),
+        slowly("power_limit_requested_watts", scalar(nvml.nvmlDeviceGetPowerManagementLimit)),
     )

@@ -7,33 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from gputop import from_checkout
 from gputop.problem import Problem
-from gputop.sources.linux.driver_files import LIBRARY, WSL_FOLDER
-
-if TYPE_CHECKING:
-    from gputop.sources.linux.driver_files import Refusal, System
+from gputop.sources.linux.driver_files import LIBRARY, WSL_FOLDER, Refusal, System
 
 BINDINGS, OLDEST_BINDINGS = "nvidia-ml-py", "12.570"
 _INSTALLS_PYNVML = re.compile(r"^pynvml(?:\.py,|/__init__\.py,|$)", re.MULTILINE)
 """A line of a distribution's RECORD or top_level.txt."""
-
-
-class Failure(StrEnum):
-    """Ways in which NVML fails."""
-
-    NO_LIBRARY = "no_library"
-    NOT_LOADED = "not_loaded"
-    MISMATCH = "mismatch"
-    NO_PERMISSION = "no_permission"
-    TOO_OLD = "too_old"
-    NO_DEVICES = "no_devices"
-    GONE = "gone"
-    """The driver worked, and then was gone."""
-    OTHER = "other"
 
 
 GIVE_GPUS = {
@@ -44,88 +25,46 @@ GIVE_GPUS = {
 _GIVE_GPUS = "Start it with --gpus all"
 
 
-def diagnose(failure: Failure, system: System, words: str = "") -> Problem:
-    """Return the problem behind a failure; `words` are NVML's own message."""
-    match failure:
-        case Failure.NO_LIBRARY:
-            return _no_library(system)
-        case Failure.NOT_LOADED:
-            return _not_loaded(system)
-        case Failure.MISMATCH:
-            return _mismatch(system)
-        case Failure.NO_PERMISSION:
-            return _no_permission(system)
-        case Failure.TOO_OLD:
-            return Problem(
-                "NVIDIA driver too old",
-                "it lacks a function that nvidia-ml-py calls",
-                "Upgrade the driver",
-                "nvml",
-            )
-        case Failure.NO_DEVICES:
-            return _no_devices(system)
-        case Failure.GONE:
-            return Problem(
-                "NVIDIA driver gone",
-                "it was unloaded or replaced while gputop ran",
-                "gputop uses it again as soon as it is loaded",
-                "module",
-            )
-        case Failure.OTHER:
-            return _other(system, words)
-
-
-def _no_library(system: System) -> Problem:
+def no_library(system: System) -> Problem:
+    """Return the problem of a library that is missing, or that cannot be loaded."""
     if system.library:
         if system.library_aside:
             folder = system.library.rpartition("/")[0]
             why, remedy = f"it is in {folder}", f"Try export LD_LIBRARY_PATH={folder}"
             check = "wsl" if folder == WSL_FOLDER else "library"
             return Problem("NVIDIA library not found", why, remedy, check)
-        return Problem(
-            "NVIDIA library not loaded",
-            f"{LIBRARY} is there, but does not fit",
-            "Try sudo ldconfig, or reinstall the driver",
-            "library",
-        )
+        why = f"{LIBRARY} is there, but does not fit"
+        remedy = "Try sudo ldconfig, or reinstall the driver"
+        return Problem("NVIDIA library not loaded", why, remedy, "library")
     if system.container and system.module_version:
         return _bare_container(system, "the library is missing")
-    missing = f"{LIBRARY} is not found"
+    what, why = "No NVIDIA driver", f"{LIBRARY} is not found"
     if system.wsl:
-        remedy = "Install it on Windows, then run wsl --shutdown there"
-        return Problem("No NVIDIA driver", missing, remedy, "wsl")
+        return Problem(what, why, "Install it on Windows, then run wsl --shutdown there", "wsl")
     if system.held_by("nouveau"):
-        remedy = "Install it, block nouveau, and reboot"
-        return Problem("No NVIDIA driver", f"{missing}, nouveau has the GPU", remedy, "nouveau")
+        why += ", nouveau has the GPU"
+        return Problem(what, why, "Install it, block nouveau, and reboot", "nouveau")
     if system.gpus == () and not system.container:
-        remedy = "Plug one in, or try gputop --demo"
-        return Problem(
-            "No NVIDIA driver", f"{missing}, and there is no NVIDIA GPU", remedy, "library"
-        )
+        why += ", and there is no NVIDIA GPU"
+        return Problem(what, why, "Plug one in, or try gputop --demo", "library")
     remedy = "Install the driver, or start the container with --gpus all"
-    return Problem("No NVIDIA driver", missing, remedy, "library")
+    return Problem(what, why, remedy, "library")
 
 
-def _not_loaded(system: System) -> Problem:
+def not_loaded(system: System) -> Problem:
+    """Return the problem of a kernel module that does not run."""
     if system.held_by("nouveau"):
         return _nouveau()
     if system.module_version and not system.control_file:
         if system.container:
             return _bare_container(system, "no /dev/nvidiactl here")
-        return Problem(
-            "No NVIDIA device files",
-            "the driver is loaded, /dev/nvidiactl is missing",
-            "Try sudo nvidia-modprobe -c 0 -u",
-            "permission",
-        )
+        why = "the driver is loaded, /dev/nvidiactl is missing"
+        remedy = "Try sudo nvidia-modprobe -c 0 -u"
+        return Problem("No NVIDIA device files", why, remedy, "permission")
     what = "NVIDIA driver not loaded"
     if system.kernel and system.module_is_built is False:
-        return Problem(
-            what,
-            f"it is not built for kernel {system.kernel[:24]}",
-            "Reinstall it, or boot another kernel",
-            "module",
-        )
+        why = f"it is not built for kernel {system.kernel[:24]}"
+        return Problem(what, why, "Reinstall it, or boot another kernel", "module")
     why = "its kernel module does not run"
     remedy = "Try sudo modprobe nvidia, then read dmesg"
     if system.container:
@@ -134,25 +73,19 @@ def _not_loaded(system: System) -> Problem:
 
 
 def _nouveau() -> Problem:
-    return Problem(
-        "nouveau is in the way",
-        "it has the GPU, so NVIDIA's driver cannot",
-        "Block nouveau in /etc/modprobe.d, and reboot",
-        "nouveau",
-    )
+    why = "it has the GPU, so NVIDIA's driver cannot"
+    remedy = "Block nouveau in /etc/modprobe.d, and reboot"
+    return Problem("nouveau is in the way", why, remedy, "nouveau")
 
 
 def _bare_container(system: System, why: str) -> Problem:
     remedy = GIVE_GPUS.get(system.container or "", _GIVE_GPUS)
-    return Problem(
-        "Container without the GPUs",
-        f"the host runs {system.module_version or 'the driver'}, {why}",
-        remedy,
-        "container",
-    )
+    why = f"the host runs {system.module_version or 'the driver'}, {why}"
+    return Problem("Container without the GPUs", why, remedy, "container")
 
 
-def _mismatch(system: System) -> Problem:
+def mismatch(system: System) -> Problem:
+    """Return the problem of a library and a kernel module of different versions."""
     what = "NVIDIA driver half upgraded"
     why = "the kernel still runs another version of it"
     loaded, library = system.module_version, system.library_version
@@ -164,7 +97,8 @@ def _mismatch(system: System) -> Problem:
     return Problem(what, why, remedy, "versions")
 
 
-def _no_permission(system: System) -> Problem:
+def no_permission(system: System) -> Problem:
+    """Return the problem of device files that may not be opened."""
     what = "No permission for the GPUs"
     if not system.refusals:
         why = "/dev/nvidia* refuses this user or container"
@@ -183,7 +117,8 @@ def ask_for(refusal: Refusal) -> str:
     return "Ask for access to these devices"
 
 
-def _no_devices(system: System) -> Problem:
+def no_devices(system: System) -> Problem:
+    """Return the problem of a driver without a device."""
     what = "No NVIDIA device"
     if system.held_by("nouveau"):
         return _nouveau()
@@ -196,19 +131,29 @@ def _no_devices(system: System) -> Problem:
     if failed := system.held_by("nvidia"):
         why = f"the driver has {failed[0]} and cannot start it"
         return Problem(what, why, "`sudo dmesg | grep NVRM` says why", "devices")
-    return Problem(
-        what,
-        "the driver is loaded and has none",
-        "`lspci | grep -i nvidia` lists what is plugged in",
-        "devices",
-    )
+    why = "the driver is loaded and has none"
+    return Problem(what, why, "`lspci | grep -i nvidia` lists what is plugged in", "devices")
 
 
-def _other(system: System, words: str) -> Problem:
+def other(system: System, words: str) -> Problem:
+    """Return the problem of any other failure; `words` are NVML's own message."""
     # After `systemctl daemon-reload` a container may no longer open what it was given.
     if system.container and system.refusals:
-        return _no_permission(system)
+        return no_permission(system)
     return Problem("NVML does not work", words, "Run nvidia-smi, then read dmesg", "nvml")
+
+
+def too_old(_: System) -> Problem:
+    """Return the problem of a driver without a function that is called."""
+    why = "it lacks a function that nvidia-ml-py calls"
+    return Problem("NVIDIA driver too old", why, "Upgrade the driver", "nvml")
+
+
+def gone(_: System) -> Problem:
+    """Return the problem of a driver that worked, and then was gone."""
+    why = "it was unloaded or replaced while gputop ran"
+    remedy = "gputop uses it again as soon as it is loaded"
+    return Problem("NVIDIA driver gone", why, remedy, "module")
 
 
 def diagnose_bindings() -> Problem:
@@ -217,7 +162,7 @@ def diagnose_bindings() -> Problem:
     version, instead = found.get(BINDINGS), other_bindings(found)
     if version is None:
         why = f"{instead} is there in its place" if instead else "it is not installed"
-    elif _numbers(version) < _numbers(OLDEST_BINDINGS):
+    elif version_numbers(version) < version_numbers(OLDEST_BINDINGS):
         why = f"{version} is older than {OLDEST_BINDINGS}"
     else:
         why = f"{instead} overwrote it" if instead else f"the file of {version} is damaged"
@@ -243,5 +188,6 @@ def other_bindings(found: Mapping[str, str]) -> str:
     return " and ".join(f"{name} {found[name]}" for name in sorted({*found} - {BINDINGS}))
 
 
-def _numbers(version: str) -> list[int]:
-    return [int(part) for part in version.split(".")[:2] if part.isdecimal()]
+def version_numbers(version: str) -> tuple[int, ...]:
+    """Return `580.95.05` as (580, 95), for comparison."""
+    return tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())

@@ -9,15 +9,17 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from gputop.schema.device import Absence, Device, DeviceSample, DeviceState
+from gputop.schema.device import Absence, Device, DeviceState
 from gputop.schema.snapshot import Event
 from gputop.sources.interface import DeviceReading, DriverError
 from gputop.sources.linux.driver_files import inspect_system
+from gputop.sources.nvml import diagnosis
 from gputop.sources.nvml.bindings import nvml
 from gputop.sources.nvml.device_queries import IDENTITY, MODES, memory_is_shared, reading_queries
-from gputop.sources.nvml.diagnosis import Failure, diagnose
+from gputop.sources.nvml.diagnosis import version_numbers
 from gputop.sources.nvml.mig import Instances
 from gputop.sources.nvml.processes import (
     add_attributed,
@@ -32,9 +34,9 @@ from gputop.sources.nvml.query import (
     Answers,
     QueryCache,
     absence_of,
+    answered_sample,
     answers_by_name,
     common_failure,
-    device_state,
     unreadable_sample,
 )
 from gputop.sources.nvml.traffic import Pcie
@@ -47,13 +49,13 @@ if TYPE_CHECKING:
 SHARES = 4
 """Groups of devices that are asked slow queries at different ticks."""
 
-_FAILURES = {
-    nvml.NVML_ERROR_LIBRARY_NOT_FOUND: Failure.NO_LIBRARY,
-    nvml.NVML_ERROR_DRIVER_NOT_LOADED: Failure.NOT_LOADED,
-    nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: Failure.MISMATCH,
-    nvml.NVML_ERROR_NO_PERMISSION: Failure.NO_PERMISSION,
-    nvml.NVML_ERROR_FUNCTION_NOT_FOUND: Failure.TOO_OLD,
-    nvml.NVML_ERROR_UNINITIALIZED: Failure.GONE,
+_DIAGNOSES = {
+    nvml.NVML_ERROR_LIBRARY_NOT_FOUND: diagnosis.no_library,
+    nvml.NVML_ERROR_DRIVER_NOT_LOADED: diagnosis.not_loaded,
+    nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: diagnosis.mismatch,
+    nvml.NVML_ERROR_NO_PERMISSION: diagnosis.no_permission,
+    nvml.NVML_ERROR_FUNCTION_NOT_FOUND: diagnosis.too_old,
+    nvml.NVML_ERROR_UNINITIALIZED: diagnosis.gone,
 }
 
 
@@ -64,7 +66,7 @@ def start() -> NvmlDriver:
     except nvml.NVMLError as error:
         raise _error(error) from None
     except nvml.NVMLLibraryMismatchError:  # not an NVMLError
-        raise DriverError(diagnose(Failure.TOO_OLD, inspect_system())) from None
+        raise DriverError(diagnosis.too_old(inspect_system())) from None
     try:
         return NvmlDriver()
     except DriverError:
@@ -74,8 +76,8 @@ def start() -> NvmlDriver:
 
 def _error(error: Any) -> DriverError:
     words = " ".join(str(error).split())[:45].rstrip(".")
-    failure = _FAILURES.get(error.value, Failure.OTHER)
-    problem = diagnose(failure, inspect_system(), f"{words} (code {error.value})")
+    other = partial(diagnosis.other, words=f"{words} (code {error.value})")
+    problem = _DIAGNOSES.get(error.value, other)(inspect_system())
     mismatch = error.value == nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH
     return DriverError(problem, mismatch=mismatch)
 
@@ -93,8 +95,10 @@ class NvmlDriver:
 
     def __init__(self) -> None:
         self.driver_version: str | None = _driver_says(nvml.nvmlSystemGetDriverVersion)
-        version = _system(nvml.nvmlSystemGetCudaDriverVersion_v2)
-        self.cuda_version: str | None = version and f"{version // 1000}.{version % 1000 // 10}"
+        self.cuda_version: str | None = None
+        with contextlib.suppress(nvml.NVMLError):
+            version = nvml.nvmlSystemGetCudaDriverVersion_v2()
+            self.cuda_version = f"{version // 1000}.{version % 1000 // 10}"
         self._events = XidEvents()
 
     def readers(self) -> tuple[NvmlReader, ...]:
@@ -110,7 +114,7 @@ class NvmlDriver:
             raise _error(error) from None
         if not count:
             self.close()
-            raise DriverError(diagnose(Failure.NO_DEVICES, inspect_system()))
+            raise DriverError(diagnosis.no_devices(inspect_system()))
         return tuple(
             NvmlReader(index, self.driver_version, events=self._events) for index in range(count)
         )
@@ -123,13 +127,6 @@ class NvmlDriver:
         """Shut NVML down. The driver may wait for calls that are running."""
         self._events.close()
         _shut_down()
-
-
-def _system(call: Callable[[], Any]) -> Any:
-    try:
-        return call()
-    except (nvml.NVMLError, UnicodeDecodeError):
-        return None
 
 
 def _driver_says(call: Callable[[], Any]) -> Any:
@@ -148,11 +145,6 @@ def _check_driver() -> None:
     """Raise `DriverError` if a device fails because the driver itself is gone."""
     for call in (nvml.nvmlSystemGetDriverVersion, nvml.nvmlDeviceGetCount):
         _driver_says(call)
-
-
-def _numbers(version: str | None) -> tuple[int, ...]:
-    """Return `580.95.05` as (580, 95), for comparison."""
-    return tuple(int(part) for part in (version or "").split(".")[:2] if part.isdecimal())
 
 
 def _raise_common_failure(answers: Iterable[Any]) -> None:
@@ -179,15 +171,16 @@ class NvmlReader:
         self.index = index
         self.device = self._unknown_device(Absence.NO_DATA_YET)
         self._clock = clock
-        self._share = 1 - index % SHARES / SHARES
-        self._version = _numbers(driver_version)
+        self._version = version_numbers(driver_version or "")
         self._events = events
         self._gpm: Gpm | None = None
         self._processes = process_queries(self._version, clock)
         self._start_counting()
         self._handle: Any = None
-        self._cache = QueryCache(clock, self._share)
+        share = 1 - index % SHARES / SHARES
+        self._cache, self._modes = (QueryCache(clock, share) for _ in range(2))
         self._identity = Answers()
+        self._known: tuple[Answers, list[Any]] | None = None
         self._instances = Instances(self._processes[:-1], clock)
 
     def read(self, *, gpm: bool) -> tuple[DeviceReading, ...]:
@@ -202,11 +195,13 @@ class NvmlReader:
             # Without its uuid a device has no key, so it is asked again.
             if self._handle is None or "uuid" in self.device.absent:
                 self._attach()
-            answers = [self._cache.answer(self._handle, q) for q in self._queries]
-            *lists, usage = [self._cache.answer(self._handle, q) for q in self._processes]
+            queries = self._queries
+            answers = self._cache.ask_due(self._handle, queries)
+            *lists, usage = self._cache.ask_due(self._handle, self._processes)
             # Only those that are asked every time: others may have been answered before.
-            pairs = zip(answers, self._queries, strict=True)
+            pairs = zip(answers, queries, strict=True)
             _raise_common_failure(answer for answer, query in pairs if not query.seconds)
+            found = self._cache.found.copy()
             self._update_modes()
             percentages = self._ask_gpm(wanted=gpm)
             parts = self._instances.read(self._handle, self.device, lists, gpm=gpm)
@@ -215,23 +210,17 @@ class NvmlReader:
         except nvml.NVMLError as error:
             _check_driver()
             return self._unreadable(error.value)
-        if any(isinstance(each, int) and each in DRIVER_IS_GONE for each in (*answers, *lists)):
+        answers += [*lists, usage]
+        if not DRIVER_IS_GONE.isdisjoint(each for each in answers if isinstance(each, int)):
             _check_driver()
-        found = answers_by_name(self._queries, answers)
         processes, missing = merge_processes(*(*parts.others, usage))
         if missing:
             found.absent["processes"] = missing
         held = total_bytes(attributed_bytes(processes, missing), parts.attributed)
         add_attributed(found, held, held)
         self._mark_disabled(found)
-        found.update(percentages)
-        sample = DeviceSample(
-            uuid=self.device.uuid,
-            state=device_state((*answers, *lists, usage)),
-            age_seconds=0.0,
-            absent=found.absent,
-            **found.values,
-        )
+        found.update(percentages.items())
+        sample = answered_sample(self.device.uuid, found, answers)
         if sample.state is DeviceState.NEEDS_RESET:
             self._reset()  # or its answers to slow queries would outlast the reset
         return (DeviceReading(self.device, sample, processes), *parts.readings)
@@ -239,7 +228,7 @@ class NvmlReader:
     @property
     def heard_at(self) -> float:
         """Time of the device's last answer, by the clock."""
-        return self._cache.heard_at
+        return max(self._cache.heard_at, self._modes.heard_at)
 
     def look_ahead(self, seconds: float) -> None:
         """Ask now what is slow and due within that time, so that `read` is quick."""
@@ -247,14 +236,14 @@ class NvmlReader:
             return
         # An error of the device as a whole is returned to the next `read` as well.
         with contextlib.suppress(nvml.NVMLError):
-            for query in (*MODES, *self._queries):
-                if query.seconds >= SLOW:
-                    self._cache.answer(self._handle, query, seconds)
+            self._modes.ask_due(self._handle, MODES, seconds)
+            self._cache.ask_due(self._handle, self._slow_queries, seconds)
             self._pcie.look_ahead(self._handle, seconds)
 
     def _start_counting(self) -> None:
-        self._pcie = Pcie(self._clock, self._share)
-        self._queries = reading_queries(self._version, self._clock, self._pcie, self._share)
+        self._pcie = Pcie(self._clock)
+        self._queries = reading_queries(self._version, self._clock, self._pcie)
+        self._slow_queries = [query for query in self._queries if query.seconds >= SLOW]
 
     def _mark_disabled(self, found: Answers) -> None:
         if self.device.ecc_enabled is False:
@@ -282,6 +271,7 @@ class NvmlReader:
         """Make the next `read` attach to the device again: its counters may have restarted."""
         self._detach()
         self._cache.forget()
+        self._modes.forget()
         self._processes = process_queries(self._version, self._clock)
         self._start_counting()
 
@@ -294,8 +284,14 @@ class NvmlReader:
         self._handle = None
 
     def _update_modes(self) -> None:
-        modes = answers_by_name(MODES, [self._cache.answer(self._handle, query) for query in MODES])
-        device = self._known_device(self._identity, modes)
+        answers = self._modes.ask_due(self._handle, MODES)
+        if (self._identity, answers) == self._known:
+            return
+        self._known = self._identity, answers
+        device = self._known_device(self._identity, self._modes.found)
+        if {device.mig_mode, self.device.mig_mode} == {"enabled", "disabled"}:
+            self._cache.forget()  # it has other fields now
+            self._start_counting()
         if device != self.device:
             self.device = device
 

@@ -8,9 +8,10 @@ import itertools
 import math
 import struct
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from gputop.schema.codec import rounded
 from gputop.schema.device import Absence
 from gputop.sources.nvml.bindings import check, nvml, raw_function
 from gputop.sources.nvml.query import AGAIN, UNAVAILABLE, absence_of
@@ -60,20 +61,38 @@ VALUE_TYPES: Mapping[int, tuple[Callable[[int], Any], int]] = {
 class FieldReading(Protocol):
     """One or more readings made of fields."""
 
-    @property
-    def names(self) -> str: ...
+    names: str
+
+    def prepare(self) -> Hashable:
+        """Prepare for a request; return what `wanted` depends on beside the device's answers.
+
+        While that is the same, `wanted` is seldom called.
+        """
+        return None
 
     def wanted(self, found: FieldValues) -> Iterator[FieldKey]:
         """Yield the fields that it needs, given the values so far."""
+        ...
 
     def values(self, found: FieldValues, handle: Any) -> Sequence[Any]:
         """Return a value or an `Absence` for each name."""
+        ...
+
+
+class _Plan(NamedTuple):
+    """What one call asks for, as long as the device has just these fields."""
+
+    keys: tuple[FieldKey, ...]
+    missing: Mapping[FieldKey, Absence]
+    until: float
 
 
 class FieldBatch:
     """A source of several readings: their fields in one call, and dependent fields in another.
 
-    It belongs to one device: it remembers which fields that lacks, and asks again after `AGAIN`.
+    It belongs to one device: it remembers which fields that has and lacks. It finds that out anew
+    when the device no longer has one of them, and at the latest `AGAIN` seconds after it lacked
+    one: so long does a field stay away that was "not supported" for a moment.
     """
 
     def __init__(self, clock: Clock, *parts: FieldReading) -> None:
@@ -81,8 +100,28 @@ class FieldBatch:
         self._clock = clock
         self._parts = parts
         self._missing: dict[FieldKey, float] = {}
+        """When the device was found to lack each."""
+        self._plans: dict[Hashable, _Plan] = {}
 
     def __call__(self, handle: Any) -> tuple[Any, ...]:
+        shape = tuple([part.prepare() for part in self._parts])
+        found = self._planned(handle, shape)
+        if found is None:
+            found = self._explored(handle, shape)
+        return tuple([value for part in self._parts for value in part.values(found, handle)])
+
+    def _planned(self, handle: Any, shape: Hashable) -> FieldValues | None:
+        """Return the values in one call, or None if nobody knows which, or one is gone."""
+        plan = self._plans.get(shape)
+        if plan is None or self._clock() >= plan.until:
+            return None
+        values = _fetch(handle, plan.keys)
+        if Absence.NOT_SUPPORTED in values:
+            return None
+        return {**plan.missing, **dict(zip(plan.keys, values, strict=True))}
+
+    def _explored(self, handle: Any, shape: Hashable) -> FieldValues:
+        """Return the values in as many calls as it takes, and remember what was there."""
         now = self._clock()
         self._missing = {key: since for key, since in self._missing.items() if now - since < AGAIN}
         found: dict[FieldKey, FieldValue | Absence] = dict.fromkeys(
@@ -93,7 +132,11 @@ class FieldBatch:
                 found[key] = value
                 if value is Absence.NOT_SUPPORTED:
                     self._missing[key] = now
-        return tuple(value for part in self._parts for value in part.values(found, handle))
+        keys = tuple(key for key in found if key not in self._missing)
+        until = min(self._missing.values(), default=math.inf) + AGAIN
+        missing = dict.fromkeys(self._missing, Absence.NOT_SUPPORTED)
+        self._plans[shape] = _Plan(keys, missing, until)
+        return found
 
     def _wanted(self, found: FieldValues) -> tuple[FieldKey, ...]:
         keys = itertools.chain.from_iterable(part.wanted(found) for part in self._parts)
@@ -116,26 +159,30 @@ def _question(keys: tuple[FieldKey, ...]) -> bytes:
     return b"".join(_ROW.pack(*key, 0, 0, 0, 0, 0) for key in keys)
 
 
-def _fetch(handle: Any, keys: tuple[FieldKey, ...]) -> Iterator[FieldValue | Absence]:
-    for *_, kind, code, raw in _ROW.iter_unpack(_rows(handle, keys)):
-        if code == nvml.NVML_ERROR_GPU_IS_LOST:
-            raise nvml.NVMLError(code)
-        if code == nvml.NVML_ERROR_INVALID_ARGUMENT:  # a field newer than the driver
-            yield Absence.NOT_SUPPORTED
-        elif code != nvml.NVML_SUCCESS:
-            yield absence_of(code)
-        elif kind in VALUE_TYPES:
-            convert, bits = VALUE_TYPES[kind]
-            number = convert(raw)
-            if number in UNAVAILABLE:
-                yield Absence.NOT_SUPPORTED
-            else:
-                yield FieldValue(number, bits) if math.isfinite(number) else Absence.ERROR
-        else:
-            yield Absence.ERROR
+def _fetch(handle: Any, keys: tuple[FieldKey, ...]) -> list[FieldValue | Absence]:
+    if not keys:
+        return []
+    rows = _ROW.iter_unpack(_rows(handle, keys))
+    return [_value(kind, code, raw) for _, _, _, _, kind, code, raw in rows]
 
 
-class FirstField:
+def _value(kind: int, code: int, raw: int) -> FieldValue | Absence:
+    if code == nvml.NVML_ERROR_GPU_IS_LOST:
+        raise nvml.NVMLError(code)
+    if code == nvml.NVML_ERROR_INVALID_ARGUMENT:  # a field newer than the driver
+        return Absence.NOT_SUPPORTED
+    if code != nvml.NVML_SUCCESS:
+        return absence_of(code)
+    if kind not in VALUE_TYPES:
+        return Absence.ERROR
+    convert, bits = VALUE_TYPES[kind]
+    number = convert(raw)
+    if number in UNAVAILABLE:
+        return Absence.NOT_SUPPORTED
+    return FieldValue(number, bits) if math.isfinite(number) else Absence.ERROR
+
+
+class FirstField(FieldReading):
     """A reading from the first of these fields that the device has, converted by `convert`."""
 
     def __init__(
@@ -152,9 +199,10 @@ class FirstField:
                 return
 
     def values(self, found: FieldValues, handle: Any) -> Sequence[Any]:  # noqa: ARG002 - a `FieldReading`
-        value: FieldValue | Absence = Absence.NOT_SUPPORTED
-        for key in self.wanted(found):
+        for key in self._keys:
             value = found[key]
+            if value is not Absence.NOT_SUPPORTED:
+                break
         if isinstance(value, Absence):
             return (value,)
         return (self._convert(value.number) if self._convert else value.number,)
@@ -166,12 +214,8 @@ def signed(number: int) -> int:
     return number - (1 << bits) if number >> (bits - 1) == 1 else number
 
 
-class FieldSum:
+class FieldSum(FirstField):
     """A reading that is the sum of fields, missing if one of them is."""
-
-    def __init__(self, name: str, *fields: int) -> None:
-        self.names = name
-        self._keys = [FieldKey(number) for number in fields]
 
     def wanted(self, found: FieldValues) -> Iterator[FieldKey]:  # noqa: ARG002 - a `FieldReading`
         yield from self._keys
@@ -186,7 +230,7 @@ class FieldSum:
         return (total,)
 
 
-class Durations:
+class Durations(FieldReading):
     """A reading by cause: seconds from nanosecond counters, each the first that the device has.
 
     A counter that runs faster than the clock does not count time, and is an error from then on.
@@ -196,16 +240,17 @@ class Durations:
         self.names = name
         self._clock = clock
         self._fields = {cause: FirstField(cause, *numbers) for cause, numbers in fields.items()}
-        self._asked: float | None = None
-        """Time of the current request: none of its values is older."""
+        self._asked = 0.0
         self._before: dict[str, tuple[float, float]] = {}
         """That time, and the seconds, of the last values by cause."""
         self._credit: dict[str, float] = {}
         """Seconds by which each may still run ahead; negative if it has run too fast."""
 
+    def prepare(self) -> None:
+        """Note the time: none of the values is older."""
+        self._asked = self._clock()
+
     def wanted(self, found: FieldValues) -> Iterator[FieldKey]:
-        if self._asked is None:
-            self._asked = self._clock()
         for field in self._fields.values():
             yield from field.wanted(found)
 
@@ -217,16 +262,15 @@ class Durations:
             if isinstance(row, Absence):
                 continue
             if self._counts_time(cause, row / 1e9):
-                sound[cause] = row / 1e9
+                sound[cause] = rounded(row / 1e9)
             else:
                 rows[cause] = Absence.ERROR
-        self._asked = None
         return (sound or first_reason(rows.values()),)
 
     def _counts_time(self, cause: str, seconds: float) -> bool:
         now, credit = self._clock(), self._credit.get(cause, SLACK)
         asked, before = self._before.get(cause, (now, seconds))
-        self._before[cause] = (now if self._asked is None else self._asked, seconds)
+        self._before[cause] = (self._asked, seconds)
         if credit >= 0:
             credit = min(SLACK, credit + now - asked - max(0.0, seconds - before))
         self._credit[cause] = credit

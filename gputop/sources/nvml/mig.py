@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from gputop.schema.device import READINGS, Absence, Device, DeviceSample
+from gputop.schema.device import READINGS, Absence, Device
 from gputop.sources.interface import DeviceReading, GpuProcess
 from gputop.sources.nvml.bindings import nvml
 from gputop.sources.nvml.device_queries import BAR1, BAR1_TOTAL, MEMORY, MEMORY_TOTAL
@@ -26,8 +26,8 @@ from gputop.sources.nvml.query import (
     NvmlQuery,
     QueryCache,
     absence_of,
+    answered_sample,
     answers_by_name,
-    device_state,
     scalar,
     string,
     unreadable_sample,
@@ -97,9 +97,10 @@ class Instances:
 
         Raises `NVMLError` if the GPU is lost.
         """
-        found = {
-            index: self._find(gpu, parent, index, gpm=gpm) for index in self._indices(gpu, parent)
-        }
+        indices = self._indices(gpu, parent)
+        if not indices and not self._known:
+            return InstanceReadings((), lists, 0)
+        found = {index: self._find(gpu, parent, index, gpm=gpm) for index in indices}
         before = self._known.values()
         self._known = {index: instance for index, instance in found.items() if instance}
         for instance in set(before) - set(self._known.values()):
@@ -130,7 +131,7 @@ class Instances:
 
     def _indices(self, gpu: Any, parent: Device) -> Sequence[int]:
         if parent.mig_mode == "enabled":
-            count = self._cache.answer(gpu, _COUNT)
+            (count,) = self._cache.ask_due(gpu, (_COUNT,))
             return tuple(self._known) if isinstance(count, int) else range(min(count[0], _MOST))
         # A GPU that fails just now to report the mode or the number keeps those it had.
         return tuple(self._known) if parent.mig_mode is None else ()
@@ -225,8 +226,8 @@ class _Instance:
 
     def ask(self, handle: Any, *, gpm: bool) -> None:
         """Ask what is due. Raises `NVMLError` if it, or the GPU, is lost."""
-        self._answers = [self.cache.answer(handle, query) for query in _READINGS]
-        self._lists = [self.cache.answer(handle, query) for query in self._queries]
+        self._answers = self.cache.ask_due(handle, _READINGS)
+        self._lists = self.cache.ask_due(handle, self._queries)
         if not gpm:
             self.close()
             self._percentages = all_missing(Absence.DISABLED)
@@ -246,9 +247,9 @@ class _Instance:
         self._percentages = all_missing(absence_of(code))
         return self
 
-    def owns(self, row: Any) -> bool:
-        """Return True if a row of a process list names it."""
-        return (row.gpuInstanceId, row.computeInstanceId) == self._ids
+    def owns(self, row: Any, *others: tuple[int, int]) -> bool:
+        """Return True if a row of a process list names it, or has one of the other ids."""
+        return (row.gpuInstanceId, row.computeInstanceId) in (self._ids, *others)
 
     def assign_processes(self, gpu: Sequence[Any]) -> None:
         """Set its processes from its own lists or, if it has none, from those of the GPU."""
@@ -258,7 +259,7 @@ class _Instance:
     def _rows(self, own: Any, gpu: Any) -> Any:
         if isinstance(own, list):
             unnamed = None in self._ids
-            return [row for row in own if unnamed or self.owns(row) or _is_nowhere(row)]
+            return [row for row in own if unnamed or self.owns(row, _NOWHERE)]
         return [row for row in gpu if self.owns(row)] if isinstance(gpu, list) else own
 
     def reading(self, held: int | Absence) -> DeviceReading:
@@ -267,20 +268,12 @@ class _Instance:
         if self._missing:
             found.absent["processes"] = self._missing
         add_attributed(found, self.attributed, held)
-        found.update(self._percentages)
+        found.update(self._percentages.items())
+        answers = *self._answers, *self._lists, (*self._percentages.values(),)
         unsaid = [name for name in READINGS if name not in found.values | found.absent]
-        sample = DeviceSample(
-            uuid=self.device.uuid,
-            state=device_state((*self._answers, *self._lists, (*self._percentages.values(),))),
-            age_seconds=0.0,
-            absent=found.absent | dict.fromkeys(unsaid, Absence.NOT_SUPPORTED),
-            **found.values,
-        )
+        found.absent |= dict.fromkeys(unsaid, Absence.NOT_SUPPORTED)
+        sample = answered_sample(self.device.uuid, found, answers)
         return DeviceReading(self.device, sample, self._processes)
-
-
-def _is_nowhere(row: Any) -> bool:
-    return (row.gpuInstanceId, row.computeInstanceId) == _NOWHERE
 
 
 def _others(rows: Any, instances: Sequence[_Instance]) -> Any:

@@ -79,7 +79,8 @@ def _listed(name: str, handle: Any) -> Sequence[Any]:
             break
         count.value = 2 * count.value + _ROOM
     check(code)
-    return [*map(Listed._make, _ROW.iter_unpack(room.raw[: min(size, _ROW.size * count.value)]))]
+    rows = ctypes.string_at(room, min(size, _ROW.size * count.value))
+    return [Listed(*row) for row in _ROW.iter_unpack(rows)]
 
 
 class _Usage:
@@ -118,11 +119,12 @@ class _Usage:
         seen = self._seen if self._begun else 0
         newest: _Newest = {}
         for row in _fetch_rows(call, handle, seen):
+            pid, when = row.pid, row.timeStamp  # nvidia-ml-py looks up each in Python
             percentages = row.smUtil, row.memUtil, row.encUtil, row.decUtil
             # The driver at times hands out rows that were never filled in.
-            sound = seen < row.timeStamp <= latest and max(percentages) <= 100
-            if sound and row.timeStamp >= newest.get(row.pid, (0,))[0]:
-                newest[row.pid] = row.timeStamp, percentages
+            sound = seen < when <= latest and max(percentages) <= 100
+            if sound and when >= newest.get(pid, (0,))[0]:
+                newest[pid] = when, percentages
         begun, self._begun = self._begun, True
         self._seen = max((when for when, _ in newest.values()), default=seen)
         self._recent = self._recently_busy(self._recent | newest if begun else newest)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
@@ -35,6 +34,7 @@ _ABSENCES = {
     nvml.NVML_ERROR_DEPRECATED: Absence.NOT_SUPPORTED,
 }
 
+# In the order in which they count.
 _STATES = {
     nvml.NVML_ERROR_GPU_IS_LOST: DeviceState.LOST,
     nvml.NVML_ERROR_RESET_REQUIRED: DeviceState.NEEDS_RESET,
@@ -95,20 +95,31 @@ class QueryCache:
         """Time of the last answer, by the clock."""
         self._missing: set[Source] = set()
         """Sources that the driver lacks: never called again."""
-        self._answers: dict[NvmlQuery, tuple[float, Any]] = {}
+        self._answers: dict[NvmlQuery, Any] = {}
+        """The last answer to each: a row of values, or a return code."""
+        self._due: dict[NvmlQuery, float] = {}
+        self.found = Answers()
+        """The last values by name. They are sorted when they come, not at every tick."""
 
-    def answer(self, handle: Any, query: NvmlQuery, ahead: float = 0.0) -> Any:
-        """Return the last answer, or ask again if that is due within `ahead` seconds."""
-        now = self._clock()
-        due, answer = self._answers.get(query, (-math.inf, None))
-        if now + ahead >= due:
-            answer = self.ask(handle, query)
-            unsupported = isinstance(answer, int) and absence_of(answer) is Absence.NOT_SUPPORTED
-            seconds = AGAIN if unsupported else query.seconds
-            if query not in self._answers and seconds >= SLOW:
-                seconds *= self._share
-            self._answers[query] = now + seconds, answer
-        return answer
+    def ask_due(self, handle: Any, queries: Iterable[NvmlQuery], ahead: float = 0.0) -> list[Any]:
+        """Return the last answers, after asking again for those that are due in `ahead` seconds."""
+        now, due, answers = self._clock(), self._due, self._answers
+        end = now + ahead
+        for query in queries:
+            if query not in due or end >= due[query]:
+                due[query] = now + self._renew(handle, query)
+        return [answers[query] for query in queries]
+
+    def _renew(self, handle: Any, query: NvmlQuery) -> float:
+        """Ask, and return the seconds until that is due again."""
+        answer = self.ask(handle, query)
+        is_first = query not in self._answers
+        if is_first or answer != self._answers[query]:
+            self._answers[query] = answer
+            self.found.add_answer(query, answer)
+        unsupported = isinstance(answer, int) and absence_of(answer) is Absence.NOT_SUPPORTED
+        seconds = AGAIN if unsupported else query.seconds
+        return seconds * self._share if is_first and seconds >= SLOW else seconds
 
     def ask(self, handle: Any, query: NvmlQuery) -> Any:
         """Return the values of the first supported source, or the return code if none is.
@@ -136,6 +147,8 @@ class QueryCache:
     def forget(self) -> None:
         """Make every query due."""
         self._answers.clear()
+        self._due.clear()
+        self.found = Answers()
 
 
 def absence_of(code: int) -> Absence:
@@ -162,17 +175,23 @@ def _is_empty(row: Any) -> bool:
     return bool(row) and all(isinstance(value, Absence) for value in row)
 
 
-def device_state(answers: Sequence[Any]) -> DeviceState:
-    """Return the device's state according to the return codes among the answers.
+def _state(answers: Sequence[Any]) -> DeviceState:
+    """Return the device's state according to its answers.
 
     A device that needs a reset may still answer some queries. One that answers none with a value
     does not respond.
     """
-    states = {_STATES.get(answer) for answer in answers if isinstance(answer, int)}
-    ranked = (DeviceState.LOST, DeviceState.NEEDS_RESET)
+    for code, state in _STATES.items():
+        if code in answers:
+            return state
     silent = common_failure(answers) is not None
-    otherwise = DeviceState.NOT_RESPONDING if silent else DeviceState.OK
-    return next((state for state in ranked if state in states), otherwise)
+    return DeviceState.NOT_RESPONDING if silent else DeviceState.OK
+
+
+def answered_sample(uuid: str, found: Answers, answers: Sequence[Any]) -> DeviceSample:
+    """Return the sample of a device with its values, which come from these answers."""
+    state = _state(answers)
+    return DeviceSample(uuid, state, age_seconds=0.0, absent=found.absent, **found.values)
 
 
 def unreadable_sample(uuid: str, code: int) -> DeviceSample:
@@ -192,17 +211,32 @@ class Answers:
         self.values: dict[str, Any] = {}
         self.absent: dict[str, Absence] = {}
 
+    def copy(self) -> Answers:
+        """Return the same, to add something to."""
+        copied = Answers()
+        copied.values, copied.absent = self.values.copy(), self.absent.copy()
+        return copied
+
     def add(self, name: str, raw: Any) -> None:
-        """Add NVML's value, or an `Absence`."""
+        """Add NVML's value, or an `Absence`, in place of what there was."""
         value = value_of(name, raw)
-        if isinstance(value, Absence):
+        if value.__class__ is Absence:
             self.absent[name] = value
+            self.values.pop(name, None)
         else:
             self.values[name] = value
+            self.absent.pop(name, None)
 
-    def update(self, raw: Mapping[str, Any]) -> None:
+    def add_answer(self, query: NvmlQuery, answer: Any) -> None:
+        """Add a row of values, or a return code for all of them."""
+        if isinstance(answer, int):
+            answer = [absence_of(answer)] * len(query.names)
+        if query.names:
+            self.update(zip(query.names, answer, strict=True))
+
+    def update(self, raw: Iterable[tuple[str, Any]]) -> None:
         """Add several of NVML's values."""
-        for name, value in raw.items():
+        for name, value in raw:
             self.add(name, value)
 
     def get(self, name: str) -> Any:
@@ -212,12 +246,10 @@ class Answers:
 
 def answers_by_name(queries: Iterable[NvmlQuery], answers: Iterable[Any]) -> Answers:
     """Return the values by name. Each answer is a row of values, or a return code for all."""
-    sorted_ = Answers()
+    found = Answers()
     for query, answer in zip(queries, answers, strict=True):
-        row = [absence_of(answer)] * len(query.names) if isinstance(answer, int) else answer
-        for name, raw in zip(query.names, row, strict=True):
-            sorted_.add(name, raw)
-    return sorted_
+        found.add_answer(query, answer)
+    return found
 
 
 def value_of(name: str, raw: Any) -> Any:

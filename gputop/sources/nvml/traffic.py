@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
 from gputop.schema.device import Absence
 from gputop.sources.nvml.bindings import nvml
-from gputop.sources.nvml.fields import Clock, FieldKey, FieldValue, FieldValues, first_reason
+from gputop.sources.nvml.fields import (
+    Clock,
+    FieldKey,
+    FieldReading,
+    FieldValue,
+    FieldValues,
+    first_reason,
+)
 from gputop.sources.nvml.query import AGAIN, SECOND, SLOW, UNAVAILABLE, absence_of
 
 
@@ -56,7 +63,7 @@ _PCIE_MEASURED = {
 """Counters, with the driver's own measurement in their place."""
 
 
-class Pcie:
+class Pcie(FieldReading):
     """PCIe traffic from the byte counters, or else from the driver's own measurement.
 
     The measurement takes 20 ms per direction. So it is made seldom, and only of a direction whose
@@ -65,10 +72,8 @@ class Pcie:
 
     names = "pcie_rx_bytes_per_second pcie_tx_bytes_per_second"
 
-    def __init__(self, clock: Clock, share: float = 1.0) -> None:
-        """Start measuring; `share` is that of `QueryCache`."""
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._share = share
         self._counters = {key: RateCounter(1, _PCIE_FASTEST) for key in _PCIE_MEASURED}
         self._needed: set[FieldKey] = set()
         """Counters whose rate has to be measured."""
@@ -99,8 +104,7 @@ class Pcie:
         if self._needed and due:
             self._measured = {key: _measure(handle, key) for key in self._needed}
             missing = Absence.NOT_SUPPORTED in self._measured.values()
-            self._due = now + (AGAIN if missing else SLOW) * self._share
-            self._share = 1.0
+            self._due = now + (AGAIN if missing else SLOW)
 
 
 def _measure(handle: Any, key: FieldKey) -> int | Absence:
@@ -121,7 +125,6 @@ _NVLINK_FASTEST = 2e12
 _LINK_FASTEST = 200e9
 """Bytes per second in one direction: above one link."""
 _MOST_LINKS = 256
-"""More links than any device has."""
 _ALL_LINKS = 0xFFFF_FFFF
 _LINK_COUNT = FieldKey(nvml.NVML_FI_DEV_NVLINK_LINK_COUNT)
 
@@ -132,15 +135,15 @@ class _Direction:
     def __init__(self, *families: tuple[int, int]) -> None:
         self._families = families
         self._counters: dict[FieldKey, RateCounter] = {}
-        self._summed: tuple[int, int] | None = None
+        self.summed: tuple[int, int] | None = None
         """Family of which the device has the sum."""
         self._each: Any = Absence.NO_DATA_YET
         """Rates of the links when they were last read."""
 
     def wanted(self, found: FieldValues, links: int, *, each: bool) -> Iterator[FieldKey]:
         """Yield the counters of `each` link, or only their sum if the device has it."""
-        if self._summed and not each:
-            yield FieldKey(self._summed[0], _ALL_LINKS)
+        if self.summed and not each:
+            yield FieldKey(self.summed[0], _ALL_LINKS)
             return
         for field, _ in self._families:
             keys = [FieldKey(field, link) for link in (*range(links), _ALL_LINKS)]
@@ -150,8 +153,8 @@ class _Direction:
 
     def rates(self, found: FieldValues, links: int, now: float, *, each: bool) -> tuple[Any, Any]:
         """Return the total rate, and that of each link: None for one that is down."""
-        if self._summed and not each:
-            field, scale = self._summed
+        if self.summed and not each:
+            field, scale = self.summed
             total = self._rate(FieldKey(field, _ALL_LINKS), scale, found, now)
         else:
             total, self._each = self._look(found, links, now)
@@ -171,7 +174,7 @@ class _Direction:
         keys = [FieldKey(field, link) for link in range(links)]
         each = [self._rate(key, scale, found, now) for key in keys]
         total = self._rate(FieldKey(field, _ALL_LINKS), scale, found, now)
-        self._summed = None if isinstance(total, Absence) else (field, scale)
+        self.summed = None if isinstance(total, Absence) else (field, scale)
         if all(isinstance(rate, Absence) for rate in each):
             return (first_reason(each) if isinstance(total, Absence) else total), first_reason(each)
         reason = first_reason(each)
@@ -197,7 +200,7 @@ class _Direction:
         return isinstance(total, FieldValue) and sum(counted) > 1.5 * total.number
 
 
-class NvLink:
+class NvLink(FieldReading):
     """NVLink traffic of the device, in total and of each link."""
 
     names = (
@@ -205,10 +208,8 @@ class NvLink:
         " nvlink_link_rx_bytes_per_second nvlink_link_tx_bytes_per_second"
     )
 
-    def __init__(self, clock: Clock, share: float = 1.0) -> None:
-        """Start measuring; `share` is that of `QueryCache`."""
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._share = share
         self._links = 0
         self._due = -math.inf
         """Time at which each link is read again; their sum is read more often."""
@@ -223,6 +224,10 @@ class NvLink:
             (nvml.NVML_FI_DEV_NVLINK_COUNT_XMIT_BYTES, 1),
         )
 
+    def prepare(self) -> Hashable:
+        """Return which counters are the next ones."""
+        return self._links, self._of_each, self._received.summed, self._sent.summed
+
     def wanted(self, found: FieldValues) -> Iterator[FieldKey]:
         """Yield the number of links, until it is known, and the counters of each."""
         if not self._links:
@@ -236,14 +241,14 @@ class NvLink:
         """Return the totals received and sent, then the same of each link."""
         if not self._links:
             count = found[_LINK_COUNT]
+            self._links = _links(count)  # for the next request
             return [count if isinstance(count, Absence) else Absence.NOT_SUPPORTED] * 4
         now = self._clock()
         each = self._of_each
         received, received_each = self._received.rates(found, self._links, now, each=each)
         sent, sent_each = self._sent.rates(found, self._links, now, each=each)
         if each:
-            self._due = now + SLOW * self._share
-            self._share = 1.0
+            self._due = now + SLOW
         self._of_each = now + SECOND >= self._due
         return received, sent, received_each, sent_each
 

@@ -19,19 +19,15 @@ import math
 import struct
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from gputop.schema.codec import rounded
 from gputop.schema.device import GPM_READINGS, SERIES_READINGS, Absence
 from gputop.sources.nvml.bindings import check, nvml, raw_function
-from gputop.sources.nvml.fields import VALUE_TYPES
+from gputop.sources.nvml.fields import VALUE_TYPES, Clock
 from gputop.sources.nvml.query import AGAIN, SLOW, absence_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from gputop.sources.nvml.fields import Clock
 
 _ROOM = 256
 """Room for samples: more than the driver keeps of utilization (100), or of anything (120)."""
@@ -83,8 +79,10 @@ class BusySamples:
         sound = tuple(percent for percent in new if percent is not None)
         if new and not sound:
             return Absence.ERROR, Absence.ERROR
-        step = _median(self._steps) / 1e6 if self._steps else Absence.NO_DATA_YET
-        return sound, step
+        if not self._steps:
+            return sound, Absence.NO_DATA_YET
+        step = _median(self._steps) / 1e6
+        return sound, rounded(step) or step
 
     def _is_next(self, time: int) -> bool:
         """Return True if a sample of that time is newer than all before it."""
@@ -119,7 +117,7 @@ class BusySamples:
         kind, count = ctypes.c_uint(_NO_TYPE), ctypes.c_uint(_ROOM)
         room = ctypes.byref(kind), ctypes.byref(count), self._rows
         check(call(handle, _BUSY, ctypes.c_ulonglong(since), *room))
-        return kind.value, self._rows.raw[: _ROW.size * min(count.value, _ROOM)]
+        return kind.value, ctypes.string_at(self._rows, _ROW.size * min(count.value, _ROOM))
 
 
 def _percent(value: float) -> int | None:
@@ -133,7 +131,6 @@ def _median(values: Iterable[int]) -> float:
 
 
 SHORTEST_WINDOW = 0.1
-"""Seconds between two samples, at least."""
 _OVERSHOOT = 1.0
 """Percent above 100 that come from counters that are not read at the same moment."""
 _METRICS = {
@@ -174,7 +171,6 @@ class Gpm:
         self._begun = False
         self._values = all_missing(Absence.NO_DATA_YET)
         self._until = -math.inf
-        """Time until which these values hold."""
 
     def read(self) -> Percentages:
         """Return the means since the last call, or a little longer if that was a moment ago.
@@ -232,32 +228,39 @@ class Gpm:
         return values
 
     def _between(self, before: Any, newest: Any) -> Percentages:
-        request = self._request
+        request, answers = self._request
         request.sample1, request.sample2 = before, newest
-        metrics = request.metrics[: len(_METRICS)]
-        for metric in metrics:
-            metric.value = math.nan
+        answers[:] = _UNANSWERED
         nvml.nvmlGpmMetricsGet(request)
+        rows = _METRIC.iter_unpack(answers)
         return {
-            name: _metric_percent(metric) for name, metric in zip(_METRICS, metrics, strict=True)
+            name: _metric_percent(code, value)
+            for name, (_, code, value) in zip(_METRICS, rows, strict=True)
         }
 
     @functools.cached_property
-    def _request(self) -> Any:
-        """Request of 19 KB, most of them for metrics that are not asked for."""
+    def _request(self) -> tuple[Any, memoryview]:
+        """Request of 19 KB, and the bytes of the metrics in it that are asked for.
+
+        As bytes, since nvidia-ml-py's structs look up each field by name, in Python.
+        """
         request = nvml.c_nvmlGpmMetricsGet_t()
         request.version = nvml.NVML_GPM_METRICS_GET_VERSION
         request.numMetrics = len(_METRICS)
-        for metric, number in zip(request.metrics, _METRICS.values(), strict=False):
-            metric.metricId = number
-        return request
+        begin = nvml.c_nvmlGpmMetricsGet_t.metrics.offset
+        return request, memoryview(request).cast("B")[begin : begin + len(_UNANSWERED)]
 
 
-def _metric_percent(metric: Any) -> float | Absence:
-    if metric.nvmlReturn == nvml.NVML_ERROR_GPU_IS_LOST:
-        raise nvml.NVMLError(metric.nvmlReturn)
-    if metric.nvmlReturn != nvml.NVML_SUCCESS:
-        return absence_of(metric.nvmlReturn)
-    if not 0.0 <= metric.value <= 100.0 + _OVERSHOOT:  # nor if it is no number
+_METRIC = struct.Struct(f"IId{ctypes.sizeof(nvml.c_nvmlGpmMetric_t) - 16}x")
+"""Layout of `nvmlGpmMetric_t`: number, return code, value, and names."""
+_UNANSWERED = b"".join(_METRIC.pack(number, 0, math.nan) for number in _METRICS.values())
+
+
+def _metric_percent(code: int, value: float) -> float | Absence:
+    if code == nvml.NVML_ERROR_GPU_IS_LOST:
+        raise nvml.NVMLError(code)
+    if code != nvml.NVML_SUCCESS:
+        return absence_of(code)
+    if not 0.0 <= value <= 100.0 + _OVERSHOOT:  # nor if it is no number
         return Absence.ERROR
-    return min(100.0, float(metric.value))
+    return rounded(min(100.0, value))

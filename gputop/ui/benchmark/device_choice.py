@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
-
-from rich.text import Text
-from textual.binding import Binding, BindingType
-from textual.containers import Vertical
-from textual.screen import ModalScreen
-from textual.widgets import OptionList, Static
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from gputop.bench.plan.devices import short_labels
+from gputop.bench.plan.kinds import KINDS
 from gputop.text import short_name, visible
+from gputop.ui.widgets.choice import Choice, ChoiceDialog
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from textual.app import ComposeResult
-
     from gputop.bench.plan.request import Target
     from gputop.problem import Problem
 
-
 CPU, ALL, SOME, MORE = "cpu", "all", "some", "more"
 """Keys in place of a UUID: the CPU, all GPUs, those that were picked, and the dialog."""
-NEEDS_TWO = "pairs"
 
 
 class DeviceChoice:
@@ -82,7 +73,7 @@ class DeviceChoice:
         """Return the key of the chosen option for that kind."""
         if self._several == SOME and len(self._picked) > 1:
             return SOME
-        if self._several == ALL or kind == NEEDS_TWO:
+        if self._several == ALL or KINDS[kind].several_devices:
             return ALL
         return key_of(self.one)
 
@@ -93,24 +84,25 @@ class DeviceChoice:
             return self._picked
         if key == ALL:
             gpus = [target for target in self._all if target.kind == "cuda"]
-            return self._all if kind == NEEDS_TWO else tuple(gpus) or (self.one,)
+            return self._all if KINDS[kind].several_devices else tuple(gpus) or (self.one,)
         return (self.one,)
 
     def options(self, kind: str) -> list[tuple[str, str]]:
         """Return label and key of every option for that kind."""
-        key, several = self.key(kind), len(self._all)
-        found = [] if kind == NEEDS_TWO else [(label(t), k) for k, t in self._offered.items()]
-        if key not in (ALL, SOME) and self._is_away(self.one):
-            why = "MIG is on" if key in self._refused else "away"
-            found.append((f"{label(self.one)} ({why})", key))
+        chosen, several = self.key(kind), len(self._all)
+        each = [(label(target), key) for key, target in self._offered.items()]
+        found = [] if KINDS[kind].several_devices else each
+        if chosen not in (ALL, SOME) and self._is_away(self.one):
+            why = "MIG is on" if chosen in self._refused else "away"
+            found.append((f"{label(self.one)} ({why})", chosen))
         with_cpu = any(target.kind == "cpu" for target in self._all)
-        if with_cpu and kind == NEEDS_TWO:
+        if with_cpu and KINDS[kind].several_devices:
             found.append((short_labels(self._all), ALL))
         elif not with_cpu:
             found.append((f"all {several} GPUs", ALL))
-        elif key == ALL:
+        elif chosen == ALL:
             found.append((f"all GPUs ({'one is there' if several > 1 else 'away'})", ALL))
-        if key == SOME:
+        if chosen == SOME:
             away = " (away)" if any(map(self._is_away, self._picked)) else ""
             found.append((short_labels(self._picked) + away, SOME))
         if len(self._offered) > 2:
@@ -156,7 +148,6 @@ class DeviceChoice:
 
 
 def key_of(target: Target) -> str:
-    """Return the key of a device."""
     return target.uuid or CPU
 
 
@@ -169,51 +160,35 @@ def label(target: Target) -> str:
     return f"CPU {name}" if target.uuid is None else f"{target.number} {name}"
 
 
-class DevicesDialog(ModalScreen[list[str] | None]):
+class DevicesDialog(ChoiceDialog):
     """Dialog to mark devices. It returns the keys of those marked, or None."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("space", "mark", "Mark", id="several.mark", priority=True),
-        Binding("enter", "done", "OK", id="several.done", priority=True),
-        Binding("escape,q", "leave", "Cancel", id="several.leave"),
-    ]
 
     def __init__(self, offered: Sequence[tuple[str, str]], marked: Sequence[str]) -> None:
         """Set the labels and keys on offer, and the marked keys."""
-        super().__init__()
         self._offered, self._marked = offered, set(marked)
-        self._list = OptionList(*map(self._line, offered), compact=True)
+        keys = "Space marks · Enter chooses · Esc closes"
+        super().__init__("Devices to test together", self._choices(), keys)
+        self._list.clicked = self._mark
+        self._list.styles.height = len(offered)
 
-    def _line(self, offered: tuple[str, str]) -> Text:
-        label, key = offered
-        return Text(f"[{'x' if key in self._marked else ' '}] {label}")
+    def _choices(self) -> list[Choice]:
+        return [
+            Choice(f"[{'x' if key in self._marked else ' '}] {label}", "", key)
+            for label, key in self._offered
+        ]
 
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="box"):
-            yield Static(Text("Devices to test together", style="bold"))
-            yield self._list
-            keys = (("Space", "bold"), " Mark   ", ("Enter", "bold"), " OK   ")
-            yield Static(Text.assemble(*keys, ("Esc", "bold"), " Cancel"))
+    def _mark(self, choice: Choice) -> None:
+        self._marked ^= {choice.value}
+        self._list.choices = self._choices()
+        self._list.redraw()
 
-    def on_mount(self) -> None:
-        """Focus the list."""
-        self._list.focus()
-
-    def action_mark(self) -> None:
-        """Mark or unmark the line."""
-        at = self._list.highlighted
-        if at is not None:
-            self._marked ^= {self._offered[at][1]}
-            self._list.replace_option_prompt_at_index(at, self._line(self._offered[at]))
-
-    def on_option_list_option_selected(self) -> None:
-        """Mark with a click, as with Space."""
-        self.action_mark()
-
-    def action_done(self) -> None:
-        """Close with the marked devices, in the order of the list."""
-        self.dismiss([key for _, key in self._offered if key in self._marked])
-
-    def action_leave(self) -> None:
-        """Close without an answer."""
-        self.dismiss(None)
+    def press(self, key: str, character: str | None) -> None:
+        """Mark, or close with the marked devices in the order of the list."""
+        if key == "space":
+            self._mark(self._list.choices[self._list.at])
+        elif key == "enter":
+            self.close([key for _, key in self._offered if key in self._marked])
+        elif key == "q":
+            self.close(None)
+        else:
+            super().press(key, character)

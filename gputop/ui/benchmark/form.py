@@ -1,30 +1,29 @@
-"""Form of the benchmark tab: kind, device, data type, size, duration."""
+"""Form of the benchmark tab: kind, device, data type, size, duration, frequency."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
+from rich.text import Text
 from textual import on
 from textual.containers import Container, Horizontal
-from textual.content import Content, ContentText
+from textual.content import Content
 from textual.message import Message
-from textual.widgets import Button, Input, Label, OptionList, Select
+from textual.widgets import Button, Input, Label, OptionList, Select, Static
 
 from gputop.bench.plan import devices, request
-from gputop.bench.plan.request import Request
+from gputop.bench.plan.kinds import DEFAULT_KIND, KINDS
+from gputop.bench.plan.request import Request, Target
 from gputop.ui.benchmark.device_choice import ALL as ALL_GPUS
 from gputop.ui.benchmark.device_choice import CPU, MORE, DeviceChoice, key_of, label
+from gputop.ui.drawing.palette import FAULT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from textual.app import ComposeResult
     from textual.events import Key
-    from textual.widget import Widget
 
-    from gputop.bench.plan.request import Target
     from gputop.problem import Problem
-
 
 EDITING = {
     "backspace": "delete_left",
@@ -44,15 +43,20 @@ EDITING = {
 """Keys that edit the text, and their actions of `Input`."""
 
 
-class ShortInput(Input):
+LONGEST_TEXT = 32
+"""Most characters of a number, far longer than any: a longer one is refused, not cut."""
+
+
+class NumberInput(Input):
     """An input that takes the characters of `letters`, and leaves other keys to the dashboard.
 
     Textual gives printable keys to an `Input` at once and editing keys through the app, so that
     keys that come together overtake each other. Here the input handles both in the order typed.
     """
 
-    def __init__(self, value: str, letters: str, **changes: Any) -> None:
-        super().__init__(value, compact=True, restrict=f"[{letters}]*", **changes)
+    def __init__(self, value: str, letters: str = "0123456789.", *, id: str) -> None:  # noqa: A002
+        restrict = f"[{letters}]*"
+        super().__init__(value, id=id, compact=True, restrict=restrict, max_length=LONGEST_TEXT)
         self._letters = letters
 
     def check_consume_key(self, key: str, character: str | None) -> bool:  # noqa: ARG002
@@ -71,13 +75,6 @@ class ShortInput(Input):
             await self.run_action(action)
 
 
-KINDS = tuple(kind for kind in request.KINDS if kind != "pairs")
-"""Kinds of run on one device."""
-DEFAULT_KIND = "soak"
-WITHOUT_TYPE, WITHOUT_SIZE = ("copy",), ("latency", "copy")
-"""Kinds without a data type, and kinds with sizes of their own."""
-LONGEST_TEXT = 32
-"""Most characters of a number. A longer value is refused, not cut."""
 ALL = "all"
 """Choice of every data type of the device, for a sweep."""
 
@@ -100,44 +97,65 @@ class Form(Container):
         self.choice = DeviceChoice(cpu)
         self._dtype: str | None = None
         """Data type chosen by the user, or None for the device's default."""
-        self._listed: tuple[list[tuple[str, str]], list[tuple[str, str]]] = ([], [])
-        """Options of device and data type: label and value."""
-        self._kinds = [(kind, kind) for kind in KINDS]
-        self._kind_field = _select("kind", self._kinds)
-        self._device_field = _select("device", _inert([(label(cpu), CPU)]))
-        self._dtype_field = _select("dtype", _dtypes((cpu,), DEFAULT_KIND))
-        # Far longer than any value: a character that is dropped would make another number.
-        self._size_field = ShortInput("auto", "0123456789auto", id="size", max_length=LONGEST_TEXT)
-        self._seconds_field = ShortInput(
-            f"{request.DEFAULT_SECONDS:g}", "0123456789.", id="seconds", max_length=LONGEST_TEXT
-        )
+        kinds = [(kind.name, kind.name) for kind in KINDS.values() if not kind.several_devices]
+        self._options = {
+            "kind": kinds,
+            "device": [(label(cpu), CPU)],
+            "dtype": _dtypes((cpu,), DEFAULT_KIND),
+        }
+        """Label and value of every option, by field."""
+        self._lists = tuple(_select(name, options) for name, options in self._options.items())
+        self._kind_field, self._device_field, self._dtype_field = self._lists
+        self._size_field = NumberInput("auto", "0123456789auto", id="size")
+        self._seconds_field = NumberInput(f"{request.DEFAULT_SECONDS:g}", id="seconds")
+        self._hertz_field = NumberInput(f"{request.DEFAULT_HERTZ:g}", id="hertz")
         self._button = Button("Start", id="start", compact=True)
+        self.reason = Static(id="reason")
+        """Line under the form: why it cannot be run."""
 
     def compose(self) -> ComposeResult:
         with Horizontal(id="what"):
-            yield Label("Kind")
-            yield self._kind_field
-            yield Label("Device")
-            yield self._device_field
+            yield from (Label("Kind"), self._kind_field, Label("Device"), self._device_field)
         with Horizontal(id="how"):
-            yield Label("Type")
-            yield self._dtype_field
-            yield Label("Size")
-            yield self._size_field
-            yield Label("Time s")
-            yield self._seconds_field
-            yield self._button
+            yield from (Label("Type"), self._dtype_field, Label("Size"), self._size_field)
+            yield from (Label("Time s"), self._seconds_field)
+            yield from (Label("Hz", id="hz"), self._hertz_field, self._button)
 
-    def step(self, step: int) -> None:
+    def refuse(self, field: str, why: str) -> None:
+        """Mark the field of that id as wrong and say why under the form; "" for none."""
+        for each in (*self._lists, self._size_field, self._seconds_field):
+            each.set_class(each.id == field, "wrong")
+        self.reason.update(Text(why, style=FAULT))
+        self.reason.display = bool(why)
+
+    def find_wrong(self) -> tuple[str, str]:
+        """Return the first field whose number is wrong, and why; "" twice if none is."""
+        parsers = (
+            (self._size_field, request.parse_size),
+            (self._seconds_field, request.parse_seconds),
+        )
+        for field, parse in parsers:
+            try:
+                if not field.disabled:
+                    parse(field.value)
+            except ValueError as error:
+                return str(field.id), str(error)
+        return "", ""
+
+    @on(Input.Blurred)
+    def _check(self) -> None:
+        self.refuse(*self.find_wrong())
+
+    @on(Input.Changed)
+    @on(Select.Changed)
+    def _check_again(self) -> None:
+        if self.reason.display:  # not at the first digit of a number
+            self._check()
+
+    def action_field(self, step: int) -> None:
         """Focus the next field, or the one before. Works before the layout."""
-        every: list[Widget] = [
-            self._kind_field,
-            self._device_field,
-            self._dtype_field,
-            self._size_field,
-            self._seconds_field,
-            self._button,
-        ]
+        inputs = (self._size_field, self._seconds_field, self._hertz_field)
+        every = (*self._lists, *inputs, self._button)
         fields = [field for field in every if not field.disabled]
         at = next((n for n, field in enumerate(fields) if field.has_focus_within), None)
         if at is None:
@@ -146,7 +164,6 @@ class Form(Container):
 
     @property
     def kind(self) -> str:
-        """Kind of run."""
         return str(self._kind_field.value)
 
     def offer(
@@ -184,15 +201,10 @@ class Form(Container):
 
         Return False if that opens another question, and the form is not ready to run.
         """
-        targets, dtypes = self._listed
-        for field, options in (
-            (self._kind_field, self._kinds),
-            (self._device_field, targets),
-            (self._dtype_field, dtypes),
-        ):
+        for field in self._lists:
             line = field.query_one(OptionList).highlighted if field.expanded else None
             field.expanded = False
-            if line is not None and not self._take(field, options[line][1]):
+            if line is not None and not self._take(field, self._options[field.id or ""][line][1]):
                 return False
         return True
 
@@ -218,28 +230,30 @@ class Form(Container):
         if self.choice.choose(key):
             self._dtype = None
 
+    @on(Select.Changed, "#kind")
     def _show(self) -> None:
-        lists = (self._kind_field, self._device_field, self._dtype_field)
-        if not all(each.children for each in lists):
+        if not all(each.children for each in self._lists):
             return  # it is being closed before it was all there
-        kinds = [(kind, kind) for kind in self.kinds]
-        if self._kinds != kinds:
-            self._kinds, kind = kinds, self.kind
-            with self.prevent(Select.Changed):
-                self._kind_field.set_options(kinds)
-                self._kind_field.value = kind if kind in self.kinds else DEFAULT_KIND
-        choices = self.choice.options(self.kind)
-        dtypes = _dtypes(self._targets, self.kind)
-        self._dtype_field.disabled = self.kind in WITHOUT_TYPE
-        self._size_field.disabled = self.kind in WITHOUT_SIZE
+        self._fill(
+            self._kind_field,
+            [(kind, kind) for kind in self.kinds],
+            self.kind if self.kind in self.kinds else DEFAULT_KIND,
+        )
+        kind = self.kind
+        self._dtype_field.disabled = not KINDS[kind].has_dtype
+        self._size_field.disabled = not KINDS[kind].has_size
+        self._hertz_field.disabled = kind != "pulse"
+        self.set_class(kind == "pulse", "pulsed")
+        self._fill(self._device_field, self.choice.options(kind), self.choice.key(kind))
+        self._fill(self._dtype_field, _dtypes(self._targets, kind), self._suitable_dtype())
+
+    def _fill(self, field: Select[str], options: list[tuple[str, str]], value: str) -> None:
         with self.prevent(Select.Changed):
             # Only what differs: new options close a list that somebody has open.
-            if self._listed != (choices, dtypes):
-                self._listed = (choices, dtypes)
-                self._device_field.set_options(_inert(choices))
-                self._dtype_field.set_options(dtypes)
-            self._device_field.value = self.choice.key(self.kind)
-            self._dtype_field.value = self._suitable_dtype()
+            if self._options[field.id or ""] != options:
+                self._options[field.id or ""] = options
+                field.set_options(_inert(options))
+            field.value = value
 
     @property
     def _targets(self) -> tuple[Target, ...]:
@@ -248,8 +262,13 @@ class Form(Container):
     @property
     def kinds(self) -> tuple[str, ...]:
         """Kinds that the devices on offer can run."""
-        pairs = self.choice.can_pair or self.kind == "pairs"
-        return (*KINDS, "pairs") if pairs else KINDS
+        several = self.choice.can_pair or KINDS[self.kind].several_devices
+        simulated = self.choice.one.simulated
+        return tuple(
+            name
+            for name, kind in KINDS.items()
+            if (several or not kind.several_devices) and (kind.over_time or not simulated)
+        )
 
     @property
     def means_all(self) -> bool:
@@ -269,10 +288,6 @@ class Form(Container):
             return
         self._take_device(key)
 
-    @on(Select.Changed, "#kind")
-    def _kind_changed(self) -> None:
-        self._show()
-
     @on(Select.Changed, "#dtype")
     def _dtype_changed(self, event: Select.Changed) -> None:
         if event.value == self._dtype_field.value != self._suitable_dtype():
@@ -287,18 +302,20 @@ class Form(Container):
         """Return a request for each device; raise `ValueError` with the remedy."""
         targets = self.choice.available_targets(self.kind)
         dtype, *further = self._chosen_dtypes()
-        sized = self.kind not in WITHOUT_SIZE
+        sized = KINDS[self.kind].has_size
         size = request.parse_size(self._size_field.value) if sized else None
         seconds = request.parse_seconds(self._seconds_field.value)
+        pulsed = self.kind == "pulse"
+        hertz = request.parse_hertz(self._hertz_field.value) if pulsed else request.DEFAULT_HERTZ
         return [
-            Request(target, dtype, size, seconds, python, self.kind, tuple(further))
+            Request(target, dtype, size, seconds, python, self.kind, tuple(further), hertz=hertz)
             for target in targets
         ]
 
     def _chosen_dtypes(self) -> tuple[str, ...]:
         """Return the data types, the usual one first: a run stopped early has that."""
         usual = devices.common_dtype(self._targets)
-        if self.kind in WITHOUT_TYPE:
+        if not KINDS[self.kind].has_dtype:
             return (usual,)
         chosen = str(self._dtype_field.value)
         if chosen != ALL:
@@ -306,18 +323,23 @@ class Form(Container):
         return tuple(dict.fromkeys((usual, *devices.shared_dtypes(self._targets))))
 
 
-def _select(name: str, options: Iterable[tuple[ContentText, str]]) -> Select[str]:
-    return Select(options, id=name, compact=True, allow_blank=False, type_to_search=False)
+def field_of(why: str) -> str:
+    """Return the id of the field of a refusal: its remedy names the option, as in `--size 4096`."""
+    return next((name for name in ("size", "seconds", "dtype") if f"--{name}" in why), "device")
+
+
+def _select(name: str, options: Iterable[tuple[str, str]]) -> Select[str]:
+    return Select(_inert(options), id=name, compact=True, allow_blank=False, type_to_search=False)
 
 
 def _inert(options: Iterable[tuple[str, str]]) -> list[tuple[Content, str]]:
-    """Return device names that are not parsed as markup."""
+    """Return labels that are not parsed as markup."""
     return [(Content(text), key) for text, key in options]
 
 
 def _dtypes(targets: tuple[Target, ...], kind: str) -> list[tuple[str, str]]:
     """Return the data type options. Several devices share one type."""
     names = [*devices.shared_dtypes(targets)]
-    if kind == "sweep" and len(targets) == 1:
+    if KINDS[kind].several_dtypes and len(targets) == 1:
         names.append(ALL)
     return [(name, name) for name in names]

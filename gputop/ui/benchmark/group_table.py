@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from gputop.bench.events import Conditions
 from gputop.bench.plan.devices import short_labels
 from gputop.bench.results.facts import best_row, ending, percent_of_peak, rate_text
 from gputop.console import INTERRUPTED
@@ -16,65 +16,52 @@ from gputop.text import (
     percentage,
     quantity,
     short_name,
-    tflops,
+    throughput,
     visible,
 )
 from gputop.ui.benchmark import result_table
-from gputop.ui.benchmark.plot import COLOURS, MARKS
-from gputop.ui.drawing.cells import Row, Span, bar, cell, clip, fit, share_of, width_of, wrap
+from gputop.ui.benchmark.plot import mark_of
+from gputop.ui.drawing.cells import Row, Span, bar, cell, clip, fit, share_of, wrap
 from gputop.ui.drawing.palette import ACCENT, BUSY, DIM, FAULT, GOOD, STRONG, TEXT, WARN
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from rich.style import Style
 
     from gputop.bench.plan.request import Target
-    from gputop.bench.results.compare import DeviceSpread
     from gputop.bench.run.group_state import GroupState
     from gputop.bench.run.state import RunState
     from gputop.ui.model import Telemetry
 
 WIDEST_DEVICE = 30
 MOST_NOTES = 4
-"""Most rows about failed devices."""
 SHORTEST_BAR, LONGEST_BAR = 10, 30
 
-
-class DeviceColumn(NamedTuple):
-    """A column of devices. In a narrow table those of a low `rank` stay."""
-
-    title: str
-    width: int
-    rank: int
-
-
-DEVICE, STATE = DeviceColumn("DEVICE", 6, 0), DeviceColumn("STATE", 13, 0)
-NOW, OF_PEAK = DeviceColumn("NOW", 6, 4), DeviceColumn("OF PEAK", 7, 4)
-"""Columns NOW and, after the end, OF PEAK in its place."""
-CONDITIONS = (
-    DeviceColumn("POWER", 6, 6),
-    DeviceColumn("TEMP", 5, 3),
-    DeviceColumn("CLOCK", 8, 7),
-    DeviceColumn("ERRORS", 6, 2),
-    STATE,
-)
-OVER_TIME = (
-    DEVICE,
-    NOW,
-    DeviceColumn("MEAN", 6, 1),
-    DeviceColumn("PEAK", 6, 5),
-    DeviceColumn("DROOP", 6, 4),
-    *CONDITIONS,
-)
-PAIRS = (
-    DEVICE,
-    DeviceColumn("ALONE", 6, 1),
-    DeviceColumn("TOGETHER", 8, 1),
-    DeviceColumn("COST", 7, 1),
-    *CONDITIONS,
-)
-ROWS = (DEVICE, DeviceColumn("ROWS", 8, 4), DeviceColumn("BEST", 14, 1), *CONDITIONS)
+WIDTHS = {
+    "DEVICE": 6,
+    "STATE": 13,
+    "MEAN": 6,
+    "ALONE": 6,
+    "TOGETHER": 8,
+    "COST": 7,
+    "BEST": 14,
+    "ERRORS": 6,
+    "TEMP": 5,
+    "NOW": 6,
+    "OF PEAK": 7,
+    "DROOP": 6,
+    "ROWS": 8,
+    "PEAK": 6,
+    "POWER": 6,
+    "CLOCK": 8,
+}
+"""Cells of the columns. In a narrow table the first ones stay."""
+WORDS = ("DEVICE", "STATE")
+"""Columns that are aligned to the left."""
+CONDITIONS = ("POWER", "TEMP", "CLOCK", "ERRORS", "STATE")
+OVER_TIME = ("DEVICE", "NOW", "MEAN", "PEAK", "DROOP", *CONDITIONS)
+"""After the end, OF PEAK is in the place of NOW. The droop is not known before."""
+PAIRS = ("DEVICE", "ALONE", "TOGETHER", "COST", *CONDITIONS)
+ROWS = ("DEVICE", "ROWS", "BEST", *CONDITIONS)
 
 
 def group_height(group: GroupState, width: int) -> int:
@@ -84,64 +71,64 @@ def group_height(group: GroupState, width: int) -> int:
 
 def group_rows(group: GroupState, telemetry: Telemetry, width: int) -> list[Row]:
     """Draw a heading, a row for each device, the progress, and failures."""
-    kinds = {"soak": OVER_TIME, "pairs": PAIRS}
-    wanted = kinds.get(group.kind, ROWS)
-    if group.ended:
-        wanted = tuple(OF_PEAK if column is NOW else column for column in wanted)
+    pairs = group.kind == "pairs"
+    wanted: tuple[str, ...] = PAIRS if pairs else ROWS if group.is_table else OVER_TIME
+    of_the_end = {"NOW": "OF PEAK"} if group.ended else {"DROOP": ""}
+    wanted = tuple(filter(None, (of_the_end.get(title, title) for title in wanted)))
     columns = _fitting(wanted, width)
-    spreads = group.spreads()
+    behind = group.slow_devices()
     head: Row = [Span("   ")]
-    for column, cells in columns:
-        head += [cell(column.title, cells, DIM, right=column not in (DEVICE, STATE)), Span(" ")]
+    for title, cells in columns:
+        head += [cell(title, cells, DIM, right=title not in WORDS), Span(" ")]
     rows = [fit(head, width)]
     for n, target in enumerate(group.runs):
-        texts = _cells(group, target, telemetry, spreads)
-        row: Row = [Span(f" {MARKS[n % len(MARKS)]} ", COLOURS[n % len(COLOURS)])]
-        for column, cells in columns:
-            text, style = texts[column.title]
+        texts = _cells(group, target, telemetry, behind)
+        mark, line_style = mark_of(n)
+        row: Row = [Span(f" {mark} ", line_style)]
+        for title, cells in columns:
+            text, style = texts[title]
             if text == ABSENT:
                 style = DIM
-            row += [cell(text, cells, style, right=column not in (DEVICE, STATE)), Span(" ")]
+            row += [cell(text, cells, style, right=title not in WORDS), Span(" ")]
         rows.append(fit(row, width))
-    return [*rows, _progress(group, spreads, width), *_notes(group, width)]
+    return [*rows, _progress(group, width), *_notes(group, width)]
 
 
-def _fitting(columns: Sequence[DeviceColumn], width: int) -> list[tuple[DeviceColumn, int]]:
+def _fitting(titles: Sequence[str], width: int) -> list[tuple[str, int]]:
     """Return the columns that fit with their cells; the device gets the rest."""
     room = width - 2
-    ranked = sorted(columns, key=lambda column: column.rank)
-    shown = fit_columns(ranked, room, lambda column: column.width + 1)
-    left = room - 1 - sum(column.width + 1 for column in shown)
-    spare = max(0, min(left, WIDEST_DEVICE - DEVICE.width))
-    return [(each, each.width + spare * (each is DEVICE)) for each in columns if each in shown]
+    ranked = [title for title in WIDTHS if title in titles]
+    shown = fit_columns(ranked, room, lambda title: WIDTHS[title] + 1)
+    left = room - 1 - sum(WIDTHS[title] + 1 for title in shown)
+    spare = max(0, min(left, WIDEST_DEVICE - WIDTHS["DEVICE"]))
+    return [(each, WIDTHS[each] + spare * (each == "DEVICE")) for each in titles if each in shown]
 
 
 def _cells(
-    group: GroupState, target: Target, telemetry: Telemetry, spreads: Sequence[DeviceSpread]
+    group: GroupState, target: Target, telemetry: Telemetry, behind: Mapping[Target, float]
 ) -> dict[str, tuple[str, Style]]:
-    """Return text and style by the column's title."""
     run = group.runs[target]
     alone, together, cost = group.pair(target)
     errors = group.wrong_elements(target)
     rows = f"{len(run.rows)}/{run.planned.rows}" if run.planned else ABSENT
-    name = short_labels([target])
+    name = target.place
     if target.number is None or len({each.name for each in group.runs}) > 1:
         name += f" {short_name(visible(target.name))}"
     return {
-        DEVICE.title: (name, TEXT),
-        "NOW": (tflops(run.tflops_now), STRONG),
+        "DEVICE": (name, TEXT),
+        "NOW": (throughput(run.tflops_now, short=True), STRONG),
         "OF PEAK": (percent_of_peak(run.result) if run.result else ABSENT, TEXT),
-        "MEAN": (tflops(run.tflops_mean), STRONG),
-        "PEAK": (tflops(run.tflops_peak), STRONG),
-        "DROOP": (percentage(run.droop_percent, digits=1), TEXT),
-        "ALONE": (tflops(alone), STRONG),
-        "TOGETHER": (tflops(together), STRONG),
+        "MEAN": (throughput(run.tflops_mean, short=True), STRONG),
+        "PEAK": (throughput(run.tflops_peak, short=True), STRONG),
+        "DROOP": (percentage(run.result.droop_percent if run.result else None, digits=1), TEXT),
+        "ALONE": (throughput(alone, short=True), STRONG),
+        "TOGETHER": (throughput(together, short=True), STRONG),
         "COST": (percentage(cost, digits=1), STRONG),
         "ROWS": (rows, TEXT),
         "BEST": (rate_text(best_row(run.rows)), STRONG),
         **_conditions(run, target, telemetry),
         "ERRORS": (ABSENT if errors is None else str(errors), FAULT if errors else TEXT),
-        STATE.title: _state(group, target, spreads),
+        "STATE": _state(group, target, behind.get(target)),
     }
 
 
@@ -161,7 +148,7 @@ def _conditions(
     if run.result is None:
         watts, _, clock, celsius = live_readings(target, telemetry)
     else:
-        known = run.result.conditions or Conditions()
+        known = run.result.known_conditions
         watts, clock = known.power_watts_mean, known.sm_clock_mhz_mean
         celsius = known.temperature_celsius_max
     return {
@@ -171,11 +158,9 @@ def _conditions(
     }
 
 
-def _state(group: GroupState, target: Target, spreads: Sequence[DeviceSpread]) -> tuple[str, Style]:
+def _state(group: GroupState, target: Target, percent: float | None) -> tuple[str, Style]:
     """Return the gravest of fault, early end, lag and progress."""
     run = group.runs[target]
-    behind = {label: by for spread in spreads for label, by in spread.behind.items()}
-    percent = behind.get(target.label)
     if group.is_faulty(target):
         return "FAULTY", FAULT
     if run.limit is not None:
@@ -185,6 +170,8 @@ def _state(group: GroupState, target: Target, spreads: Sequence[DeviceSpread]) -
         return ("stopped", TEXT) if stopped else ("failed", WARN)
     if run.result is not None and run.result.stopped != "time":
         return ending(run.result).word, TEXT
+    if run.result is not None and run.result.verdict is not None and run.result.verdict.bad:
+        return "DEGRADED", WARN
     if percent is not None:
         return f"{percentage(percent, digits=1)} behind", WARN
     if run.result is not None:
@@ -207,8 +194,7 @@ def _going(group: GroupState, target: Target, run: RunState) -> str:
     return "running" if group.kind != "pairs" else group.pair_phase(target)
 
 
-def _progress(group: GroupState, spreads: Sequence[DeviceSpread], width: int) -> Row:
-    """Return how far the group is, how far devices are apart, and who is behind."""
+def _progress(group: GroupState, width: int) -> Row:
     seconds, elapsed = group.request.seconds, group.elapsed_seconds
     share, text = share_of(elapsed, seconds), f"  {duration(elapsed)} of {duration(seconds)}"
     if group.is_table:
@@ -218,31 +204,9 @@ def _progress(group: GroupState, spreads: Sequence[DeviceSpread], width: int) ->
         text = f"  {duration(elapsed)}"
     elif not group.is_table:
         text += f", {duration(max(0.0, seconds - elapsed))} left"
-    said = "; ".join(map(_in_words, spreads))
-    behind = any(spread.behind for spread in spreads)
-    room = width - len(text) - len(said) - 4
+    room = width - len(text) - 4
     cells, style = max(SHORTEST_BAR, min(LONGEST_BAR, room)), BUSY if group.ended else ACCENT
-    row: Row = [Span(" "), *bar(share, cells, style), Span(text, TEXT)]
-    if said:
-        row.append(Span(clip(f"  {said}", width - width_of(row)), WARN if behind else DIM))
-    return row
-
-
-def _in_words(spread: DeviceSpread) -> str:
-    """Return a spread in words: `7.2 % apart: GPU 3 7.2 % behind GPU 0`."""
-    apart = f"{percentage(spread.percent, digits=1)} apart"
-    if not spread.behind:
-        return f"{apart}, none is behind"
-    named = ", ".join(
-        f"{_short(label)} {percentage(by, digits=1)}" for label, by in spread.behind.items()
-    )
-    return f"{apart}: {named} behind {_short(spread.best)}"
-
-
-def _short(label: str) -> str:
-    """Return a GPU's label without its name."""
-    number, _, _ = label.partition(",")
-    return number if number.startswith("GPU ") else visible(label, 24)
+    return [Span(" "), *bar(share, cells, style), Span(text, TEXT)]
 
 
 def _notes(group: GroupState, width: int) -> list[Row]:
@@ -257,5 +221,11 @@ def _notes(group: GroupState, width: int) -> list[Row]:
         line
         for problem, targets in failed.items()
         for line in wrap(f"{short_labels(targets)}: {problem}", width - 2)
+    ]
+    lines += [
+        clip(f"{target.place}: {part.name}: {part.why}", width - 2)
+        for target, run in group.runs.items()
+        if run.result is not None and run.result.verdict is not None
+        for part in run.result.verdict.bad
     ]
     return [[Span(f" {line}", WARN)] for line in lines[:MOST_NOTES]]

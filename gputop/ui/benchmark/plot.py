@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.text import Text
 
-from gputop.ui.drawing.cells import Row, Span, width_of
-from gputop.ui.drawing.palette import (
-    BUSY,
-    CPU,
-    DIM,
-    MEMORY,
-    POWER,
-    RECEIVED,
-    SENT,
-    TEMPERATURE,
-    TENSOR,
-    TEXT,
-)
+from gputop.ui.drawing import palette
+from gputop.ui.drawing.cells import Row, Span, merged, width_of
+from gputop.ui.drawing.palette import BADGE, DIM, TEXT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from rich.style import Style
+
+    from gputop.bench.plan.request import Request
 
 LABEL = 8
 """Cells of the vertical axis and its labels."""
 BLANK, LAST = 0x2800, 0x28FF
 """Braille range: the eight low bits are the dots."""
-COLOURS = (BUSY, MEMORY, POWER, CPU, TENSOR, SENT, TEMPERATURE, RECEIVED)
+COLOURS = (
+    *(palette.BUSY, palette.MEMORY, palette.POWER, palette.CPU),
+    *(palette.TENSOR, palette.SENT, palette.TEMPERATURE, palette.RECEIVED),
+)
 MARKS = "123456789abcdefghijklmnopqrstuvwxyz"
 """Marks of lines in order: they tell lines apart when colours repeat."""
 STEPS = (1.0, 1.2, 1.6, 2.0, 2.4, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
@@ -43,7 +39,6 @@ class PlotLine:
     points: tuple[tuple[float, float], ...]
     style: Style
     mark: str = ""
-    """Character at the line's end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +56,29 @@ class PlotAxis:
     def share(self, value: float) -> float:
         """Return the position of a value, 0 to 1."""
         return (value - self.low) / (self.high - self.low) if self.high > self.low else 0.5
+
+
+def mark_of(n: int) -> tuple[str, Style]:
+    """Return the mark and the style of line `n`."""
+    return MARKS[n % len(MARKS)], COLOURS[n % len(COLOURS)]
+
+
+SIMULATION = Span(" simulated ", BADGE)
+
+
+def mark_of_simulation(request: Request) -> Row:
+    """Return the mark in the frame of a chart that shows a simulated run."""
+    return [SIMULATION] if request.target.simulated else []
+
+
+class PlotArea(NamedTuple):
+    """Axes of a plot, and its cells: the vertical axis with its labels takes `left` of `width`."""
+
+    x: PlotAxis
+    y: PlotAxis
+    left: int
+    width: int
+    height: int
 
 
 def linear_axis(low: float, high: float, height: int) -> PlotAxis:
@@ -88,45 +106,20 @@ class Plot:
         self._figure: Any = None
         self._drawn: tuple[object, list[Row]] | None = None
 
-    def rows(
-        self,
-        lines: Sequence[PlotLine],
-        x: PlotAxis,
-        y: PlotAxis,
-        left: int,
-        width: int,
-        height: int,
-    ) -> list[Row]:
+    def rows(self, lines: Sequence[PlotLine], area: PlotArea) -> list[Row]:
         """Return rows with the axis in the last of the `left` cells; the first line is in front."""
-        asked = (tuple(lines), x, y, left, width, height)
+        asked = (tuple(lines), area)
         if self._drawn is None or self._drawn[0] != asked:
-            self._drawn = (asked, self._draw(lines, x, y, left, width, height))
+            # One at a time: plotext has no cell of two lines in which each keeps its dots.
+            layers = [self._built(line.points, area) for line in lines]
+            styles = [line.style for line in lines]
+            rows = [_merged(each, styles) for each in zip(*layers, strict=True)]
+            _set_marks(rows, lines, area)
+            self._drawn = (asked, [merged(row) for row in rows])
         return self._drawn[1]
 
-    def _draw(
-        self,
-        lines: Sequence[PlotLine],
-        x: PlotAxis,
-        y: PlotAxis,
-        left: int,
-        width: int,
-        height: int,
-    ) -> list[Row]:
-        # One at a time: plotext has no cell of two lines in which each keeps its dots.
-        layers = [self._built(line.points, x, y, left, width, height) for line in lines]
-        rows = [_merged(each, [line.style for line in lines]) for each in zip(*layers, strict=True)]
-        _set_marks(rows, lines, x, y, left)
-        return [_joined(row) for row in rows]
-
-    def _built(
-        self,
-        points: Sequence[tuple[float, float]],
-        x: PlotAxis,
-        y: PlotAxis,
-        left: int,
-        width: int,
-        height: int,
-    ) -> list[str]:
+    def _built(self, points: Sequence[tuple[float, float]], area: PlotArea) -> list[str]:
+        x, y, left, width, height = area
         figure = self._own_figure()
         figure.clear()
         figure.theme("colorless")
@@ -161,20 +154,16 @@ def _merged(layers: Sequence[str], styles: Sequence[Style]) -> list[Span]:
         dots = [ord(each) - BLANK if BLANK <= ord(each) <= LAST else 0 for each in cells]
         front = next((n for n, each in enumerate(dots) if each), None)
         if front is not None:
-            every = 0
-            for each in dots:
-                every |= each
-            row.append(Span(chr(BLANK + every), styles[front]))
+            row.append(Span(chr(BLANK + reduce(or_, dots)), styles[front]))
         else:  # the axis and its labels
             drawn = cells[0] if cells[0] != chr(BLANK) else " "
             row.append(Span(drawn, DIM if drawn.strip() else TEXT))
     return row
 
 
-def _set_marks(
-    rows: list[list[Span]], lines: Sequence[PlotLine], x: PlotAxis, y: PlotAxis, left: int
-) -> None:
+def _set_marks(rows: list[list[Span]], lines: Sequence[PlotLine], area: PlotArea) -> None:
     """Set each mark at the end of its line, or beside it if another is there."""
+    x, y, left = area[:3]
     down, across = len(rows) - 3, max(len(row) for row in rows) - left - 1
     taken: set[tuple[int, int]] = set()
     for line in lines:
@@ -191,19 +180,7 @@ def _set_marks(
                 break
 
 
-def _joined(row: Sequence[Span]) -> Row:
-    """Join neighbours of one style into one span."""
-    joined: Row = []
-    for span in row:
-        if joined and joined[-1].style == span.style:
-            joined[-1] = Span(joined[-1].text + span.text, span.style)
-        else:
-            joined.append(span)
-    return joined
-
-
 def tick(value: float) -> str:
-    """Return a number at an axis."""
     return f"{value:.3g}" if value < 999.5 else f"{value:.0f}"
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gputop.bench.results import text_report
+from gputop.bench.results.compare import ranked_shapes
 from gputop.bench.results.facts import best_row, rate_text
+from gputop.bench.results.tables import FASTEST, TextTable, table
 from gputop.text import ABSENT, brief, count, duration, size, visible
 from gputop.ui.drawing.cells import Row, Span, cell, clip, fit, width_of, wrap
-from gputop.ui.drawing.palette import DIM, GOOD, STRONG, TEXT
+from gputop.ui.drawing.palette import DIM, FAULT, GOOD, STRONG, TEXT
 
 if TYPE_CHECKING:
     from rich.style import Style
 
     from gputop.bench.events import Point
-    from gputop.bench.results.text_report import TextTable
     from gputop.bench.run.state import RunState
 
 GAP = 2
@@ -27,12 +27,11 @@ def result_rows(run: RunState, width: int, height: int, under: int) -> list[Row]
 
     A search leaves `under` rows and some for notes: only the best shapes count.
     """
-    kind = run.request.kind
     most = height - 1 - under - WORDS
-    table = text_report.table(kind, run.rows, max(LEAST_SHAPES, min(text_report.FASTEST, most)))
-    if kind != "peak" and not _fits(table, width):  # whose columns are not of one sort
-        table = table.transposed()
-    shown = table_rows(table, width, names=kind != "peak")[:height]
+    found = table(run.request.kind, run.rows, max(LEAST_SHAPES, min(FASTEST, most)))
+    if found.named and not _fits(found, width):  # the columns of others are not of one sort
+        found = found.transposed()
+    shown = table_rows(found, width)[:height]
     room = height - len(shown) - 1
     notes = note_rows(run, width, room, TEXT)
     return [*shown, [], *notes] if notes else shown
@@ -56,11 +55,8 @@ def _fits(table: TextTable, width: int) -> bool:
     return 1 + sum(_widths(table)) + GAP * (len(table.lines[0]) - 1) <= width
 
 
-def table_rows(table: TextTable, width: int, *, names: bool) -> list[Row]:
-    """Draw a table: headings dim, the best green; a wide one shortens the names.
-
-    Without `names` the first column is the figure that counts.
-    """
+def table_rows(table: TextTable, width: int) -> list[Row]:
+    """Draw a table: headings dim, the best green; a wide one shortens the names."""
     widths = _widths(table)
     gap, margin = (GAP, 1) if _fits(table, width) else (1, 0)
     over = margin + sum(widths) + gap * (len(widths) - 1) - width
@@ -70,11 +66,13 @@ def table_rows(table: TextTable, width: int, *, names: bool) -> list[Row]:
     for y, line in enumerate(table.lines):
         row: Row = [Span(" " * margin)]
         for x, text in enumerate(line):
-            style = STRONG if (x > 0) is names else TEXT
+            style = STRONG if (x > 0) is table.named else TEXT
             if y == 0 or text == ABSENT:
                 style = DIM
             elif (y, x) in table.best:
                 style = GOOD
+            if (y, x) in table.spoiled:
+                style = FAULT
             blank = [Span(" " * gap)] if x else []
             row += [*blank, cell(visible(text), widths[x], style, right=x > 0)]
         lines.append(fit(row, width) if width_of(row) > width else row)
@@ -88,7 +86,7 @@ def last_and_best(run: RunState, width: int) -> Row:
         return [*row, Span("the first row is being measured" if run.planned else "", DIM)]
     last, best = run.rows[-1], best_row(run.rows) or run.rows[-1]
     if run.request.kind == "peak":
-        best = text_report.ranked_shapes(run.rows)[0]
+        best = ranked_shapes(run.rows)[0]
     if run.request.kind == "latency":  # work of several sorts: the table says what is best of each
         named = [] if run.ended else [("last", last)]
     elif run.ended or last is best:
@@ -105,7 +103,6 @@ def last_and_best(run: RunState, width: int) -> Row:
 
 
 def _where(run: RunState, point: Point) -> str:
-    """Return in a few words which row it is."""
     series = visible(point.series, 40)
     if run.request.kind == "copy":
         return f"{series}, {size(point.x)}"
@@ -120,8 +117,7 @@ def progress(run: RunState) -> tuple[float, str]:
     most = run.planned.rows if run.planned else 0
     rows = count(done, "row")
     if run.ended:
-        complete = run.result is not None and run.result.stopped == "time"
-        share = 1.0 if complete else min(1.0, elapsed / seconds)
+        share = 1.0 if run.took_its_time else min(1.0, elapsed / seconds)
         return share, f"  {rows} in {duration(elapsed)}"
     left = max(0.0, seconds - elapsed)
     share = max(min(1.0, elapsed / seconds), done / most if most else 0.0)

@@ -4,58 +4,70 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gputop.bench.results.facts import DEVICE, SPEED, VERDICT, WHEN, fitting_columns, is_slow
+from gputop.bench.results.facts import DEVICE, SPEED, VERDICT, WHEN, ResultColumn, fitting_columns
 from gputop.text import ABSENT, short_name, visible
-from gputop.ui.drawing.cells import Row, Span, cell, fit, wrap
-from gputop.ui.drawing.palette import DIM, FAULT, STRONG, TEXT, WARN
-from gputop.ui.model import find_device
-from gputop.ui.widgets.live import LiveView, Wheel
+from gputop.ui.drawing.cells import Row, Span, cell, fit, list_row, wrap
+from gputop.ui.drawing.palette import ACCENT, DIM, FAULT, STRONG, TEXT, WARN
+from gputop.ui.widgets.live import TelemetryView, Wheel
 
 if TYPE_CHECKING:
     from rich.style import Style
 
     from gputop.bench.events import Result
-    from gputop.bench.results.facts import ResultColumn
     from gputop.ui.model import Telemetry
 
 
-class ResultsView(Wheel, LiveView):
-    """A table, newest first, that scrolls."""
+class ResultsView(Wheel, TelemetryView):
+    """A table, newest first, with a cursor."""
 
     def __init__(self, telemetry: Telemetry) -> None:
-        super().__init__(id="results")
-        self._telemetry = telemetry
+        super().__init__(telemetry, id="results")
         self.results: list[Result] = []
         self.problem: str | None = None
         """Reason why earlier results could not be read, or this one not be stored."""
-        self._first = 0
+        self.marked: Result | None = None
+        """Result that another one is to be compared with."""
+        self._at = self._first = 0
+        """Index of the selected result, and of the first one shown."""
         self._room = 1
-        self._seen = 0
-        """Results at the last drawing: a new one scrolls to the top."""
 
-    def move(self, step: int) -> None:
-        """Scroll down by `step` rows."""
-        most = max(0, len(self.results) - self._room)
-        self._first = max(0, min(most, self._first + step))
+    def show(self, results: list[Result], problem: str | None) -> None:
+        """List these results; a new one is selected."""
+        fresh = results[:1] != self.results[:1]
+        self.results, self.problem = results, problem
+        self._at = 0 if fresh else self._at
+        self.action_move(0)
+
+    @property
+    def selected(self) -> Result | None:
+        """Result under the cursor, or None if there is none."""
+        return self.results[self._at] if self.results else None
+
+    @property
+    def wanted(self) -> int:
+        """Rows that show all results."""
+        return 1 + len(self.results) + 2 * bool(self.problem)
+
+    def action_move(self, step: int) -> None:
+        self._at = max(0, min(len(self.results) - 1, self._at + step))
         self.redraw()
 
-    wheel = move
+    wheel = action_move
 
-    def page(self, step: int) -> None:
-        """Scroll down by `step` pages."""
-        self.move(step * self._room)
+    def action_page(self, step: int) -> None:
+        self.action_move(step * self._room)
 
     def draw(self, width: int, height: int) -> list[Row]:
-        """Draw a heading, and as many results as fit."""
         note: list[Row] = [
             [Span(f" {line}", FAULT)] for line in wrap(visible(self.problem or ""), width - 2)[:2]
         ]
+        if self.marked is not None:
+            note.append([Span(" Select another result, and press d again", ACCENT)])
         if not self.results:
             return [*note, [Span(" No results yet", DIM)]]
         self._room = max(1, height - len(note) - 1)
-        first = self._first if len(self.results) == self._seen else 0
+        first = max(self._at - self._room + 1, min(self._first, self._at))
         self._first = max(0, min(first, len(self.results) - self._room))
-        self._seen = len(self.results)
         listed = self.results[self._first : self._first + self._room]
         columns = fitting_columns(width)
         rows = [self._heading(columns, width)]
@@ -65,7 +77,7 @@ class ResultsView(Wheel, LiveView):
     def _device_of(self, result: Result) -> str:
         """Return the device, with its index on this machine: eight may have one name."""
         name = short_name(visible(result.device))
-        device = find_device(self._telemetry.devices, result.device_uuid)
+        device = self._telemetry.find_device(result.device_uuid)
         return name if device is None else f"{device.number} {name}"
 
     def _heading(self, columns: tuple[tuple[ResultColumn, int], ...], width: int) -> Row:
@@ -92,14 +104,18 @@ class ResultsView(Wheel, LiveView):
                 text = visible(result.kind, 20)  # tells more than its data type
             style = _style(result, column, text)
             row += [Span(" "), cell(text, cells, style, right=column.right)]
-        return fit(row, width)
+        # What is red stays red under the cursor.
+        chosen, calm = result is self.selected, not result.wrong_elements
+        line = list_row(fit(row[1:], width - 1), selected=chosen, focused=calm)
+        return [Span("=", ACCENT), *line[1:]] if result is self.marked else line
 
 
 def _style(result: Result, column: ResultColumn, text: str) -> Style:
     """Return the style of a cell: a fault is red all over, a slow result where it says so."""
     if result.wrong_elements:
         return FAULT
-    if is_slow(result) and column in (VERDICT, SPEED):
+    bad = result.known_comparison.slower or (result.verdict and result.verdict.bad)
+    if bad and column in (VERDICT, SPEED):
         return WARN
     if text == ABSENT:
         return DIM

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,41 +13,53 @@ from textual import on, work
 from textual.containers import Vertical
 from textual.message import Message
 
-from gputop.bench.events import Done
+from gputop.bench.events import Done, Result
 from gputop.bench.plan import devices
 from gputop.bench.plan import request as plan
 from gputop.bench.plan.devices import busy_question, usable_requests
-from gputop.bench.results.history import ResultsError, append, recent
+from gputop.bench.plan.request import Request, Target
+from gputop.bench.results.differences import differences
+from gputop.bench.results.facts import device, speed, when
+from gputop.bench.results.history import append, curves_of, forget, judged, recent
 from gputop.bench.run import supervision
-from gputop.bench.run.group import group_runner
+from gputop.bench.run.group import DeviceGroup, Pairs, group_runner
 from gputop.bench.run.group_state import GroupState
-from gputop.text import visible
-from gputop.ui.benchmark.chart import ThroughputChart, hint, problem_rows
+from gputop.bench.run.simulated import SIMULATED, Simulation
+from gputop.bench.run.state import RunState
+from gputop.problem import ProblemError
+from gputop.text import short_name, visible
 from gputop.ui.benchmark.device_choice import DevicesDialog, key_of, label
-from gputop.ui.benchmark.form import Form
+from gputop.ui.benchmark.form import Form, field_of
 from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
-from gputop.ui.drawing.palette import FAULT, WARN
-from gputop.ui.model import local_inventory
+from gputop.ui.benchmark.throughput_chart import ThroughputChart, hint, problem_rows
+from gputop.ui.drawing.cells import Span
+from gputop.ui.drawing.palette import DIM, FAULT, WARN
+from gputop.ui.model import Telemetry, local_inventory
+from gputop.ui.widgets.choice import Choice, ChoiceDialog
 from gputop.ui.widgets.confirm import ConfirmScreen
+from gputop.ui.widgets.live import space_of
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
+    from textual.widget import Widget
 
-    from gputop.bench.events import Result
-    from gputop.bench.plan.request import Request, Target
-    from gputop.bench.run.group import DeviceGroup, Pairs
-    from gputop.ui.model import Telemetry
+    from gputop.bench.plan.dtypes import DeviceKind
+    from gputop.schema.snapshot import Sample
 
 REDRAW_SECONDS = 0.25
 """Interval of redraws. The worker sends more windows than are worth their bytes over SSH."""
 CHART_SECONDS = 1.0
 """Redraw interval of a chart with a line per device, which takes some milliseconds each."""
 RESULTS_SHOWN = 200
-LEAST_RESULTS, SHARE_OF_RESULTS = 5, 0.3
-"""Rows of the results, and their share of a high screen, as in the style sheet."""
-AROUND, LEAST_CHART = 4, 6
-"""Rows of form, title and margin, and least rows of the chart."""
+LEAST_RESULTS, SHARE_OF_RESULTS = 5, 0.4
+"""Rows of the results, and their largest share of a high screen below a chart."""
+AROUND, LEAST_CHART, HINT = 4, 6, 12
+"""Rows of form, title and margin, least rows of the chart, and rows of what is there before."""
+
+
+class Comparison(ChoiceDialog):
+    """Dialog that says what differs between two results."""
 
 
 class BenchmarkTab(Vertical):
@@ -54,21 +68,28 @@ class BenchmarkTab(Vertical):
     class Changed(Message):
         """A run started or ended."""
 
-    def __init__(self, telemetry: Telemetry, python: str | None) -> None:
+    def __init__(self, telemetry: Telemetry, python: str | None, ask: Callable[..., None]) -> None:
+        """Set the `ask` of the stream, which the load of simulated devices is passed to."""
         super().__init__(id="benchmark")
         self._telemetry = telemetry
         self._python = python
+        self._simulation = Simulation(
+            lambda uuid: telemetry.readings(uuid).temperature_celsius or 40.0,
+            lambda loads: ask(loads=loads),
+        )
         self._runs: DeviceGroup | Pairs | None = None
-        """Runs under way."""
+        self._curves: dict[float, str] = {}
+        """Curves of simulated runs, which are not kept, by the time of their start."""
         self._group: GroupState | None = None
         self._form = Form()
-        self._title = TitleView()
+        self._title = TitleView(id="run-title")
         self._chart = ThroughputChart()
-        self._readout = ReadoutView(telemetry)
+        self._readout = ReadoutView(telemetry, id="readout")
         self._results = ResultsView(telemetry)
 
     def compose(self) -> ComposeResult:
         yield self._form
+        yield self._form.reason
         yield self._title
         yield self._chart
         yield self._readout
@@ -90,35 +111,48 @@ class BenchmarkTab(Vertical):
     def _load_results(self) -> None:
         try:
             results, problem = recent(RESULTS_SHOWN), None
-        except ResultsError as error:
+        except ProblemError as error:
             results, problem = [], str(error)
         self.app.call_from_thread(self._show_results, results, problem)
 
     def _show_results(self, results: list[Result], problem: str | None) -> None:
-        self._results.results, self._results.problem = results, problem
         self._chart.results = results
-        self._results.redraw()
+        self._results.show(results, problem)
+        self._arrange()
+
+    @property
+    def key_handlers(self) -> tuple[Widget, ...]:
+        """Widgets that handle actions of keys; the first one with the action wins."""
+        return (self, self._form, self._results)
 
     @property
     def running(self) -> bool:
-        """True if a run is under way."""
         return self._runs is not None
 
     def show_targets(self) -> None:
-        """Offer the stream's devices on this machine; simulated and recorded ones cannot run."""
+        """Offer the stream's devices on this machine; recorded ones cannot run."""
         inventory, telemetry = local_inventory(self._telemetry.inventory), self._telemetry
-        elsewhere = telemetry.simulated or telemetry.replayed or telemetry.scraped
-        if inventory is None or elsewhere:
+        if inventory is None or telemetry.replayed or telemetry.scraped:
             self._form.offer((plan.cpu_target(),))
         else:
             targets = devices.targets(inventory, self._telemetry.latest)
+            if telemetry.simulated:
+                targets = tuple(
+                    replace(gpu, name=f"{SIMULATED} {short_name(gpu.name)}", simulated=True)
+                    for gpu in targets[:-1]
+                )
             self._form.offer(targets, devices.gpus_in_mig_mode(inventory))
         if self._group is None:
             self._chart.redraw()
 
     def show_telemetry(self) -> None:
-        """Redraw the readings of the devices under test."""
+        self._arrange()
         self._readout.redraw()
+
+    def add_sample(self, sample: Sample) -> None:
+        """Let simulated runs see a sample, on whatever tab."""
+        if self._telemetry.inventory is not None:
+            self._simulation.check_sample(self._telemetry.inventory, sample)
 
     def start(self, uuid: str | None = None, *, default: bool = False) -> None:
         """Start the run in the form; with `default`, a soak of the device of that UUID."""
@@ -137,12 +171,13 @@ class BenchmarkTab(Vertical):
                 of_all=self._form.means_all,
             )
         except ValueError as error:
-            self.notify(str(error), title="Not started", severity="error", markup=False)
+            self._form.refuse(self._form.find_wrong()[0] or field_of(str(error)), str(error))
             return
+        self._form.refuse("", "")
         if left_out:
             self.notify(left_out, title="Left out", severity="warning", markup=False)
         asked = busy_question(self._telemetry.latest, [request.target for request in requests])
-        if asked is None:
+        if asked is None or requests[0].target.simulated:  # that disturbs nobody
             self._begin(requests)
             return
 
@@ -154,50 +189,58 @@ class BenchmarkTab(Vertical):
 
     def _begin(self, requests: list[Request]) -> None:
         self.screen.set_focus(None)  # the next key is not for a field: x stops
-        group = self._group = GroupState(requests)
-        for view in (self._title, self._chart, self._readout):
-            view.group = group
-        self._chart.hint = lambda *_: []
-        self._runs = group_runner(group)
+        group = GroupState(requests)
+        self._show_group(group)
+        simulated = group.request.target.simulated
+        self._runs = group_runner(group, self._simulation.session if simulated else None)
         for timer in self._redraws:
             timer.resume()
         self._follow(group, self._runs)
         self.post_message(self.Changed())
         self._redraw_run()
 
+    def _show_group(self, group: GroupState, when: str = "") -> None:
+        self._group, self._title.when = group, when
+        for view in (self._title, self._chart, self._readout):
+            view.group = group
+        self._chart.hint = lambda *_: []
+
     @work(exclusive=True, group="bench", exit_on_error=False)
     async def _follow(self, group: GroupState, runs: DeviceGroup | Pairs) -> None:
         """Follow the events of all devices to the end, and keep the results."""
         try:
-            with supervision.Supervisor() as together:
-                received = runs.events(together, partial(self._ended_by, group))
-                async with contextlib.aclosing(received) as events:
-                    async for target, event in events:
-                        group.add_event(target, event)
-                        if isinstance(event, Done) and group.is_several:
-                            await self._keep(event.result)
+            simulated = group.request.target.simulated
+            watch = nullcontext(self._simulation) if simulated else supervision.Supervisor()
+            with watch as together:
+                await runs.follow(together, partial(self._ended_by, group), group.add_event)
         finally:
             self._runs = None
             for timer in self._redraws:  # one that ticks wakes the whole dashboard
                 timer.pause()
         if not group.measured and (problem := group.problem) is not None:
             self._chart.hint = partial(problem_rows, problem, FAULT if group.faulty else WARN)
-        if not group.is_several and (result := group.first.result):
-            await self._keep(result)
+        await self._keep(group)
         self._redraw_run()
         self.post_message(self.Changed())
 
-    async def _keep(self, result: Result) -> None:
-        """List a result and store it."""
-        listed = self._results.results
-        listed.insert(0, result)
-        del listed[RESULTS_SHOWN:]
+    async def _keep(self, group: GroupState) -> None:
+        done = [run for run in group.runs.values() if run.result is not None]
+        results = [run.result for run in done if run.result is not None]
+        before, problem = self._results.results, self._results.problem
+        self._show_results([*results, *before][:RESULTS_SHOWN], problem)
+        judged_results = await asyncio.to_thread(judged, results)  # the home may be far away
+        for run, result in zip(done, judged_results, strict=True):
+            run.end = Done(result)
         try:
-            listed[0] = await asyncio.to_thread(append, result)  # the home may be far away
-            self._results.problem = None
-        except ResultsError as error:
-            self._results.problem = f"Not kept: {error}"
-        self._results.redraw()
+            for run, result in reversed([*zip(done, judged_results, strict=True)]):
+                if run.request.target.simulated:
+                    self._curves[result.started_at] = run.kept_curves()
+                    continue
+                await asyncio.to_thread(append, result, run.kept_curves())
+                problem = None
+        except ProblemError as error:
+            problem = f"Not kept: {error}"
+        self._show_results([*judged_results, *before][:RESULTS_SHOWN], problem)
 
     def _ended_by(self, group: GroupState, target: Target, limit: supervision.RunLimit) -> None:
         """Notify about the limit that ends a run, on any tab."""
@@ -206,17 +249,70 @@ class BenchmarkTab(Vertical):
         title = f"{limit.title}: the stress test{which} ends"
         self.notify(limit.why, title=title, severity="warning")
 
-    def action_move(self, step: int) -> None:
-        """Scroll the results by rows."""
-        self._results.move(step)
+    def action_draw(self) -> None:
+        if self.running:
+            self.notify("A stress test is running: x stops it")
+        elif (result := self._results.selected) is not None:
+            self._draw(result)
 
-    def action_page(self, step: int) -> None:
-        """Scroll the results by pages."""
-        self._results.page(step)
+    @work(exclusive=True, group="curves", exit_on_error=False)
+    async def _draw(self, result: Result) -> None:
+        uuid = result.device_uuid
+        here = self._telemetry.find_device(uuid)
+        index, simulated = None if here is None else here.index, result.python == SIMULATED
+        kind: DeviceKind = "cpu" if uuid is None else "cuda"
+        target = Target(kind, uuid, index, result.device, None, None, simulated=simulated)
+        try:
+            kept = self._curves.get(result.started_at)
+            kept = kept or await asyncio.to_thread(curves_of, result)
+            run = RunState.of_result(result, target, kept)
+            measured = run.measured  # a newer gputop's kind is not known here
+        except (ProblemError, ValueError, KeyError) as error:
+            self.notify(f"Not drawn: {visible(str(error))}", severity="warning", markup=False)
+            return
+        if self.running:
+            return
+        group = GroupState([run.request])
+        group.runs[run.request.target] = run
+        self._show_group(group, when(result))
+        if not measured:
+            why = [[Span(" An older gputop kept no curve of this run.", DIM)]]
+            self._chart.hint = lambda *_: why
+        self._redraw_run()
 
-    def to_field(self, step: int) -> None:
-        """Focus another field of the form."""
-        self._form.step(step)
+    def action_compare(self) -> None:
+        view, now = self._results, self._results.selected
+        if now is None or view.marked in (None, now):
+            view.marked = None if view.marked is now else now
+        else:
+            before, after = sorted(filter(None, (view.marked, now)), key=lambda one: one.started_at)
+            found = differences(before, after)
+            lines = [Choice(line, "", None) for line in found.splitlines()]
+            self.app.push_screen(Comparison("Comparison, 95 % intervals", lines, "Esc closes"))
+            view.marked = None
+        view.redraw()
+
+    def action_forget(self) -> None:
+        result = self._results.selected
+        if result is None:
+            return
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                self._forget(result)
+
+        what = f"{when(result)}  {device(result)}  {result.kind}, {result.dtype}, {speed(result)}"
+        lines = [visible(what), "It is removed from the file of results, with its curve."]
+        self.app.push_screen(ConfirmScreen("Forget this result?", lines, "Forget"), answered)
+
+    @work(group="results", exit_on_error=False)
+    async def _forget(self, result: Result) -> None:
+        try:
+            await asyncio.to_thread(forget, result)
+        except ProblemError as error:
+            self._show_results(self._results.results, f"Not forgotten: {error}")
+        else:
+            self._show_results([one for one in self._results.results if one is not result], None)
 
     def stop(self) -> None:
         """Stop the runs of all devices. What they measured so far is their result."""
@@ -225,11 +321,7 @@ class BenchmarkTab(Vertical):
             return
         self._group.stop()
         self._redraw_run()
-        self._stop(self._runs)
-
-    @work(group="stop", exit_on_error=False)
-    async def _stop(self, runs: DeviceGroup | Pairs) -> None:
-        await runs.stop()
+        self.run_worker(self._runs.stop(), group="stop", exit_on_error=False)
 
     @on(Form.Several)
     def _choose_several(self) -> None:
@@ -254,18 +346,19 @@ class BenchmarkTab(Vertical):
             self._chart.redraw()
 
     def on_resize(self) -> None:
-        """Arrange the views anew."""
         self._arrange()
 
     def _arrange(self) -> None:
-        """Give the readout the rows that it wants, at the expense of the results."""
-        wanted = self._readout.wanted(self.size.width)
-        results = max(LEAST_RESULTS, int(self.size.height * SHARE_OF_RESULTS))
-        if not self.screen.has_class("tall"):
-            results = LEAST_RESULTS
-        others = AROUND + wanted + results
-        self.set_class(wanted > 2 and self.size.height - others < LEAST_CHART, "crowded")
-        self._readout.styles.height = wanted
+        """Give the readout the rows that it wants, and share the others out."""
+        width, height = space_of(self)
+        wanted = self._readout.wanted(width)
+        share = height - AROUND - HINT  # without a chart there is more
+        if self._group is not None:
+            share = int(height * SHARE_OF_RESULTS) if self.screen.has_class("tall") else 0
+        results = min(self._results.wanted, max(LEAST_RESULTS, share))
+        left = height - AROUND - wanted - results
+        self.set_class(wanted > 3 and left < LEAST_CHART, "crowded")
+        self._readout.styles.height, self._results.styles.height = wanted, results
 
     def _redraw_run(self, *, chart: bool = True) -> None:
         self._arrange()

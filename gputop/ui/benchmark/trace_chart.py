@@ -1,16 +1,18 @@
 """Readings of the device during a run, on the time axis of the chart above.
 
-Lines of power, clock and temperature, and a strip for each clock event reason: ▮ where it held.
+Lines of power, clock and temperature, and a strip for each clock event reason: ▮ where it held. A
+reading that does not change is a number.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gputop.bench.run.state import READINGS, RunState
 from gputop.schema.clock_events import gravity
 from gputop.schema.values import span_text
 from gputop.text import quantity, watts_of
@@ -21,8 +23,7 @@ from gputop.ui.monitor.panel import limit_text
 if TYPE_CHECKING:
     from rich.style import Style
 
-    from gputop.bench.run.conditions import Trace, TraceMoment
-    from gputop.bench.run.state import RunState
+    from gputop.bench.run.trace import Trace, TraceMoment
 
 LEFT, RIGHT = 13, 15
 """Cells beside the time axis: the row's label, and its value."""
@@ -38,11 +39,15 @@ class ReadingLine:
 
     label: str
     values: Sequence[float | None]
-    """Values by moment."""
     top: float | None
     """Value of the full height, if there is a limit."""
     text: str
     style: Style
+
+    @property
+    def is_constant(self) -> bool:
+        """True if all values look the same as a number."""
+        return len({round(value) for value in self.values if value is not None}) == 1
 
 
 class TimeAxis:
@@ -60,26 +65,39 @@ class TimeAxis:
 
 def rows_wanted(run: RunState) -> int:
     """Return the rows that show everything, each reading in one."""
-    return len(_lines(run)) + _reason_rows(run.trace)
+    lines, constant = _lines(run)
+    return len(lines) + bool(constant) + _reason_rows(run.trace)
 
 
 def trace_rows(run: RunState, axis: TimeAxis, height: int) -> list[Row]:
     """Draw as many rows as fit: power and the gravest reason first."""
-    lines, reasons = _lines(run), _reason_rows(run.trace)
+    (lines, constant), reasons = _lines(run), _reason_rows(run.trace)
     reasons = min(reasons, height // 2)
-    lines = lines[: height - reasons]
-    tall = min(ROWS_OF_TALL_LINES, (height - reasons) // max(1, len(lines)))
+    numbers = bool(constant) and height - reasons > min(1, len(lines))
+    room = height - reasons - numbers
+    lines = lines[:room]
     drawn: list[Row] = []
     for line in lines:
-        drawn += _line(line, run.trace.moments, axis, tall)
+        drawn += _line(line, run.trace.moments, axis, min(ROWS_OF_TALL_LINES, room // len(lines)))
+    if numbers:
+        drawn.append(_constant(constant, axis.width + RIGHT))
     return drawn + _strips(run.trace, axis, reasons)
 
 
-def _lines(run: RunState) -> list[ReadingLine]:
-    """Return the known readings as they are now, or after the run as they were."""
+def _constant(lines: Sequence[ReadingLine], room: int) -> Row:
+    """Return the readings that did not change in a row of numbers."""
+    words = (f"{line.label} {re.sub('^(mean|max) ', '', line.text)}" for line in lines)
+    return [_label("constant", DIM), Span(clip(" · ".join(words), room), STRONG)]
+
+
+def _lines(run: RunState) -> tuple[list[ReadingLine], list[ReadingLine]]:
+    """Return the known readings as they are now, or after the run as they were.
+
+    Those that change come first, and then those that do not.
+    """
     trace, moments = run.trace, run.trace.moments
     if not moments:
-        return []
+        return [], []
     last, gpu = moments[-1], trace.gpu
     if run.ended:
         power, clock = quantity(trace.power.value, " W"), quantity(trace.clock.value, " MHz")
@@ -91,32 +109,16 @@ def _lines(run: RunState) -> list[ReadingLine]:
             quantity(last.temperature_celsius, "°C"),
         )
     clock_label = "clock" if trace.target.uuid is None else "SM clock"
-    found = (
-        ReadingLine(
-            "power", [m.power_watts for m in moments], trace.power_limit_watts, texts[0], POWER
-        ),
-        ReadingLine(
-            clock_label,
-            [m.sm_clock_mhz for m in moments],
-            gpu.sm_clock_max_mhz if gpu else None,
-            texts[1],
-            CPU,
-        ),
-        ReadingLine(
-            "temperature",
-            [m.temperature_celsius for m in moments],
-            _core_limit(trace),
-            texts[2],
-            TEMPERATURE,
-        ),
-    )
-    return [line for line in found if any(value is not None for value in line.values)]
-
-
-def _core_limit(trace: Trace) -> float | None:
-    """Return the core temperature at which the run would end, if there is one."""
-    limits = trace.heat_limits
-    return next((each.celsius for each in limits if each.reading == "temperature_celsius"), None)
+    clock_top = gpu.sm_clock_max_mhz if gpu else None
+    labels = ("power", clock_label, "temperature")
+    limits = {each.reading: each.celsius for each in trace.heat_limits}
+    tops = (trace.power_limit_watts, clock_top, limits.get("temperature_celsius"))
+    values = ([getattr(moment, name) for moment in moments] for name in READINGS)
+    styles = (POWER, CPU, TEMPERATURE)
+    found = map(ReadingLine, labels, values, tops, texts, styles)
+    known = [line for line in found if any(value is not None for value in line.values)]
+    changing = [line for line in known if not line.is_constant]
+    return changing, [line for line in known if line.is_constant]
 
 
 def _line(
@@ -135,9 +137,7 @@ def _line(
     drawn = history(means, len(means), axis.width, height, top - floor or 1.0, line.style)
     left = [_label(line.label, DIM)] + [Span(" " * LEFT)] * (height - 1)
     right = [Span(f" {line.text}", STRONG)] + [Span("")] * (height - 1)
-    return [
-        [label, *_parted(row), value] for label, row, value in zip(left, drawn, right, strict=True)
-    ]
+    return [[name, *_parted(row), text] for name, row, text in zip(left, drawn, right, strict=True)]
 
 
 def _parted(row: Row) -> Row:
@@ -162,12 +162,9 @@ def _strips(trace: Trace, axis: TimeAxis, most: int) -> list[Row]:
     drawn = []
     for reason in sorted(intervals, key=gravity)[:most]:
         word, style = limit_text(reason)
-        cells = _cells(intervals[reason], axis)
+        dots = (axis.dots(since, until) for since, until in intervals[reason])
+        cells = {dot // 2 for each in dots for dot in each}
         text = "".join("▮" if x in cells else " " for x in range(axis.width))
         seconds = Span(f" {span_text(held.get(reason, 0.0))}", style)
         drawn.append([_label(word or reason, style), Span(text, style), seconds])
     return drawn
-
-
-def _cells(intervals: Iterable[tuple[float, float]], axis: TimeAxis) -> set[int]:
-    return {dot // 2 for since, until in intervals for dot in axis.dots(since, until)}

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
-from gputop.schema.labels import GROUPS, since_start
+from gputop.schema.device import Absence, Device
+from gputop.schema.labels import GROUPS, since_start, value_of
 from gputop.text import ABSENT, visible
 from gputop.ui.drawing.cells import Row, Span, beside, cell, clip, clip_words, fit, rule_of
 from gputop.ui.drawing.palette import ACCENT, DIM, STRONG
 from gputop.ui.widgets.live import ScrolledView
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from rich.style import Style
-
-    from gputop.schema.device import Device
 
 LABEL, FIGURE = 14, 9
 """Cells of a label, and of each statistic."""
@@ -31,12 +30,11 @@ MOST_COLUMNS = 3
 class DetailsView(ScrolledView):
     """Rows of the catalogue in as many columns as fit; they scroll if there are too many."""
 
-    only_present = False
-    """True if rows without a value are left out."""
+    folded = True
+    """True if readings that the device does not have are left out, and counted in a line."""
 
     def action_absent(self) -> None:
-        """Hide readings that the device does not have, or show them again."""
-        self.only_present = not self.only_present
+        self.folded = not self.folded
         self.redraw()
 
     def all_rows(self, width: int) -> list[Row]:
@@ -44,9 +42,12 @@ class DetailsView(ScrolledView):
             return []
         columns = max(1, min(MOST_COLUMNS, (width + GAP) // (NARROWEST_COLUMN + GAP)))
         each = min(WIDEST_COLUMN, (width - (columns - 1) * GAP) // columns)
-        return in_columns(self._groups(self.device, each), columns, each)
+        lacking: Counter[str] = Counter()
+        rows = in_columns(self._groups(self.device, each, lacking), columns, each)
+        return [*rows, *_lacking_lines(lacking, width)]
 
-    def _groups(self, device: Device, width: int) -> list[list[Row]]:
+    def _groups(self, device: Device, width: int, lacking: Counter[str]) -> list[list[Row]]:
+        """Return the rows of each group, and count the readings that are left out by reason."""
         telemetry = self._telemetry
         sample = telemetry.readings(device.uuid)
         of = partial(telemetry.history.statistics, device.uuid)
@@ -60,11 +61,14 @@ class DetailsView(ScrolledView):
                 if not row.applies(shown, sample):
                     continue
                 missing = row.is_missing(shown, sample)
-                if missing and self.only_present:
+                reason = row.reason(shown, sample, host)
+                value = value_of(row.names[0], shown, sample)
+                if self.folded and value is Absence.NOT_SUPPORTED and row.label != "used":
+                    lacking[reason] += 1
                     continue
                 figures = since_start(row.names[0], of)
                 any_figures = any_figures or len(figures) > 1
-                text, reason = row.text(shown, sample), row.reason(shown, sample, host)
+                text = row.text(shown, sample)
                 style = DIM if missing else STRONG
                 block += _lines(row.label, text, style, reason, figures, width)
             block += self._beside_the_schema(title, device, width)
@@ -85,6 +89,21 @@ class DetailsView(ScrolledView):
             cuda = visible(machine.cuda_version or ABSENT, 40)
             return [_line("driver", [Span(f"{driver}, for CUDA up to {cuda}", STRONG)], width)]
         return []
+
+
+def _lacking_lines(lacking: Counter[str], width: int) -> list[Row]:
+    """Return one line about the readings that are left out, the most frequent reason first."""
+    if not lacking:
+        return []
+    (reason, count), *others = lacking.most_common()
+    if reason.startswith("needs "):
+        reason = reason if count == 1 else f"need{reason[len('needs') :]}"
+    else:
+        reason = f"({reason})"
+    parts = [f"{count} more {reason}"]
+    parts += [f"{sum(count for _, count in others)} for other reasons"] * bool(others)
+    keys = " · a shows them"
+    return [[], [Span(clip(", ".join(parts), width - len(keys)) + keys, DIM)]]
 
 
 def _heading(title: str, width: int, *, figures: bool) -> Row:

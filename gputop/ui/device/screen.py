@@ -8,25 +8,20 @@ from textual.containers import Container, Vertical
 
 from gputop.health.conditions import event_text, fault_of
 from gputop.schema.device import DeviceState
-from gputop.schema.snapshot import MachineState
+from gputop.schema.snapshot import Event, MachineState
 from gputop.text import age, moment, short_name, visible
 from gputop.ui.device.details import DetailsView
 from gputop.ui.drawing.cells import Row, Span, clip_words, rule_of, width_of
 from gputop.ui.drawing.palette import ACCENT, DIM, FAULT, GOOD, STRONG, TEXT, WARN
-from gputop.ui.model import find_device
-from gputop.ui.monitor.panel import age_text
 from gputop.ui.processes.screen import ProcessesView
-from gputop.ui.widgets.live import DeviceTab, DeviceView
+from gputop.ui.widgets.live import DeviceTab, DeviceView, space_of
 from gputop.ui.widgets.timeline import TimelineView
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.widget import Widget
 
-    from gputop.schema.device import Device
-    from gputop.schema.snapshot import Event
     from gputop.ui.model import Telemetry
-
 
 OLD = "SLOW to answer, or a driver call hangs"
 OLD_REMEDY = "These are its last readings; `dmesg` may show an Xid"
@@ -41,7 +36,6 @@ class DeviceTitle(DeviceView):
     """Name of the device, and its fault with the remedy, if any."""
 
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - as many as it has
-        """Draw the name of the device, and under it the fault."""
         device, telemetry = self.device, self._telemetry
         if device is None:
             return [[Span("No device", WARN)]]
@@ -51,10 +45,10 @@ class DeviceTitle(DeviceView):
         ]
         since = telemetry.history.since(device.uuid)
         right = [] if since is None else [Span(f" statistics since {moment(since)} ", DIM)]
+        right = right if width_of([*left, *right]) <= width else []
         return [rule_of(left, right, width), *self._fault_rows(width)]
 
     def rows(self, width: int) -> int:
-        """Return the number of rows."""
         return 1 + len(self._fault_rows(width))
 
     def _fault_rows(self, width: int) -> list[Row]:
@@ -70,7 +64,7 @@ class DeviceTitle(DeviceView):
         device, telemetry = self.device, self._telemetry
         if device is None:
             return None
-        if find_device(telemetry.devices, device.uuid) is None:
+        if telemetry.find_device(device.uuid) is None:
             return "GONE: the driver no longer lists it", "These are its last readings"
         machine = telemetry.machine_of(device)
         if machine is not None and machine.state is MachineState.AWAY and machine.problem:
@@ -81,7 +75,7 @@ class DeviceTitle(DeviceView):
             return f"{visible(machine.name)} is {age(behind)} behind", BEHIND_REMEDY
         readings = telemetry.readings(device.uuid)
         old = telemetry.old_seconds(readings)
-        return fault_of(readings) if old is None else (f"{OLD}: {age_text(old)}", OLD_REMEDY)
+        return fault_of(readings) if old is None else (f"{OLD}: {age(old)} old", OLD_REMEDY)
 
 
 class EventsView(DeviceView):
@@ -93,15 +87,11 @@ class EventsView(DeviceView):
         many = len(self._telemetry.events(self.device.uuid)) if self.device else 0
         return many + 1 if many else 0
 
-    @property
-    def _none(self) -> str:
-        return "none so far" if self._telemetry.replayed else "none since gputop started"
-
     def draw(self, width: int, height: int) -> list[Row]:
-        """Draw a heading, then one event per row."""
         events = self._telemetry.events(self.device.uuid) if self.device else []
         if not events:
-            return [[Span("Events", ACCENT)], [Span(self._none, DIM)]]
+            none = "none so far" if self._telemetry.replayed else "none since gputop started"
+            return [[Span("Events", ACCENT)], [Span(none, DIM)]]
         if height < 2:
             return [_row(events[0], width)]
         shown = events[: height - 1]
@@ -132,13 +122,12 @@ class DevicePage(DeviceTab):
     """
 
     def __init__(self, telemetry: Telemetry) -> None:
-        super().__init__(id="page")
-        self.telemetry = telemetry
         self._title = DeviceTitle(telemetry, id="device-title")
         self._timeline = TimelineView(telemetry, id="timeline")
         self._events = EventsView(telemetry, id="events")
         self._details = DetailsView(telemetry, id="details")
-        self._views = (self._title, self._timeline, self._details, self._events)
+        views = (self._title, self._timeline, self._details, self._events)
+        super().__init__(telemetry, views, id="page")
         self._processes = ProcessesView(telemetry)
         self._left = Vertical(self._timeline, self._processes, self._events)
         self._body = Container(self._left, self._details, id="device-body")
@@ -147,44 +136,21 @@ class DevicePage(DeviceTab):
         yield self._title
         yield self._body
 
-    @property
-    def selected(self) -> Device | None:
-        """Device shown, as last listed."""
-        return self._title.device
-
-    @property
-    def key_handlers(self) -> tuple[Widget, ...]:
-        return (self, self._timeline, self._details)
-
-    def show(self, uuid: str) -> None:
-        device = find_device(self.telemetry.devices, uuid)
-        for view in self._views:
-            view.device = device
-        self._processes.device_uuid = device.uuid if device else None
-        self.show_telemetry()
-
     def show_telemetry(self) -> None:
-        # Its inventory may have changed; a device that is gone stays as it was.
-        if self.selected is not None:
-            current = find_device(self.telemetry.devices, self.selected.uuid) or self.selected
-            for view in self._views:
-                view.device = current
-        self._arrange()
-        for view in self._views:
-            view.redraw()
+        super().show_telemetry()
         self._processes.redraw()
 
     def action_reset(self) -> None:
-        """Restart the statistics of the device."""
         if self.selected is not None:
             self.telemetry.history.reset(self.selected.uuid)
             self.show_telemetry()
 
     def on_resize(self) -> None:
-        self._arrange()
+        self.share_space()
 
-    def _arrange(self) -> None:
-        width, height = self.size
+    def share_space(self) -> None:
+        self._processes.device_uuid = self.selected.uuid if self.selected else None
+        width, height = space_of(self)
         if not (width and height):
             return
         title = self._title.rows(width)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import compress, count, pairwise, repeat, zip_longest
-from operator import is_not, ne
+from itertools import groupby, repeat, takewhile, zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 
 from gputop.text import ABSENT
-from gputop.ui.drawing.palette import DIM, TEXT, TRACK
+from gputop.ui.drawing.palette import ACCENT, CURSOR, DIM, STRONG, TEXT, TRACK
 
 if TYPE_CHECKING:
     from rich.style import Style
@@ -26,12 +25,14 @@ class Span(NamedTuple):
 
 
 Row = list[Span]
+_NARROW = frozenset(map(chr, (*range(0x20, 0x7F), *range(0x2500, 0x25FD), *range(0x2800, 0x2900))))
+"""Most of what is drawn: ASCII, lines, blocks and braille."""
 
 
 @lru_cache(maxsize=1024)
 def is_narrow(text: str) -> bool:
     """True if each character takes one cell: then cells can be counted as characters."""
-    return text.isascii() or all(cell_len(character) == 1 for character in set(text))
+    return _NARROW.issuperset(text) or all(cell_len(character) == 1 for character in set(text))
 
 
 def cells_of(text: str) -> int:
@@ -75,8 +76,8 @@ def clip_words(text: str, width: int) -> str:
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """Wrap the text to lines of at most `width` characters, and of 20 at least."""
-    return textwrap.wrap(text, max(20, width))
+    """Wrap the text to lines of at most `width` characters, and of 10 at least."""
+    return textwrap.wrap(text, max(10, width))
 
 
 def cell(text: str, width: int, style: Style = TEXT, *, right: bool = False) -> Span:
@@ -106,6 +107,15 @@ def rule_of(left: Sequence[Span], right: Sequence[Span], width: int) -> Row:
     return spread(fit(left, width - width_of(right), "─", TRACK), right, width)
 
 
+def merged(row: Row) -> Row:
+    """Return the row with neighbours of one style as one span."""
+    made: Row = []
+    for _, group in groupby(row, key=lambda span: id(span.style)):  # equal ones are the same one
+        spans = [*group]
+        made.append(Span("".join([span.text for span in spans]), spans[0].style))
+    return made
+
+
 def beside(blocks: Sequence[list[Row]], width: int, gap: int) -> list[Row]:
     """Return blocks of rows side by side, each `width` cells wide."""
     blank: Row = [Span(" " * width)]
@@ -121,20 +131,43 @@ def faded(rows: Iterable[Row]) -> list[Row]:
     return [[Span(span.text, DIM) for span in row] for row in rows]
 
 
+def list_row(row: Row, *, selected: bool, focused: bool) -> Row:
+    """Return a row of a list; a selected one with its mark, reversed where keys are for the list.
+
+    Elsewhere its text is bold.
+    """
+    if not selected:
+        return [Span(" "), *row]
+    row = [Span(t, CURSOR if focused else style if style.color else STRONG) for t, style in row]
+    return [Span("▌", ACCENT if focused else DIM), *row]
+
+
 def share_of(value: float | None, total: float | None) -> float | None:
     """Return `value` as a share of `total`, or None if either is unknown."""
     return None if value is None or not total else value / total
 
 
-def bar(share: float | None, width: int, style: Style) -> Row:
-    """Return a bar filled by `share` (0 to 1) in half cells of `width`; dotted if unknown."""
+def half_cells(share: float, width: int, drawn: int | None = None) -> int:
+    """Return the half cells that a share (0 to 1) fills of a bar.
+
+    Where some are `drawn`, they stay unless they are wrong by one: a value that only trembles
+    moves nothing.
+    """
+    exact = min(1.0, max(0.0, share)) * width * 2
+    halves = round(exact) if drawn is None or abs(exact - drawn) >= 1 else drawn
+    if 0 < share < 1:  # a partial share looks neither empty nor full
+        halves = max(1, min(2 * width - 1, halves))
+    return halves
+
+
+def bar(share: float | None, width: int, style: Style, halves: int | None = None) -> Row:
+    """Return a bar filled by `share` (0 to 1), or by so many half cells; dotted if unknown."""
     if width <= 0:
         return []
     if share is None:
         return [Span("┄" * width, TRACK)]
-    halves = round(min(1.0, max(0.0, share)) * width * 2)
-    if 0 < share < 1:  # a partial share looks neither empty nor full
-        halves = max(1, min(2 * width - 1, halves))
+    if halves is None:
+        halves = half_cells(share, width)
     full, half = divmod(halves, 2)
     row = [Span("━" * full + "╸" * half, style)] if halves else []
     rest = width - full - half
@@ -147,21 +180,74 @@ DOT_LEVELS = tuple(tuple(sum(dots[:n]) for n in range(5)) for dots in _DOTS)
 """Bits of a braille cell with its left or right half filled from the bottom by 0 to 4 dots."""
 
 
+class ChartWindow(NamedTuple):
+    """Values that a chart shows, counted from the first one ever, and where: two in a cell."""
+
+    first: int
+    end: int
+    """Index after the last one."""
+    slots: int
+    turn: int = 0
+    """Index of a value, shown or not, whose place is the left end."""
+
+    def slot(self, value: int) -> int:
+        """Return the place of a value, from the left."""
+        return (value - self.turn) % self.slots
+
+    def value_at(self, slot: int) -> int | None:
+        """Return the value at a place, or None if nothing is there."""
+        value = self.first + (slot + self.turn - self.first) % self.slots
+        return value if value < self.end else None
+
+    def span_text(self, interval: float) -> str:
+        """Return how long it reaches back, such as `60 s`; in tens of seconds while it fills."""
+        seconds = (self.end - self.first) * interval
+        if seconds >= 10 and self.end - self.first < self.slots - 2:
+            seconds -= seconds % 10
+        return f"{seconds:.0f} s" if seconds < 200 else f"{seconds // 60:.0f} min"
+
+
+def live_window(count: int, width: int, *, scroll: bool = False) -> ChartWindow:
+    """Return what a chart of `width` cells shows after `count` values. A cell waits for both.
+
+    Each value has its place and is written over in its turn, as by an oscilloscope; the cell after
+    the newest is blank. So a new cell changes two columns, and of values that are all equal nothing
+    changes. With `scroll` the newest are at the right, and a new cell moves all others.
+    """
+    end, slots = count - count % 2, 2 * width
+    return ChartWindow(max(0, end - slots + 2 * (not scroll)), end, slots, end * scroll)
+
+
+def chart(
+    values: Sequence[float | None],
+    start: int,
+    window: ChartWindow,
+    height: int,
+    top: float,
+    style: Style,
+) -> list[Row]:
+    """Return a filled braille chart of the window. The first of `values` has the index `start`."""
+    begin = max(start, window.first)
+    levels = _levels(values[begin - start : max(0, window.end - start)], top, height)
+    places = [0] * window.slots
+    for n, level in enumerate(levels, begin):
+        places[window.slot(n)] = level
+    if len(levels) == window.slots - 2 and len(set(levels)) == 1:
+        places = levels[:1] * window.slots
+    rows = map(_column, places[::2], places[1::2], repeat(height))
+    return [[Span("".join(row), style)] for row in zip(*rows, strict=True)]
+
+
 def history(
     values: Sequence[float | None], count: int, width: int, height: int, top: float, style: Style
 ) -> list[Row]:
-    """Return the last values as a filled braille chart, two per cell, oldest at the left.
+    """Return a chart of `count` values from the left end, at most two for each of `width` cells."""
+    return chart(values, 0, ChartWindow(0, count, 2 * width), height, top, style)
 
-    `count` is the number of values since the start. The chart fills up, then scrolls by a quarter
-    at a time: a new value changes one column, where steady scrolling would send every cell.
-    """
-    first = window_start(count, width)
-    shown = values[max(0, len(values) - (count - first)) :][: 2 * width]
+
+def _levels(values: Sequence[float | None], top: float, height: int) -> list[int]:
     room = 4 * height
-    levels = [0 if v is None else max(1, min(room, round(v / top * room))) for v in shown]
-    levels += [0] * (2 * width - len(levels))
-    columns = map(_column, levels[::2], levels[1::2], repeat(height))
-    return [[Span("".join(row), style)] for row in zip(*columns, strict=True)]
+    return [0 if v is None else max(1, min(room, round(v / top * room))) for v in values]
 
 
 @lru_cache(maxsize=1024)
@@ -175,80 +261,33 @@ def _column(left: int, right: int, height: int) -> str:
     return "".join(chr(0x2800 + each) if each else " " for each in dots)
 
 
-def window_start(count: int, width: int) -> int:
-    """Return the index of the first value in a chart of `width` cells."""
-    room = 2 * width
-    step = max(2, room // 4 // 2 * 2)
-    return max(0, -((room - count) // step) * step)
-
-
-MOVE_BYTES = 5
-"""Bytes of moving the cursor within its row."""
-STYLE_BYTES = 6
-"""Fewest bytes of a change of style."""
+NEAR_CELLS = 8
+"""Unchanged cells up to this are redrawn with those around them: fewer spans take less time."""
 
 
 def changed_spans(old: Row, new: Row) -> Iterator[tuple[int, int]]:
-    """Yield the (start, end) cells in which two rows of the same width differ.
+    """Yield the (start, end) cells outside of which two rows of the same width are equal.
 
-    Spans are joined where sending the cells between costs no more than moving over them.
+    They are those of whole spans: the terminal is sent only the cells that differ.
     """
-    cells: tuple[str, list[Style]] | None = None
-    start = end = -1
-    for x in _differing(old, new):
-        if start < 0:
-            start = x
-        elif x > end:
-            near = x - end <= MOVE_BYTES
-            if near and cells is None:
-                cells = _cells(new)
-            if not (near and cells and _bridge_bytes(*cells, end, x) <= MOVE_BYTES):
-                yield start, end
+    x, start, end = 0, 0, -NEAR_CELLS - 1
+    for n, (was, now) in enumerate(zip(old, new, strict=False)):
+        cells = cells_of(now.text)
+        if was is not now and was != now:
+            if x - end > NEAR_CELLS:
+                if end > start:
+                    yield start, end
                 start = x
-        end = x + 1
-    if start >= 0:
+            if cells_of(was.text) != cells:
+                end = width_of(new) - _equal_end(old[n:], new[n:])
+                break
+            end = x + cells
+        x += cells
+    if end > start:
         yield start, end
 
 
-def _differing(old: Row, new: Row) -> list[int]:
-    """Return the cells in which two rows of the same width differ, by spans where these align."""
-    if len(old) == len(new):
-        found: list[int] = []
-        first = 0
-        for (was, style), (now, new_style) in zip(old, new, strict=True):
-            many = len(now)
-            if len(was) != many or not (now.isascii() or is_narrow(now)):
-                break
-            if style is not new_style and style != new_style:
-                found += range(first, first + many)
-            elif was != now:
-                if not is_narrow(was):
-                    break
-                found += compress(count(first), map(ne, was, now))
-            first += many
-        else:
-            return found
-    (old_texts, old_styles), (texts, styles) = _cells(old), _cells(new)
-    differ = [*compress(count(), map(ne, old_texts, texts))]
-    others = compress(count(), map(is_not, old_styles, styles))
-    restyled = [x for x in others if old_styles[x] != styles[x]]
-    return sorted({*differ, *restyled}) if restyled else differ
-
-
-def _bridge_bytes(texts: str, styles: list[Style], start: int, end: int) -> int:
-    """Return the bytes of sending the cells from `start` to `end` between two that are sent."""
-    around = styles[start - 1 : end + 1]
-    changes = sum(one != next_ for one, next_ in pairwise(around)) - (around[0] != around[-1])
-    return len(texts[start:end].encode()) + STYLE_BYTES * changes
-
-
-def _cells(row: Row) -> tuple[str, list[Style]]:
-    """Return a character and a style per cell; a wide character is there twice."""
-    texts: list[str] = []
-    styles: list[Style] = []
-    for text, style in row:
-        narrow = text.isascii() or is_narrow(text)
-        one_each = text if narrow else "".join([c * cell_len(c) for c in text])
-        texts.append(one_each)
-        styles += [style] * len(one_each)
-    return "".join(texts), styles
+def _equal_end(old: Row, new: Row) -> int:
+    """Return the cells at the ends of two rows that are in equal spans."""
+    pairs = zip(reversed(old), reversed(new), strict=False)
+    return width_of(now for _, now in takewhile(lambda pair: pair[0] == pair[1], pairs))

@@ -89,7 +89,6 @@ MONOCHROME = Theme(
 """Theme for NO_COLOR: important text is bold, and faults are reversed."""
 
 THEMES = {theme.name: theme for theme in (DARK, LIGHT, ANSI, COLOUR_BLIND, COLOUR_BLIND_LIGHT)}
-"""Themes that the user can choose."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,14 +189,6 @@ def choose_look(theme: str, ascii: bool | None, terminal: Terminal) -> Look:  # 
     else:
         chosen = DARK if theme == AUTO else THEMES[theme]
     return Look(chosen, ascii=terminal.ascii if ascii is None else ascii)
-
-
-def next_theme(look: Look, terminal: Terminal) -> str:
-    """Return the next theme's name, wrapping around; the same one if there is no other."""
-    names = terminal.themes
-    if look.theme.name not in names:
-        return look.theme.name
-    return names[(names.index(look.theme.name) + 1) % len(names)]
 
 
 UNKNOWN = "?"

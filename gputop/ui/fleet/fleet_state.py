@@ -3,30 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from gputop.ui.fleet.grouping import (
-    HOST,
-    MODEL,
-    NONE,
-    FilteredGpus,
-    GpuFilter,
-    Grouping,
-    GroupingConditions,
-    choices,
-    find_grouping,
-    name_of,
-)
+from gputop.ui.fleet import grouping
 from gputop.ui.fleet.map_layout import AROUND_VALUE, VALUE_CELLS, MapDensity, MapLayout, arrange
-from gputop.ui.fleet.map_metrics import METRICS
+from gputop.ui.fleet.map_metrics import METRICS, MapMetric
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from gputop.fleet.model import Fleet, Gpu
     from gputop.health.findings import Finding
-    from gputop.ui.fleet.grouping import GpuGroup
-    from gputop.ui.fleet.map_metrics import MapMetric
 
 LATE_INTERVALS = 3
 """Intervals without an answer after which the readings are old."""
@@ -48,8 +34,8 @@ class FleetState:
         self.began_at = clock()
         self._taken_at: float | None = None
         self.fleet: Fleet | None = None
-        self.view: FilteredGpus | None = None
-        self.grouping: Grouping | None = None
+        self.view: grouping.FilteredGpus | None = None
+        self.grouping: grouping.Grouping | None = None
         self.metric: MapMetric = METRICS[0]
         self.levels: list[int] = []
         """Level of that metric, by the number of a GPU."""
@@ -59,9 +45,9 @@ class FleetState:
         """Chosen label, or None for the one that suits."""
         self._unit = ""
         """Label with the most values among those that all GPUs have."""
-        self._suits: GroupingConditions | None = None
+        self._suits: grouping.GroupingConditions | None = None
         """Conditions that the grouping was chosen for, if the user did not choose it."""
-        self._filter = GpuFilter("", ())
+        self._filter = grouping.GpuFilter("", ())
         self.typed = ""
         self.typing = False
         self.on_list = False
@@ -90,13 +76,13 @@ class FleetState:
 
     def _look(self) -> None:
         if self.fleet is not None:
-            self.view = FilteredGpus(self.fleet, self._numbers, self._filter)
+            self.view = grouping.FilteredGpus(self.fleet, self._numbers, self._filter)
             self.grouping = self._grouped(self.by)
 
-    def _grouped(self, by: str) -> Grouping:
+    def _grouped(self, by: str) -> grouping.Grouping:
         assert self.fleet is not None
         assert self.view is not None
-        return Grouping(self.fleet.gpus, self.view, by)
+        return grouping.Grouping(self.fleet.gpus, self.view, by)
 
     @property
     def age_seconds(self) -> float | None:
@@ -105,7 +91,6 @@ class FleetState:
 
     @property
     def waiting_seconds(self) -> float:
-        """Seconds since the start."""
         return self._clock() - self.began_at
 
     @property
@@ -120,24 +105,22 @@ class FleetState:
     @property
     def by(self) -> str:
         """Label that the map is grouped by."""
-        return self._group_by or (self.grouping.by if self.grouping else HOST)
+        return self._group_by or (self.grouping.by if self.grouping else grouping.HOST)
 
     @property
-    def groups(self) -> list[GpuGroup]:
+    def groups(self) -> list[grouping.GpuGroup]:
         """Groups that are shown; empty if no GPU is."""
         return self.grouping.groups if self.grouping else []
 
     def next_metric(self, step: int) -> None:
-        """Colour the map by another value."""
         self.metric = METRICS[(METRICS.index(self.metric) + step) % len(METRICS)]
         if self.fleet is not None:
             gpus = self.fleet.gpus
             self.levels = self.metric.levels(gpus, [None] * len(gpus))
 
     def next_group(self, step: int) -> None:
-        """Group the map by another label."""
         if self.fleet is not None:
-            names = choices(self.fleet)
+            names = grouping.choices(self.fleet)
             at = names.index(self.by) if self.by in names else 0
             self._group_by = names[(at + step) % len(names)]
             self.grouping = self._grouped(self.by)
@@ -163,7 +146,7 @@ class FleetState:
         gpus = self.fleet.gpus if self.fleet else ()
         names = {name for gpu in gpus[:1] for name in gpu.labels}
         names.update(self.fleet.label_names if self.fleet else ())
-        self._filter = GpuFilter(self.typed, names, unfinished=self.typing)
+        self._filter = grouping.GpuFilter(self.typed, names, unfinished=self.typing)
 
     # Cursor.
 
@@ -181,7 +164,6 @@ class FleetState:
 
     @property
     def selected(self) -> Gpu | None:
-        """GPU under the cursor."""
         number = self.cursor
         return None if number is None or self.fleet is None else self.fleet.gpus[number]
 
@@ -199,14 +181,11 @@ class FleetState:
         gpu = self.selected
         if gpu is None or self.view is None:
             return None
-        rows = [
-            (n, each.rule) for n, each in enumerate(self.view.wrong) if each.device_uuid == gpu.key
-        ]
-        same = [n for n, kind in rows if kind == self._kind]
-        return next(iter(same or (n for n, _ in rows)), None)
+        wrong = enumerate(self.view.wrong)
+        rows = [(w.rule != self._kind, n) for n, w in wrong if w.device_uuid == gpu.key]
+        return min(rows)[1] if rows else None
 
     def move_to(self, group: int, member: int) -> None:
-        """Move the cursor to a GPU of the map."""
         if self.fleet is not None and group < len(self.groups):
             members = self.groups[group].members
             self._key = self.fleet.gpus[members[max(0, min(len(members) - 1, member))]].key
@@ -217,7 +196,6 @@ class FleetState:
             self.move_to(max(0, min(len(self.groups) - 1, self.place[0] + step)), 0)
 
     def move_to_row(self, row: int) -> None:
-        """Move the cursor to the problem in that row of the list."""
         if self.view is not None and self.view.wrong:
             wrong = self.view.wrong[max(0, min(len(self.view.wrong) - 1, row))]
             self._key, self._kind = wrong.device_uuid, wrong.rule
@@ -225,14 +203,13 @@ class FleetState:
     # Drawing.
 
     def gpu_of(self, wrong: Finding) -> Gpu:
-        """Return the GPU that has the problem."""
         assert self.fleet is not None
         return self.fleet.gpus[self._numbers[wrong.device_uuid]]
 
     def place_of(self, gpu: Gpu) -> str:
         """Return where a GPU is besides its host: its group, or the smallest unit above hosts."""
-        by = self._unit if self.by in (HOST, MODEL, NONE) else self.by
-        name = name_of(by)(gpu) if by else ""
+        by = self._unit if self.by in (grouping.HOST, grouping.MODEL, grouping.NONE) else self.by
+        name = grouping.name_of(by)(gpu) if by else ""
         return f"{by} {name}" if name else ""
 
     def fit(self, width: int, height: int) -> None:
@@ -240,20 +217,20 @@ class FleetState:
         self._space = width, height
         free = self._group_by is None and not self.typing  # while one types all stays in place
         if free and self.fleet is not None and self.view is not None:
-            names, gpus = choices(self.fleet), len(self.view.numbers)
-            to = GroupingConditions(*self._space, self._wide(), self.halves, names, gpus)
+            names, gpus = grouping.choices(self.fleet), len(self.view.numbers)
+            to = grouping.GroupingConditions(*self._space, self._wide(), self.halves, names, gpus)
             if not to.suits_like(self._suits):
                 self._suits = to
-                self.grouping, self._unit = find_grouping(self.fleet, self.view, to)
+                self.grouping, self._unit = grouping.find_grouping(self.fleet, self.view, to)
 
     @property
     def layout(self) -> MapLayout | None:
         """Layout of the map in its room, or None if there is no GPU to show."""
-        grouping = self.grouping
-        if grouping is None or not grouping.groups or min(self._space) < 1:
+        shown = self.grouping
+        if shown is None or not shown.groups or min(self._space) < 1:
             return None
         opened, density = self.place[0], self.density
-        asked = (grouping.sizes, grouping.labels, self._wide(), self._space)
+        asked = (shown.sizes, shown.labels, self._wide(), self._space)
         if self._layout is None or self._layout[0] != (asked, opened, density):
             made = arrange(*asked, opened, halves=self.halves, density=density)
             self._layout = ((asked, opened, density), made)

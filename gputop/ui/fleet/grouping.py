@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from fnmatch import translate
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from gputop.fleet.model import OF_DEVICE, devices, totals
+from gputop.fleet.findings import job_of
+from gputop.fleet.model import OF_DEVICE, Fleet, Gpu, devices, totals
 from gputop.fleet.parse import natural_key
 from gputop.text import cells, short_name
 from gputop.ui.fleet.map_layout import Labels, MapDensity, arrange
-from gputop.ui.fleet.map_metrics import BUSY, GRAVEST_FIRST, SUMMARISED, distribution
+from gputop.ui.fleet.map_metrics import BUSY, GRAVEST_FIRST, SUMMARISED, MapMetric, distribution
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-
-    from gputop.fleet.model import Fleet, Gpu
     from gputop.health.findings import Severity
-    from gputop.ui.fleet.map_metrics import MapMetric
 
     Test = Callable[[str], bool]
 
@@ -62,7 +59,6 @@ class GpuFilter:
         return bool(self._tests)
 
     def passing(self, gpus: Sequence[Gpu]) -> list[int]:
-        """Return the numbers of the GPUs that pass."""
         if not self._tests:
             return [*range(len(gpus))]
         return [n for n, gpu in enumerate(gpus) if all(test(gpu) for test in self._tests)]
@@ -169,13 +165,13 @@ class FilteredGpus:
         self.numbers = passing.passing(fleet.gpus)
         shown = set(self.numbers)
         self.wrong = [w for w in fleet.findings if numbers.get(w.device_uuid) in shown]
-        """Problems of these GPUs, worst first."""
         self.health: dict[int, Severity] = {}
         """Gravest severity by the number of a GPU."""
         for wrong in self.wrong:
             number = numbers[wrong.device_uuid]
             was = self.health.get(number, wrong.severity)
             self.health[number] = min(was, wrong.severity, key=GRAVEST_FIRST.index)
+        self._fleet = fleet
         gpus = [fleet.gpus[number] for number in self.numbers]
         self.totals = totals(gpus, self.wrong)
         self.all_gpus = len(devices(fleet.gpus)) if self.filtered else self.totals.gpus
@@ -187,6 +183,14 @@ class FilteredGpus:
             metric.name: distribution(physical if metric.reading in OF_DEVICE else gpus, metric)
             for metric in SUMMARISED
         }
+
+    @cached_property
+    def jobs(self) -> dict[str, list[Gpu]]:
+        """GPUs of each job, whether they pass the filter or not."""
+        found: dict[str, list[Gpu]] = {}
+        for gpu in self._fleet.gpus:
+            found.setdefault(job_of(gpu), []).append(gpu)
+        return found
 
 
 class Grouping:
@@ -261,7 +265,6 @@ class GroupingConditions(NamedTuple):
     """Cells of a GPU with its number and value."""
     halves: bool
     names: list[str]
-    """Labels to choose from."""
     gpus: int
 
     def suits_like(self, other: GroupingConditions | None) -> bool:

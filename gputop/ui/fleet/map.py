@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from functools import lru_cache
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 from rich.style import Style
 
 from gputop.health.findings import Severity
 from gputop.text import ABSENT, duration, visible
-from gputop.ui.drawing.cells import Row, Span, cell, clip, fit, spread, width_of
+from gputop.ui.drawing.cells import Row, Span, cell, clip, fit, merged, spread, width_of
 from gputop.ui.drawing.palette import BADGE, DIM, FAULT, GOOD, LEVELS, POINTER, STRONG, TEXT, WARN
 from gputop.ui.fleet.grouping import NONE, SHAPE, VALUE
 from gputop.ui.fleet.map_layout import AROUND_VALUE, VALUE_CELLS, MapDensity, MapPlace
@@ -19,8 +19,6 @@ from gputop.ui.fleet.map_metrics import GRAVEST_FIRST, HEALTH, SIGN_STYLES, SIGN
 from gputop.ui.widgets.live import LiveView, Wheel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from textual.events import Click
 
     from gputop.ui.fleet.fleet_state import FleetState
@@ -106,7 +104,6 @@ class Painter:
         }
 
     def row(self, y: int) -> Row:
-        """Return that row of the whole map."""
         row: Row = []
         for group in self._layout.rows[y]:
             tile = self._layout.tiles[group]
@@ -212,15 +209,6 @@ class Painter:
         return [*(Span(span.text, POINTER) for span in row[:-1]), row[-1]]
 
 
-def merged(row: Row) -> Row:
-    """Return the row with neighbours of one style as one span."""
-    made: Row = []
-    for _, group in groupby(row, key=lambda span: id(span.style)):  # equal ones are the same one
-        spans = [*group]
-        made.append(Span("".join([span.text for span in spans]), spans[0].style))
-    return made
-
-
 LEGEND_ROWS = 1
 DENSITY_WORDS = {
     MapDensity.WIDE: "",
@@ -252,7 +240,6 @@ class MapView(Wheel, LiveView):
     # Keys and the mouse.
 
     def action_move(self, step: int) -> None:
-        """Move the cursor up or down."""
         state = self._state
         for _ in range(abs(step)):
             layout = state.layout
@@ -278,7 +265,6 @@ class MapView(Wheel, LiveView):
         state.move_to(group, member)
 
     def action_page(self, step: int) -> None:
-        """Move the cursor a screen up or down."""
         layout = self._state.layout
         lanes = layout.lanes if layout else 1
         self.action_move(step * lanes * max(1, self.size.height - LEGEND_ROWS - 1))
@@ -300,7 +286,6 @@ class MapView(Wheel, LiveView):
     # Drawing.
 
     def draw(self, width: int, height: int) -> list[Row]:
-        """Return the legend, and the rows of the map that there is room for."""
         layout = self._state.layout
         if layout is None:
             return self.empty(width)
@@ -330,23 +315,17 @@ class MapView(Wheel, LiveView):
             for health in GRAVEST_FIRST:
                 row += [mark(health), Span(f"{health.word} ", DIM)]
         else:
-            edges = (
-                "0",
-                *(f"{edge:g}" for edge in metric.edges[:-1]),
-                metric.text(metric.edges[-1]),
-            )
-            for level, edge in enumerate(edges):
+            edges = [metric.text(edge) for edge in metric.edges]
+            for level, edge in enumerate((f"<{edges[0]}", *edges)):
                 row += [glyph(level, metric, ascii=self.ascii), Span(f"{edge} ", DIM)]
             row += [glyph(UNKNOWN, metric, ascii=self.ascii), Span("unknown ", DIM)]
         lag = state.fleet.lag_seconds(metric.reading) if state.fleet is not None else 0.0
         if lag > 0:
             row.append(Span(f"{duration(lag)} older than the rest ", WARN))
-        groups = len(state.groups)
-        by = f"by {visible(state.by, 24)} · {groups:,} group{'s' if groups != 1 else ''}"
-        by = "all in one" if state.by == NONE else by
-        words = [by, DENSITY_WORDS[layout.density]]
+        by = f"by {visible(state.by, 24)} ({len(state.groups):,})"
+        words = ["all in one" if state.by == NONE else by, DENSITY_WORDS[layout.density]]
         if rows < layout.height:
-            words.append(f"rows {self._first + 1} to {self._first + rows} of {layout.height}")
+            words.append(f"rows {self._first + 1}–{self._first + rows} of {layout.height}")
         room = width - width_of(row) - 1
         said = " · ".join(filter(None, words))
         while len(said) > room and len(words) > 1:

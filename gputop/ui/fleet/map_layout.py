@@ -7,18 +7,14 @@ a row everywhere else.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 MARGIN = 1
-"""Cells to the left of everything."""
 GAP = 2
-"""Cells between tiles beside each other."""
 ACROSS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 256)
 """Numbers of GPUs in a row of a tile that are tried, besides as many as fit."""
 HOST_GPUS = 8

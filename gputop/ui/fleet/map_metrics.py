@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
@@ -12,8 +13,6 @@ from gputop.text import ABSENT, duration, percentage, quantity
 from gputop.ui.drawing.palette import DIM, FAULT, WARN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
     from gputop.fleet.model import Gpu
 
 UNKNOWN = -1
@@ -74,7 +73,7 @@ MEMORY = MapMetric(
     "memory", "%", (5, 35, 65, 95), lambda gpu: gpu.memory_used_percent, "memory_used_bytes"
 )
 TEMPERATURE = MapMetric(
-    "temperature", "°", (40, 55, 70, 80), lambda gpu: gpu.temperature_celsius, "temperature_celsius"
+    "temperature", "°C", (40, 55, 70, 80), lambda g: g.temperature_celsius, "temperature_celsius"
 )
 POWER = MapMetric("power", "W", (150, 300, 500, 700), lambda gpu: gpu.power_watts, "power_watts")
 HEALTH = MapMetric("health", "", (), lambda _: 0.0)
@@ -88,18 +87,6 @@ SIGNS = {Severity.WARNING: "▲", Severity.FAULT: "!", Severity.STALE: "?"}
 """Sign in the cell of a GPU with a problem; in ASCII they are `^`, `!` and `?`."""
 SIGN_STYLES = {Severity.WARNING: WARN, Severity.FAULT: FAULT, Severity.STALE: DIM}
 GRAVEST_FIRST = (Severity.FAULT, Severity.WARNING, Severity.STALE)
-WORDS = {
-    Severity.FAULT: ("fault", "faults"),
-    Severity.WARNING: ("warning", "warnings"),
-    Severity.STALE: ("stale", "stale"),
-}
-"""Singular and plural."""
-
-
-def counted(count: int, health: Severity) -> str:
-    """Return a text such as `1 fault` or `3 warnings`."""
-    return f"{count} {WORDS[health][count != 1]}"
-
 
 BARS = "▁▂▃▄▅▆▇█"
 
@@ -115,7 +102,6 @@ class MetricDistribution(NamedTuple):
 
 
 def distribution(gpus: Iterable[Gpu], metric: MapMetric) -> MetricDistribution:
-    """Return the distribution of a metric over those GPUs."""
     known = sorted([value for value in map(metric.value, gpus) if value is not None])
     ends = [0, *(bisect_left(known, edge) for edge in metric.edges), len(known)]
     bars = shares([end - start for start, end in pairwise(ends)])

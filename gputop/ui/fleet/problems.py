@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from gputop.fleet.page import since
+from gputop.fleet.findings import job_of
+from gputop.fleet.page import counted, since
 from gputop.text import (
     ABSENT,
+    count,
     duration,
     percentage,
     quantity,
@@ -16,25 +18,13 @@ from gputop.text import (
     visible,
     watts_of,
 )
-from gputop.ui.drawing.cells import (
-    Row,
-    Span,
-    cell,
-    cells_of,
-    clip,
-    faded,
-    fit,
-    reading,
-    spread,
-    width_of,
-)
-from gputop.ui.drawing.palette import ACCENT, CURSOR, DIM, GOOD, STRONG, TAB, WARN
-from gputop.ui.fleet.map_metrics import GRAVEST_FIRST, SIGN_STYLES, SIGNS, counted
+from gputop.ui.drawing import cells
+from gputop.ui.drawing.cells import Row, Span, cell, clip, faded, fit, spread, width_of
+from gputop.ui.drawing.palette import ACCENT, DIM, GOOD, STRONG, TAB, WARN
+from gputop.ui.fleet.map_metrics import BUSY, GRAVEST_FIRST, SIGN_STYLES, SIGNS, distribution
 from gputop.ui.widgets.live import LiveView, Wheel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from textual.events import Click
 
     from gputop.fleet.model import Gpu
@@ -45,6 +35,8 @@ LONGEST_NAME = 32
 ROOMY = 110
 """Width in cells from which on the place of the GPU is shown too."""
 SINCE_CELLS = 14
+MOST_ROWS = 6
+"""Most rows of the details of a GPU."""
 
 
 class ProblemsView(Wheel, LiveView):
@@ -73,11 +65,9 @@ class ProblemsView(Wheel, LiveView):
         state.move_to_row(self._first if row is None else row + step)
 
     def action_page(self, step: int) -> None:
-        """Move the cursor by that many windows."""
         self.action_move(step * max(1, self.size.height - 2))
 
     def on_click(self, event: Click) -> None:
-        """Move the cursor to the row under the mouse."""
         row = self._first + event.y - 1
         if event.y > 0 and row < len(self._listed):
             self._state.move_to_row(row)
@@ -85,7 +75,6 @@ class ProblemsView(Wheel, LiveView):
             self._moved()
 
     def draw(self, width: int, height: int) -> list[Row]:
-        """Return the heading, and the rows that there is room for."""
         state = self._state
         if state.fleet is None or not state.fleet.gpus:
             return []
@@ -96,7 +85,7 @@ class ProblemsView(Wheel, LiveView):
                 self._first = max(self._seen - room + 1, min(self._first, self._seen))
         self._first = max(0, min(self._first, len(wrong) - room))
         shown = wrong[self._first : self._first + room]
-        longest = max((cells_of(gpu_name(state.gpu_of(each))) for each in shown), default=0)
+        longest = max((cells.cells_of(gpu_name(state.gpu_of(each))) for each in shown), default=0)
         names = min(LONGEST_NAME, longest)
         rows = [self._heading(width, len(shown))]
         rows += [
@@ -110,9 +99,11 @@ class ProblemsView(Wheel, LiveView):
         title = Span(" PROBLEMS ", TAB if state.on_list else STRONG)
         if not self._listed:
             return [title, Span(" none, according to the metrics", GOOD)]
-        found = Counter(each.severity for each in self._listed)
-        words = " · ".join(counted(found[h], h) for h in GRAVEST_FIRST if found[h])
-        seen = f"{self._first + 1} to {self._first + shown} of {len(self._listed)} "
+        assert state.view is not None
+        found, gpus = state.view.totals.findings, state.view.totals.gpus_with_findings
+        words = " · ".join(counted(found[h], h) for h in GRAVEST_FIRST if h in found)
+        words += f" on {count(gpus, 'GPU')}"
+        seen = f"{self._first + 1}–{self._first + shown} of {len(self._listed)} "
         right = [Span(seen, DIM)] if 0 < shown < len(self._listed) else []
         return spread([title, Span(f" {words}, worst first", DIM)], right, width)
 
@@ -129,29 +120,49 @@ class ProblemsView(Wheel, LiveView):
             Span(clip(visible(wrong.sentence), width - names - 6 - width_of(right))),
         ]
         row = spread(row, right, width - 1)
-        if not selected:
-            return [Span(" "), *row]
-        if state.on_list:
-            row = [Span(span.text, CURSOR) for span in row]
-        return [Span("▌", ACCENT if state.on_list else DIM), *row]
+        return cells.list_row(row, selected=selected, focused=state.on_list)
 
 
 class DetailView(LiveView):
-    """Two lines about a GPU: its place and labels, and its readings."""
+    """Lines about a GPU: its place and labels, and its readings."""
 
     def __init__(self, state: FleetState) -> None:
         super().__init__(id="detail")
         self._state = state
+        self._most = 2
 
-    def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - always two rows
-        """Return both lines, each with what fits."""
+    def rows(self, width: int) -> int:
+        """Return the rows that it could use, for any GPU so far: else moving would move the map."""
+        self._most = max(self._most, len(self.draw(width, MOST_ROWS)))
+        return self._most
+
+    def draw(self, width: int, height: int) -> list[Row]:
         gpu = self._state.selected
         if gpu is None:
             return []
-        fleet = self._state.fleet
+        fleet, view = self._state.fleet, self._state.view
         assert fleet is not None
-        rows = [_place(gpu, fleet.label_names, width), _readings(gpu, fleet.lag_seconds, width)]
+        assert view is not None
+        readings = in_rows(_readings(gpu, fleet.lag_seconds), width, height // 2)
+        place = _place(gpu, view.jobs.get(job_of(gpu), ()), fleet.label_names)
+        rows = [*in_rows(place, width, height - len(readings)), *readings]
         return faded(rows) if self._state.is_old else rows
+
+
+def in_rows(parts: Iterable[Row], width: int, most: int) -> list[Row]:
+    """Wrap the parts into at most `most` rows. What fits nowhere is left out, third spans first."""
+    rows: list[Row] = [[Span("▌", ACCENT)]]
+    for whole in parts:
+        for part in (whole, whole[:2]):
+            into = rows if len(rows) == most else rows[-1:]
+            fitting = (r for r in into if len(r) == 1 or width_of([*r, *part]) + 2 <= width)
+            row = next(fitting, None)
+            if row is None and len(rows) < most:
+                rows.append(row := [Span("▌", ACCENT)])
+            if row is not None:
+                row += [Span("  "), *part] if len(row) > 1 else part
+                break
+    return [fit(row, width) for row in rows]
 
 
 def gpu_name(gpu: Gpu) -> str:
@@ -159,25 +170,28 @@ def gpu_name(gpu: Gpu) -> str:
     return visible(f"{gpu.host}:{gpu.index}" if gpu.index else gpu.host)
 
 
-def _place(gpu: Gpu, names: Sequence[str], width: int) -> Row:
-    """Return the name, the model, and the labels that fit: first those that differ among GPUs."""
-    row = [Span("▌", ACCENT), Span(f"{gpu_name(gpu)}  ", STRONG)]
-    row.append(Span(visible(short_name(gpu.name))))
+def _place(gpu: Gpu, peers: Sequence[Gpu], names: Sequence[str]) -> Iterator[Row]:
+    """Yield the name, the model, the job with its `peers`, and the labels.
+
+    First come labels that differ among GPUs.
+    """
+    yield [Span(f"{gpu_name(gpu)}  ", STRONG), Span(visible(short_name(gpu.name)))]
+    job = job_of(gpu).partition("=")[2] or job_of(gpu).rpartition("/")[2]
+    if job:
+        busy = BUSY.text(distribution(peers, BUSY).median)
+        hosts = count(len({each.host for each in peers}), "host")
+        said = f" ({count(len(peers), 'GPU')}, {hosts}, median busy {busy})"
+        yield [Span("job ", DIM), Span(visible(job, 40), STRONG), Span(said, DIM)]
     for name in (*names, *(other for other in gpu.labels if other not in names)):
         value = gpu.labels.get(name)
-        if not value:
-            continue
-        more = [Span(f"  {visible(name, 40)} ", DIM), Span(visible(value, 80))]
-        if width_of([*row, *more]) <= width:
-            row += more
-    return fit(row, width)
+        if value and value != job:
+            yield [Span(f"{visible(name, 40)} ", DIM), Span(visible(value, 80))]
 
 
-def _readings(gpu: Gpu, lag: Callable[[str], float], width: int) -> Row:
-    """Return the readings; those older than the rest are followed by how much older they are."""
-    row = [Span("▌", ACCENT)]
+def _readings(gpu: Gpu, lag: Callable[[str], float]) -> Iterator[Row]:
+    """Yield the readings; those older than the rest are followed by how much older they are."""
     if gpu.gpu_utilization_percent is None and gpu.temperature_celsius is None:
-        row.append(Span("no readings  ", WARN))
+        yield [Span("no readings", WARN)]
     age = None if gpu.age_seconds is None else duration(gpu.age_seconds)
     reasons = None if gpu.clock_event_reasons is None else ", ".join(gpu.clock_event_reasons)
     shown = [
@@ -195,13 +209,9 @@ def _readings(gpu: Gpu, lag: Callable[[str], float], width: int) -> Row:
         ("", visible(gpu.uuid), ""),
     ]
     known = [(name, text, lag(of)) for name, text, of in shown if text != ABSENT]
-    for (name, text, older), (*_, next_older) in zip(
-        known, [*known[1:], ("", "", 0.0)], strict=True
-    ):
-        more = [Span(f"{name} " if name else "", DIM), reading(text)]
+    following = [*known[1:], ("", "", 0.0)]
+    for (name, text, older), (*_, next_older) in zip(known, following, strict=True):
+        more = [Span(f"{name} " if name else "", DIM), cells.reading(text)]
         if older and older != next_older:  # once for neighbours of the same moment
             more.append(Span(f" ({duration(older)} older)", DIM))
-        more.append(Span("  "))
-        if width_of([*row, *more]) <= width + 2:
-            row += more
-    return fit(row, width)
+        yield more

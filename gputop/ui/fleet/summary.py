@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from gputop.fleet.page import counted
 from gputop.health.findings import Severity
 from gputop.text import ABSENT, brief, duration, number, used_of, visible
 from gputop.ui.drawing.cells import Row, Span, cell, cells_of, clip, faded, fit, spread, width_of
 from gputop.ui.drawing.palette import ACCENT, BADGE, DIM, GOOD, LEVELS, STRONG, TEXT, WARN
-from gputop.ui.fleet.grouping import EXAMPLE
-from gputop.ui.fleet.map_metrics import (
-    GRAVEST_FIRST,
-    SIGN_STYLES,
-    SIGNS,
-    SUMMARISED,
-    TEMPERATURE,
-    counted,
-)
+from gputop.ui.fleet.grouping import EXAMPLE, FilteredGpus
+from gputop.ui.fleet.map_metrics import GRAVEST_FIRST, SIGN_STYLES, SIGNS, SUMMARISED, TEMPERATURE
 from gputop.ui.widgets.filter import FilterView
 from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from gputop.fleet.model import Fleet
     from gputop.problem import Problem
     from gputop.ui.fleet.fleet_state import FleetState
-    from gputop.ui.fleet.grouping import FilteredGpus
     from gputop.ui.fleet.map_metrics import MapMetric
 
 MOST_PROBLEMS = 3
@@ -50,7 +42,6 @@ class FleetHeader(LiveView):
         return len(self.draw(width, 0))
 
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - as many as there are
-        """Return the rows; old numbers are dim."""
         state, fleet, view = self._state, self._state.fleet, self._state.view
         rows = [self._title(width)]
         if fleet is None:
@@ -133,12 +124,10 @@ class FilterLine(FilterView):
         return self._state.typed
 
     def type(self, text: str) -> None:
-        """Show the GPUs that pass the text."""
         self._state.type(text)
         self._changed()
 
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - always one row
-        """Return what is typed, and the number of GPUs that pass or the message about it."""
         state = self._state
         if state.refused:
             said, style = state.refused, WARN
@@ -147,9 +136,7 @@ class FilterLine(FilterView):
         else:
             many = len(state.view.numbers) if state.view else 0
             said, style = f"{many:,} GPU{'s' if many != 1 else ''}", TEXT if many else WARN
-        keys = (
-            "  Enter applies · Esc shows all " if self.typing else "  / changes it · Esc shows all "
-        )
+        keys = f"  {'Enter applies' if self.typing else '/ changes it'} · Esc shows all "
         room = max(8, width - cells_of(visible(state.typed)) - len(keys) - 8)
         right = [Span(clip(visible(said), room), style), Span(keys, DIM)]
         return [spread(self.prompt(width // 2), right, width)]

@@ -2,46 +2,43 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.frozen import dataclass
-from gputop.settings import AUTO
-from gputop.text import fit_columns
-from gputop.ui.drawing.cells import Span, beside
+from gputop.settings import AUTO, CHARTS
+from gputop.text import fit_columns, quantity, size
+from gputop.ui.drawing.cells import Row, Span, beside
 from gputop.ui.drawing.palette import BUSY, DIM, MEMORY, POWER, SM
-from gputop.ui.model import find_device
 from gputop.ui.monitor import panel, row
-from gputop.ui.monitor.panel import Density, Panel, PanelHistory
+from gputop.ui.monitor.panel import Density, Kept, Panel, PanelHistory
 from gputop.ui.widgets import finding
-from gputop.ui.widgets.live import LiveView, Wheel
+from gputop.ui.widgets.live import TelemetryView, Wheel
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from textual.events import Click
 
-    from gputop.health.findings import Finding
     from gputop.schema.device import Device
     from gputop.schema.snapshot import Machine
-    from gputop.ui.drawing.cells import Row
     from gputop.ui.model import Telemetry
-
 
 NARROWEST_PANEL = 52
 WIDEST_PANEL = 100
 NARROWEST_ROW = 68
 """Narrowest column at one row per device: two columns avoid scrolling where there is room."""
 GAP = 1
-TALLEST_FULL, TALLEST = 12, 22
-"""Useful heights of a full panel: with one history, and with three."""
-PROCESS_ROWS = (8, 4)
-"""Process rows to leave room for under the devices: wanted, and the minimum."""
+TALLEST, CHART_ROWS = 32, 7
+"""Useful height of a full panel, and the least with a chart and a finding."""
+PROCESS_SHARE, LEAST_PROCESS_ROWS = 0.4, 3
+"""Share of the rows that processes have before panels grow, and the least of them."""
+CHART_COUNTS = dict(zip(CHARTS, (2, 3, 1), strict=True))
 MOST_FINDINGS = 3
 """Most lines of findings under panels that have no room for their own."""
-FEWEST_PROCESSES = 3
-"""Process rows that the devices always leave room for."""
+SECOND_RANK_SECONDS = 2.0
+"""Seconds between drawings of what is of second rank, which changes much and matters less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,37 +72,40 @@ def plan_layout(
     rows for titles of sections.
     """
     sections = [devices] if isinstance(devices, int) else devices
-    # In steps, so that one more process does not move everything.
-    spare = height - -(-processes // PROCESS_ROWS[0]) * PROCESS_ROWS[0] - 1
+    room = height - process_rows(processes, height) - titles
     for density in [chosen] if chosen else (Density.FULL, Density.COMPACT, Density.ROW):
-        for wanted in PROCESS_ROWS:
-            room = height - min(processes, wanted) - 1
-            found = _layout_at(density, sections, width, room - titles, spare - titles)
-            found = replace(found, rows=found.rows + titles)
-            if found.rows <= room:
-                return found
-    return found
+        found = _layout_at(density, sections, width, room)
+        if found.rows <= room:
+            break
+    return replace(found, rows=found.rows + titles)
 
 
-def _layout_at(
-    density: Density, sections: Sequence[int], width: int, room: int, spare: int
-) -> DeviceLayout:
+def process_rows(processes: int, height: int) -> int:
+    """Return the rows for processes with their heading and note: what they need, up to a share."""
+    if not processes:
+        return 2
+    return min(processes + 1, max(LEAST_PROCESS_ROWS, int(PROCESS_SHARE * height)))
+
+
+def _layout_at(density: Density, sections: Sequence[int], width: int, room: int) -> DeviceLayout:
+    """Return the layout of fewest columns with a chart in each panel, or else of tallest panels."""
     heading = density is Density.ROW
     narrowest = NARROWEST_ROW if heading else NARROWEST_PANEL
-    best = None
+    tallest = TALLEST if density is Density.FULL else density
     most = max(1, min(max(sections, default=0), (width + GAP) // (narrowest + GAP)))
+    known = []
     for columns in range(1, most + 1):
         lines = max(1, sum(-(-devices // columns) for devices in sections))
-        panel_width = (width - (columns - 1) * GAP) // columns
-        roomy = max(TALLEST_FULL, min(TALLEST, spare // lines))
-        tallest = roomy if density is Density.FULL else density
-        panel_height = max(density, min(tallest, room // lines))
-        rows = lines * panel_height + heading
-        best = DeviceLayout(density, columns, panel_width, panel_height, rows)
-        if best.rows <= room and (heading or panel_width <= WIDEST_PANEL):
-            return best
-    assert best is not None
-    return best
+        each = (width - (columns - 1) * GAP) // columns
+        rows = max(density, min(tallest, room // lines))
+        known.append(DeviceLayout(density, columns, each, rows, lines * rows + heading))
+    fitting = [
+        each
+        for each in known
+        if each.rows <= room and (heading or each.panel_width <= WIDEST_PANEL or each is known[-1])
+    ]
+    charts = (each for each in fitting if each.panel_height >= CHART_ROWS)
+    return next(charts, max(fitting, key=lambda each: each.panel_height, default=known[-1]))
 
 
 class PanelLine(NamedTuple):
@@ -116,18 +116,25 @@ class PanelLine(NamedTuple):
     machine: Machine | None = None
 
 
-class DevicesView(Wheel, LiveView):
+class DevicesView(Wheel, TelemetryView):
     """One panel per device, at the density that the space allows."""
 
     def __init__(self, telemetry: Telemetry) -> None:
-        super().__init__(id="devices")
-        self._telemetry = telemetry
+        super().__init__(telemetry, id="devices")
         self._selected: str | None = None
         self.active = True
         """True while keys are for the devices."""
         self.chosen: Density | None = None
-        """Density chosen by the user."""
+        self.alone = False
+        """True on the smallest terminals: a line for each device, and nothing else."""
+        self.charts = CHARTS[0]
+        """Charts in panels, as in the settings."""
         self.current_layout: DeviceLayout | None = None
+        self._drawn_as: DeviceLayout | None = None
+        self._kept: defaultdict[str, Kept] = defaultdict(Kept)
+        """What stays of each device until the next drawing, by UUID."""
+        self._renewed = 0
+        """Number of samples when the lines of second rank were drawn."""
         self._space = (0, 0)
         self._shown: list[PanelLine] = []
 
@@ -135,7 +142,7 @@ class DevicesView(Wheel, LiveView):
     def selected(self) -> Device | None:
         """Selected device. It is kept by UUID, as an index may later mean another device."""
         devices = self._telemetry.devices
-        return find_device(devices, self._selected) or (devices[0] if devices else None)
+        return self._telemetry.find_device(self._selected) or (devices[0] if devices else None)
 
     @property
     def shows_gpm(self) -> bool:
@@ -153,15 +160,13 @@ class DevicesView(Wheel, LiveView):
 
     def _layout(self, chosen: Density | None) -> DeviceLayout:
         telemetry = self._telemetry
-        counted = Counter(device.machine for device in telemetry.devices)
+        sections = [*Counter(device.machine for device in telemetry.devices).values()]
         titles = sum(row.title_rows(each, self._space[0]) for each in telemetry.machines)
-        return plan_layout(
-            [*counted.values()], telemetry.process_count, *self._space, chosen, titles
-        )
+        return plan_layout(sections, telemetry.process_count, *self._space, chosen, titles)
 
     def max_rows(self, height: int) -> int:
-        """Return the most rows for the devices: a few processes are always shown."""
-        return max(height // 2, height - min(self._telemetry.process_count, FEWEST_PROCESSES) - 1)
+        """Return the most rows for the devices: processes have their share."""
+        return height - process_rows(self._telemetry.process_count, height)
 
     @property
     def density(self) -> str:
@@ -177,33 +182,41 @@ class DevicesView(Wheel, LiveView):
         now = self.current_layout
         if now is None:
             return
-        following = now.density.following
+        order = [*Density]
+        following = order[(order.index(now.density) + 1) % len(order)]
         automatic = self._layout(None).density
         self.chosen = None if following is automatic else following
 
+    def is_right(self, uuid: str) -> bool:
+        """Return True if the panel of the device with that UUID is in the right half."""
+        now = self.current_layout
+        places = ((n, each) for line in self._shown for n, each in enumerate(line.devices))
+        return now is not None and any(d.uuid == uuid and 2 * n >= now.columns for n, d in places)
+
     def action_move(self, step: int) -> None:
-        """Select the device `step` places further on."""
         devices, selected = self._telemetry.devices, self.selected
         if selected is not None:
             self._select(devices.index(selected) + step)
 
+    action_side = action_move
+
     def action_page(self, step: int) -> None:
-        """Select the device a screen further on."""
         now = self.current_layout
         if now is not None:
             self.action_move(step * max(1, self.size.height // now.panel_height - 1) * now.columns)
 
     def wheel(self, step: int) -> None:
-        """Select the next device, or the previous one."""
         self.action_move(1 if step > 0 else -1)
 
     def _select(self, number: int) -> None:
         devices = self._telemetry.devices
-        self._selected = devices[max(0, min(len(devices) - 1, number))].uuid
+        self.select(devices[max(0, min(len(devices) - 1, number))])
+
+    def select(self, device: Device) -> None:
+        self._selected = device.uuid
         self.redraw()
 
     def on_click(self, event: Click) -> None:
-        """Select the device under the mouse."""
         now = self.current_layout
         if now is None:
             return
@@ -217,9 +230,12 @@ class DevicesView(Wheel, LiveView):
 
     def draw(self, width: int, height: int) -> list[Row]:
         """Draw the panels in the current layout, scrolled to the selected one."""
+        if self.alone:
+            return self._short_rows(width, height)
         now = self.current_layout
         if now is None or now.panel_width > width:
             return []
+        self._renew(now, anew=self._drawn_size != (width, height))
         devices, selected = self._telemetry.devices, self.selected
         lines = self._lines(now)
         space = height - now.heading_rows
@@ -232,6 +248,7 @@ class DevicesView(Wheel, LiveView):
         below = lines[self._first :]
         self._shown = fit_columns(below, space - counted, lambda line: line.rows) or below[:1]
         shape = self._row_shape() if now.density is Density.ROW else None
+        cells = max((len(str(device.index)) for device in devices), default=1)
         rows: list[Row] = []
         if shape:
             heading = [row.heading(now.panel_width, shape)]
@@ -242,7 +259,7 @@ class DevicesView(Wheel, LiveView):
                 behind = telemetry.behind_seconds(line.machine)
                 rows += row.host_title(line.machine, width, behind, telemetry.silence_limit)
                 continue
-            panels = [self._panel(device, device is selected) for device in line.devices]
+            panels = [self._panel(each, each is selected, cells) for each in line.devices]
             if shape:
                 drawn = [[row.draw_row(each, shape, now.panel_width)] for each in panels]
             else:
@@ -252,14 +269,35 @@ class DevicesView(Wheel, LiveView):
         if counted:
             before = sum(len(line.devices) for line in lines[: self._first])
             many = sum(len(line.devices) for line in self._shown)
-            shown = f"{before + 1} to {before + many} of {len(devices)} devices"
-            rows = [*rows[: height - 1], [Span(f"   {shown}: ↓ ↑ for the others", DIM)]]
+            shown = f"   {before + 1} to {before + many} of {len(devices)} devices"
+            note = fit_columns((shown, ": ↓ ↑ for the others"), width, len)
+            rows = [*rows[: height - 1], [Span("".join(note), DIM)]]
         if now.density is not Density.FULL:  # full panels have their own findings
             rows += self._finding_lines(width)[: max(0, height - len(rows))]
         return rows
 
+    def _short_rows(self, width: int, height: int) -> list[Row]:
+        devices, selected = self._telemetry.devices, self.selected
+        at = devices.index(selected) if selected is not None else 0
+        self._first = first_visible([1] * len(devices), at, self._first, height)
+        shown = devices[self._first : self._first + height]
+        self._shown = [PanelLine(1, [each]) for each in shown]
+        return [row.short_row(self._panel(each, each is selected, 1), width) for each in shown]
+
+    def _renew(self, now: DeviceLayout, *, anew: bool) -> None:
+        """Decide what stays: nothing if all is drawn anew, or the picture stands still."""
+        telemetry = self._telemetry
+        still = telemetry.paused or telemetry.replayed or telemetry.silent_seconds is not None
+        if anew or still or now != self._drawn_as:
+            self._kept.clear()
+        self._drawn_as = now
+        count = telemetry.history.count
+        if not 0 <= count - self._renewed < telemetry.samples_in(SECOND_RANK_SECONDS):
+            self._renewed = count
+            for kept in self._kept.values():
+                kept.details = None
+
     def _lines(self, now: DeviceLayout) -> list[PanelLine]:
-        """Return all lines from top to bottom."""
         devices, machines = self._telemetry.devices, self._telemetry.machines
         if not machines:
             return panel_lines(devices, now)
@@ -278,12 +316,11 @@ class DevicesView(Wheel, LiveView):
     def _finding_lines(self, width: int) -> list[Row]:
         """Return the top findings of a few devices, the most severe first."""
         telemetry = self._telemetry
-        top: dict[str | None, Finding] = {}
-        for found in telemetry.judgement.findings:
-            top.setdefault(found.device_uuid, found)
         lines = []
-        for found in [*top.values()][:MOST_FINDINGS]:
-            device = find_device(telemetry.devices, found.device_uuid)
+        told = telemetry.slowest.findings if telemetry.slowest else ()  # by the header
+        others = (each for each in telemetry.problems.values() if each not in told)
+        for found in islice(others, MOST_FINDINGS):
+            device = telemetry.find_device(found.device_uuid)
             if device is not None:
                 lines.append(finding.line(found, width, device.label))
         return lines
@@ -295,35 +332,45 @@ class DevicesView(Wheel, LiveView):
             [self._telemetry.readings(d.uuid) for d in devices],
         )
 
-    def _panel(self, device: Device, selected: bool) -> Panel:
+    def _panel(self, device: Device, selected: bool, index_cells: int) -> Panel:
         telemetry = self._telemetry
         machine = telemetry.machine_of(device)
+        readings, kept = telemetry.readings(device.uuid), self._kept[device.uuid]
+        if kept.details is None or kept.details.absent != readings.absent:
+            kept.details = readings
         return Panel(
             device.own,
-            telemetry.readings(device.uuid),
+            readings,
             self._past(device),
             telemetry.history.count,
             selected,
-            max(len(str(each.index)) for each in telemetry.devices),
+            self.active,
+            index_cells,
             telemetry.host_of(device),
-            next(iter(telemetry.judgement.for_device(device.uuid)), None),
-            telemetry.old_seconds(telemetry.readings(device.uuid)),
+            telemetry.problems.get(device.uuid),
+            bool(telemetry.problems),
+            telemetry.old_seconds(readings),
             machine is not None and telemetry.behind_seconds(machine) is not None,
+            kept,
+            telemetry.interval,
+            telemetry.scroll_charts,
         )
 
     def _past(self, device: Device) -> list[PanelHistory]:
         """Return the histories of the bars, where the device has those readings."""
         r = self._telemetry.readings(device.uuid)
         active = panel.activity_of(r)
+        label, style = ("SM", SM) if active == "sm_active_percent" else ("busy", BUSY)
+        memory, watts = r.memory_total_bytes, r.power_limit_watts
         shown = (
-            (active, 100.0, SM if active == "sm_active_percent" else BUSY),
-            ("memory_used_bytes", r.memory_total_bytes, MEMORY),
-            ("power_watts", r.power_limit_watts, POWER),
+            (label, active, 100.0, "100 %", style),
+            ("mem", "memory_used_bytes", memory, size(memory), MEMORY),
+            ("power", "power_watts", watts, quantity(watts, " W"), POWER),
         )
         series = self._telemetry.history.series
         return [
-            PanelHistory(series(device.uuid, name), top, style)
-            for name, top, style in shown
+            PanelHistory(label, series(device.uuid, name), top, text, style)
+            for label, name, top, text, style in shown[: CHART_COUNTS[self.charts]]
             if top and not panel.lacks(r, name)
         ]
 

@@ -1,15 +1,17 @@
-"""Draw one device as a panel of several rows. Pure functions: no widget, no state."""
+"""Draw one device as a panel of several rows. No widget, and no state but what `Kept` has."""
 
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import field
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.frozen import dataclass
 from gputop.health.conditions import Fault, fault_of
 from gputop.schema.clock_events import BY_WORD, CLOCK_EVENTS, gravity
-from gputop.schema.device import Absence, DeviceState
+from gputop.schema.device import Absence, Device, DeviceSample, DeviceState
 from gputop.text import (
     ABSENT,
     age,
@@ -22,43 +24,15 @@ from gputop.text import (
     size,
     visible,
 )
-from gputop.ui.drawing.cells import (
-    Row,
-    Span,
-    bar,
-    cell,
-    clip,
-    faded,
-    fit,
-    history,
-    reading,
-    rule_of,
-    share_of,
-    spread,
-    width_of,
-)
-from gputop.ui.drawing.palette import (
-    ACCENT,
-    BUSY,
-    DIM,
-    FAULT,
-    MEMORY,
-    POWER,
-    SM,
-    STRONG,
-    TEXT,
-    TRACK,
-    WARN,
-)
+from gputop.ui.drawing import cells, palette
+from gputop.ui.drawing.cells import Row, Span, cell, clip, faded, fit, reading, share_of, width_of
+from gputop.ui.drawing.palette import ACCENT, DIM, FAULT, STRONG, TAB, TEXT, TRACK, WARN
 from gputop.ui.widgets import finding
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from rich.style import Style
 
     from gputop.health.findings import Finding
-    from gputop.schema.device import Device, DeviceSample
     from gputop.schema.snapshot import Host
 
 
@@ -67,23 +41,46 @@ class Density(IntEnum):
 
     ROW = 1
     COMPACT = 3
-    FULL = 7
-
-    @property
-    def following(self) -> Density:
-        """Next density, wrapping around."""
-        order = list(Density)
-        return order[(order.index(self) + 1) % len(order)]
+    FULL = 5
 
 
 NO_ANSWER = Fault("It has not answered yet", "Slow, or hanging: `dmesg` may have an Xid")
 
 
+class Kept:
+    """What stays of a device from one drawing to the next, so that little of it changes."""
+
+    def __init__(self) -> None:
+        self.details: DeviceSample | None = None
+        """Readings that the lines of second rank show."""
+        self._ends: dict[tuple[str, int], int] = {}
+        """Half cells of each bar, by its name and width."""
+        self._rows: dict[str, tuple[object, list[Row]]] = {}
+        """Rows, and what they are made of."""
+
+    def bar(self, name: str, share: float | None, width: int, style: Style) -> Row:
+        """Draw a bar, whose end stays unless it is wrong by half a cell."""
+        if share is None:
+            return cells.bar(None, width, style)
+        end = cells.half_cells(share, width, self._ends.get((name, width)))
+        self._ends[name, width] = end
+        return cells.bar(share, width, style, end)
+
+    def rows(self, name: str, made_of: object, draw: Callable[[], list[Row]]) -> list[Row]:
+        """Return rows as drawn before where they are made of the same, else as drawn now."""
+        if name not in self._rows or self._rows[name][0] != made_of:
+            self._rows[name] = made_of, draw()
+        return self._rows[name][1]
+
+
 class PanelHistory(NamedTuple):
     """Values of a reading, oldest first, and the value at the full height of the chart."""
 
+    label: str
     values: Sequence[float | None]
     top: float
+    """The height of the chart, as a number and in words."""
+    top_text: str
     style: Style
 
 
@@ -94,20 +91,33 @@ class Panel:
     device: Device
     readings: DeviceSample
     histories: Sequence[PanelHistory] = ()
-    """Histories, the most useful first."""
     count: int = 0
     """Number of samples since the start; it aligns the histories."""
     selected: bool = False
+    focused: bool = True
+    """True if keys are for the devices."""
     index_cells: int = 1
     """Cells of the longest device index: names are aligned."""
     host: Host | None = None
     """Host whose memory a device without its own shares."""
     finding: Finding | None = None
     """Most important reason why the device may be slow."""
+    finding_row: bool = False
+    """True if there is a row for a finding on every panel."""
     old_seconds: float | None = None
     """Age of the readings, if they are too old to look current."""
     host_behind: bool = False
     """True if the whole host is behind, which its title says."""
+    kept: Kept = field(default_factory=Kept)
+    interval: float = 1.0
+    """Seconds between samples."""
+    scroll: bool = False
+
+    @property
+    def title_styles(self) -> tuple[Style, Style]:
+        """Styles of label and name: reversed if selected, without keys the label alone."""
+        marked = self.selected and self.focused
+        return TAB if self.selected else STRONG, TAB if marked else STRONG
 
     @property
     def fault(self) -> Fault | None:
@@ -120,6 +130,11 @@ class Panel:
         r = self.readings
         nothing = r.age_seconds is None and r.absent.get("processes") is Absence.NO_DATA_YET
         return r.state is DeviceState.OK and nothing
+
+    @property
+    def details(self) -> DeviceSample:
+        """Readings of second rank, which may be older."""
+        return self.kept.details or self.readings
 
     @property
     def memory(self) -> tuple[int | None, int | None]:
@@ -174,23 +189,41 @@ def _readings(panel: Panel, density: Density, width: int, room: int) -> list[Row
             last = [[Span(clip(OLD, width), WARN)]]
         elif panel.finding:
             last = [finding.line(panel.finding, width)]
-        body += _details(panel, width, room - len(body) - LEAST_HISTORY - len(last))
-        body += _histories(panel, width, room - len(body) - len(last))
+        elif panel.finding_row:
+            last = [[]]
+        made_of: object = (panel.details, panel.device, width, room)
+        most = room - len(body) - LEAST_HISTORY - len(last)
+        details = panel.kept.rows("details", made_of, lambda: _details(panel, width, most))
+        if room - len(body) > LEAST_HISTORY or not last:
+            body += details
+        elif not any(last):  # there is no room for both
+            last = details
+        left = room - len(body) - len(last)
+        scales = [(each.label, each.top) for each in panel.histories]
+        made_of = (panel.count // 2, scales, width, left, panel.interval, panel.scroll)
+        body += panel.kept.rows("histories", made_of, lambda: _histories(panel, width, left))
     return [*(faded(body) if old else body), *last]
 
 
 OLD = "Slow to answer, or hanging: `dmesg` may have an Xid"
-LEAST_HISTORY, ENOUGH_HISTORY = 2, 4
-"""Fewest rows of a history, and rows per history before there is another one."""
+LEAST_HISTORY = 2
+"""Fewest rows of a history where there is another one."""
 
 
 def _histories(panel: Panel, width: int, rows: int) -> list[Row]:
-    """Draw the histories that fit, below each other in the colours of the bars."""
-    many = min(len(panel.histories), max(1, rows // ENOUGH_HISTORY))
+    """Draw the histories that fit under the bars: each with its name, its scale and its time."""
+    many = min(len(panel.histories), max(1, rows // LEAST_HISTORY))
+    across = max(1, width - LABEL - VALUE - 1)
+    window = cells.live_window(panel.count, across, scroll=panel.scroll)
+    past = f", {window.span_text(panel.interval)}" if window.end else ""
     drawn: list[Row] = []
-    for n, (values, top, style) in enumerate(panel.histories[:many]):
-        each = (rows - len(drawn)) // (many - n)
-        drawn += history(values, panel.count, width, each, top, style)
+    for n, each in enumerate(panel.histories[:many]):
+        height = (rows - len(drawn)) // (many - n)
+        start = panel.count - len(each.values)
+        rows_of_it = cells.chart(each.values, start, window, height, each.top, each.style)
+        for y, row in enumerate(rows_of_it):
+            label, words = ("", "") if y else (each.label, f" 0–{each.top_text}{past}")
+            drawn.append([cell(label, LABEL, DIM), *row, Span(clip(words, VALUE + 1), DIM)])
     return drawn
 
 
@@ -205,12 +238,11 @@ def _title(panel: Panel, width: int, *, rule: bool) -> Row:
     label = label.rjust(len(label) - len(str(panel.device.index)) + panel.index_cells)
     left = [
         selection_mark(panel),
-        Span(f"{label} ", ACCENT if panel.selected else STRONG),
-        Span(name_of(panel.device), STRONG),
+        *map(Span, (f"{label} ", name_of(panel.device)), panel.title_styles),
     ]
     figures: list[Row] = []
     if r.state is DeviceState.OK and not panel.unanswered:
-        figures = [[Span("  "), *part] for part in _figures(r, bars=rule)]
+        figures = [[Span("  "), *part] for part in _figures(panel.device, r, bars=rule)]
         # The name is worth more than the last figures. Room for a limit is always reserved:
         # limits come and go, and nothing may move with them. A label of one digit gets two cells.
         second = max(0, 2 - len(label))
@@ -220,27 +252,22 @@ def _title(panel: Panel, width: int, *, rule: bool) -> Row:
     limit, style = limited_by(r)
     if panel.old_seconds is not None:
         figures = faded(figures)
-        limit, style = age_text(panel.old_seconds), WARN
+        limit, style = f"{age(panel.old_seconds)} old", WARN
     if limit:
         figures.insert(0, [Span(f"  {limit}", style)])
     left.append(Span(" "))
     right = [span for part in figures for span in part]
     if not rule:
-        return spread(left, [*right, Span(" ")], width)
+        return cells.spread(left, [*right, Span(" ")], width)
     right.append(Span(" ", TRACK))
-    return rule_of(left, right, width)
+    return cells.rule_of(left, right, width)
 
 
-def age_text(seconds: float) -> str:
-    """Return an age as text: `2.1 s old`."""
-    return f"{age(seconds)} old"
-
-
-def _figures(r: DeviceSample, *, bars: bool) -> list[Row]:
+def _figures(device: Device, r: DeviceSample, *, bars: bool) -> list[Row]:
     """Return the figures of a title, the most useful first; with `bars`, no power or clock."""
     right: list[Row] = []
     if not lacks(r, "temperature_celsius"):
-        right.append([reading(quantity(r.temperature_celsius, "°C"))])
+        right.append([reading(quantity(r.temperature_celsius, "°C"), heat_style(device, r))])
     if not (bars or lacks(r, "power_watts")):
         right.append(_power(r, "/"))
     if not (bars or lacks(r, "sm_clock_mhz")):
@@ -248,6 +275,27 @@ def _figures(r: DeviceSample, *, bars: bool) -> list[Row]:
     if r.performance_state is not None:
         right.append([Span(f"P{r.performance_state}")])
     return right
+
+
+HOT_CELSIUS = 5
+"""Degrees below the slowdown from which a temperature is marked."""
+FULL_SHARE = 0.95
+"""Share of the memory from which it is marked."""
+
+
+def heat_style(device: Device, readings: DeviceSample) -> Style:
+    """Return the style of a temperature: a warning near the slowdown."""
+    margin, slowdown = readings.temperature_margin_celsius, device.temperature_slowdown_celsius
+    if slowdown is not None and readings.temperature_celsius is not None:
+        margin = slowdown - readings.temperature_celsius
+    elif margin is not None:
+        margin -= device.temperature_slowdown_margin_celsius or 0
+    return WARN if margin is not None and margin <= HOT_CELSIUS else TEXT
+
+
+def memory_style(used: int | None, total: int | None) -> Style:
+    """Return the style of memory in use: a warning where little is left."""
+    return WARN if (share_of(used, total) or 0) >= FULL_SHARE else STRONG
 
 
 LONGEST_LIMIT = max(len(event.short) for event in CLOCK_EVENTS)
@@ -281,20 +329,22 @@ def _fault_rows(fault: Fault, what: Style, width: int, room: int) -> list[Row]:
 LABEL, VALUE = 6, 18
 
 
-def _labelled_bar(label: str, share: float | None, style: Style, value: Row, width: int) -> Row:
-    room = width - LABEL - VALUE - 1
-    return [cell(label, LABEL, DIM), *bar(share, room, style), Span(" "), *value]
+def _labelled_bar(
+    panel: Panel, label: str, share: float | None, style: Style, value: Row, width: int
+) -> Row:
+    drawn = panel.kept.bar(label, share, width - LABEL - VALUE - 1, style)
+    return [cell(label, LABEL, DIM), *drawn, Span(" "), *value]
 
 
 def _busy_bar(panel: Panel, width: int) -> Row:
     name = activity_of(panel.readings)
     active = getattr(panel.readings, name)
-    label, style = ("SM", SM) if name == "sm_active_percent" else ("busy", BUSY)
+    label, style = ("SM", palette.SM) if name == "sm_active_percent" else ("busy", palette.BUSY)
     value = [cell(percentage(active), 5, STRONG if active is not None else DIM, right=True)]
     tensor = panel.readings.tensor_active_percent
     if tensor is not None:  # busy does not say how much of the GPU is used
         value += [Span(" tensor ", DIM), cell(percentage(tensor), 5, STRONG, right=True)]
-    return _labelled_bar(label, share_of(active, 100), style, value, width)
+    return _labelled_bar(panel, label, share_of(active, 100), style, value, width)
 
 
 def _memory_bar(panel: Panel, width: int) -> Row:
@@ -302,16 +352,16 @@ def _memory_bar(panel: Panel, width: int) -> Row:
     if used is None:
         value = [Span(ABSENT.rjust(5), DIM)]
     else:
-        number = Span(in_unit_of(used, total).rjust(5), STRONG)
+        number = Span(in_unit_of(used, total).rjust(5), memory_style(used, total))
         value = [number, Span(f" of {size(total)}", DIM)]
     label = "host" if panel.device.memory_is_shared else "mem"
-    return _labelled_bar(label, share_of(used, total), MEMORY, value, width)
+    return _labelled_bar(panel, label, share_of(used, total), palette.MEMORY, value, width)
 
 
 def _power_bar(panel: Panel, width: int) -> Row:
     r = panel.readings
     share = share_of(r.power_watts, r.power_limit_watts)
-    return _labelled_bar("power", share, POWER, _power(r, " of ", pad=5), width)
+    return _labelled_bar(panel, "power", share, palette.POWER, _power(r, " of ", pad=5), width)
 
 
 def _power(r: DeviceSample, of: str, pad: int = 0) -> Row:
@@ -323,8 +373,8 @@ def _power(r: DeviceSample, of: str, pad: int = 0) -> Row:
 
 
 def _details(panel: Panel, width: int, most: int) -> list[Row]:
-    """Draw the other readings in up to `most` lines, the most useful first."""
-    r, device = panel.readings, panel.device
+    """Draw the readings of second rank in up to `most` lines, the most useful first."""
+    r, device = panel.details, panel.device
     on_the_bar = activity_of(r) == "sm_active_percent"
     # A reading that the device supports is shown even without a value; of the others only those
     # with one. The page of the device says why a value is missing.

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.cells import cell_len
 
 from gputop.frozen import dataclass
-from gputop.schema.device import DeviceState
-from gputop.schema.snapshot import DriverState, MachineState, Source
+from gputop.schema.device import Device, DeviceSample, DeviceState
+from gputop.schema.snapshot import DriverState, Machine, MachineState, Source
 from gputop.text import (
     ABSENT,
     age,
@@ -19,53 +19,17 @@ from gputop.text import (
     number,
     percentage,
     quantity,
+    size,
     used_of,
     visible,
     watts_of,
 )
-from gputop.ui.drawing.cells import (
-    Row,
-    Span,
-    bar,
-    cell,
-    clip,
-    faded,
-    fit,
-    rule_of,
-    share_of,
-    width_of,
-)
-from gputop.ui.drawing.palette import (
-    ACCENT,
-    BADGE,
-    BUSY,
-    DIM,
-    FAULT,
-    MEMORY,
-    SM,
-    STRONG,
-    TEXT,
-    TRACK,
-    WARN,
-)
-from gputop.ui.monitor.panel import (
-    activity_of,
-    age_text,
-    lacks,
-    limited_by,
-    name_of,
-    rate,
-    selection_mark,
-)
+from gputop.ui.drawing.cells import Row, Span, cell, clip, faded, fit, rule_of, share_of, width_of
+from gputop.ui.drawing.palette import ACCENT, BADGE, BUSY, DIM, FAULT, MEMORY, SM, TEXT, TRACK, WARN
+from gputop.ui.monitor import panel as panels
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from rich.style import Style
-
-    from gputop.schema.device import Device, DeviceSample
-    from gputop.schema.snapshot import Machine
-    from gputop.ui.monitor.panel import Panel
 
 
 class RowShape(NamedTuple):
@@ -74,21 +38,18 @@ class RowShape(NamedTuple):
     label: int
     """Cells of the longest label."""
     name: int
-    """Cells of the longest name."""
     lacking: frozenset[str] = frozenset()
-    """Readings that no device has."""
 
 
 def row_shape(devices: Sequence[Device], samples: Sequence[DeviceSample]) -> RowShape:
-    """Return the shape of rows for these devices."""
     answering = [sample for sample in samples if sample.state is DeviceState.OK]
     return RowShape(
         max((len(device.label) for device in devices), default=1),
-        max((cell_len(name_of(device)) for device in devices), default=0),
+        max((cell_len(panels.name_of(device)) for device in devices), default=0),
         frozenset(
             column.name
             for column in COLUMNS
-            if answering and all(lacks(sample, column.name) for sample in answering)
+            if answering and all(panels.lacks(sample, column.name) for sample in answering)
         ),
     )
 
@@ -98,12 +59,11 @@ class DeviceColumn(NamedTuple):
 
     heading: str
     name: str
-    """Name of the reading."""
     width: int
     room: int
     """Cells that must remain for the name and the bars."""
     text: Callable[[DeviceSample], str]
-    style: Callable[[DeviceSample], Style] | None = None
+    style: Callable[[Device, DeviceSample], Style] | None = None
 
 
 def _column(
@@ -117,24 +77,27 @@ _percent = partial(percentage, unit="%")
 TENSOR = _column("TENSOR", "tensor_active_percent", 8, 44, _percent)
 # fmt: off
 COLUMNS = (
-    _column("TEMP", "temperature_celsius", 6, 0, lambda value: quantity(value, "°C")),
+    DeviceColumn("TEMP", "temperature_celsius", 6, 0,
+                 lambda r: quantity(r.temperature_celsius, "°C"), panels.heat_style),
     DeviceColumn("POWER W", "power_watts", 10, 30,
                  lambda r: watts_of(r.power_watts, r.power_limit_watts, "")),
     _column("SM MHz", "sm_clock_mhz", 8, 34, lambda value: quantity(value, "")),
-    DeviceColumn("LIMIT", "clock_event_reasons", 13, 38, lambda r: limited_by(r)[0],
-                 lambda r: limited_by(r)[1]),
+    DeviceColumn("LIMIT", "clock_event_reasons", 13, 38, lambda r: panels.limited_by(r)[0],
+                 lambda _, r: panels.limited_by(r)[1]),
     TENSOR,
     _column("BUS", "memory_utilization_percent", 6, 44, _percent),
     _column("FAN", "fan_percent", 6, 44, _percent),
     _column("P", "performance_state", 4, 44, lambda p: ABSENT if p is None else f"P{p}"),
     # Received traffic is shown only with room for sent traffic.
-    _column("PCIE RX", "pcie_rx_bytes_per_second", RATE, 60 + RATE, rate),
-    _column("PCIE TX", "pcie_tx_bytes_per_second", RATE, 60, rate),
-    _column("NVLINK RX", "nvlink_rx_bytes_per_second", RATE, 70 + RATE, rate),
-    _column("NVLINK TX", "nvlink_tx_bytes_per_second", RATE, 70, rate),
+    _column("PCIE RX", "pcie_rx_bytes_per_second", RATE, 60 + RATE, panels.rate),
+    _column("PCIE TX", "pcie_tx_bytes_per_second", RATE, 60, panels.rate),
+    _column("NVLINK RX", "nvlink_rx_bytes_per_second", RATE, 70 + RATE, panels.rate),
+    _column("NVLINK TX", "nvlink_tx_bytes_per_second", RATE, 70, panels.rate),
 )
 # fmt: on
 """Columns, the most useful first: the last ones are dropped where room is short."""
+SECOND_RANK = frozenset(column.name for column in COLUMNS[-4:])
+"""Traffic of the links, whose columns are not drawn at each sample."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +133,6 @@ def shows_gpm(width: int, shape: RowShape) -> bool:
 
 
 def heading(width: int, shape: RowShape) -> Row:
-    """Draw the headings of the columns."""
     c = columns(width, shape)
     parts = [
         cell("", MARK),
@@ -182,13 +144,14 @@ def heading(width: int, shape: RowShape) -> Row:
     return fit([Span(part.text, DIM) for part in parts], width)
 
 
-def draw_row(panel: Panel, shape: RowShape, width: int) -> Row:
+def draw_row(panel: panels.Panel, shape: RowShape, width: int) -> Row:
     """Draw the device in `width` cells."""
     c, r = columns(width, shape), panel.readings
+    label, name = panel.title_styles
     row: Row = [
-        selection_mark(panel),
-        cell(panel.device.label.rjust(2), c.label, ACCENT if panel.selected else STRONG),
-        cell(name_of(panel.device), c.name, STRONG if panel.selected else TEXT),
+        panels.selection_mark(panel),
+        cell(panel.device.label.rjust(2), c.label, label),
+        cell(panels.name_of(panel.device), c.name, name if panel.selected else TEXT),
         Span(" "),
     ]
     if panel.fault:
@@ -196,29 +159,49 @@ def draw_row(panel: Panel, shape: RowShape, width: int) -> Row:
         return fit([*row, Span(panel.fault.what, style)], width)
     used, total = panel.memory
     row += [
-        *_busy(r, c.bar),
+        *_busy(panel, c.bar),
         Span(" "),
-        *bar(share_of(used, total), c.bar, MEMORY),
-        _value(used_of(used, total), MEMORY_VALUE),
+        *panel.kept.bar("memory", share_of(used, total), c.bar, MEMORY),
+        _value(used_of(used, total), MEMORY_VALUE, panels.memory_style(used, total)),
         Span(" "),
     ]
     for column in c.others:
         # A MIG instance lacks so much that a row would be mostly signs of absence.
-        blank = panel.device.parent_uuid is not None and lacks(r, column.name)
-        style = column.style(r) if column.style else TEXT
-        row.append(_value("" if blank else column.text(r), column.width, style))
+        blank = panel.device.parent_uuid is not None and panels.lacks(r, column.name)
+        style = column.style(panel.device, r) if column.style else TEXT
+        shown = panel.details if column.name in SECOND_RANK else r
+        row.append(_value("" if blank else column.text(shown), column.width, style))
     if panel.old_seconds is not None:  # the age replaces the name, where it always fits
-        name = cell(age_text(panel.old_seconds), c.name, WARN)
-        row = [*row[:2], name, *faded([row[3:]])[0]]
+        late = cell(f"{age(panel.old_seconds)} old", c.name, WARN)
+        row = [*row[:2], late, *faded([row[3:]])[0]]
     return fit(row, width)
 
 
-def _busy(readings: DeviceSample, cells: int) -> Row:
+def short_row(panel: panels.Panel, width: int) -> Row:
+    """Draw what fits of a device's readings on the smallest terminals, the most useful first."""
+    r, device = panel.readings, panel.device
+    row = [panels.selection_mark(panel), Span(f"{device.label} ", panel.title_styles[0])]
+    if panel.fault:
+        return fit([*row, Span(panel.fault.what, WARN if panel.unanswered else FAULT)], width)
+    used, total = panel.memory
+    limit, style = panels.limited_by(r)
+    parts = [
+        _value(_percent(getattr(r, panels.activity_of(r))), 4),
+        _value(quantity(r.temperature_celsius, "°C"), 6, panels.heat_style(device, r)),
+        _value(f" {size(used)}", 10, panels.memory_style(used, total)),
+        _value(quantity(r.power_watts, " W"), 7),
+        Span(f" {limit}", style),
+    ]
+    row += fit_columns(parts, width - width_of(row), lambda part: len(part.text))
+    return fit(row if panel.old_seconds is None else faded([row])[0], width)
+
+
+def _busy(panel: panels.Panel, cells: int) -> Row:
     """Draw the activity bar and its value, named if it is not what the heading says."""
-    name = activity_of(readings)
-    active = getattr(readings, name)
+    name = panels.activity_of(panel.readings)
+    active = getattr(panel.readings, name)
     term, style = (" SM", SM) if name == "sm_active_percent" else ("", BUSY)
-    drawn = bar(share_of(active, 100), cells - len(term), style)
+    drawn = panel.kept.bar(name, share_of(active, 100), cells - len(term), style)
     return [
         *drawn,
         cell(term, min(cells, len(term)), DIM),

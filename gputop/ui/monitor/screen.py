@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from textual import on
 
-from gputop.ui.model import find_device
+from gputop.settings import CHARTS
 from gputop.ui.monitor.devices import DevicesView
 from gputop.ui.processes.screen import ListTab, ProcessesView
 from gputop.ui.widgets.host import HostView
+from gputop.ui.widgets.live import space_of
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
 
     from gputop.schema.device import Device
     from gputop.ui.model import Telemetry
-    from gputop.ui.processes.table import ProcessTable
+    from gputop.ui.processes.table_state import ProcessTable
+
+SMALLEST = "-smallest"
+"""Class of a screen that has no room but for the devices."""
 
 
 class MonitorTab(ListTab):
@@ -30,7 +34,7 @@ class MonitorTab(ListTab):
     def __init__(self, telemetry: Telemetry, table: ProcessTable) -> None:
         super().__init__(telemetry, table, "monitor")
         self.devices = DevicesView(telemetry)
-        self._host = HostView(telemetry)
+        self._host = HostView(telemetry, id="host")
 
     def compose(self) -> ComposeResult:
         yield self.devices
@@ -41,8 +45,13 @@ class MonitorTab(ListTab):
     def selected(self) -> Device | None:
         """Selected device, or the device of the selected process if keys are for processes."""
         if self.processes.focused_list and (process := self.processes.selected) is not None:
-            return find_device(self.telemetry.devices, process.device_uuid)
+            return self.telemetry.find_device(process.device_uuid)
         return self.devices.selected
+
+    def select(self, device: Device | None) -> None:
+        if device is not None:
+            self.devices.select(device)
+            self._go_to_list(to_it=False)
 
     @property
     def key_handlers(self) -> tuple[Widget, ...]:
@@ -60,13 +69,19 @@ class MonitorTab(ListTab):
         for view in (self.devices, self.processes, self._host):
             view.redraw()
 
+    def is_right(self, uuid: str) -> bool:
+        return self.devices.is_right(uuid)
+
     def action_density(self) -> None:
-        """Switch to the next density."""
         self.devices.next_density()
         self.show_telemetry()
 
+    def action_charts(self) -> None:
+        now = CHARTS.index(self.devices.charts)
+        self.devices.charts = CHARTS[(now + 1) % len(CHARTS)]
+        self.show_telemetry()
+
     def action_switch(self) -> None:
-        """Switch keys between devices and processes."""
         self._go_to_list(to_it=not self.processes.focused_list)
 
     def _go_to_list(self, *, to_it: bool) -> None:
@@ -77,11 +92,6 @@ class MonitorTab(ListTab):
         """Filter the processes; the next keys are for them too."""
         self._go_to_list(to_it=True)
         self.processes.action_filter()
-
-    def action_side(self, step: int) -> None:
-        """Select the device to the right."""
-        if not self.processes.focused_list:
-            self.devices.action_move(step)
 
     @on(ProcessesView.RowClicked)
     def _row_clicked(self) -> None:
@@ -95,14 +105,17 @@ class MonitorTab(ListTab):
                 self.app.call_later(self.screen.run_action, "details")
 
     def on_resize(self) -> None:
-        self._arrange()
+        self.show_telemetry()
 
     def _arrange(self) -> None:
         has_devices = bool(self.telemetry.devices or self.telemetry.machines)
         self._host.display = not has_devices
-        self.devices.display = self.processes.display = has_devices
-        width, height = self.size
-        if has_devices and width and height:
+        alone = self.devices.alone = self.screen.has_class(SMALLEST)
+        self.devices.display, self.processes.display = has_devices, has_devices and not alone
+        width, height = space_of(self)
+        if alone:
+            self.devices.styles.height = height
+        elif has_devices and width and height:
             rows = min(self.devices.plan(width, height).rows, self.devices.max_rows(height))
             spare = height - rows - self.telemetry.process_count - 1
             rows += max(0, min(self.devices.finding_rows, spare))

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from gputop.frozen import dataclass
-from gputop.schema.device import Device
+from gputop.schema.device import Absence, Device
 from gputop.schema.remedies import unseen
 from gputop.schema.snapshot import Machine, Process, ProcessKind
 from gputop.text import ABSENT, fit_columns, quantity, size, visible
-
-if TYPE_CHECKING:
-    from gputop.schema.device import Device
 
 MARK_WIDTH = 1
 """Cells for the mark of the selected row, before the first column."""
@@ -23,6 +20,8 @@ GAP = 1
 """Cells before each column."""
 LEAST_COMMAND, ENOUGH_COMMAND = 8, 32
 """Cells that the command always keeps, and those it keeps before less useful columns show."""
+SIDE_CELLS = 16
+"""Characters that the command scrolls to the side at once."""
 WIDE_FROM = 180
 """Width of the table from which columns have their larger width."""
 SEARCHED_CHARACTERS = 1024
@@ -85,16 +84,24 @@ class ProcessColumn:
     """True if the first sort is descending."""
     wide: int = 0
     """Cells on a wide terminal, if more."""
+    reading: str = ""
+    """Field of the process that it shows, if that may have no data yet."""
 
     def cells(self, table_width: int) -> int:
-        """Return the cells in a table of that width."""
         return max(self.width, self.wide if table_width >= WIDE_FROM else 0)
 
+    def is_empty(self, processes: Iterable[Process], context: ProcessContext) -> bool:
+        """Return True if it has nothing to show for any of them, now and at the next sample."""
+        return all(
+            self.value(p, context) is None and p.absent.get(self.reading) is not Absence.NO_DATA_YET
+            for p in processes
+        )
 
-def command_of(process: Process, room: int) -> str:
+
+def command_of(process: Process, room: int, skipped: int = 0) -> str:
     """Return the command in visible characters, cut to about `room` cells, or why it is unknown.
 
-    Where it does not fit, the folder of the program is left out first.
+    Where it does not fit, the folder of the program is left out first, then `skipped` characters.
     """
     command = process.command
     if command is None:
@@ -102,7 +109,8 @@ def command_of(process: Process, room: int) -> str:
     if len(command) > room and command.startswith("/"):
         program, _, arguments = command.partition(" ")
         command = f"{program.rpartition('/')[2] or program} {arguments}"
-    return visible(command, room + 1)  # each character takes at least one cell
+    # Each character takes at least one cell.
+    return visible(command, skipped + room + 1)[skipped:]
 
 
 def process_age(seconds: float) -> str:
@@ -153,6 +161,7 @@ def _number(
         value=lambda process, _: read(process),
         text=lambda process, _: text(read(process)),
         largest_first=True,
+        reading=name,
     )
 
 
@@ -212,11 +221,8 @@ COLUMNS = (
 )
 """Columns for one machine, in screen order."""
 
-
-def columns_of(several: bool) -> tuple[ProcessColumn, ...]:
-    """Return all columns, with the host if there are several."""
-    return (HOST, *COLUMNS) if several else COLUMNS
-
+FIXED = (HOST, GPU, PID)
+"""Columns that stay where the others are scrolled."""
 
 _NEEDED = (GPU, PID, GPU_MEMORY, USER, SM)
 _BY_USE = (HOST, *_NEEDED, CPU, AGE, WHERE, RESIDENT, TYPE, MEMORY, ENCODER, DECODER)
@@ -228,26 +234,34 @@ class ShownColumn(NamedTuple):
 
     column: ProcessColumn
     cells: int
+    skipped: int = 0
+    """Characters that it is scrolled by; only the command is."""
 
 
 def shown_columns(
-    width: int, sorted_by: ProcessColumn, several: bool = False
-) -> tuple[ShownColumn, ...]:
-    """Return the columns that fit into that width; the sort column is always among them."""
-    among = columns_of(several)
+    width: int, sorted_by: ProcessColumn, among: Sequence[ProcessColumn] = COLUMNS, steps: int = 0
+) -> list[ShownColumn]:
+    """Return the columns that fit into that width, the most useful ones and the sort column.
+
+    Scrolled to the right by some steps, it is those that follow the first `steps`, and after the
+    last of them the command is scrolled.
+    """
     ranked = [c for c in dict.fromkeys((sorted_by, *_BY_USE)) if c in among and c is not COMMAND]
-    enough = max(ENOUGH_COMMAND, width // 3)
     least = dict.fromkeys((HOST, *_NEEDED), LEAST_COMMAND) | {sorted_by: -math.inf}
+    skipped = 0
+    if steps:
+        moving = [column for column in among if column not in (*FIXED, COMMAND)]
+        ranked = [*(column for column in FIXED if column in among), *moving[steps:]]
+        least = dict.fromkeys(ranked, LEAST_COMMAND)
+        skipped = max(0, steps - len(moving)) * SIDE_CELLS
+    enough = max(ENOUGH_COMMAND, width // 3)
     room = width - MARK_WIDTH - GAP
     shown = fit_columns(
         ranked, room, lambda c: GAP + c.cells(width), lambda c: least.get(c, enough)
     )
     left = max(0, room - sum(GAP + column.cells(width) for column in shown))
-    return tuple(
-        ShownColumn(column, left if column is COMMAND else column.cells(width))
-        for column in among
-        if column in (*shown, COMMAND)
-    )
+    cells = [ShownColumn(column, column.cells(width)) for column in among if column in shown]
+    return [*cells, ShownColumn(COMMAND, left, skipped)]
 
 
 def search_text(process: Process, context: ProcessContext) -> str:

@@ -2,52 +2,38 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Sequence
+from signal import Signals
 from typing import TYPE_CHECKING
 
-from textual import work
 from textual.message import Message
 
-from gputop.problem import Problem
-from gputop.schema.device import Absence, DeviceState
+from gputop.schema.device import Absence, Device, DeviceState
 from gputop.schema.remedies import unseen
-from gputop.sources.linux.procfs import ProcError, environment, send_signal
-from gputop.text import ABSENT
-from gputop.ui.drawing.cells import Row, Span, cell, spread
-from gputop.ui.drawing.palette import ACCENT, CURSOR, DIM, STRONG, TEXT
-from gputop.ui.model import find_device
-from gputop.ui.processes.columns import (
-    COMMAND,
-    GAP,
-    GPU_MEMORY,
-    MARK_WIDTH,
-    ProcessColumn,
-    ShownColumn,
-    command_of,
-    shown_columns,
-)
-from gputop.ui.processes.table import ProcessTable
+from gputop.sources.linux.procfs import send_signal
+from gputop.text import ABSENT, fit_columns
+from gputop.ui.drawing.cells import Row, Span, cell, list_row, spread
+from gputop.ui.drawing.palette import DIM, STRONG, TEXT
+from gputop.ui.processes import columns
+from gputop.ui.processes.table_state import ProcessLine, ProcessTable
 from gputop.ui.widgets.filter import FilterView
-from gputop.ui.widgets.live import LiveTab, Wheel
+from gputop.ui.widgets.live import LiveTab, TelemetryView, Wheel
 
 if TYPE_CHECKING:
-    from signal import Signals
-
     from textual.app import ComposeResult
     from textual.events import Click
     from textual.widget import Widget
 
-    from gputop.schema.device import Device
     from gputop.schema.snapshot import Process
     from gputop.ui.model import Telemetry
+    from gputop.ui.processes.columns import ProcessColumn, ShownColumn
+    from gputop.ui.processes.page import ProcessDetailsView
     from gputop.ui.processes.signal import SignalTarget
-    from gputop.ui.processes.table import ProcessLine
-
 
 LONGEST_FILTER = 200
 
 
-class ProcessesView(Wheel, FilterView):
+class ProcessesView(Wheel, TelemetryView, FilterView):
     """Scrolling list with one row per process and device."""
 
     class RowClicked(Message):
@@ -55,12 +41,13 @@ class ProcessesView(Wheel, FilterView):
 
     def __init__(self, telemetry: Telemetry, table: ProcessTable | None = None) -> None:
         """`table` may be shared: its views have the same order, filter and selection."""
-        super().__init__()
-        self._telemetry = telemetry
+        super().__init__(telemetry)
         self._table = table or ProcessTable()
         self.device_uuid: str | None = None
         """UUID of the only device whose processes are listed, or None for all."""
         self._room = 1
+        self._side = 0
+        """Steps that it is scrolled to the right."""
         self._headed = True
         """True if there is room for a heading."""
         self.focused_list = False
@@ -73,30 +60,37 @@ class ProcessesView(Wheel, FilterView):
 
     @property
     def selected(self) -> Process | None:
-        """Process that keys act on."""
         return self._listed().selected
 
     def action_move(self, step: int) -> None:
-        """Select the process `step` rows further down."""
         self._listed().move(step)
         self.redraw()
 
     def action_page(self, step: int) -> None:
-        """Select the process `step` windows further down."""
         self.action_move(step * max(1, self._room - 1))
 
+    def action_side(self, step: int) -> None:
+        """Scroll to the right by `step` columns; once none is left, scroll the command."""
+        self._side = max(0, self._side + step)
+        self.redraw()
+
     def action_sort(self, step: int) -> None:
-        """Sort by the column `step` places further right, wrapping around."""
         self._table.sort_by_next(step)
         self.redraw()
 
+    def action_sort_by(self, title: str) -> None:
+        self._table.apply_settings(title, False, self._table.tree)
+        self.redraw()
+
+    def action_user(self) -> None:
+        process = self.selected
+        self.type("" if self.typed or process is None else process.user or "")
+
     def action_reverse(self) -> None:
-        """Reverse the order."""
         self._table.reverse()
         self.redraw()
 
     def action_tree(self) -> None:
-        """Switch between a tree of parents and children and a flat list."""
         self._table.toggle_tree()
         self.redraw()
 
@@ -106,7 +100,6 @@ class ProcessesView(Wheel, FilterView):
         return self._table.filter
 
     def type(self, text: str) -> None:
-        """List only rows that contain all words of `text`."""
         self._table.set_filter(text[:LONGEST_FILTER])
         self.redraw()
 
@@ -122,18 +115,22 @@ class ProcessesView(Wheel, FilterView):
         return True
 
     def draw(self, width: int, height: int) -> list[Row]:
-        """Draw the heading, the visible rows, and under them the filter or the number of rows."""
         table = self._listed()
         typed = self.typing or bool(table.filter)
         self._headed = height > 1 + typed
         space = height - self._headed
-        footed = typed or (space > 1 and table.total > space)
+        footed = typed or (space > 2 and table.total > space)
         self._room = max(1, space - footed)
         if not table.total:
             rows: list[Row] = [[Span(f"  {self._none()}", DIM)]]
         else:
-            slots = shown_columns(width, table.sorted_by, table.several)
             at, lines = table.at, table.window(self._room)
+            slots = self._slots(width)
+            longest = max((len(f"{p.command}{branch}") for p, branch in lines), default=0)
+            past_end = slots[-1].skipped + slots[-1].cells - longest
+            if (excess := min(past_end, slots[-1].skipped) // columns.SIDE_CELLS) > 0:
+                self._side -= excess
+                slots = self._slots(width)
             rows = [self._heading(slots)] if self._headed else []
             rows += [
                 self._line(line, slots, selected=number == at)
@@ -145,6 +142,10 @@ class ProcessesView(Wheel, FilterView):
             rows += [[] for _ in range(height - 1 - len(rows))]
             rows = [*rows[: height - 1], self._footer(width)]
         return rows
+
+    def _slots(self, width: int) -> Sequence[ShownColumn]:
+        table = self._table
+        return columns.shown_columns(width, table.sorted_by, table.columns, self._side)
 
     def _listed(self) -> ProcessTable:
         """Return the table, updated to the current sample."""
@@ -168,41 +169,39 @@ class ProcessesView(Wheel, FilterView):
             return f"The driver does not list the processes of GPU {', '.join(silent)}"
         return "No process uses " + ("a device" if self.device_uuid is None else "this device")
 
-    def _heading(self, slots: tuple[ShownColumn, ...]) -> Row:
+    def _heading(self, slots: Sequence[ShownColumn]) -> Row:
         table = self._table
-        row = [Span(" " * MARK_WIDTH)]
-        for column, cells in slots:
+        row = [Span("←" if self._side else " ", DIM)]
+        for column, cells, _ in slots:
             at = column is table.sorted_by
             title = column.title + ("▼" if table.descending else "▲") * at
-            if column is COMMAND and table.tree:  # often the only visible change
+            if column is columns.COMMAND and table.tree:  # often the only visible change
                 title += " (tree)"
-            row += [Span(" " * GAP), cell(title, cells, STRONG if at else DIM, right=column.right)]
+            style = STRONG if at else DIM
+            row += [Span(" " * columns.GAP), cell(title, cells, style, right=column.right)]
         return row
 
-    def _line(self, line: ProcessLine, slots: tuple[ShownColumn, ...], *, selected: bool) -> Row:
+    def _line(self, line: ProcessLine, slots: Sequence[ShownColumn], *, selected: bool) -> Row:
         process, context = line.process, self._table.context
         row: Row = []
-        for column, cells in slots:
-            row.append(Span(" " * GAP))
-            if column is COMMAND:
-                row += _command(line, cells)
+        for column, cells, skipped in slots:
+            row.append(Span(" " * columns.GAP))
+            if column is columns.COMMAND:
+                row += _command(line, cells, skipped)
                 continue
             text = column.text(process, context)
-            known = STRONG if column is GPU_MEMORY else TEXT
+            known = STRONG if column is columns.GPU_MEMORY else TEXT
             style = DIM if text == ABSENT else known
             row.append(cell(text, cells, style, right=column.right))
-        if not selected:
-            return [Span(" " * MARK_WIDTH), *row]
-        if self.focused_list:
-            row = [Span(span.text, CURSOR) for span in row]
-        return [Span("▌", ACCENT if self.focused_list else DIM), *row]
+        return list_row(row, selected=selected, focused=self.focused_list)
 
     def _footer(self, width: int) -> Row:
         table = self._table
         listed, total = len(table.lines), table.total
         shown = f"{table.first + 1} to {min(listed, table.first + self._room)} of {listed}"
         if not self.typing and not table.filter:
-            return [Span(f"  {shown} processes · ↑↓ scroll · / filter", DIM)]
+            parts = (f"  {shown} processes", " · ↑↓ scroll", " · / filter")
+            return [Span("".join(fit_columns(parts, width, len)), DIM)]
         counts = f"  {listed} of {total} match"
         keys = "  Enter keeps · Esc clears " if self.typing else "  / changes it "
         right = [Span(counts, TEXT if listed else STRONG), Span(keys, DIM)]
@@ -224,10 +223,9 @@ class ProcessesView(Wheel, FilterView):
             self.post_message(self.RowClicked())
 
     def _column_at(self, x: int) -> ProcessColumn | None:
-        end = MARK_WIDTH
-        table = self._table
-        for column, cells in shown_columns(self.size.width, table.sorted_by, table.several):
-            end += GAP + cells
+        end = columns.MARK_WIDTH
+        for column, cells, _ in self._slots(self.size.width):
+            end += columns.GAP + cells
             if x < end:
                 return column
         return None
@@ -237,51 +235,75 @@ class ProcessesView(Wheel, FilterView):
         self.redraw()
 
 
-def _command(line: ProcessLine, cells: int) -> Row:
-    """Return the branch of the tree, in at most half of the room, and the command."""
+def _command(line: ProcessLine, cells: int, skipped: int) -> Row:
+    """Return the branch of the tree, in at most half of the room, and the command from there on."""
     branch = line.branch
     if len(branch) > cells // 2:
         branch = "…" + branch[-max(3, cells // 2 - 1) :]
     room = max(0, cells - len(branch))
-    text = cell(command_of(line.process, room), room)
+    text = cell(columns.command_of(line.process, room, skipped), room)
     return [Span(branch, DIM), Span(text.text, DIM if line.process.command is None else TEXT)]
 
 
-class ListTab(LiveTab):
-    """Tab with a list of processes."""
+def why_untouched(process: Process, telemetry: Telemetry) -> str:
+    """Return why a process cannot be read or signalled from here; empty if it can."""
+    if telemetry.replayed:
+        return "this is a recording: its pid may belong to another process by now"
+    if telemetry.simulated:
+        return "it is simulated: it does not exist"
+    if not process.is_here:
+        return f"it runs on {process.machine}: use `ssh -t {process.machine} gputop`"
+    # Without a start time the pid may by now be another process.
+    return unseen(process) if process.start_time is None else ""
 
-    def __init__(self, telemetry: Telemetry, table: ProcessTable, id: str) -> None:  # noqa: A002
-        super().__init__(id=id)
-        self.telemetry = telemetry
-        self.processes = ProcessesView(telemetry, table)
+
+class ProcessTab(LiveTab):
+    """Tab with a process that keys act on."""
+
+    def __init__(
+        self, telemetry: Telemetry, view: ProcessesView | ProcessDetailsView, name: str
+    ) -> None:
+        super().__init__(id=name)
+        self.telemetry, self._view = telemetry, view
+
+    def compose(self) -> ComposeResult:
+        yield self._view
 
     @property
     def key_handlers(self) -> tuple[Widget, ...]:
-        return (self, self.processes)
+        return (self, self._view)
 
     @property
     def filter_view(self) -> FilterView:
-        return self.processes
+        return self._view
+
+    @property
+    def process(self) -> Process | None:
+        """Process that keys act on."""
+        return self._view.selected
+
+    def is_right(self, uuid: str) -> bool:  # noqa: ARG002 - for the tab with panels
+        """Return True if the device with that UUID is shown in the right half."""
+        return False
 
     def action_signal(self) -> None:
-        """Ask which signal to send to the selected process, and send it."""
         from gputop.ui.processes.signal import SendSignal, signal_target
 
-        process = self._chosen()
+        process, telemetry = self.process, self.telemetry
         if process is None:
+            self.notify("No process is selected")
             return
-        telemetry = self.telemetry
+        if why := why_untouched(process, telemetry):
+            self.notify(f"No signal to {process.pid}: {why}", severity="warning")
+            return
         processes = telemetry.sample.processes if telemetry.sample else ()
         target = signal_target(process, processes, telemetry.devices)
-        if isinstance(target, Problem):
-            self.notify(str(target), severity="warning")
-            return
 
         def answered(number: Signals | None) -> None:
             if number is not None:
                 self._send(target, number)
 
-        self.app.push_screen(SendSignal(target), answered)
+        self.app.push_screen(SendSignal(target, left=self.is_right(process.device_uuid)), answered)
 
     def _send(self, target: SignalTarget, number: Signals) -> None:
         problem = send_signal(target.pid, target.start_time, number)
@@ -290,44 +312,13 @@ class ListTab(LiveTab):
         else:
             self.notify(str(problem), title="Not sent", severity="error")
 
-    @work(exclusive=True, group="environment", exit_on_error=False)
-    async def action_environment(self) -> None:
-        """Show the environment of the selected process."""
-        from gputop.ui.processes.environment import Environment
 
-        process = self._chosen()
-        if process is None:
-            return
-        if process.start_time is None:
-            why = f"Cannot read the environment of {process.pid}: {unseen(process)}"
-            self.notify(why, severity="warning")
-            return
-        try:
-            # Reading blocks if the process hangs in the kernel.
-            found = await asyncio.to_thread(environment, process.pid, process.start_time)
-        except ProcError as error:
-            self.notify(str(error.problem), title="Not shown", severity="error")
-        else:
-            self.app.push_screen(Environment(process, found, shown=self.telemetry.show_secrets))
+class ListTab(ProcessTab):
+    """Tab with a list of processes."""
 
-    def _chosen(self) -> Process | None:
-        """Return the selected process if it runs on this machine; else notify why not."""
-        process = self.processes.selected
-        if process is None:
-            self.notify("No process is selected")
-        elif self.telemetry.replayed:
-            self.notify("This is a recording: its pids may belong to other processes by now")
-        elif self.telemetry.simulated:
-            self.notify("These processes are simulated: they do not exist")
-        elif not process.is_here:
-            self.notify(
-                f"It is on another machine: use `ssh -t {process.machine} gputop`",
-                title=f"{process.pid} runs on {process.machine}",
-                severity="warning",
-            )
-        else:
-            return process
-        return None
+    def __init__(self, telemetry: Telemetry, table: ProcessTable, id: str) -> None:  # noqa: A002
+        self.processes = ProcessesView(telemetry, table)
+        super().__init__(telemetry, self.processes, id)
 
 
 class ProcessesTab(ListTab):
@@ -337,14 +328,10 @@ class ProcessesTab(ListTab):
         super().__init__(telemetry, table, "processes")
         self.processes.focused_list = True
 
-    def compose(self) -> ComposeResult:
-        yield self.processes
-
     @property
     def selected(self) -> Device | None:
-        """Device of the selected process, or else the first device."""
         process, devices = self.processes.selected, self.telemetry.devices
-        found = find_device(devices, process.device_uuid if process else None)
+        found = self.telemetry.find_device(process.device_uuid if process else None)
         return found or (devices[0] if devices else None)
 
     def show_telemetry(self) -> None:

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from signal import Signals
 from typing import TYPE_CHECKING
 
-from textual import on
 from textual.containers import Vertical
-from textual.message import Message
 
-from gputop.problem import Problem
-from gputop.schema.remedies import unseen
 from gputop.text import ABSENT, size, visible
-from gputop.ui.drawing.cells import Row, Span, cell, clip
+from gputop.ui.drawing.cells import Row, Span, cell, clip, wrap
 from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, TAB, TEXT, WARN
+from gputop.ui.processes.table_state import rows_of
 from gputop.ui.widgets.confirm import WAIT, Dialog, QuietPeriod
 from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from textual.app import ComposeResult
     from textual.events import Click, Key
 
@@ -44,16 +40,10 @@ CHOOSING, ASKING = "Enter chooses · Esc closes", "y sends it · Esc goes back"
 NOT_YET = f"{WAIT} · Esc goes back"
 DEVICE_LINES = 4
 """Most devices of a process with a line of their own."""
+SLACK = 12
+"""Cells that the question, on two lines, may lose where they break."""
 DEVICES_NAMED = 8
 """Most devices named in the question; more are only counted."""
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceUse:
-    """Device that a process uses, and the bytes of its memory that the process holds."""
-
-    label: str
-    memory_bytes: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,60 +54,52 @@ class SignalTarget:
     start_time: float
     user: str | None
     command: str
-    held: tuple[DeviceUse, ...]
+    held: tuple[tuple[str, int | None], ...]
+    """Label of each device that it uses, and the bytes of its memory that it holds."""
 
 
 def signal_target(
     process: Process, processes: Iterable[Process], devices: Sequence[Device]
-) -> SignalTarget | Problem:
-    """Return the target with all devices that it uses, or why it cannot get a signal."""
-    if process.start_time is None:
-        # Without a start time the pid may by now be another process.
-        why, _, remedy = unseen(process).partition(": ")
-        return Problem(f"No signal to {process.pid}", why, remedy.capitalize())
+) -> SignalTarget:
+    """Return the target, whose start time is known, with all devices that it uses."""
+    assert process.start_time is not None
     labels = {device.uuid: device.label for device in devices}
-    same = (
-        p
-        for p in processes
-        if (p.pid, p.start_time, p.machine) == (process.pid, process.start_time, process.machine)
-    )
-    memory = {p.device_uuid: p.memory_used_bytes for p in same}
-    held = tuple(DeviceUse(labels[uuid], memory[uuid]) for uuid in labels if uuid in memory)
+    memory = {p.device_uuid: p.memory_used_bytes for p in rows_of(process, processes)}
+    held = tuple((labels[uuid], memory[uuid]) for uuid in labels if uuid in memory)
     return SignalTarget(process.pid, process.start_time, process.user, process.command or "", held)
 
 
 class SignalList(LiveView):
     """Process and list of signals; once a signal is chosen, the question."""
 
-    class Asked(Message):
-        """Message that a signal was clicked."""
-
-    def __init__(self, target: SignalTarget) -> None:
+    def __init__(self, target: SignalTarget, clicked: Callable[[], None]) -> None:
+        """Call `clicked` when the mouse has chosen a signal."""
         super().__init__(id="signals")
-        self._target = target
+        self._target, self._clicked = target, clicked
         self._at = 0
         self._first_row = 0
         self.asking = False
         """True once a signal is chosen and the question is open."""
         self.ready = False
-        """True once an answer is accepted."""
 
     @property
     def chosen(self) -> Signals:
         return SIGNALS[self._at][0]
 
     def move(self, step: int) -> None:
-        """Choose the signal `step` lines further down."""
         self._at = max(0, min(len(SIGNALS) - 1, self._at + step))
         self.redraw()
 
     def ask(self, asking: bool) -> None:
-        """Open the question, or go back from it."""
         self.asking = asking
         self.redraw()
 
+    @property
+    def rows_needed(self) -> int:
+        """Rows that show the process and all signals."""
+        return len(self._who(1)) + len(SIGNALS)
+
     def draw(self, width: int, height: int) -> list[Row]:
-        """Draw the process, then the question or the signals that fit."""
         if self.asking:
             question = self._question(width)
             return [*self._who(width)[: max(0, height - len(question))], *question]
@@ -136,12 +118,12 @@ class SignalList(LiveView):
             [Span(f"{target.pid}", STRONG), Span(f"  {user}")],
             [Span(clip(command, width))],
         ]
-        for held in target.held[:DEVICE_LINES]:
-            memory = "memory unknown" if held.memory_bytes is None else size(held.memory_bytes)
-            rows.append([Span(f"GPU {held.label:<5}", DIM), Span(f"holds {memory}")])
+        for label, held in target.held[:DEVICE_LINES]:
+            memory = "memory unknown" if held is None else size(held)
+            rows.append([Span(f"GPU {label:<5}", DIM), Span(f"holds {memory}")])
         more = target.held[DEVICE_LINES:]
         if more:
-            total = sum(held.memory_bytes or 0 for held in more)
+            total = sum(held or 0 for _, held in more)
             rows.append([Span(f"and {len(more)} more, with {size(total)}", DIM)])
         return [*rows, []]
 
@@ -153,19 +135,19 @@ class SignalList(LiveView):
 
     def _question(self, width: int) -> list[Row]:
         target, name = self._target, self.chosen.name.removeprefix("SIG")
-        labels = [held.label for held in target.held]
+        labels = [label for label, _ in target.held]
         many = len(labels) > DEVICES_NAMED
         on = f"{len(labels)} devices" if many else f"GPU {', '.join(labels)}"
         where = f" on {on}?" if labels else "?"
         user = "" if target.user is None else f"{visible(target.user, 64)}, "
         start = f"Send {name} to {target.pid} ({user}"
-        room = width - len(start) - len(where) - 1
+        room = 2 * width - len(start) - len(where) - SLACK
         command = clip(visible(target.command, 4 * width), max(8, room))
         asked = f"{start}{command}){where}"
         if room < 8:  # the devices have a line of their own above
             asked = f"Send {name} to {target.pid}{where}"
         return [
-            [Span(clip(asked, width), WARN)],
+            *([Span(line, WARN)] for line in wrap(asked, width)),
             [],
             [
                 Span("y", ACCENT if self.ready else DIM),
@@ -176,11 +158,10 @@ class SignalList(LiveView):
         ]
 
     def on_click(self, event: Click) -> None:
-        """Choose the signal under the mouse."""
         number = event.y - self._first_row
         if not self.asking and 0 <= number < len(SIGNALS):
             self.move(number - self._at)
-            self.post_message(self.Asked())
+            self._clicked()
 
 
 class SendSignal(Dialog[Signals | None]):
@@ -190,14 +171,15 @@ class SendSignal(Dialog[Signals | None]):
     """
 
     CSS = """
-    SendSignal { align: center middle; background: ansi_default; }
-    SendSignal .box { width: 72; }
-    #signals { height: 17; max-height: 80vh; }
+    SendSignal .box { width: 60; }
+    #signals { max-height: 80vh; }
     """
 
-    def __init__(self, target: SignalTarget) -> None:
+    def __init__(self, target: SignalTarget, *, left: bool = False) -> None:
+        """Ask for a signal to `target` on the right, or on the `left`."""
         super().__init__()
-        self._list = SignalList(target)
+        self.styles.align_horizontal = "left" if left else "right"
+        self._list = SignalList(target, lambda: self._ask(True))
         self._quiet = QuietPeriod(self, self._show_keys)
 
     def compose(self) -> ComposeResult:
@@ -205,6 +187,7 @@ class SendSignal(Dialog[Signals | None]):
             box.border_title = "Send a signal"
             box.border_subtitle = CHOOSING
             yield self._list
+            self._list.styles.height = self._list.rows_needed
 
     def on_key(self, event: Key) -> None:
         """Handle every key here, in the order typed."""
@@ -224,10 +207,6 @@ class SendSignal(Dialog[Signals | None]):
                 self._ask(True)
             case key if key in MOVES:
                 self._list.move(MOVES[key])
-
-    @on(SignalList.Asked)
-    def _clicked(self) -> None:
-        self._ask(True)
 
     def _ask(self, asking: bool) -> None:
         self._list.ask(asking)

@@ -7,8 +7,8 @@ import contextlib
 import gc
 import os
 import sys
-import termios
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -22,13 +22,14 @@ from gputop.console import INTERRUPTED
 from gputop.settings import DEFAULT, Settings, SettingsError, path, save
 from gputop.text import visible
 from gputop.ui.drawing import look
-from gputop.ui.shell.keys import ActionScreen
+from gputop.ui.shell.action_screen import ActionScreen
 from gputop.ui.shell.watchdog import Watchdog
+from gputop.ui.terminal import layouts
+from gputop.ui.terminal.output import is_connected
+from gputop.ui.terminal.skeleton import SKELETON
 from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from textual.driver import Driver
     from textual.events import Event as UiEvent
     from textual.filter import LineFilter
@@ -47,6 +48,8 @@ THRESHOLDS = 10_000, 2, 2
 """New objects per collection of garbage, and collections per collection of older objects. A tick
 makes thousands of objects that soon go without it, and Python's own 700 took a tenth of the time.
 With its own 10 and 10, a screen that was closed stayed for an hour."""
+LAYOUT_SECONDS = 2.0
+"""Seconds that the layout of a screen may take before it is painted as it is."""
 COLLECT_SECONDS, COLLECT_SHARE = 10.0, 0.002
 """Seconds between returns of memory to the system, and the largest share of processor time for
 collecting garbage, some 10 to 30 ms each time. Python itself collects only when a quarter of the
@@ -71,7 +74,8 @@ class GputopApp(App[None], inherit_bindings=False):  # Ctrl+Q is for who pressed
     AUTO_FOCUS = None
     ENABLE_COMMAND_PALETTE = False  # ours has what keys do, and only what they do here
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("f10,ctrl+c", "quit", "Quit", show=False, priority=True)  # also in a dialog
+        Binding("f10,ctrl+c", "quit", "Quit", show=False, priority=True),  # also in a dialog
+        Binding("ctrl+l", "repaint", "Repaint", show=False, priority=True),
     ]
 
     def __init__(
@@ -87,15 +91,17 @@ class GputopApp(App[None], inherit_bindings=False):  # Ctrl+Q is for who pressed
         record: Path | None = None,
         show_secrets: bool = False,
         first: Screen[None] | None = None,
-        handles_signals: bool = True,
     ) -> None:
         """Begin with the screen `first`, or else with the dashboard of `stream`.
 
-        `problems` are the settings that could not be used, and `config` is their file. Signals end
-        the app unless the caller handles them. The other arguments are the dashboard's.
+        `problems` are the settings that could not be used, and `config` is their file. The other
+        arguments are the dashboard's.
         """
+        layouts.install()
         # ansi_color is given from the start: what NO_COLOR does goes by it
-        super().__init__(driver_class=_driver(), ansi_color=True)
+        super().__init__(driver_class=(driver := _driver()), ansi_color=True)
+        if driver is None:
+            SKELETON.hide()  # Textual's own clears the screen
         self.stylesheet = Sheet(variables=self.get_css_variables())
         self.theme = next(name for name in ANSI_THEMES if name in self.available_themes)
         self._settings = settings
@@ -103,7 +109,7 @@ class GputopApp(App[None], inherit_bindings=False):  # Ctrl+Q is for who pressed
         self._config = config or path()
         self._terminal = terminal
         self.look = look.choose_look(settings.theme, settings.ascii, terminal)
-        self._watchdog = Watchdog() if handles_signals else None
+        self._watchdog = Watchdog()
         self.fault: str | None = None
         """Fault that ended the app, if one did."""
         if first is None:
@@ -114,9 +120,13 @@ class GputopApp(App[None], inherit_bindings=False):  # Ctrl+Q is for who pressed
                 stream, python, replay=replay, record=record, show_secrets=show_secrets
             )
         self.first = first
+        self._held = contextlib.ExitStack()
+        self._held_until = 0.0
+        """Batch of updates while a screen is laid out."""
+        self._batches = 0
+        self._is_unpainted = False
 
     def get_default_screen(self) -> Screen[None]:
-        """Return the screen to begin with."""
         return self.first
 
     def on_mount(self) -> None:
@@ -126,17 +136,56 @@ class GputopApp(App[None], inherit_bindings=False):  # Ctrl+Q is for who pressed
         gc.enable()
         self._return_at = self._collect_at = time.monotonic() + COLLECT_SECONDS
         self.set_interval(TICK_SECONDS, self._tick)
+        self.screen_change_signal.subscribe(self, self._screen_changed, immediate=True)
         # After Ctrl+Z and fg the terminal has nothing left of what it was sent; one that was
         # behind has not been sent everything.
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
-        if self._watchdog is not None and not self.is_headless:
+        if not self.is_headless:
             loop = asyncio.get_running_loop()
             self._watchdog.watch(loop, lambda: self.exit(return_code=INTERRUPTED), INTERRUPTED)
         if self._problems:
             self.notify("\n".join(map(str, self._problems)), title="Settings", severity="warning")
 
+    def _screen_changed(self, screen: Screen[Any]) -> None:
+        """Paint nothing until the screen is laid out, then all of it at once."""
+        self._held.enter_context(self.batch_update())
+        self._held_until = time.monotonic() + LAYOUT_SECONDS
+
+        def paint() -> None:
+            layouts.collect(screen)
+            self._held.close()
+            screen.check_idle()
+
+        screen.call_after_refresh(paint)
+
+    @contextlib.contextmanager
+    def batch_update(self) -> Iterator[None]:
+        """Paint nothing until the end of the batch, and then also what was not painted in it.
+
+        Textual forgets that: a terminal resized while a tab was mounted kept blank lines.
+        """
+        self._batches += 1
+        try:
+            with super().batch_update():
+                yield
+        finally:
+            self._batches -= 1
+            if not self._batches and self._is_unpainted and self.screen_stack:
+                self._is_unpainted = False
+                self.screen.refresh()
+
+    def post_display_hook(self) -> None:
+        """Remember that something was to be painted in a batch."""
+        self._is_unpainted |= self._batches > 0
+
+    def on_resize(self) -> None:
+        """Paint everything: a smaller size, which Textual may not see, has cut some of it off."""
+        self.screen.refresh()
+
     def _tick(self) -> None:
-        if not self.is_headless and not _terminal_exists():
+        if time.monotonic() > self._held_until:
+            self._held.close()  # of a screen that ended before it was laid out
+        if not self.is_headless and not is_connected():
             self.exit(return_code=INTERRUPTED)
         if (screen := self._action_screen) is not None:
             screen.tick()
@@ -168,7 +217,6 @@ class GputopApp(App[None], inherit_bindings=False):  # Ctrl+Q is for who pressed
         return next(screens, None)
 
     async def action_quit(self) -> None:
-        """Leave as the screen has it."""
         if (screen := self._action_screen) is not None:
             await screen.quit()
 
@@ -183,6 +231,10 @@ class GputopApp(App[None], inherit_bindings=False):  # Ctrl+Q is for who pressed
                 return
         await super().on_event(event)
 
+    def action_repaint(self) -> None:
+        """Paint the whole screen again: another program may have written over it."""
+        getattr(self._driver, "repaint", self.refresh)()
+
     # Look and settings.
 
     @property
@@ -191,28 +243,40 @@ class GputopApp(App[None], inherit_bindings=False):  # Ctrl+Q is for who pressed
         return self._settings
 
     def change_settings(self, **changes: Any) -> None:
-        """Replace some of the settings."""
         self._settings = replace(self._settings, **changes)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Return the filters of all that is drawn: the look first, then NO_COLOR of the rest."""
         return [*([self.look] if self.look.enabled else []), *super().get_line_filters()]
 
-    def set_theme(self, name: str) -> None:
-        """Show everything in the theme of that name, as far as the terminal can."""
-        self.change_settings(theme=name)
-        self.look = look.choose_look(name, self._settings.ascii, self._terminal)
+    def show_look(self) -> None:
+        """Show everything in the theme and the characters of the settings, if they have changed."""
+        chosen = look.choose_look(self._settings.theme, self._settings.ascii, self._terminal)
+        if (chosen.theme, chosen.ascii) == (self.look.theme, self.look.ascii):
+            return
+        self.look = chosen
         for screen in self.screen_stack:
             for widget in screen.query("*"):  # else each drawn line stays, in up to four looks
                 widget.refresh()
             screen.refresh()
 
-    def action_theme(self) -> None:
-        """Show the next theme."""
-        self.set_theme(look.next_theme(self.look, self._terminal))
+    @property
+    def other_themes(self) -> list[str]:
+        """Names of the themes that the terminal can show besides the current one, from it on."""
+        names = [*self._terminal.themes]
+        at = names.index(now) if (now := self.look.theme.name) in names else 0
+        return [*names[at + 1 :], *names[:at]]
+
+    def action_theme(self, name: str = "") -> None:
+        """Show the theme of that name, or the next one, and say which."""
+        if name or (others := self.other_themes):
+            self.change_settings(theme=name or others[0])
+            self.show_look()
+            self.notify(f"Theme: {self.look.theme.name}")
+        else:
+            self.notify("There is one theme only for the colours of this terminal")
 
     async def action_keep(self) -> None:
-        """Save the settings as they are now."""
         try:
             await asyncio.to_thread(save, self._config, self._settings)  # the home may be far away
         except SettingsError as error:
@@ -261,7 +325,8 @@ class GputopApp(App[None], inherit_bindings=False):  # Ctrl+Q is for who pressed
 def _driver() -> type[Driver] | None:
     """Return our driver, or None for Textual's own where its private parser is another one."""
     try:
-        from gputop.ui.terminal.driver import TerminalDriver, is_known
+        from gputop.ui.terminal.driver import TerminalDriver
+        from gputop.ui.terminal.key_parser import is_known
     except ImportError:
         return None
     return TerminalDriver if is_known() else None
@@ -269,12 +334,3 @@ def _driver() -> type[Driver] | None:
 
 def _described(error: BaseException) -> str:
     return " ".join(visible(f"{type(error).__name__}: {error}").split())
-
-
-def _terminal_exists() -> bool:
-    """Return True if standard input is a terminal: on a dead one Textual's reader would spin."""
-    try:
-        termios.tcgetattr(0)
-    except (termios.error, OSError):
-        return False
-    return True

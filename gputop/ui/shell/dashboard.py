@@ -5,47 +5,48 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 from textual import work
-from textual.events import Paste
 from textual.widgets import ContentSwitcher
 
 from gputop.schema.snapshot import Event, Inventory, Sample
-from gputop.settings import AUTO
+from gputop.settings import AUTO, INTERVALS
 from gputop.stream.child import Interruption
-from gputop.text import visible
+from gputop.text import short_name, visible
 from gputop.ui.model import Telemetry
-from gputop.ui.monitor.screen import MonitorTab
+from gputop.ui.monitor.screen import SMALLEST, MonitorTab
 from gputop.ui.processes.columns import GPU
 from gputop.ui.processes.screen import ListTab, ProcessesTab
-from gputop.ui.processes.table import ProcessTable
-from gputop.ui.shell.actions import ACTIONS, LISTS, Action, action_for, bindings, refusal
+from gputop.ui.processes.table_state import ProcessTable
+from gputop.ui.shell.action_screen import ActionScreen, KeysView
+from gputop.ui.shell.actions import ACTIONS, LISTS, PROCESSES, Action, bindings, explanation
 from gputop.ui.shell.header import Header, ReplayBar
-from gputop.ui.shell.keys import ActionScreen, KeysView
 from gputop.ui.shell.recording import Recordings
-from gputop.ui.widgets.live import DeviceTab, LiveTab
+from gputop.ui.terminal import layouts
+from gputop.ui.widgets.live import LiveTab
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-
     from textual.app import ComposeResult
     from textual.binding import BindingType
     from textual.dom import DOMNode
-    from textual.events import Key
+    from textual.events import Resize
+    from textual.geometry import Region
     from textual.widget import Widget
 
     from gputop.recording.replay import Played, Replay
     from gputop.schema.snapshot import Record
     from gputop.ui.benchmark.screen import BenchmarkTab
     from gputop.ui.widgets.filter import FilterView
+    from gputop.ui.widgets.live import LiveTab
 
 BENCHMARK_CSS = Path(__file__).parents[1] / "benchmark" / "benchmark.tcss"
 """Style sheet that is slow to parse, and that the first screen does not need."""
-INTERVALS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
-"""Seconds between samples that the keys select from."""
+LEAST_WIDTH, LEAST_HEIGHT = 40, 12
+"""Smallest terminal with more than a line for each device."""
 PRELOAD_SECONDS = 0.5
 """Seconds after the first screen. By then it has numbers, unless the driver is slow."""
 
@@ -61,6 +62,18 @@ class RecordSource(Protocol):
 
     async def close(self) -> None:
         """Leave nothing running."""
+
+
+class Pages(ContentSwitcher):
+    """Tabs and pages, one of which is shown. It has no cells of its own to paint."""
+
+    def refresh(
+        self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False
+    ) -> Self:
+        """Lay out without painting: what that changes is painted, and nothing else is here."""
+        return super().refresh(
+            *regions, repaint=repaint and not layout, layout=layout, recompose=recompose
+        )
 
 
 class Dashboard(ActionScreen):
@@ -113,20 +126,33 @@ class Dashboard(ActionScreen):
         }
         self._keys = KeysView(self.offers)
         self._keys.way_back = self._back_to
-        settings = self.app.settings
-        self._monitor.devices.density = settings.density
-        self._table.apply_settings(settings.sort, settings.reverse, settings.tree)
+        self._apply_settings()
         yield self._header
         if self._replay is not None:
             self._bar = ReplayBar(self.telemetry, self._replay)
             yield self._bar
-        with ContentSwitcher(initial="monitor") as self._switcher:
+        with Pages(initial="monitor") as self._switcher:
             yield from self._live.values()
         yield self._keys
 
+    def on_resize(self, event: Resize) -> None:
+        """Leave the smallest terminals to the devices."""
+        width, height = event.size
+        self.set_class(width < LEAST_WIDTH or height < LEAST_HEIGHT, SMALLEST)
+
+    def _apply_settings(self) -> None:
+        settings = self.app.settings
+        self._monitor.devices.density = settings.density
+        self._monitor.devices.charts = settings.charts
+        self.telemetry.scroll_charts = settings.scroll
+        sort = GPU.title if settings.sort == AUTO else settings.sort
+        self._table.apply_settings(sort, settings.reverse, settings.tree)
+        self._table.hidden = frozenset(settings.hidden_columns.split(","))
+
     def on_mount(self) -> None:
-        """Start to listen to the stream."""
         self._listen()
+        # A key may come before the switcher is mounted, which then shows its first tab.
+        self.call_after_refresh(self._show_tab)
         # While the sampler is awaited; no thread, which the first number would have to wait for.
         self.call_after_refresh(import_module, "gputop.health.judge")
         self.set_timer(PRELOAD_SECONDS, self._preload)
@@ -147,7 +173,7 @@ class Dashboard(ActionScreen):
                 if not stylesheet.has_source(str(BENCHMARK_CSS)):
                     stylesheet.read(BENCHMARK_CSS)
                     stylesheet.parse()
-                made = BenchmarkTab(self.telemetry, self._python)
+                made = BenchmarkTab(self.telemetry, self._python, self._stream.ask)
                 await self._switcher.add_content(made)
                 self._benchmark = made
             return self._benchmark
@@ -159,7 +185,6 @@ class Dashboard(ActionScreen):
             await self._making.acquire()
 
     async def quit(self) -> None:
-        """Leave the app."""
         await self._end_making()
         await super().quit()
 
@@ -192,6 +217,8 @@ class Dashboard(ActionScreen):
         self.telemetry.receive(record)
         if isinstance(record, Inventory | Sample):
             self._recordings.add_record(record)
+        if isinstance(record, Sample) and self._benchmark is not None:
+            self._benchmark.add_sample(record)
         if isinstance(record, Inventory):
             self._show_targets()
             return
@@ -212,34 +239,28 @@ class Dashboard(ActionScreen):
                 self.app.bell()
         self._rung = alerts
 
-    async def handle_input(self, event: Key | Paste) -> bool:
-        """Do what a key does, or say why it does nothing in a replay; return True if done."""
-        if await super().handle_input(event):
-            return True
-        if self._replay is None or isinstance(event, Paste) or self.focused is not None:
-            return False
-        if self.action_for(event.key) is None and (why := refusal(event.key)):
-            self.notify(why)
-            return True
-        return False
+    def explain(self, key: str, character: str) -> str:
+        if self.action_for(key) is not None:
+            found = bool(self.telemetry.devices)
+            return "No signals: gputop is readonly" if found else "There is no device yet"
+        why = explanation(key, replay=self._replay is not None)
+        return why or super().explain(key, character)
 
-    def action_for(self, key: str) -> Action | None:
-        """Return what a key does on the tab that is shown."""
-        return action_for(key, self._header.tab, replay=self._replay is not None)
+    def knows(self, action: Action) -> bool:
+        return action.works_on(self._header.tab, replay=self._replay is not None)
 
     @property
     def actors(self) -> Sequence[DOMNode]:
         """Tab that is shown, the bar of a replay, and the screen."""
-        tab = self._tab.key_handlers if self._tab else (self._benchmark,)
+        shown = self._tab or self._benchmark
+        tab = shown.key_handlers if shown else ()
         return [node for node in (*tab, self._bar, self) if node is not None]
 
     @property
     def field(self) -> FilterView | None:
-        """List of the tab that is shown, which is narrowed down by typing."""
         return self._tab.filter_view if self._tab else None
 
     async def act(self, action: Action) -> bool:
-        """Do the action if it is on offer here; return True if it was done."""
         done = await super().act(action)
         self._show_keys()
         return done
@@ -253,21 +274,17 @@ class Dashboard(ActionScreen):
         self._keys.redraw()
 
     def offers(self, action: Action) -> bool:
-        """Return True if the action does something here and now."""
         if not super().offers(action) or (action.id == "signal" and self.app.settings.readonly):
             return False
-        lists = action.when != "replay" and action.tabs in (LISTS, ("monitor",))
+        lists = action.when != "replay" and action.tabs in (LISTS, PROCESSES, ("monitor",))
         of_devices = lists or action.id == "why"
-        if of_devices and not self.telemetry.devices:
-            return False
-        return action.works_on(self._header.tab, replay=self._replay is not None)
+        return self.knows(action) and (bool(self.telemetry.devices) or not of_devices)
 
     def _focus_changed(self, focused: Widget | None) -> None:
         self._keys.in_field = focused is not None
         self._keys.redraw()
 
     def show(self) -> None:
-        """Draw what changed."""
         self._header.redraw()
         self._show_keys()
         shown = self._tab or self._benchmark
@@ -299,42 +316,79 @@ class Dashboard(ActionScreen):
             self._header.redraw()  # also while the rest is paused
 
     async def action_tab(self, name: str) -> None:
-        """Show a tab."""
-        if name == "benchmark":
-            await self._the_benchmark()
-        self._to_tab(name)
+        with self.app.batch_update():
+            if name == "benchmark":
+                await self._the_benchmark()
+            self._to_tab(name)
 
     def _to_tab(self, name: str) -> None:
         self.set_focus(None)
-        self._switcher.current = name
         self._header.tab = self._keys.tab = name
+        self._show_tab()
         self.show()
+        # What changed, for one frame; the screen itself would forget a layout that is due.
+        layouts.collect(*self.children)
+
+    def _show_tab(self) -> None:
+        self._switcher.current = self._header.tab
+
+    def action_number(self) -> None:
+        from gputop.ui.widgets.choice import Choice, NumberDialog
+
+        tab, devices = self._tab, self.telemetry.devices
+        choices = [Choice(f"{d.label} {short_name(d.name)}", "", d) for d in devices]
+        if tab is not None and devices:
+            self.app.push_screen(NumberDialog("GPU", choices), tab.select)
 
     async def action_details(self) -> None:
-        """Show the page of the selected device."""
+        tab = self._tab
+        if isinstance(tab, ListTab) and tab.processes.focused_list and tab.process is not None:
+            await self.action_environment(first=False)
+            return
         from gputop.ui.device.screen import DevicePage  # the first screen does without it
 
         await self._open("page", DevicePage, "show the page of")
 
     async def action_why(self) -> None:
-        """Show all findings of the selected device; from there, those of all devices."""
+        """Show the findings of all devices; from the page of a device, its own."""
         from gputop.ui.why.screen import WhyPage
 
+        of_all = self._header.tab != "page"
         await self._open("why", WhyPage, "look for findings of")
+        page = self._live.get("why")
+        if of_all and isinstance(page, WhyPage):
+            page.show_all()
 
-    async def _open(self, name: str, make: Callable[[Telemetry], DeviceTab], what: str) -> None:
+    async def _open(self, name: str, make: Callable[[Telemetry], LiveTab], what: str) -> None:
         device = self._tab.selected if self._tab else None
         if device is None:
             self.notify(f"There is no device to {what}")
             return
-        page = self._live.get(name)
-        if not isinstance(page, DeviceTab):
-            page = self._live[name] = make(self.telemetry)
-            await self._switcher.add_content(page)
-        page.show(device.uuid)
-        if self._header.tab != name:
-            self._came_from[name] = self._header.tab
-        self._to_tab(name)
+        await self._show_page(name, make, device.uuid)
+
+    async def action_environment(self, *, first: bool = True) -> None:
+        """Show the page of the selected process, with its environment first or from the top."""
+        from gputop.ui.processes.page import ProcessPage
+
+        process = self._tab.process if isinstance(self._tab, ListTab) else None
+        if process is None:
+            self.notify("No process is selected")
+        else:
+            await self._show_page("process", ProcessPage, process, first)
+
+    async def _show_page(
+        self, name: str, make: Callable[[Telemetry], LiveTab], *shown: Any
+    ) -> None:
+        """Show a page, which is made when it is first needed."""
+        with self.app.batch_update():
+            page: Any = self._live.get(name)
+            if page is None:
+                page = self._live[name] = make(self.telemetry)
+                await self._switcher.add_content(page)
+            page.show(*shown)
+            if self._header.tab != name:
+                self._came_from[name] = self._header.tab
+            self._to_tab(name)
 
     async def action_start(self) -> None:
         """Stress-test what the form says on the benchmark tab, elsewhere the selected device."""
@@ -355,26 +409,16 @@ class Dashboard(ActionScreen):
             )
             return
         self._to_tab("benchmark")
-        if self.telemetry.simulated:
-            device = None
-            self.notify("Simulated devices cannot be tested: this tests the CPU of this machine")
         benchmark.start(device.uuid if device else None, default=True)
 
     async def action_stop(self) -> None:
-        """Stop the stress test."""
         (await self._the_benchmark()).stop()
 
-    async def action_field(self, step: int) -> None:
-        """Go to another field of the form, before the keys that come behind this one."""
-        (await self._the_benchmark()).to_field(step)
-
     def action_pause(self) -> None:
-        """Freeze the picture, or let it catch up."""
         self.telemetry.pause()
         self.show()
 
     def action_record(self) -> None:
-        """Start or stop recording."""
         self._recordings.toggle()
 
     def _recording_changed(self) -> None:
@@ -384,7 +428,6 @@ class Dashboard(ActionScreen):
         self._ask_gpm()
 
     def action_interval(self, step: int) -> None:
-        """Sample less often, or more often."""
         now = self.app.settings.interval
         others = [s for s in INTERVALS if (s > now if step > 0 else s < now)]
         if others:
@@ -393,23 +436,38 @@ class Dashboard(ActionScreen):
             self._stream.ask(interval=now)
         self.notify(f"A sample every {now:g} s")
 
+    def action_settings(self, columns: bool = False) -> None:
+        from gputop.ui.shell.settings_screen import SettingsScreen
+
+        def changed() -> None:
+            self._apply_settings()
+            self._stream.ask(interval=self.app.settings.interval)
+            self.app.show_look()
+            self.show()
+
+        self._note_settings()
+        self.app.push_screen(SettingsScreen(self.app, changed, columns=columns))
+
     async def action_keep(self) -> None:
-        """Save the settings, and how devices and processes are shown."""
+        self._note_settings()
+        await self.app.action_keep()
+
+    def _note_settings(self) -> None:
+        """Enter into the settings how devices and processes are shown."""
         table = self._table
         self.app.change_settings(
             density=self._monitor.devices.density,
+            charts=self._monitor.devices.charts,
             sort=AUTO if table.sorted_by is GPU else table.sorted_by.title,
             reverse=table.reversed,
             tree=table.tree,
         )
-        await self.app.action_keep()
 
     async def action_leave(self) -> None:
         """Go out of a field, off a filter or a device's page, then back to the monitor."""
-        tab = self._tab
         if self.focused is not None:
             self.set_focus(None)
-        elif not (isinstance(tab, ListTab) and tab.processes.clear_filter()):
+        elif not (self.field and self.field.clear_filter()):
             now = self._header.tab
             if now == "monitor" and self._back_to:
                 await self._end_making()
@@ -418,17 +476,15 @@ class Dashboard(ActionScreen):
             self._to_tab(self._came_from.get(now, "monitor"))
 
     def action_help(self) -> None:
-        """Show keys and legend."""
         from gputop.ui.shell.help import Help
 
         other = "live" if self._replay is not None else "replay"
         readonly = self.app.settings.readonly
-        self.app.push_screen(
-            Help(
-                lambda a: a.when != other and not (a.id == "signal" and readonly),
-                hosts=bool(self.telemetry.machines),
-            )
+        page = Help(
+            lambda a: a.when != other and not (a.id == "signal" and readonly),
+            hosts=bool(self.telemetry.machines),
         )
+        self.app.push_screen(page)
 
     def commands(self) -> Iterator[Action]:
         """Yield the actions that the command palette offers: not those that change nothing."""

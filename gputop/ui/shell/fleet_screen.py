@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from textual import work
@@ -12,12 +13,11 @@ from gputop.ui.fleet.grouping import EXAMPLE
 from gputop.ui.fleet.map import MapView, empty_rows
 from gputop.ui.fleet.problems import DetailView, ProblemsView
 from gputop.ui.fleet.summary import FilterLine, FleetHeader
-from gputop.ui.shell.actions import Action, bindings, key_names
-from gputop.ui.shell.keys import ActionScreen, KeysView
+from gputop.ui.shell.action_screen import ActionScreen, KeysView
+from gputop.ui.shell.actions import ACTIONS as DASHBOARD
+from gputop.ui.shell.actions import Action, bindings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Sequence
-
     from textual.app import ComposeResult
     from textual.binding import BindingType
     from textual.dom import DOMNode
@@ -33,24 +33,20 @@ ROOMY = 18
 FEWEST_WRONG, MOST_OF_HEIGHT = 4, 6
 """Fewest rows of the list, and the divisor of the height that gives its most rows while the map
 needs the rest."""
+SHARED = ("theme", "commands", "help", "repaint", "suspend", "quit")
+"""Actions of the dashboard that are the same here."""
+# fmt: off
 ACTIONS = (
     Action("fleet.open", "enter", "open", "Open the host under the cursor", "Open host"),
-    Action(
-        "fleet.switch",
-        "tab,w",
-        "switch",
-        "Switch between the map and the problems",
-        "List",
-        (),
-        ("tab",),
-    ),
+    Action("fleet.switch", "tab,w", "switch", "Switch between the map and the problems", "List",
+           everywhere=("tab",)),
     Action("metric", "m", "metric(1)", "Colour the map by the next metric", "Colour"),
     Action("metric.previous", "M", "metric(-1)", "... by the previous one"),
     Action("group", "g", "group(1)", "Group by the next label", "Group"),
     Action("group.previous", "G", "group(-1)", "... by the previous one"),
-    Action("fleet.filter", "slash", "filter", "Filter GPUs by label", "Filter"),
+    Action("fleet.filter", "slash,f3,f4,backslash", "filter", "Filter GPUs by label", "Filter"),
     Action("fleet.refresh", "R", "refresh_now", "Ask the server now", "Refresh"),
-    Action("fleet.density", "c", "density", "Density: what fits, values, one, half, folded", ""),
+    Action("fleet.density", "c", "density", "Density: what fits, values, one, half, folded"),
     Action("fleet.next", "down,j", "move(1)", "Down, on the map or in the list"),
     Action("fleet.previous", "up,k", "move(-1)", "Up"),
     Action("fleet.right", "right", "side(1)", "The next GPU"),
@@ -61,25 +57,14 @@ ACTIONS = (
     Action("fleet.page.previous", "pageup", "page(-1)", "A page up"),
     Action("fleet.first", "home", "end(-1)", "To the first"),
     Action("fleet.last", "end", "end(1)", "To the last"),
-    Action("theme", "T", "theme", "The next theme of colours"),
     Action("settings", "S", "keep", "Keep the theme for next time"),
     Action("back", "escape", "leave", "Back: leave the list, clear the filter"),
-    Action(
-        "commands",
-        "ctrl+p",
-        "commands",
-        "Command palette: all actions by name",
-        "",
-        (),
-        ("ctrl+p",),
-    ),
-    Action("help", "question_mark,f1", "help", "Help: keys and legend", "Help"),
-    Action("suspend", "ctrl+z", "suspend_process", "Suspend; `fg` in the shell resumes gputop"),
-    Action("quit", "q,f10,ctrl+c", "quit", "Quit", "Quit", (), ("f10", "ctrl+c")),
+    *(action for action in DASHBOARD if action.id in SHARED),
 )
+# fmt: on
 """Everything a key does on the fleet screen."""
 HELP = {
-    "Keys": {" ".join(key_names(action)): action.help for action in ACTIONS},
+    "Keys": {" ".join(action.key_names): action.help for action in ACTIONS},
     "Signs": {
         "! ▲ ?": "a fault, a warning, and a GPU that is no longer scraped",
         "▁▂▄▆█": "low to high values of the map's metric: the line above the map has the scale",
@@ -149,26 +134,17 @@ class FleetScreen(ActionScreen):
         self._detail = DetailView(state)
         self._wrong = ProblemsView(state, self.show)
         self._keys = KeysView(self.offers, ACTIONS)
-        self._views: tuple[LiveView, ...] = (
-            self._header,
-            self._filter,
-            self._map,
-            self._detail,
-            self._wrong,
-            self._keys,
-        )
+        rows = (self._header, self._filter, self._map, self._detail, self._wrong, self._keys)
+        self._views: tuple[LiveView, ...] = rows
         yield from self._views
 
     def on_mount(self) -> None:
-        """Begin to watch the fleet."""
         self._listen()
 
     async def on_unmount(self) -> None:
-        """Leave nothing open."""
         await self._watch.close()
 
     def on_resize(self, event: Resize) -> None:
-        """Share the height out anew."""
         self._share_height(event.size.width, event.size.height)
 
     def on_screen_resume(self) -> None:
@@ -186,13 +162,11 @@ class FleetScreen(ActionScreen):
                     self.report(error)
 
     def update_fleet(self, fleet: Fleet) -> None:
-        """Show another fleet."""
         self.state.update(fleet)
         if self.is_current:
             self.show()
 
     def show(self) -> None:
-        """Draw what changed."""
         state, look = self.state, self.app.look
         self._old = state.is_old
         self._map.ascii = look.ascii
@@ -220,6 +194,9 @@ class FleetScreen(ActionScreen):
         fewest = 1 if tiny else max(FEWEST_WRONG, height // MOST_OF_HEIGHT)
         least = min(self._wrong.rows, fewest + 1)
         drawn = self._map.height_in(width, max(1, room - least))
+        if detail and (spare := room - drawn - self._wrong.rows) > 0:
+            more = min(spare, self._detail.rows(width) - detail)
+            detail, room = detail + more, room - more
         for view, rows in (
             (self._header, header),
             (self._filter, asked),
@@ -239,29 +216,22 @@ class FleetScreen(ActionScreen):
 
     @property
     def field(self) -> FilterLine:
-        """The line of the filter."""
         return self._filter
 
     def offers(self, action: Action) -> bool:
-        """Return True if the action does something here and now."""
-        if action.id == "fleet.switch":
-            state = self.state
-            some = state.on_list or bool(state.view and state.view.wrong)
-            return some and super().offers(action)
-        return super().offers(action)
+        state = self.state
+        some = state.on_list or bool(state.view and state.view.wrong)
+        return super().offers(action) and (some or action.id != "fleet.switch")
 
     async def act(self, action: Action) -> bool:
-        """Do the action if it is on offer here; return True if it was done."""
         done = await super().act(action)
         self.show()
         return done
 
     def action_next_group(self, step: int) -> None:
-        """Go to another group."""
         self.state.move_by_groups(step)
 
     def action_end(self, step: int) -> None:
-        """Go to the first or the last GPU."""
         state = self.state
         if state.on_list:
             state.move_to_row(0 if step < 0 else len(state.view.wrong) if state.view else 0)
@@ -277,31 +247,25 @@ class FleetScreen(ActionScreen):
             self._wrong.action_move(0)
 
     def action_metric(self, step: int) -> None:
-        """Colour the map by another value."""
         self.state.next_metric(step)
 
     def action_group(self, step: int) -> None:
-        """Group by another label."""
         self.state.next_group(step)
 
     def action_density(self) -> None:
-        """Show more GPUs in less room, or what fits."""
         self.state.next_density()
 
     def action_refresh_now(self) -> None:
-        """Ask the server now."""
         self._watch.refresh()
         self.notify(f"Asking {visible(self._where, 200)} now")
 
     def action_leave(self) -> None:
-        """Go off the list, then off the filter."""
         if self.state.on_list:
             self.state.on_list = False
         else:
             self._filter.clear_filter()
 
     def action_open(self) -> None:
-        """Open the host of the GPU under the cursor."""
         gpu = self.state.selected
         if gpu is None:
             self.notify("No GPU is selected: there is no host to open")
@@ -309,7 +273,6 @@ class FleetScreen(ActionScreen):
         self.app.push_screen(self._open_host(gpu.host))
 
     def action_help(self) -> None:
-        """Show keys and legend."""
         from gputop.ui.shell.help import HelpPage
 
-        self.app.push_screen(HelpPage({title: each.items() for title, each in HELP.items()}))
+        self.app.push_screen(HelpPage(HELP))

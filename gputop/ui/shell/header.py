@@ -3,54 +3,68 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
-from gputop.health.findings import Severity, summarize
-from gputop.schema.device import DeviceState
-from gputop.schema.snapshot import MachineState
-from gputop.text import cells, duration, moment, number, percentage, rounded, used_of, visible
-from gputop.ui.drawing.cells import Row, Span, bar, clip, fit, spread, width_of
+from gputop.health.causes import Cause, alerts_beside, cause_text, shorten
+from gputop.health.findings import Finding, Severity, summarize
+from gputop.schema.device import DeviceSample, DeviceState
+from gputop.schema.snapshot import Machine, MachineState
+from gputop.text import duration, fit_columns, moment, number, percentage, rounded, used_of, visible
+from gputop.ui.drawing.cells import Row, Span, bar, cells_of, clip, fit, spread, width_of
 from gputop.ui.drawing.palette import ACCENT, BADGE, DIM, FAULT, STRONG, TAB, WARN
-from gputop.ui.widgets.live import LiveView
+from gputop.ui.widgets.live import TelemetryView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from textual.events import Click
 
-    from gputop.health.findings import Finding
     from gputop.recording.replay import Replay
-    from gputop.schema.device import DeviceSample
-    from gputop.schema.snapshot import Machine
     from gputop.ui.model import Telemetry
 
 TABS = (("monitor", " 1 Monitor "), ("benchmark", " 2 Benchmark "), ("processes", " 3 Processes "))
 TITLE = " gputop "
 ROOMY = 80
 """Width in cells from which on there are gaps in the top line."""
+NARROW = 60
+"""Width below which tabs that are not shown have no name."""
+TALL = 32
+"""Rows of a screen from which on there is always room for the sums over all devices."""
 
 
-class Header(LiveView):
+class Header(TelemetryView):
     """Title, tabs, host and driver; sums over all devices; and alerts, if there are any."""
 
     def __init__(self, telemetry: Telemetry) -> None:
-        super().__init__(id="header")
-        self._telemetry = telemetry
+        super().__init__(telemetry, id="header")
         self.tab = TABS[0][0]
+        self._short = False
         self.recording: Callable[[], str] | None = None
         """Function that returns the length of the recording, while there is one."""
 
     def redraw(self) -> None:
-        """Draw again, with a third row for alerts or a remedy."""
-        self.styles.height = 3 if self._telemetry.alerts or self._remedy else 2
+        """Draw again, with rows for what slows the work, and for alerts or a remedy."""
+        self._short = self.app.size.height < TALL
+        self.styles.height = len(self._lines())
         super().redraw()
 
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - as many as there are
-        """Return two rows, and one of alerts."""
-        rows = [self._top(width), self._summary(width)]
+        return [line(width) for line in self._lines()]
+
+    def _lines(self) -> list[Callable[[int], Row]]:
+        """Return what draws each row. On a short screen the sums give way to what is wrong."""
+        telemetry = self._telemetry
         if self._remedy:
-            return [*rows, [Span(clip(f" {self._remedy}", width))]]
-        return [*rows, _alerts(self._telemetry.alerts, width)] if self._telemetry.alerts else rows
+            return [self._top, self._summary, lambda w: [Span(clip(f" {self._remedy}", w))]]
+        silent = telemetry.silent_seconds is not None
+        cause = telemetry.slowest if telemetry.devices and not silent else None
+        lines: list[Callable[[int], Row]] = [self._top]
+        if cause is not None:
+            lines.append(partial(_slowness, cause, telemetry))
+        alerts = alerts_beside(telemetry.alerts, cause)
+        if not (cause and alerts and self._short):
+            lines.append(self._summary)
+        return [*lines, partial(_alerts, alerts)] if alerts else lines
 
     @property
     def _remedy(self) -> str:
@@ -61,20 +75,18 @@ class Header(LiveView):
 
     def _top(self, width: int) -> Row:
         left = [Span(TITLE, ACCENT)]
-        left += [Span(label, TAB if name == self.tab else DIM) for name, label in TABS]
+        left += [Span(label, TAB if name == self.tab else DIM) for name, label in self._tabs(width)]
         telemetry, gap = self._telemetry, " " * (width >= ROOMY)
         if telemetry.simulated:
             left += [Span(gap), Span(" SIMULATED " if gap else " DEMO ", BADGE)]
         inventory = telemetry.inventory
-        clock = moment(self._shown_time())
-        parts = [clock]
+        parts = [moment(telemetry.sample.time if telemetry.sample else time.time())]
         if inventory is not None:
             if inventory.driver_version:
                 version = f"driver {visible(inventory.driver_version)}"
-                cuda = (
-                    f" · CUDA {visible(inventory.cuda_version)}" if inventory.cuda_version else ""
-                )
-                parts.insert(0, version + cuda)
+                if inventory.cuda_version:
+                    version += f" · CUDA {visible(inventory.cuda_version)}"
+                parts.insert(0, version)
             many = len(telemetry.machines)
             where = f"{many} hosts" if many > 1 else visible(inventory.hostname)
             parts.insert(0, clip(where, 24))
@@ -85,13 +97,14 @@ class Header(LiveView):
         if self.recording is not None:
             left += [Span(gap), Span(f" REC {self.recording()} " if gap else " REC ", BADGE)]
         room = width - width_of(left) - 2
-        while parts and cells(" · ".join(parts)) > room:  # the time is the last to go
+        while parts and cells_of(" · ".join(parts)) > room:  # the time is the last to go
             parts.pop(-2 if len(parts) > 1 else 0)
         return spread(left, [Span(" · ".join(parts) + " ", DIM)], width)
 
-    def _shown_time(self) -> float:
-        sample = self._telemetry.sample
-        return sample.time if sample else time.time()
+    def _tabs(self, width: int) -> list[tuple[str, str]]:
+        """Return names and labels of the tabs, which are numbers alone on a narrow screen."""
+        short = width < NARROW
+        return [(name, text[:3] if short and name != self.tab else text) for name, text in TABS]
 
     def _summary(self, width: int) -> Row:
         telemetry = self._telemetry
@@ -103,7 +116,9 @@ class Header(LiveView):
             return [Span(" Waiting for the NVIDIA driver", WARN)]
         problem = telemetry.inventory.problem if telemetry.inventory else None
         if problem is not None and not telemetry.devices:
-            return [Span(clip(f" {visible(problem.what)}: this is the host alone", width), WARN)]
+            parts = (f" {visible(problem.what)}", ": this is the host alone")
+            said = "".join(fit_columns(parts, width, cells_of)) or clip(parts[0], width)
+            return [Span(said, WARN)]
         if not telemetry.devices:
             return [Span(" The driver has no devices: this is the host alone", WARN)]
         devices, host = self._devices(), self._host()
@@ -183,9 +198,10 @@ class Header(LiveView):
         return parts
 
     def on_click(self, event: Click) -> None:
-        """Open the tab under the mouse."""
+        if event.y > 0:
+            self.app.call_later(self.screen.run_action, "why")
         x = len(TITLE)
-        for name, label in TABS:
+        for name, label in self._tabs(self.size.width):
             if event.y == 0 and x <= event.x < x + len(label):
                 self.app.call_later(self.screen.run_action, f"tab('{name}')")
             x += len(label)
@@ -208,16 +224,25 @@ def _width(parts: Sequence[Row]) -> int:
     return sum(width_of(part) for part in parts)
 
 
+def _slowness(cause: Cause, telemetry: Telemetry, width: int) -> Row:
+    """Return what slows the work most, in whole clauses, and the key that says more."""
+    hint = "w Why " if width >= ROOMY else ""
+    labels = {device.uuid: device.label for device in telemetry.devices}
+    text = shorten(cause_text(cause, labels), width - len(hint) - 5)
+    return spread([Span(f" ▲ {text}", WARN)], [Span(hint, DIM)], width)
+
+
 def _alerts(alerts: Sequence[Finding], width: int) -> Row:
-    """Return the alerts that fit, and the number of the others."""
+    """Return the alerts that fit, and the number of the others with the key that shows them."""
     row, said = [Span(" ")], summarize(alerts)
     for n, (severity, words) in enumerate(said):
         style = FAULT if severity is Severity.FAULT else WARN
-        more = f" +{len(said) - n - 1} more" if n + 1 < len(said) else ""
+        more = f" +{len(said) - n - 1} more (!)" if n + 1 < len(said) else ""
         text = Span(f"{'  ' if n else ''}▲ {words}", style)
-        if n and width_of([*row, text]) + len(more) > width:
-            return fit([*row, Span(f" +{len(said) - n} more", DIM)], width)
-        row.append(text)
+        over = width_of([*row, text]) + len(more) > width
+        if n and over:
+            return fit([*row, Span(f" +{len(said) - n} more (!)", DIM)], width)
+        row.append(Span(shorten(text.text, width - len(more) - 1), style) if over else text)
     return fit(row, width)
 
 
@@ -229,23 +254,21 @@ SHORTEST_BAR = 8
 """Cells of the shortest bar that is drawn."""
 
 
-class ReplayBar(LiveView):
+class ReplayBar(TelemetryView):
     """The line of a replay: time, speed and position. A click on its bar seeks."""
 
     DEFAULT_CSS = "ReplayBar { height: 1; }"
 
     def __init__(self, telemetry: Telemetry, replay: Replay) -> None:
-        super().__init__(id="replay")
-        self._telemetry = telemetry
+        super().__init__(telemetry, id="replay")
         self._replay = replay
         self._bar = range(0)
-        """Cells of the bar."""
 
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - always one row
-        """Return one row."""
         replay = self._replay
         row = [Span(" REPLAY ", BADGE), Span(f" {self._moment()}  ", STRONG)]
-        row.append(Span(f"{self._pace():<7}", ACCENT))
+        pace = "end" if replay.ended else "paused" if replay.paused else f"×{replay.speed:g}"
+        row.append(Span(f"{pace:<7}", ACCENT))
         row.append(Span(f"{clock(replay.position)} of {clock(replay.end)} "))
         damaged = replay.recording.damaged
         lost = [Span(f" {damaged} damaged ", WARN)] if damaged else []
@@ -258,11 +281,6 @@ class ReplayBar(LiveView):
             row += [*bar(share, room, DIM), Span(" ")]
         return [fit([*row, *lost], width)]
 
-    def _pace(self) -> str:
-        if self._replay.ended:
-            return "end"
-        return "paused" if self._replay.paused else f"×{self._replay.speed:g}"
-
     def _moment(self) -> str:
         """Return the date and time of what is shown, in the local time zone."""
         telemetry = self._telemetry
@@ -272,22 +290,18 @@ class ReplayBar(LiveView):
         return moment(telemetry.latest.time + since, "%Y-%m-%d %H:%M:%S")
 
     def action_play(self) -> None:
-        """Pause or play."""
         self._replay.pause()
         self.redraw()
 
     def action_seek(self, seconds: float) -> None:
-        """Go that many seconds forward, or back."""
         self._replay.seek(seconds)
         self.redraw()
 
     def action_speed(self, step: int) -> None:
-        """Play faster, or slower."""
         self._replay.change_speed(step)
         self.redraw()
 
     def on_click(self, event: Click) -> None:
-        """Seek to the place under the mouse."""
         if event.x in self._bar and self._replay.end:
             share = (event.x - self._bar.start) / max(1, len(self._bar) - 1)
             self._replay.seek(share * self._replay.end - self._replay.position)

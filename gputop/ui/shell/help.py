@@ -2,38 +2,55 @@
 
 from __future__ import annotations
 
-import textwrap
+from collections.abc import Callable, Iterable, Mapping
+from itertools import accumulate
 from typing import TYPE_CHECKING, ClassVar
 
-from rich.text import Text
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
-from textual.screen import ModalScreen
-from textual.widgets import Static
 
 from gputop.schema.labels import LEGEND
+from gputop.ui.drawing.cells import Row, Span, beside, cells_of, fit, width_of, wrap
 from gputop.ui.drawing.palette import ACCENT, STRONG
 from gputop.ui.processes.columns import COLUMNS, HOST
-from gputop.ui.shell.actions import ACTIONS, LISTS, LIVE, PAGES, Action, key_names
+from gputop.ui.shell.actions import ACTIONS, DEVICES, LISTS, LIVE, PAGES, PROCESSES, Action
+from gputop.ui.widgets.confirm import Dialog
+from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
     from textual.app import ComposeResult
+    from textual.events import Resize
 
-WIDEST, FRAME = 84, 10
-"""Cells of the text at most, and of the frame around it."""
-NAME = 17
+WIDEST, FRAME = 84, 6
+"""Cells of a column at most, and of the frame around the text."""
+TWO_FROM, GAP = 110, 3
+"""Width of a terminal from which on there are two columns, and the cells between them."""
+NAME, ROOMY = 17, 48
+"""Cells of a name, and those of a column from which on its meaning stands beside it."""
+FIRST = (
+    *("tab.monitor", "tab.benchmark", "tab.processes", "previous", "next", "switch", "details"),
+    *("why", "bench.start", "bench.stop", "filter", "sort", "sort.previous", "signal", "record"),
+    *("pause", "play", "help", "quit"),
+)
+"""Keys of the README, which come first."""
 PLACES = {
-    (): "Keys everywhere",
+    (): "Everywhere",
     LIVE: "Devices and processes",
     LISTS: "Monitor and processes",
+    PROCESSES: "Processes and their pages",
+    ("process",): "A process's page",
     ("monitor",): "Monitor",
+    DEVICES: "Monitor, page, findings",
     ("page",): "A device's page",
     PAGES: "A device's page and its findings",
     ("benchmark",): "Benchmark",
 }
 """Titles of the groups of keys, by the tabs that the keys work on."""
+MOUSE = {
+    "click, wheel": "select, scroll; on a title: sort; on a key of the last line: press it",
+    "double click": "the page of a device",
+    "Shift and drag": "select text, which gputop leaves to the terminal (on a Mac: Option)",
+}
 
 PANELS = {
     "SM": "SM active (see below), where `busy` is not counted, as with MIG",
@@ -49,7 +66,7 @@ SIGNS = {
     "▌": "the selected device or process",
     "━━─": "a bar: share of the whole",
     "┄┄┄": "a bar whose value is missing",
-    "⣀⣤⣶": "history: fills from the left, then moves by a quarter at a time",
+    "⣀⣤⣶": "history: new values are written over the oldest, and a gap marks now",
     "▲": "a problem; in a column heading: sorted, smallest first (▼ largest)",
     "3:1": "MIG instance 1 of GPU 3",
 }
@@ -69,36 +86,58 @@ WHY = {
 }
 BENCHMARK = {
     "TFLOP/s": "2·N³ operations per product, normal data, wall time",
-    "peak": "best window of 0.2 s; the mean is of the whole run",
-    "droop": "how far the second half is below the peak",
+    "peak": "best window of 0.1 to 0.2 s; the mean is of the whole run",
+    "droop": "how far the second half is below the first seconds",
 }
 
 
-class HelpPage(ModalScreen[None]):
+class HelpText(LiveView):
+    """Text of the help, of which a part is in view."""
+
+    all_rows: list[Row]
+
+    def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - all that there are
+        return self.all_rows
+
+
+class HelpPage(Dialog[None]):
     """Groups of names, each with its meaning, by the title of the group."""
 
     AUTO_FOCUS = "VerticalScroll"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,question_mark,f1", "dismiss", "Close", id="help.close")
+        Binding("escape,q,question_mark,h,f1", "dismiss", "Close", id="help.close")
     ]
 
-    def __init__(self, groups: Mapping[str, Iterable[tuple[str, str]]]) -> None:
+    def __init__(self, groups: Mapping[str, Mapping[str, str]]) -> None:
         super().__init__()
         self._groups = groups
+        self._text = HelpText()
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="box") as box:
             box.border_title = "Help"
             box.border_subtitle = "↑ ↓ scroll · Esc closes"
-            # The box has at most 96 % of the screen.
-            yield Static(self._text(min(WIDEST, self.app.size.width * 96 // 100 - FRAME)))
+            yield self._text
+            self._fit(self.app.size.width)
 
-    def _text(self, width: int) -> Text:
-        text = Text()
-        for title, entries in self._groups.items():
-            _add(text, title, entries, width)
-        text.rstrip()
-        return text
+    def on_resize(self, event: Resize) -> None:
+        self._fit(event.size.width)
+
+    def _fit(self, screen_width: int) -> None:
+        rows = self._text.all_rows = self._rows(screen_width)
+        self._text.styles.width, self._text.styles.height = width_of(rows[0]), len(rows)
+
+    def _rows(self, screen_width: int) -> list[Row]:
+        """Return all groups, in one column or in two of about the same height."""
+        width = screen_width * 96 // 100 - FRAME  # the box has at most 96 % of the screen
+        two = screen_width >= TWO_FROM
+        width = min(WIDEST, (width - GAP) // 2 if two else width)
+        blocks = [_block(title, entries, width) for title, entries in self._groups.items()]
+        ends = [*accumulate(map(len, blocks))]
+        half = min(range(len(blocks)), key=lambda n: abs(2 * ends[n] - ends[-1])) + 1
+        columns = [blocks[:half], blocks[half:]] if two else [blocks]
+        rows = [[row for block in column for row in block] for column in columns]
+        return beside(rows, width, GAP)
 
 
 class Help(HelpPage):
@@ -108,32 +147,41 @@ class Help(HelpPage):
         self, offered: Callable[[Action], bool] = lambda _: True, *, hosts: bool = False
     ) -> None:
         """List the actions that are `offered`; explain several `hosts` if they are shown."""
-        actions = [action for action in ACTIONS if offered(action)]
+        actions = {action.id: action for action in ACTIONS if offered(action)}
+        first = {"Main keys": _lines(actions.pop(each) for each in FIRST if each in actions)}
+        others = {
+            title: _lines(a for a in actions.values() if a.tabs == tabs)
+            for tabs, title in PLACES.items()
+        }
         super().__init__(
-            {
-                title: [(" ".join(key_names(a)), a.help) for a in actions if a.tabs == tabs]
-                for tabs, title in PLACES.items()
-            }
-            | ({"Several hosts": HOSTS.items()} if hosts else {})
+            first
+            | others
+            | ({"Several hosts": HOSTS} if hosts else {})
             | {
-                "Signs": SIGNS.items(),
-                "Panels and rows": PANELS.items(),
-                "Why is it slow?": WHY.items(),
-                "Readings": LEGEND.items(),
-                "Processes": [(column.title, column.about) for column in COLUMNS],
-                "Stress test": BENCHMARK.items(),
+                "Mouse": MOUSE,
+                "Signs": SIGNS,
+                "Panels and rows": PANELS,
+                "Why is it slow?": WHY,
+                "Readings": LEGEND,
+                "Processes": {column.title: column.about for column in COLUMNS},
+                "Stress test": BENCHMARK,
             }
         )
 
 
-def _add(text: Text, title: str, entries: Iterable[tuple[str, str]], width: int) -> None:
-    """Add a group. Lines are wrapped here, so that a long meaning stays in its column."""
-    if text:
-        text.append("\n")
-    text.append(f"{title}\n", style=ACCENT)
-    for name, meaning in entries:
-        first, *rest = textwrap.wrap(meaning, max(20, width - NAME - 2)) or [""]
-        text.append(f"  {name:<{NAME - 1}} ", style=STRONG)
-        text.append(f"{first}\n")
-        for line in rest:
-            text.append(f"  {'':<{NAME}}{line}\n")
+def _lines(actions: Iterable[Action]) -> dict[str, str]:
+    return {" ".join(action.key_names): action.help for action in actions}
+
+
+def _block(title: str, entries: Mapping[str, str], width: int) -> list[Row]:
+    """Return a group and a blank row. A name that is too long has a row of its own."""
+    column = min(NAME, width // 4) if width >= ROOMY else 2
+    rows = [[Span(title, ACCENT)]]
+    for name, meaning in entries.items():
+        named, lines = Span(f"  {name}", STRONG), wrap(meaning, width - column - 2)
+        if column < cells_of(name) + 1:
+            rows.append([named])
+        else:
+            rows.append([*fit([named], column + 2), Span(lines.pop(0))])
+        rows += [[Span(f"{'':<{column + 2}}{line}")] for line in lines]
+    return [fit(clipped, width) for clipped in [*rows, []]]

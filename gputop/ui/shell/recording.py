@@ -25,25 +25,23 @@ END_SECONDS = 0.5
 class RecordingThread:
     """A recording in progress. Its own thread writes, so that a disk that hangs holds up nothing.
 
-    It calls `begun` once the file exists, `ended` once it is written, and `failed` if it cannot be
+    `notify` is called once the file exists and once it is written, and `failed` if it cannot be
     written; all from that thread, or from the caller of `write`.
     """
 
     def __init__(
-        self,
-        path: Path,
-        begun: Callable[[], None],
-        ended: Callable[[], None],
-        failed: Callable[[Problem], None],
+        self, path: Path, notify: Callable[..., None], failed: Callable[[Problem], None]
     ) -> None:
         self.path = path
         with contextlib.suppress(OSError):  # in a folder that was removed
             self.path = path.absolute()
-        self._begun, self._ended, self._failed = begun, ended, failed
+        self._notify, self._failed = notify, failed
         self._since = time.monotonic()
         self._bytes = 0
         self._waiting: queue.Queue[Record | None] = queue.Queue(MOST_WAITING)
         self._over = False
+        self.is_last = False
+        """True if the dashboard ends with it, and nobody reads about it any more."""
         self._thread = threading.Thread(target=self._work, name="recording", daemon=True)
         self._thread.start()
 
@@ -56,13 +54,8 @@ class RecordingThread:
         try:
             self._waiting.put_nowait(record)
         except queue.Full:
-            self._fail(
-                Problem(
-                    f"{self.path} cannot be written",
-                    "the disk does not answer",
-                    "Record to another one",
-                )
-            )
+            what, remedy = f"{self.path} cannot be written", "Record to another one"
+            self._fail(Problem(what, "the disk does not answer", remedy))
 
     def stop(self) -> None:
         """Stop once the queued records are written."""
@@ -84,7 +77,8 @@ class RecordingThread:
         except OutputError as error:
             self._fail(error.problem)
             return
-        self._begun()
+        where = visible(str(self.path))
+        self._notify(f"To {where}. r stops it", title="Recording")
         try:
             while not self._over and (record := self._waiting.get()) is not None:
                 recorder.write(record)
@@ -93,8 +87,9 @@ class RecordingThread:
             self._fail(error.problem)
         finally:
             recorder.close()
-        if not self._over:
-            self._ended()
+        if not self._over and not self.is_last:
+            text = f"{self.length()}. Play it with: gputop --replay {where}"
+            self._notify(text, title="Recorded")
 
 
 class Recordings:
@@ -140,34 +135,23 @@ class Recordings:
     async def close(self) -> None:
         """End the current recording."""
         if (recording := self.current) is not None:
+            recording.is_last = True
             recording.stop()
             await asyncio.to_thread(recording.wait)
 
     def _begin(self, path: Path, inventory: Inventory, sample: Sample) -> None:
         loop = asyncio.get_running_loop()
 
-        def later(what: Callable[..., None], *arguments: Problem) -> None:
+        def later(what: Callable[..., None], *arguments: object, **named: str) -> None:
             with contextlib.suppress(RuntimeError):  # the loop has ended already
-                loop.call_soon_threadsafe(what, *arguments)
-
-        def begun() -> None:
-            self._notify(f"To {visible(str(recording.path))}. r stops it", title="Recording")
-
-        def ended() -> None:
-            if self.current is not recording:  # else the dashboard ends
-                where = visible(str(recording.path))
-                self._notify(
-                    f"{recording.length()}. Play it with: gputop --replay {where}", title="Recorded"
-                )
+                loop.call_soon_threadsafe(partial(what, *arguments, **named))
 
         def failed(problem: Problem) -> None:
             if self.current is recording:
                 self._end()
             self._notify(f"{visible(str(problem))}.", title="Not recorded", severity="error")
 
-        recording = RecordingThread(
-            path, *(partial(later, each) for each in (begun, ended, failed))
-        )
+        recording = RecordingThread(path, partial(later, self._notify), partial(later, failed))
         recording.write(inventory)
         recording.write(sample)
         self.current = recording

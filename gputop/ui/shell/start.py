@@ -11,8 +11,9 @@ from __future__ import annotations
 import errno
 import io
 import os
+import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -20,14 +21,14 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from gputop.console import COULD_NOT_RUN, FINE, TOO_MANY_FILES, terminfo_colours, without_colours
-from gputop.stream.launch import command, launch
+from gputop.stream.launch import StreamOptions, launch
+from gputop.ui.terminal.skeleton import SKELETON
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from gputop.problem import Problem
     from gputop.recording.reader import Recording
     from gputop.settings import Settings
+    from gputop.stream.forked import Forked
     from gputop.ui.shell.app import GputopApp
     from gputop.ui.shell.dashboard import Dashboard, RecordSource
     from gputop.ui.shell.fleet_screen import FleetSource
@@ -45,16 +46,19 @@ def run(
     recording: Recording | None = None,
     record: Path | None = None,
     show_secrets: bool = False,
+    sample: Callable[[StreamOptions], None],
 ) -> int:
     """Run the dashboard until it is left; return the exit status.
 
     `problems` are the settings that could not be used; `config` is their file. `hosts` are shown
     instead of this machine, or a `recording` is played. `record` is a file to record to.
     `show_secrets` leaves command lines and environments of this machine's processes unmasked.
+    `sample` does in a fork what the command of the sampler does.
     """
-    interval, replay = settings.interval, None
-    sampler = command(interval=interval, demo=demo, control=True, secrets=show_secrets)
-    process = None if hosts or recording is not None else launch(sampler)
+    interval, replay, process = settings.interval, None, None
+    asked = StreamOptions(interval, demo=demo, gpm=False, control=True, secrets=show_secrets)
+    if not hosts and recording is None:
+        process = _start_sampler(asked, sample)
     load_asyncio()
     source: RecordSource
     if recording is not None:
@@ -62,14 +66,14 @@ def run(
 
         source = replay = Replay(recording)
     elif hosts:
-        from gputop.stream.remote import Machines
+        from gputop.stream.machines import Machines
 
         source = machines = Machines(hosts, interval, remote_command)
         machines.spawn()
     else:
         from gputop.stream.child import StreamChild
 
-        source = StreamChild(sampler, interval, process)
+        source = StreamChild(asked.command, interval, process)
     load()
     from gputop.ui.drawing.look import Terminal
     from gputop.ui.shell.app import GputopApp
@@ -86,6 +90,18 @@ def run(
         show_secrets=show_secrets,
     )
     return _show(app)
+
+
+def _start_sampler(
+    asked: StreamOptions, sample: Callable[[StreamOptions], None]
+) -> Forked | subprocess.Popen[bytes]:
+    from gputop.stream.forked import Forked, can_fork
+
+    if not can_fork():
+        return launch(asked.command)
+    import gputop.schema.snapshot  # noqa: F401 - both need it
+
+    return Forked(lambda: sample(asked), ["gputop", *asked.words])
 
 
 def run_fleet(
@@ -129,6 +145,7 @@ def run_fleet(
 def _show(app: GputopApp) -> int:
     """Run the app; return the exit status, and print the fault that ended it, if one did."""
     app.run(mouse=app.settings.mouse)
+    SKELETON.hide()  # if the app did not even begin
     if app.fault is not None and os.strerror(errno.EMFILE) in app.fault:
         print(f"gputop: error: {TOO_MANY_FILES}", file=sys.stderr)
         return COULD_NOT_RUN
@@ -146,9 +163,8 @@ def load() -> None:
     _say_colours()
     load_textual()
 
-    from gputop.ui.terminal import partial_updates, textual_caches
+    from gputop.ui.terminal import textual_caches
 
-    partial_updates.install()
     textual_caches.install()
     for stream in (sys.__stdout__, sys.__stderr__):
         if isinstance(stream, io.TextIOWrapper):

@@ -15,6 +15,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from gputop.ui.terminal.output import RESTORE, open_terminal, write_last
+from gputop.ui.terminal.skeleton import SKELETON
 
 if TYPE_CHECKING:
     import asyncio
@@ -32,7 +33,7 @@ class Watchdog:
     def __init__(self) -> None:
         self._modes: list[Any] | None = None
         with contextlib.suppress(termios.error, OSError):
-            self._modes = termios.tcgetattr(0)
+            self._modes = SKELETON.modes or termios.tcgetattr(0)
 
     def watch(
         self, loop: asyncio.AbstractEventLoop, leave: Callable[[], None], status: int
@@ -68,5 +69,5 @@ def _end(status: int, modes: list[Any] | None) -> None:
     with contextlib.suppress(OSError, termios.error):
         if modes is not None:
             termios.tcsetattr(0, termios.TCSANOW, modes)
-        write_last(open_terminal(), RESTORE)
+        write_last(open_terminal(1, os.O_WRONLY), RESTORE)
     os._exit(status)

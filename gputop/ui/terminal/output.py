@@ -1,8 +1,8 @@
-"""Write frames to the terminal without ever waiting for it; late frames are dropped.
+"""Write to the terminal without ever waiting for it: a frame is made when the line is free.
 
-A terminal that nobody reads, such as a stalled SSH connection, blocks its writers. Here frames
-wait for a moment, then they are dropped, and the screen is repainted once the terminal takes
-output again.
+A terminal that nobody reads, such as a stalled SSH connection, blocks its writers. Then no frame is
+made until it takes output again, and that one shows the newest. Output that Textual makes itself
+waits for a moment, then it is dropped, and the screen is repainted once the terminal takes output.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
+from gputop.ui.terminal.flow import FlowControl
+
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
@@ -26,26 +28,32 @@ RESTORE = (
 )
 """Sequence that restores the terminal for a shell."""
 LATE_SECONDS = 0.5
-"""Age at which waiting frames are dropped."""
+"""Age at which waiting output is dropped."""
+BLOCKED_SECONDS = 10.0
+"""Seconds for which a terminal that took no more counts as slow."""
+PIECE_BYTES = 1000
+"""Bytes of a frame for a slow terminal, roughly: what comes after them is newer."""
+AGAIN_SECONDS = 0.1
+"""Seconds after which a line that was not free is looked at again, if no answer comes before."""
 END_SECONDS = 0.3
 """Most seconds that the last output waits for the terminal."""
 CANCEL = b"\x18"
 """Cancels a sequence whose rest was dropped."""
 
 
-def open_terminal() -> int:
-    """Return a non-blocking descriptor of standard output's terminal.
+def open_terminal(standard: int, flags: int) -> int:
+    """Return a non-blocking descriptor of the terminal of standard input or output.
 
     It is opened again, as a shell shares the flags of open descriptors. Where that is not
-    permitted, as after `su`, it is the controlling terminal, or standard output, which may block.
+    permitted, as after `su`, it is the controlling terminal, or the standard one, which may block.
     """
-    for path in (_name_of(1), os.ctermid()):
+    for path in (_name_of(standard), os.ctermid()):
         with contextlib.suppress(OSError):
-            descriptor = os.open(path, os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK)
+            descriptor = os.open(path, flags | os.O_NOCTTY | os.O_NONBLOCK)
             if os.isatty(descriptor):
                 return descriptor
             os.close(descriptor)
-    return os.dup(1)
+    return os.dup(standard)
 
 
 def _name_of(descriptor: int) -> str:
@@ -53,6 +61,15 @@ def _name_of(descriptor: int) -> str:
         return os.ttyname(descriptor)
     except OSError:
         return os.ctermid()
+
+
+def is_connected() -> bool:
+    """Return True if standard input is a terminal: on a dead one Textual's reader would spin."""
+    try:
+        termios.tcgetattr(0)
+    except (termios.error, OSError):
+        return False
+    return True
 
 
 def write_last(descriptor: int, data: bytes) -> None:
@@ -63,17 +80,25 @@ def write_last(descriptor: int, data: bytes) -> None:
 
 
 class FrameWriter:
-    """Queue of frames for the terminal. After drops, `repaint` is called once it drains."""
+    """Queue of output for the terminal.
+
+    Once it is empty and the line is free, `next_frame` is asked for a frame of about so many bytes,
+    or any number for None. After drops, `repaint` is called once it drains.
+    """
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         descriptor: int,
         repaint: Callable[[], None],
+        next_frame: Callable[[int | None], str] = lambda _: "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._loop, self._descriptor = loop, descriptor
-        self._repaint, self._clock = repaint, clock
+        self._repaint, self._next_frame, self._clock = repaint, next_frame, clock
+        self.flow = FlowControl(clock)
+        self._again: asyncio.TimerHandle | None = None
+        self._blocked_at = -BLOCKED_SECONDS
         self._frames: deque[tuple[float, bytes]] = deque()
         self._sent = 0
         """Bytes sent of the first frame: its rest must follow."""
@@ -81,13 +106,8 @@ class FrameWriter:
         self._waits = False
         """True while the loop watches for the terminal to take more."""
 
-    @property
-    def waiting_bytes(self) -> int:
-        """Bytes not sent yet."""
-        return sum(len(frame) for _, frame in self._frames) - self._sent
-
     def write(self, text: str) -> None:
-        """Send a frame, or drop it if the terminal is behind."""
+        """Send output, or drop it if the terminal is behind."""
         now = self._clock()
         if self._frames and now - self._frames[0][0] > LATE_SECONDS:
             self._dropped = True
@@ -95,9 +115,19 @@ class FrameWriter:
                 self._frames.pop()
         if self._dropped:
             return
-        self._frames.append((now, text.encode(errors="replace")))
+        if text:
+            self._frames.append((now, text.encode(errors="replace")))
+        self.send_frame()
+
+    def send_frame(self) -> None:
+        """Send the next frame once the terminal takes it."""
         if not self._waits:
             self._drain()
+
+    def answered(self) -> None:
+        """Go on after the terminal's answer to a query."""
+        self.flow.answered()
+        self.write(self.flow.ask())
 
     def finish(self, data: bytes) -> None:
         """Send the last output; waiting frames are dropped."""
@@ -115,17 +145,41 @@ class FrameWriter:
         self._wait(False)
 
     def close(self) -> None:
-        """Close the descriptor."""
         self._wait(False)
+        if self._again is not None:
+            self._again.cancel()
         if self._descriptor >= 0:
             os.close(self._descriptor)
         self._descriptor = -1
 
     def _drain(self) -> None:
-        self._wait(self._send())
+        waits = self._send()
+        while not waits and (frame := self._make_frame()):
+            self._frames.append((self._clock(), frame))
+            waits = self._send()
+        self._wait(waits)
         if not self._waits and self._dropped:
             self._dropped = False
             self._repaint()
+
+    def _make_frame(self) -> bytes:
+        """Return the next frame for which the line is free, or nothing."""
+        most = self.flow.room()
+        if most == 0:
+            if self._again is None:
+                self._again = self._loop.call_later(AGAIN_SECONDS, self._look_again)
+            return (self.flow.ask() or self.flow.ask_again()).encode()
+        if self._clock() - self._blocked_at < BLOCKED_SECONDS:
+            most = PIECE_BYTES
+        frame = self._next_frame(most)
+        if frame:
+            self.flow.sent(len(frame))
+            frame += self.flow.ask()
+        return frame.encode(errors="replace")
+
+    def _look_again(self) -> None:
+        self._again = None
+        self.send_frame()
 
     def _send(self) -> bool:
         """Send what the terminal takes; return True if something is left."""
@@ -134,6 +188,7 @@ class FrameWriter:
             try:
                 self._sent += os.write(self._descriptor, memoryview(frame)[self._sent :])
             except BlockingIOError:
+                self._blocked_at = self._clock()
                 return True
             except OSError:  # the terminal is gone, which its reader will notice
                 self._frames.clear()

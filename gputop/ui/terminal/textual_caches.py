@@ -10,6 +10,7 @@ nothing cuts keeps itself as its only part: garbage of each line that was ever d
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +21,9 @@ from textual.css.scalar import Scalar
 from textual.geometry import Region
 from textual.strip import Strip
 
-from gputop.ui.terminal.partial_updates import has
+from gputop.ui.terminal.textual_updates import has
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from textual.widget import Widget
 
 SHAPE = ["cls", "base_background", "background"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from rich.text import Text
@@ -11,8 +12,6 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from textual.app import ComposeResult
     from textual.events import Key
     from textual.message_pump import MessagePump
@@ -24,7 +23,10 @@ WAIT = "a moment …"
 
 
 class Dialog(ModalScreen[Answer]):
-    """Modal screen that closes once, with an answer."""
+    """Modal screen that closes once, with an answer.
+
+    The screen below stays as it is around it: to dim that would take ten kilobytes, twice.
+    """
 
     def close(self, answer: Answer) -> None:
         """Close with that answer; a second key may come before the first has closed it."""
@@ -94,7 +96,6 @@ class ConfirmScreen(Dialog[bool]):
         self._answers.update(Text.assemble(yes, ("n", "bold"), " Cancel"))
 
     def on_key(self, event: Key) -> None:
-        """Handle every key here."""
         event.stop()
         if event.key == "y" and self._quiet.over:
             self.close(True)

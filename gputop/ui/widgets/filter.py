@@ -12,12 +12,10 @@ class FilterView(LiveView):
     """View with a filter field. A subclass lists what matches, and may keep the text elsewhere."""
 
     typing = False
-    """True while keys edit the filter."""
     _typed = ""
 
     @property
     def typed(self) -> str:
-        """Text of the filter."""
         return self._typed
 
     def type(self, text: str) -> None:
@@ -26,7 +24,6 @@ class FilterView(LiveView):
         self.redraw()
 
     def action_filter(self) -> None:
-        """Start typing."""
         self.typing = True
         self.redraw()
 

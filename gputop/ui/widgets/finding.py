@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gputop.health.findings import Severity
+from gputop.health.causes import Cause, cause_text
+from gputop.health.findings import Evidence, Finding, Severity
 from gputop.schema.snapshot import HOST_CPU, PROCESS_CPU
 from gputop.text import duration, moment
-from gputop.ui.drawing.cells import Row, Span, cell, clip_words, fit, history, width_of
+from gputop.ui.drawing.cells import Row, Span, cell, chart, clip_words, fit, live_window, width_of
 from gputop.ui.drawing.palette import CPU, DIM, FAULT, MEMORY, STRONG, TEXT, WARN, ink
 from gputop.ui.widgets.timeline import CHARTS, GUTTER, Chart
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from rich.style import Style
 
-    from gputop.health.findings import Evidence, Finding
     from gputop.schema.device import Device
     from gputop.ui.model import Telemetry
 
@@ -38,7 +37,6 @@ EVIDENCE_CHARTS = {chart.name: chart for chart in CHARTS} | {
 
 
 def style_of(severity: Severity) -> Style:
-    """Return the colour of a severity."""
     return {Severity.FAULT: FAULT, Severity.WARNING: WARN}.get(severity, DIM)
 
 
@@ -53,24 +51,50 @@ def line(finding: Finding, width: int, label: str = "") -> Row:
     return fit([*row, Span(text, TEXT if style is DIM else style)], width)
 
 
-def block(
-    finding: Finding, device: Device, telemetry: Telemetry, width: int, label: str
-) -> list[Row]:
-    """Draw a finding with its advice, its numbers and charts of them."""
+def block(finding: Finding, device: Device, telemetry: Telemetry, width: int) -> list[Row]:
+    """Draw a finding of one device with its advice, its numbers and charts of them."""
     inner = max(1, width - INDENT)
-    since = "" if finding.since is None else f"  since {moment(finding.since)}"
-    sign, *_ = line(finding, width)
-    style = style_of(finding.severity)
-    style = STRONG if style is DIM else style
-    text = (f"GPU {label}: " if label else "") + finding.sentence
-    first, *more = textwrap.wrap(text, max(10, width - 2 - len(since))) or [""]
-    rows: list[Row] = [[sign, Span(first, style), Span(since, DIM)]]
-    rows += [[Span("  "), Span(part, style)] for part in more]
-    rows += [[Span(" " * INDENT), Span(part)] for part in textwrap.wrap(finding.advice, inner)]
+    rows = cause_rows(finding.severity, finding.sentence, finding.since, finding.advice, width)
     rows += [[Span(" " * INDENT), *row] for row in _numbers(finding.evidence, inner)]
-    for chart in () if label else _charts(finding):  # there is no room for those of all devices
-        rows += [[Span(" " * INDENT), *row] for row in _drawn(chart, device, telemetry, inner)]
+    for each in _charts(finding):
+        rows += [[Span(" " * INDENT), *row] for row in _drawn(each, device, telemetry, inner)]
     return rows
+
+
+def section_of(cause: Cause) -> str:
+    """Return the heading under which a cause is listed."""
+    if cause.slows:
+        return "What slows the work"
+    return "Other problems" if cause.severity > Severity.INFORMATION else "Good to know"
+
+
+def cause_block(cause: Cause, devices: Mapping[str, Device], width: int) -> list[Row]:
+    """Draw a cause with its advice, and the numbers of each of its devices."""
+    labels = {uuid: device.label for uuid, device in devices.items()}
+    first, inner = cause.findings[0], max(1, width - INDENT)
+    since = min((each.since for each in cause.findings if each.since is not None), default=None)
+    rows = cause_rows(cause.severity, cause_text(cause, labels), since, first.advice, width)
+    longest = max(len(labels[each.device_uuid]) for each in cause.findings)
+    for each in cause.findings:
+        who = f"GPU {labels[each.device_uuid]:<{longest}}  " if len(cause.findings) > 1 else ""
+        for n, row in enumerate(_numbers(each.evidence, inner - len(who))):
+            name = who if n == 0 else " " * len(who)
+            rows.append([Span(" " * INDENT), Span(name, STRONG), *row])
+    return rows
+
+
+def cause_rows(
+    severity: Severity, text: str, since: float | None, advice: str, width: int
+) -> list[Row]:
+    """Draw a sentence with its sign and the time since when, and the advice under it."""
+    style, inner = style_of(severity), max(1, width - INDENT)
+    sign = Span("· " if severity is Severity.INFORMATION else "▲ ", style)
+    style = STRONG if style is DIM else style
+    time = "" if since is None else f"  since {moment(since)}"
+    first, *more = textwrap.wrap(text, max(10, width - 2 - len(time))) or [""]
+    rows: list[Row] = [[sign, Span(first, style), Span(time, DIM)]]
+    rows += [[Span("  "), Span(part, style)] for part in more]
+    return rows + [[Span(" " * INDENT), Span(part)] for part in textwrap.wrap(advice, inner)]
 
 
 def _numbers(evidence: Sequence[Evidence], width: int) -> list[Row]:
@@ -92,12 +116,15 @@ def _charts(finding: Finding) -> list[Chart]:
     return [EVIDENCE_CHARTS[name] for name in names if name in EVIDENCE_CHARTS][:MOST_CHARTS]
 
 
-def _drawn(chart: Chart, device: Device, telemetry: Telemetry, width: int) -> list[Row]:
-    room = width - GUTTER
-    values = telemetry.history.series(device.uuid, chart.name)
+def _drawn(each: Chart, device: Device, telemetry: Telemetry, width: int) -> list[Row]:
+    """Draw a chart with its name, the value at its full height, and how long it reaches back."""
+    room, history = width - GUTTER, telemetry.history
+    values = history.series(device.uuid, each.name)
     if room < 10 or not any(value is not None for value in values[-2 * room :]):
         return []
-    top = chart.top(device, telemetry.readings(device.uuid), values)
-    drawn = history(values, telemetry.history.count, room, CHART_ROWS, top, chart.style)
-    labels = [cell(chart.label, GUTTER, DIM), cell("", GUTTER)]
+    top = each.top(device, telemetry.readings(device.uuid), values)
+    window = live_window(history.count, room, scroll=telemetry.scroll_charts)
+    drawn = chart(values, history.count - len(values), window, CHART_ROWS, top, each.style)
+    scale = f"of {each.text(top)}, {window.span_text(telemetry.interval)}"
+    labels = [cell(each.label, GUTTER, DIM), cell(scale, GUTTER, DIM)]
     return [[label, *row] for label, row in zip(labels, drawn, strict=True)]

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gputop.text import ABSENT, duration, in_unit_of, number, percentage, size, visible
+from gputop.text import ABSENT, duration, fit_columns, in_unit_of, number, percentage, size, visible
 from gputop.ui.drawing.cells import Row, Span, bar, beside, cell, fit, share_of, width_of, wrap
 from gputop.ui.drawing.palette import ACCENT, CPU, DIM, MEMORY, STRONG, TEXT, WARN
-from gputop.ui.widgets.live import LiveView
+from gputop.ui.widgets.live import TelemetryView
 
 if TYPE_CHECKING:
     from rich.style import Style
 
     from gputop.schema.snapshot import Host
-    from gputop.ui.model import Telemetry
 
 NOTICED_SECONDS = 2.0
 """Seconds of waiting for the driver before the view counts them and suggests a cause."""
@@ -25,12 +24,8 @@ CORE_WIDTH = 26
 """Fewest cells of a core: number, bar and percentage."""
 
 
-class HostView(LiveView):
+class HostView(TelemetryView):
     """View that says why there are no devices, and shows the CPU, which can be tested meanwhile."""
-
-    def __init__(self, telemetry: Telemetry) -> None:
-        super().__init__(id="host")
-        self._telemetry = telemetry
 
     def draw(self, width: int, height: int) -> list[Row]:
         """Draw the problem, then memory and load, then the cores that fit."""
@@ -44,7 +39,7 @@ class HostView(LiveView):
             [Span(visible(name or "CPU"), STRONG), Span(_clock(host), DIM)],
             _line("busy", share_of(host.cpu_percent, 100), busy, inner),
             _memory(host, inner),
-            _load(host),
+            _load(host, inner),
             [],
         ]
         block += _cores(host, inner, height - len(rows) - len(block) - 2)
@@ -69,6 +64,8 @@ class HostView(LiveView):
         press = [Span("Press ", DIM), Span("b", ACCENT), Span(" to stress-test the CPU. ", DIM)]
         demo = [Span("gputop --demo", TEXT), Span(" simulates devices.", DIM)]
         hints = [[*press, *demo]] if width_of([*press, *demo]) <= width else [press, demo]
+        if width_of(demo) > width:
+            hints = _paragraph("".join(span.text for span in (*press, *demo)), width, DIM)
         return [*rows, *hints, []]
 
 
@@ -82,7 +79,8 @@ LABEL, VALUE = 6, 22
 def _line(label: str, share: float | None, value: Row, width: int) -> Row:
     style = MEMORY if label == "mem" else CPU
     room = max(0, min(60, width - LABEL - VALUE))
-    return fit([cell(label, LABEL, DIM), *bar(share, room, style), Span(" "), *value], width)
+    row = [cell(label, LABEL, DIM), *bar(share, room, style), Span(" " * (room > 0))]
+    return [*row, *fit_columns(value, width - width_of(row), lambda span: len(span.text))]
 
 
 def _memory(host: Host, width: int) -> Row:
@@ -92,10 +90,11 @@ def _memory(host: Host, width: int) -> Row:
     return _line("mem", share_of(used, total), value, width)
 
 
-def _load(host: Host) -> Row:
-    averages = "  ".join(number(value) for value in host.load_average)
-    cores = len(host.cpu_core_percent)
-    return [cell("load", LABEL, DIM), Span(averages), Span(f"  on {cores} cores", DIM)]
+def _load(host: Host, width: int) -> Row:
+    parts = [cell("load", LABEL - 2, DIM)]
+    parts += [Span(f"  {number(value)}") for value in host.load_average]
+    parts.append(Span(f"  on {len(host.cpu_core_percent)} cores", DIM))
+    return fit_columns(parts, width, lambda span: len(span.text))
 
 
 def _clock(host: Host) -> str:

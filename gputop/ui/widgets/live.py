@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from rich.segment import Segment
 from textual.containers import Vertical
-from textual.geometry import Region
+from textual.geometry import Region, Size
 from textual.strip import Strip
 from textual.widget import Widget
 
 from gputop.text import visible
-from gputop.ui.drawing.cells import Span, changed_spans, fit
+from gputop.ui.drawing.cells import Row, Span, changed_spans, fit
 from gputop.ui.drawing.palette import DIM
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from textual.events import MouseScrollDown, MouseScrollUp
     from textual.filter import LineFilter
 
     from gputop.schema.device import Device
-    from gputop.ui.drawing.cells import Row
     from gputop.ui.model import Telemetry
     from gputop.ui.widgets.filter import FilterView
 
@@ -35,13 +33,11 @@ class LiveView(Widget):
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._made: list[Row] = []
-        """Rows as `draw` returned them."""
         self._rows: list[Row] = []
         """Those rows fitted to the width, with control characters made visible."""
         self._filtered: dict[int, list[Segment]] = {}
         """Segments of each row for Textual. A kept strip would keep every crop of itself."""
         self._filters: Sequence[LineFilter] = ()
-        """Filters that those segments went through."""
         self._drawn_size = (0, 0)
 
     def draw(self, width: int, height: int) -> list[Row]:
@@ -109,7 +105,6 @@ class LiveView(Widget):
         return self._rows[y] if self._drawn_size == self.size else None
 
     def render_line(self, y: int) -> Strip:
-        """Return one row as a strip."""
         if self._drawn_size != self.size:
             self._draw()
         if y >= len(self._rows):
@@ -121,14 +116,18 @@ class LiveView(Widget):
         return "\n".join("".join(span.text for span in row).rstrip() for row in self._rows)
 
 
-class DeviceView(LiveView):
-    """View of one device."""
-
-    device: Device | None = None
+class TelemetryView(LiveView):
+    """View of the stream."""
 
     def __init__(self, telemetry: Telemetry, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._telemetry = telemetry
+
+
+class DeviceView(TelemetryView):
+    """View of one device."""
+
+    device: Device | None = None
 
 
 def _inert(row: Row) -> Row:
@@ -170,15 +169,12 @@ class ScrolledView(Wheel, DeviceView):
         raise NotImplementedError
 
     def action_move(self, step: int) -> None:
-        """Scroll down by that many rows."""
         self.wheel(step)
 
     def action_page(self, step: int) -> None:
-        """Scroll down by that many pages."""
         self.wheel(step * max(1, self.size.height - 2))
 
     def draw(self, width: int, height: int) -> list[Row]:
-        """Draw the rows from the current position."""
         rows = self.all_rows(width)
         room = height - (1 < height < len(rows))  # the last row counts the others
         first = self._first = max(0, min(self._first, len(rows) - room))
@@ -190,12 +186,21 @@ class ScrolledView(Wheel, DeviceView):
         return [*rows[first : first + room], [Span(f"{more}: PgUp PgDn".rjust(width), DIM)]]
 
 
+def space_of(tab: Widget) -> Size:
+    """Return the size of a tab, which is that of what is around it, also before it is shown."""
+    return tab.parent.size if isinstance(tab.parent, Widget) else tab.size
+
+
 class LiveTab(Vertical):
     """Tab that shows the stream."""
 
     @property
     def selected(self) -> Device | None:
         """Device that keys act on."""
+        raise NotImplementedError
+
+    def select(self, device: Device | None) -> None:
+        """Select a device, if it is one."""
         raise NotImplementedError
 
     @property
@@ -221,16 +226,46 @@ class LiveTab(Vertical):
 class DeviceTab(LiveTab):
     """Page of one device, opened from another tab."""
 
-    telemetry: Telemetry
+    def __init__(self, telemetry: Telemetry, views: Sequence[DeviceView], *, id: str) -> None:  # noqa: A002
+        """Show a device in `views`, which also do what keys do."""
+        super().__init__(id=id)
+        self.telemetry, self._views = telemetry, views
+
+    @property
+    def selected(self) -> Device | None:
+        """Device shown, as last listed."""
+        return self._views[0].device
+
+    @property
+    def key_handlers(self) -> tuple[Widget, ...]:
+        return (self, *self._views)
 
     @property
     def wants_gpm(self) -> bool:
         """True: half of what the page shows needs GPM."""
         return True
 
+    def select(self, device: Device | None) -> None:
+        if device is not None:
+            self.show(device.uuid)
+
     def show(self, uuid: str) -> None:
-        """Show the device with that UUID."""
-        raise NotImplementedError
+        self._show(self.telemetry.find_device(uuid))
+
+    def show_telemetry(self) -> None:
+        # Its inventory may have changed; a device that is gone stays as it was.
+        shown = self.selected
+        self._show(shown and (self.telemetry.find_device(shown.uuid) or shown))
+
+    def _show(self, device: Device | None) -> None:
+        for view in self._views:
+            view.device = device
+        self.share_space()
+        for view in self._views:
+            view.redraw()
+
+    def share_space(self) -> None:
+        """Share the space out anew, before the views are drawn."""
 
     def action_device(self, step: int) -> None:
         """Show the device `step` places further in the list, wrapping around."""

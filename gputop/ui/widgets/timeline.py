@@ -1,26 +1,26 @@
 """History of a device: charts over one time axis, with a cursor that reads their values.
 
-The charts fill from the left and scroll by a quarter at a time, as `cells.history` does, so a
-sample changes one column. For the same reason the axis shows times of day, which stay in place.
+The charts are written over or scroll, as those of the panels. While the cursor reads them they are
+in the order of time and stand still. The axis shows times of day, which change seldom.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from gputop.frozen import dataclass
+from gputop.schema.catalogue import CATALOGUE
 from gputop.schema.values import value_text
 from gputop.text import ABSENT, duration, moment
 from gputop.ui.drawing import palette
-from gputop.ui.drawing.cells import Row, Span, cell, clip, fit, history, spread, window_start
+from gputop.ui.drawing.cells import ChartWindow, Row, Span, cell, chart, clip, live_window, spread
 from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, TRACK, ink
 from gputop.ui.widgets.live import DeviceView
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from rich.style import Style
 
     from gputop.schema.device import Device, DeviceSample
@@ -32,7 +32,6 @@ FEWEST_ROWS, MOST_ROWS = 2, 7
 SAMPLES_A_DOT = (1, 2, 5, 10, 30)
 """Zoom levels: samples averaged into one column of dots."""
 TICK = 12
-"""Cells between times on the axis."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +56,10 @@ class Chart:
             return 100.0
         return limits.get(self.name) or round_up(max((v for v in values if v), default=0.0))
 
+    def text(self, value: float) -> str:
+        name = self.name if self.name in CATALOGUE else "gpu_utilization_percent"  # of the host
+        return value_text(name, tidy(name, value))
+
 
 CHARTS = (
     Chart("busy", "gpu_utilization_percent", palette.BUSY, 1),
@@ -69,7 +72,6 @@ CHARTS = (
     Chart("PCIe rx", "pcie_rx_bytes_per_second", palette.RECEIVED, 8),
     Chart("PCIe tx", "pcie_tx_bytes_per_second", palette.SENT, 9),
 )
-"""Charts in screen order."""
 
 
 class TimelineView(DeviceView):
@@ -77,6 +79,8 @@ class TimelineView(DeviceView):
 
     _cursor: int | None = None
     """Index of the dot under the cursor, counted from the first sample; None follows the newest."""
+    _held: int | None = None
+    """First dot of the charts while there is a cursor."""
     _zoom = 0
 
     @property
@@ -110,12 +114,12 @@ class TimelineView(DeviceView):
         """Show more time for a positive `step`, and less for a negative one."""
         before = self._samples
         self._zoom = max(0, min(len(SAMPLES_A_DOT) - 1, self._zoom + step))
+        self._held = None
         if self._cursor is not None:  # keep its time
             self._cursor = self._cursor * before // self._samples
         self.redraw()
 
     def draw(self, width: int, height: int) -> list[Row]:
-        """Draw the charts that fit, and the axis under them."""
         room = width - GUTTER
         if self.device is None or not self._dots or room < 1 or height < 2:
             return []
@@ -124,11 +128,11 @@ class TimelineView(DeviceView):
             if self._cursor >= self._dots:  # a replay went back
                 self._cursor = None
         charts = self._charts(self.device.uuid, height - 1)
-        first = self._first(room)
+        window = self._window(room)
         rows: list[Row] = []
-        for chart, rows_of_it in zip(charts, heights(height - 1, len(charts)), strict=True):
-            rows += self._chart(self.device, chart, first, room, rows_of_it)
-        return [*rows, self._axis(first, room)]
+        for each, rows_of_it in zip(charts, heights(height - 1, len(charts)), strict=True):
+            rows += self._chart(self.device, each, window, rows_of_it)
+        return [*rows, self._axis(window)]
 
     def _charts(self, uuid: str, rows: int) -> list[Chart]:
         """Return the charts with data that fit, in screen order."""
@@ -140,65 +144,61 @@ class TimelineView(DeviceView):
         shown = sorted(has, key=attrgetter("rank"))[: rows // FEWEST_ROWS or rows]
         return [chart for chart in CHARTS if chart in shown]
 
-    def _first(self, room: int) -> int:
-        """Return the dot at the left end: it stays put, and the cursor is visible."""
-        first = window_start(self._dots, room)
-        if self._cursor is None or self._cursor >= first:
-            return first
-        step = max(2, room // 2)
-        return max(0, self._cursor // step * step)
+    def _window(self, room: int) -> ChartWindow:
+        """Return the newest dots, or those around the cursor, which stay where they are."""
+        if self._cursor is None:
+            self._held = None
+            return live_window(self._dots, room, scroll=self._telemetry.scroll_charts)
+        slots = 2 * room
+        if self._held is None or not self._held <= self._cursor < self._held + slots:
+            self._held = max(0, min(self._cursor - room, self._dots - slots))
+        first = self._held
+        return ChartWindow(first, min(self._dots, first + slots), slots, first)
 
-    def _means(self, series: Sequence[float | None], first: int, many: int) -> list[float | None]:
-        """Return `many` dots from `first` on, each the mean of its samples, or None without any."""
+    def _means(self, series: Sequence[float | None], first: int) -> list[float | None]:
+        """Return the dots from `first` on, each the mean of its samples, or None without any."""
         n = self._samples
         offset = self._telemetry.history.count - len(series)
+        dots: list[list[float]] = [[] for _ in range(self._dots - first)]
         start = max(0, first * n - offset)
-        values = series[start : max(0, (first + many) * n - offset)]
-        dots: list[list[float]] = [[] for _ in range(min(many, self._dots - first))]
-        for sample, value in enumerate(values, start + offset):
-            if value is not None and 0 <= sample // n - first < len(dots):
+        for sample, value in enumerate(series[start:], start + offset):
+            if value is not None:
                 dots[sample // n - first].append(value)
         return [math.fsum(dot) / len(dot) if dot else None for dot in dots]
 
-    def _chart(self, device: Device, chart: Chart, first: int, room: int, height: int) -> list[Row]:
-        values = self._means(
-            self._telemetry.history.series(device.uuid, chart.name), first, 2 * room
-        )
-        top = chart.top(device, self._telemetry.readings(device.uuid), values)
-        drawn = history(values, len(values), room, height, top, chart.style)
-        place = self._place(first)
-        value = values[place] if 0 <= place < len(values) else None
-        text = ABSENT if value is None else value_text(chart.name, tidy(chart.name, value))
+    def _chart(self, device: Device, each: Chart, window: ChartWindow, height: int) -> list[Row]:
+        values = self._means(self._telemetry.history.series(device.uuid, each.name), window.first)
+        top = each.top(device, self._telemetry.readings(device.uuid), values)
+        drawn = chart(values, window.first, window, height, top, each.style)
+        value = values[(self._dots - 1 if self._cursor is None else self._cursor) - window.first]
+        text = ABSENT if value is None else each.text(value)
         style = DIM if value is None else STRONG if self._cursor is None else ACCENT
-        scale = value_text(chart.name, tidy(chart.name, top))
-        labels = [spread([Span(chart.label, DIM)], [Span(text, style), Span(" ")], GUTTER)]
+        labels = [spread([Span(each.label, DIM)], [Span(text, style), Span(" ")], GUTTER)]
         if height > 1:
-            labels.append([cell(f"of {scale}", GUTTER - 1, DIM, right=True), Span(" ")])
-        labels += [fit([], GUTTER)] * (height - len(labels))
-        marked = drawn if self._cursor is None else [_mark(row, place // 2) for row in drawn]
-        return [[*label, *row] for label, row in zip(labels, marked, strict=True)]
+            labels.append([cell(f"of {each.text(top)}", GUTTER - 1, DIM, right=True), Span(" ")])
+        labels += [[Span(" " * GUTTER)]] * (height - len(labels))
+        if self._cursor is not None:
+            drawn = [_mark(row, window.slot(self._cursor) // 2) for row in drawn]
+        return [[*label, *row] for label, row in zip(labels, drawn, strict=True)]
 
-    def _place(self, first: int) -> int:
-        """Return the position of the dot whose value is shown."""
-        return (self._dots - 1 if self._cursor is None else self._cursor) - first
-
-    def _axis(self, first: int, room: int) -> Row:
-        history = self._telemetry.history
-        stamps = self._means(history.times, first, 2 * room)
-        axis = self._means(history.seconds, first, 2 * room)
-        newest, place = history.seconds[-1] or 0.0, self._place(first)
-        read = axis[place] if 0 <= place < len(axis) else None
-        stamp = None if read is None else stamps[place]
-        if self._cursor is None or read is None or stamp is None:
+    def _axis(self, window: ChartWindow) -> Row:
+        history, room = self._telemetry.history, window.slots // 2
+        stamps = self._means(history.times, window.first)
+        axis = self._means(history.seconds, window.first)
+        newest = history.seconds[-1] or 0.0
+        place = None if self._cursor is None else self._cursor - window.first
+        read, stamp = (None, None) if place is None else (axis[place], stamps[place])
+        if read is None or stamp is None:
             oldest = next((seconds for seconds in axis if seconds is not None), None)
             label = Span("" if oldest is None else f"last {_ago(newest - oldest)}", DIM)
         else:
             label = Span(clip(f"{moment(stamp)}, {_ago(newest - read)} ago", GUTTER - 1), ACCENT)
         ticks = ""
         for x in range(0, room - len("╵00:00:00"), TICK):
-            stamp = stamps[2 * x] if 2 * x < len(stamps) else None
+            dot = window.value_at(2 * x)
+            stamp = None if dot is None else stamps[dot - window.first]
             ticks += ("" if stamp is None else f"╵{moment(stamp)}").ljust(TICK)
-        return [*fit([label], GUTTER), Span(ticks.rstrip(), TRACK)]
+        return [*spread([label], [], GUTTER), Span(ticks.rstrip(), TRACK)]
 
 
 def _mark(row: Row, x: int) -> Row:

@@ -1,0 +1,260 @@
+"""Peak throughput of GPUs, by datasheet and by formula, and percentages of it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from gputop import text
+
+if TYPE_CHECKING:
+    from gputop.schema.device import Device
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """Throughput without sparsity in TFLOP/s (TOP/s for int8), or None if unknown."""
+
+    name: str
+    pci_device_ids: str
+    """PCI device ids separated by spaces, as in `Device.pci_device_id`."""
+    source: str
+    fp64: float | None
+    """Without tensor cores."""
+    fp64_tensor: float | None
+    fp32: float | None
+    tf32: float | None
+    fp16: float | None
+    """With float32 accumulate on tensor cores, as fast as bfloat16 from TF32 on."""
+    int8: float | None
+    fp8: float | None
+    fp4: float | None
+    memory_gigabytes_per_second: float | None
+    watts: float | None
+
+
+def find_peak(pci_device_id: str | None, name: str | None) -> Peak | None:
+    """Return the row of a GPU. The name decides only between rows of one id (A2 and A16)."""
+    rows = _BY_ID.get((pci_device_id or "").lower(), ())
+    if len(rows) > 1:
+        rows = tuple(row for row in rows if re.search(rf"\b{row.name}\b", name or ""))
+    return rows[0] if len(rows) == 1 else None
+
+
+def _peaks() -> tuple[Peak, ...]:
+    lines = Path(__file__).with_suffix(".txt").read_text(encoding="utf-8").splitlines()
+    _, *rows = (line for line in lines if not line.startswith("#"))
+    found = []
+    for row in rows:
+        name, ids, *figures, source = map(str.strip, row.split("|"))
+        known = (None if figure == "–" else float(figure) for figure in figures)
+        found.append(Peak(name, ids, source, *known))
+    return tuple(found)
+
+
+PEAKS = _peaks()
+_BY_ID: dict[str, tuple[Peak, ...]] = {}
+for _peak in PEAKS:
+    for _id in _peak.pci_device_ids.split():
+        _BY_ID[_id] = (*_BY_ID.get(_id, ()), _peak)
+
+DATASHEET = "datasheet dense"
+AT_MAXIMUM_CLOCK = "formula at the maximum clock"
+BANDWIDTH = "datasheet memory bandwidth"
+AT_LIVE_CLOCK = "formula at the live clock"
+
+
+class Rates(NamedTuple):
+    """Operations per clock and SM, without sparsity; the fields match those of `Peak`."""
+
+    fp64: int
+    fp32: int
+    tf32: int | None = None
+    fp16: int | None = None
+    int8: int | None = None
+    fp8: int | None = None
+    fp4: int | None = None
+    fp64_tensor: int | None = None
+
+
+RATES = {
+    "3.7": Rates(128, 384),
+    "5.0": Rates(8, 256),
+    "5.2": Rates(8, 256),
+    "6.0": Rates(64, 128, fp16=256),
+    "6.1": Rates(8, 256, int8=1024),
+    "7.0": Rates(64, 128, fp16=1024),
+    "7.5": Rates(4, 128, fp16=1024, int8=2048),
+    "8.0": Rates(64, 128, 1024, 2048, 4096, fp64_tensor=128),
+    "8.6": Rates(4, 256, 512, 1024, 2048),
+    "8.9": Rates(4, 256, 512, 1024, 2048, 2048),
+    "9.0": Rates(128, 256, 2048, 4096, 8192, 8192, fp64_tensor=256),
+    "10.0": Rates(128, 256, 4096, 8192, 16384, 16384, 32768, fp64_tensor=128),
+    "12.0": Rates(4, 256, 512, 1024, 2048, 2048, 4096),
+}
+"""Rates by compute capability; others are unknown. From the throughput table of the CUDA
+programming guide and, for tensor cores, from the architecture white papers."""
+
+_FIELDS = {
+    r"float64": "fp64",
+    r"float32": "fp32",
+    r"tf32": "tf32",
+    r"bfloat16": "bf16",
+    r"float16": "fp16",
+    r"(float16|fp16).*acc.*": "fp16_accumulate",
+    r"int8": "int8",
+    r"(float8|fp8).*": "fp8",
+    r"(float4|fp4).*": "fp4",
+}
+"""Fields of `Peak` and `Rates` by the test's data type."""
+
+_TENSOR = frozenset({"tf32", "bf16", "fp16", "fp16_accumulate", "int8", "fp8", "fp4"})
+_HALVED = {
+    r"\bGeForce\b": frozenset({"tf32", "bf16", "fp16", "fp8"}),
+    # Their datasheets halve int8, too: nothing says what float16 accumulate does.
+    r"\b(L40|A10G)\b": frozenset({"tf32", "bf16", "fp16", "int8", "fp8"}),
+}
+"""Types at half the rate by name: on GeForce only with float32 accumulate."""
+_UNPUBLISHED = {
+    r"\bCMP\b": _TENSOR | {"fp64", "fp32"},
+    r"\bH20\b": _TENSOR | {"fp64"},
+    r"\bH800\b": frozenset({"fp64"}),
+    r"\b(L2|L20|L40G|5090 D|6000D)\b": _TENSOR,
+    r"\b(L40|A10G)\b": frozenset({"fp16_accumulate"}),
+    r"\bMX\d+\b": _TENSOR,
+}
+"""Types that were cut by an unpublished factor, by name."""
+_TURING_WITH_TENSOR_CORES = r"\b(RTX|T4|T4G|T10|T40)\b"
+
+
+def by_formula(
+    compute_capability: str | None,
+    sm_count: int | None,
+    clock_mhz: float | None,
+    dtype: str,
+    *,
+    name: str | None,
+) -> float | None:
+    """Return dense TFLOP/s as SMs × operations per clock × clock, or None if one is unknown.
+
+    The name tells what a chip can do and the product cannot: GeForce has half the rate with float32
+    accumulate, and so have the L40 and the A10G.
+    """
+    field, rates = _field(dtype), RATES.get(compute_capability or "")
+    if field is None or rates is None or field in _unpublished(compute_capability, name):
+        return None
+    operations = _of(rates, field)
+    if operations is None or sm_count is None or sm_count <= 0 or clock_mhz is None:
+        return None
+    if field in _matching(_HALVED, name):
+        operations /= 2
+    return _positive(sm_count * operations * clock_mhz / 1e6)
+
+
+def denominators(
+    device: Device | None, dtype: str, clock_mhz_live: float | None = None
+) -> Mapping[str, float]:
+    """Return the known peaks in TFLOP/s by name; none for a CPU.
+
+    A CPU's cores, clock and vector units are not known well enough. The live clock is the mean of
+    the run. A MIG instance has no datasheet, and the share of a vGPU is unknown.
+    """
+    if device is None or device.virtualization == "vgpu":
+        return {}
+    name = None if "name" in device.absent else device.name
+
+    def at(clock_mhz: float | None) -> float | None:
+        return by_formula(device.compute_capability, device.sm_count, clock_mhz, dtype, name=name)
+
+    found = {
+        DATASHEET: _datasheet(device, dtype),
+        AT_MAXIMUM_CLOCK: at(device.sm_clock_max_mhz),
+        AT_LIVE_CLOCK: at(clock_mhz_live),
+    }
+    return {denominator: peak for denominator, peak in found.items() if peak is not None}
+
+
+def memory_bytes_per_second(device: Device | None) -> float | None:
+    """Return the datasheet's memory bandwidth, or None if unknown."""
+    peak = _row(device)
+    if peak is None or peak.memory_gigabytes_per_second is None:
+        return None
+    return peak.memory_gigabytes_per_second * 1e9
+
+
+def percent_of_peak(tflops: float | None, peaks: Mapping[str, float]) -> dict[str, float]:
+    """Return percentages by denominator for `Conditions.percent_of_peak`; above 100 as is."""
+    if tflops is None or not math.isfinite(tflops):
+        return {}
+    return {name: 100 * tflops / peak for name, peak in peaks.items() if _positive(peak)}
+
+
+def percent_lines(
+    tflops: float | None, percent: Mapping[str, float], dtype: str
+) -> tuple[str, ...]:
+    """Return a line per denominator: `78 % of 989 TFLOP/s (datasheet dense)`.
+
+    Without any there is one line that says so.
+    """
+    unit = "TOP/s" if _field(dtype) == "int8" else "TFLOP/s"
+    lines = []
+    for name, share in percent.items():
+        if tflops is not None and _positive(share):
+            said = text.percentage(share, "") if share >= 9.95 else text.number(share)
+            lines.append(f"{said} % of {text.tflops(tflops / share * 100)} {unit} ({name})")
+    return tuple(lines) or ("no peak is known to compare with",)
+
+
+def _row(device: Device | None) -> Peak | None:
+    if device is None or device.virtualization == "vgpu" or device.mig_index is not None:
+        return None
+    return find_peak(device.pci_device_id, device.name)
+
+
+def _datasheet(device: Device, dtype: str) -> float | None:
+    field, peak = _field(dtype), _row(device)
+    if field is None or peak is None:
+        return None
+    value = _of(peak, field)
+    if field != "fp16_accumulate" or value is None:
+        return value
+    if field in _unpublished(device.compute_capability, device.name):
+        return None
+    return value * (2 if "fp16" in _matching(_HALVED, device.name) else 1)
+
+
+def _field(dtype: str) -> str | None:
+    return next((field for form, field in _FIELDS.items() if re.fullmatch(form, dtype)), None)
+
+
+def _of(figures: Peak | Rates, field: str) -> float | None:
+    """Return the figure of a field. float64 uses tensor cores if possible."""
+    match field:
+        case "fp64":
+            return figures.fp64 if figures.fp64_tensor is None else figures.fp64_tensor
+        case "bf16":
+            return None if figures.tf32 is None else figures.fp16
+        case "fp16_accumulate":
+            return figures.fp16
+    value: float | None = getattr(figures, field)
+    return value
+
+
+def _matching(rules: Mapping[str, frozenset[str]], name: str | None) -> frozenset[str]:
+    found = (fields for form, fields in rules.items() if re.search(form, name or ""))
+    return frozenset[str]().union(*found)
+
+
+def _unpublished(compute_capability: str | None, name: str | None) -> frozenset[str]:
+    found = _matching(_UNPUBLISHED, name)
+    if compute_capability == "7.5" and not re.search(_TURING_WITH_TENSOR_CORES, name or ""):
+        found |= _TENSOR
+    return found if name else _TENSOR
+
+
+def _positive(value: float) -> float | None:
+    return value if math.isfinite(value) and value > 0 else None

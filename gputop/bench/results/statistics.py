@@ -1,0 +1,242 @@
+"""Statistics of a run's windows: droop, sustained throughput, and intervals. Pure.
+
+A window is a pair of its length in seconds and its mean rate. Windows come in order of time, from
+the first timed product on.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+Window = tuple[float, float]
+"""Seconds, and the mean rate in them."""
+
+DROOP_SECONDS = 10.0
+"""Shortest run with a droop."""
+BURST_SECONDS = 2.0
+"""Longest time from the first product that counts as the burst."""
+FEWEST_BLOCKS = 8
+"""Least blocks of windows that show how much their means scatter."""
+SHOWN_Z, INTERVAL_Z = 3.3, 2.6
+"""Normal quantiles for one of about five looks: all of them together are to be wrong in less than
+1 % of the runs, and 5 %."""
+NEGLIGIBLE = 1e-6
+"""Relative scatter that rates have at least: a clock counts whole ticks."""
+STEADY = 0.02
+"""Largest relative distance from the sustained throughput of a steady device."""
+STEADY_SECONDS = 1.0
+"""Seconds whose mean decides about steadiness: a single window is too noisy."""
+RESAMPLES = 400
+MAD_TO_SIGMA = 1.4826
+"""Standard deviation of a normal distribution per median absolute deviation."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunStatistics:
+    """Statistics of a run, by the names of the fields of `Result`. None: the run is too short."""
+
+    tflops_burst: float | None = None
+    tflops_sustained: float | None = None
+    droop_percent: float | None = None
+    droop_interval_percent: tuple[float, ...] | None = None
+    time_to_steady_seconds: float | None = None
+    tflops_mean_interval: tuple[float, ...] | None = None
+    tflops_p5: float | None = None
+    tflops_p95: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Droop:
+    """Decrease from the burst, which begins with the first product, to the second half."""
+
+    percent: float
+    """Percent of the burst; 0 unless it is more than the noise of the second half."""
+    low: float
+    high: float
+    """Bounds of an interval with at least 95 % confidence. `low` is above 0 if a droop is shown."""
+    burst: float
+
+
+def run_statistics(
+    first: Sequence[Window], windows: Sequence[Window], mean: float | None = None
+) -> RunStatistics:
+    """Return the statistics of a run; `first` are the windows of its first two seconds.
+
+    In a long run `windows` may be joined with their neighbours. The interval is that of `mean`: it
+    is lower than that of the windows where the device waited for the host between them.
+    """
+    if len(windows) < FEWEST_BLOCKS:
+        return RunStatistics()
+    ordered = sorted(rate for _, rate in windows)
+    spread = percentile(ordered, 5), percentile(ordered, 95)
+    low, high = mean_interval(windows)
+    whole = mean_rate(windows)
+    share = mean / whole if mean and whole else 1.0
+    interval = low * share, high * share
+    late = second_half(windows)
+    total = math.fsum(seconds for seconds, _ in windows)
+    if total < DROOP_SECONDS or len(late) < FEWEST_BLOCKS or not first:
+        return RunStatistics(None, None, None, None, None, interval, *spread)
+    sustained, found = mean_rate(late), droop(first, late)
+    steady = time_to_steady(windows, sustained)
+    bounds = (found.low, found.high)
+    return RunStatistics(found.burst, sustained, found.percent, bounds, steady, interval, *spread)
+
+
+def mean_rate(windows: Sequence[Window]) -> float:
+    """Return the mean over time."""
+    seconds = math.fsum(length for length, _ in windows)
+    return math.fsum(length * rate for length, rate in windows) / seconds if seconds else 0.0
+
+
+def second_half(windows: Sequence[Window]) -> list[Window]:
+    """Return the windows that begin in the second half of the time."""
+    left = math.fsum(seconds for seconds, _ in windows) / 2
+    for n, (seconds, _) in enumerate(windows):
+        if left <= 1e-9:
+            return list(windows[n:])
+        left -= seconds
+    return []
+
+
+def droop(first: Sequence[Window], late: Sequence[Window]) -> Droop:
+    """Compare the burst with the second half.
+
+    How long a burst lasts is not known: the means from the first product over lengths that double
+    are each compared with the scatter of means of that length in the second half, which accounts
+    for noise that is correlated. The most significant of them is the burst.
+    """
+    sustained, looks = mean_rate(late), []
+    taken = 1
+    while taken <= len(first):
+        begun = first[:taken]
+        length = math.fsum(seconds for seconds, _ in begun)
+        if taken > 1 and length > BURST_SECONDS * 1.01:
+            break
+        above = mean_rate(begun) - sustained
+        error, freedom = _scatter(late, length)
+        error = max(error, NEGLIGIBLE * abs(sustained) or NEGLIGIBLE)
+        significance = above / error / _student(SHOWN_Z, freedom)
+        looks.append((significance, above + sustained, error, freedom))
+        taken *= 2
+    strongest = max(looks, key=lambda look: look[0])
+    shown = strongest[0] > 1
+    _, burst, error, freedom = strongest if shown else looks[-1]
+    if burst <= 0:
+        return Droop(0.0, 0.0, 0.0, burst)
+    percent = 100 * (1 - sustained / burst)
+    half = 100 * error * _student(INTERVAL_Z, freedom) / burst
+    low, high = percent - half, percent + half
+    if shown:
+        return Droop(percent, low, high, burst)
+    return Droop(0.0, min(low, 0.0), max(high, 0.0), burst)
+
+
+def _scatter(late: Sequence[Window], length: float) -> tuple[float, float]:
+    """Return the standard error of a mean over `length` against that of `late`, and its freedom.
+
+    Blocks that depend on each other count as fewer independent ones.
+    """
+    total = math.fsum(seconds for seconds, _ in late)
+    means = _block_means(late, min(length, total / FEWEST_BLOCKS))
+    each = total / len(means)
+    alike = max(0.0, _autocorrelation(means))
+    alike = min(0.95, alike + (1 + 3 * alike) / len(means))  # which few blocks underestimate
+    independent = max(2.0, len(means) * (1 - alike) / (1 + alike))
+    # A part of a window scatters more than the window.
+    sigma = statistics.stdev(means) * math.sqrt(max(1.0, each / length))
+    return sigma * math.sqrt(1 + min(1.0, length / each) / independent), independent - 1
+
+
+def _block_means(windows: Sequence[Window], length: float) -> list[float]:
+    means, block, held = [], list[Window](), 0.0
+    for window in windows:
+        block.append(window)
+        held += window[0]
+        if held > length * 0.99:
+            means.append(mean_rate(block))
+            block, held = [], 0.0
+    return means
+
+
+def _autocorrelation(values: Sequence[float]) -> float:
+    middle = statistics.fmean(values)
+    apart = [value - middle for value in values]
+    squares = math.fsum(each * each for each in apart)
+    products = math.fsum(a * b for a, b in itertools.pairwise(apart))
+    return products / squares if squares else 0.0
+
+
+def _student(z: float, freedom: float) -> float:
+    """Return the quantile of Student's distribution that belongs to one of the normal one.
+
+    It is the expansion of Abramowitz and Stegun, 26.7.5.
+    """
+    terms = (
+        z,
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+    )
+    return math.fsum(term / freedom**power for power, term in enumerate(terms))
+
+
+def time_to_steady(windows: Sequence[Window], sustained: float) -> float | None:
+    """Return the seconds until the rate stayed within 2 % of `sustained`, or None.
+
+    What comes first is what a cold device does; one that still leaves in the last half is not
+    steady.
+    """
+    steady_from = elapsed = 0.0
+    block: list[Window] = []
+    for window in windows:
+        block.append(window)
+        elapsed += window[0]
+        if math.fsum(seconds for seconds, _ in block) < STEADY_SECONDS * 0.99:
+            continue
+        if abs(mean_rate(block) - sustained) > STEADY * sustained:
+            steady_from = elapsed
+        block = []
+    return steady_from if steady_from <= elapsed / 2 else None
+
+
+def mean_interval(windows: Sequence[Window], resamples: int = RESAMPLES) -> tuple[float, float]:
+    """Return a 95 % interval of the mean, by a circular block bootstrap with a fixed seed.
+
+    Blocks keep neighbours together, which are alike where the noise is correlated.
+    """
+    count = len(windows)
+    alike = max(0.0, min(0.95, _autocorrelation([rate for _, rate in windows])))
+    # After Politis and White (2004), for noise that depends on the value before.
+    wanted = (2 * alike / (1 - alike**2)) ** (2 / 3) * (1.5 * count) ** (1 / 3)
+    block = max(1, min(count // 4, round(wanted)))
+    work, time = [0.0], [0.0]
+    for seconds, rate in (*windows, *windows[:block]):
+        time.append(time[-1] + seconds)
+        work.append(work[-1] + seconds * rate)
+    draw, means = random.Random(0), []  # noqa: S311 - the same answer each time
+    for _ in range(resamples):
+        starts = draw.choices(range(count), k=-(-count // block))
+        done = math.fsum(work[start + block] - work[start] for start in starts)
+        means.append(done / math.fsum(time[start + block] - time[start] for start in starts))
+    means.sort()
+    return percentile(means, 2.5), percentile(means, 97.5)
+
+
+def percentile(ordered: Sequence[float], percent: float) -> float:
+    """Return a percentile of sorted values, linear between the nearest two."""
+    at = (len(ordered) - 1) * percent / 100
+    below = int(at)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (at - below) * (ordered[above] - ordered[below])
+
+
+def robust_sigma(values: Sequence[float]) -> float:
+    """Return the standard deviation of most values: 1.4826 times their median deviation."""
+    middle = statistics.median(values)
+    return MAD_TO_SIGMA * statistics.median(abs(value - middle) for value in values)

@@ -1,0 +1,229 @@
+"""Rows of a run as a table of text: a description for each kind, for one device or for several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from gputop.bench.results.compare import SPOILED_PERCENT, points_by_series, ranked_shapes
+from gputop.text import ABSENT, brief, percentage, size, tflops, visible
+from gputop.text import cells as room_of
+
+if TYPE_CHECKING:
+    from gputop.bench.events import Point
+
+LAUNCH = "launch alone"
+"""Series of a latency run that is not a running time: the work goes on."""
+PEER = "device to GPU "
+"""Prefix of copies to another GPU, which differ by device."""
+FASTEST = 10
+"""Most shapes of a search that are listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextTable:
+    """Lines of cells. The first line has the headings."""
+
+    lines: list[list[str]]
+    best: frozenset[tuple[int, int]] = frozenset()
+    """Line and column of the best cells."""
+    spoiled: frozenset[tuple[int, int]] = frozenset()
+    """Line and column of the cells whose scatter is too large for them to say anything."""
+    named: bool = True
+    """True if the first column has names, False if it has the figure that counts."""
+
+    def transposed(self) -> TextTable:
+        """Return the table with its lines as columns."""
+        lines = [list(line) for line in zip(*self.lines, strict=True)]
+        best, spoiled = (frozenset((x, y) for y, x in each) for each in (self.best, self.spoiled))
+        return TextTable(lines, best, spoiled)
+
+
+class Cell(NamedTuple):
+    """Text of a cell, and its rank among those of its column; None if it competes with none."""
+
+    text: str
+    rank: float | None
+    scatter: float | None = None
+    """Half of the interquartile range in percent."""
+
+
+NO_CELL = Cell(ABSENT, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Description of a table that has a line for each size, and columns for each series."""
+
+    heading: str
+    size: Callable[[float], str]
+    values: Mapping[str, tuple[str, Callable[[float], str]]]
+    """Title of a column, `{}` for its series, and formatter, by the name of the value.
+
+    The first value decides which cells of a column are the best.
+    """
+    lowest: bool = False
+    """True if the lowest value is the best, not the highest."""
+    by_series: bool = False
+    """True for a line for each series, and columns for each size."""
+    at_largest: str | None = None
+    """Heading of devices side by side at the largest size; None for a table at each size."""
+
+    def cells(self, point: Point) -> list[Cell]:
+        """Return the values of a row, in their order. Only the first one competes."""
+        known = [(point.values.get(name), text) for name, (_, text) in self.values.items()]
+        cells = [NO_CELL if value is None else Cell(text(value), None) for value, text in known]
+        first = known[0][0]
+        if first is not None and point.series != LAUNCH:
+            cells[0] = cells[0]._replace(rank=-first if self.lowest else first)
+        return [cell._replace(scatter=point.values.get("spread_percent")) for cell in cells]
+
+
+LAYOUTS = {
+    "sweep": Layout(
+        "N",
+        "{:.0f}".format,
+        {"tflops": ("{}, TFLOP/s", "{:.3g}".format), "seconds": ("{}, time", brief)},
+    ),
+    "copy": Layout(
+        "GB/s",
+        size,
+        {"bytes_per_second": ("{}", lambda rate: f"{rate / 1e9:.4g}")},
+        at_largest="GB/s, largest size",
+    ),
+    "memory": Layout(
+        "pattern",
+        size,
+        {
+            "bytes_per_second": ("GB/s", lambda rate: f"{rate / 1e9:.4g}"),
+            "passes": ("passes", "{:.1f}".format),
+        },
+        by_series=True,
+        at_largest="GB/s",
+    ),
+    "latency": Layout(
+        "time per product",
+        "{0:.0f} x {0:.0f}".format,
+        {"seconds": ("{}", brief)},
+        lowest=True,
+        by_series=True,
+    ),
+}
+"""Layouts by kind. The rows of other kinds are shapes, listed by their throughput."""
+
+
+def table(kind: str, points: Sequence[Point], most: int = FASTEST) -> TextTable:
+    """Return the rows of a run of that kind; of a search at most `most` shapes."""
+    layout = LAYOUTS.get(kind)
+    return _fastest(points, most) if layout is None else _grid(points, layout)
+
+
+def device_tables(kind: str, devices: Mapping[str, Sequence[Point]]) -> list[TextTable]:
+    """Return the rows of several devices, by their labels, side by side.
+
+    It is one table at the largest size, or one for each size, from the smallest on.
+    """
+    layout = LAYOUTS.get(kind)
+    if layout is None:
+        return [_best_shapes(devices)]
+    rows = [(device, point) for device, points in devices.items() for point in points]
+    ways = list(dict.fromkeys(_way(point) for _, point in rows))
+    blocks: dict[str, dict[str, dict[str, Cell]]] = {}
+    for device, point in sorted(rows, key=lambda row: row[1].x):
+        heading = layout.at_largest or layout.size(point.x)
+        block = blocks.setdefault(heading, {each: {} for each in devices})
+        if (cell := layout.cells(point)[0]) is not NO_CELL:
+            block[device][_way(point)] = cell
+    return [_table(heading, ways, block).transposed() for heading, block in blocks.items()]
+
+
+def _way(point: Point) -> str:
+    series = point.series
+    return f"to another GPU, {series.partition(', ')[2]}" if series.startswith(PEER) else series
+
+
+def _grid(points: Sequence[Point], layout: Layout) -> TextTable:
+    series = list(points_by_series(points))
+    sizes = [layout.size(x) for x in sorted({point.x for point in points})]
+    names, across = (series, sizes) if layout.by_series else (sizes, series)
+    titles = [title for title, _ in layout.values.values()]
+    lines: dict[str, dict[str, Cell]] = {name: {} for name in names}
+    for point in points:
+        keys = (point.series, layout.size(point.x))
+        name, column = keys if layout.by_series else reversed(keys)
+        for title, cell in zip(titles, layout.cells(point), strict=True):
+            lines[name][title.format(column)] = cell
+    columns = [title.format(column) for column in across for title in titles]
+    for cells in lines.values():  # the largest of the line
+        known = [cell.scatter for cell in cells.values() if cell.scatter is not None]
+        if known:
+            cells[SCATTER] = Cell(percentage(max(known), digits=1), None, max(known))
+    if any(SCATTER in cells for cells in lines.values()):
+        columns.append(SCATTER)
+    return _table(layout.heading, columns, lines)
+
+
+SCATTER = "±"
+"""Heading of the scatter: half of the interquartile range of the blocks of a row."""
+
+
+def _table(
+    heading: str, columns: Sequence[str], lines: Mapping[str, Mapping[str, Cell]]
+) -> TextTable:
+    """Return the lines, with the best cell of each column marked where several compete."""
+    shown = [
+        [name, *(cells.get(column, NO_CELL).text for column in columns)]
+        for name, cells in lines.items()
+    ]
+    best, spoiled = set(), set()
+    for x, column in enumerate(columns, 1):
+        found = [cells.get(column, NO_CELL) for cells in lines.values()]
+        ranks = [cell.rank for cell in found]
+        known = [rank for rank in ranks if rank is not None]
+        if len(known) > 1:
+            best.add((ranks.index(max(known)) + 1, x))
+        scattered = ((cell.scatter or 0.0) > SPOILED_PERCENT for cell in found)
+        spoiled |= {(y, x) for y, many in enumerate(scattered, 1) if many}
+    return TextTable([[heading, *columns], *shown], frozenset(best), frozenset(spoiled))
+
+
+def _fastest(points: Sequence[Point], most: int) -> TextTable:
+    lines, spoiled = [["TFLOP/s", "m", "n", "k", "time", SCATTER, "layout"]], set()
+    for y, point in enumerate(ranked_shapes(points)[:most], 1):
+        seconds, scatter = brief(point.values.get("seconds")), point.values.get("spread_percent")
+        rate = _rate_and_shape(point)
+        lines.append([*rate, seconds, percentage(scatter, digits=1), point.series])
+        if (scatter or 0.0) > SPOILED_PERCENT:
+            spoiled |= {(y, 0), (y, 5)}
+    best = ((1, column) for column in range(len(lines[0])) if points)
+    return TextTable(lines, frozenset(best), frozenset(spoiled), named=False)
+
+
+def _best_shapes(devices: Mapping[str, Sequence[Point]]) -> TextTable:
+    columns = ["TFLOP/s", "m", "n", "k", "layout"]
+    lines: dict[str, dict[str, Cell]] = {}
+    for device, points in devices.items():
+        top = ranked_shapes(points)[:1]
+        texts = (text for point in top for text in (*_rate_and_shape(point), point.series))
+        ranks = [point.values.get("tflops") for point in top] + [None] * 4
+        lines[device] = dict(zip(columns, map(Cell, texts, ranks), strict=False))
+    return _table("", columns, lines)
+
+
+def _rate_and_shape(point: Point) -> list[str]:
+    sides = [*map(str, point.shape[:3]), *[ABSENT] * 3]
+    return [tflops(point.values.get("tflops")), *sides[:3]]
+
+
+def aligned(lines: Sequence[Sequence[str]], left: int = 0) -> list[str]:
+    """Align cells: the first `left` columns to the left, the others to the right."""
+    shown = [[visible(cell) for cell in line] for line in lines]
+    widths = [max(map(room_of, column)) for column in zip(*shown, strict=True)]
+    found = []
+    for line in shown:
+        blanks = (" " * (width - room_of(cell)) for cell, width in zip(line, widths, strict=True))
+        both = enumerate(zip(line, blanks, strict=True))
+        cells = (cell + blank if at < left else blank + cell for at, (cell, blank) in both)
+        found.append(f"  {'  '.join(cells)}".rstrip())
+    return found

@@ -1,0 +1,227 @@
+"""Verdict about a device in parts, from the result of its run and what it is compared with. Pure.
+
+A part without enough evidence is not judged and says why. Only the check of the results says
+anything about a device that others used meanwhile.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from gputop.bench.events import Result, Verdict, VerdictPart
+from gputop.bench.plan.datasheet_peaks import BANDWIDTH, DATASHEET
+from gputop.bench.plan.kinds import kind_of
+from gputop.bench.plan.request import DEFAULT_MIN_PERCENT_OF_PEAK, DEFAULT_TOLERANCE_PERCENT
+from gputop.bench.results import facts
+from gputop.bench.results.compare import FEWEST_RUNS, judged_rows, measured, percent_below
+from gputop.console import DEGRADED as DEGRADED_STATUS
+from gputop.console import FAULT, FINE
+from gputop.schema.clock_events import BY_WORD
+from gputop.text import count, percentage, visible
+
+OK, DEGRADED, FAULTY, NOT_JUDGED = "ok", "degraded", "faulty", "not judged"
+STATUSES = {FAULTY: FAULT, DEGRADED: DEGRADED_STATUS}
+"""Exit statuses by the state of a verdict; others are fine."""
+FAULTS, HARMLESS = {"ecc_uncorrected", "remap_failed"}, {"ecc_corrected"}
+"""Counters of memory errors whose rise is a fault, or none: a few bits flip and are corrected."""
+LEAST_SIDE = 2048
+"""Least m, n and k of a product that can be near the peak."""
+HELD_SHARE = 0.05
+"""Share of the timed seconds from which a clock event reason counts."""
+LARGE_DROOP = 10.0
+"""Percent that the droop is more than, with confidence, to need a reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictLimits:
+    """Limits that a user can set, in percent."""
+
+    min_percent_of_peak: float = DEFAULT_MIN_PERCENT_OF_PEAK
+    tolerance: float = DEFAULT_TOLERANCE_PERCENT
+    """Most that a device may be under the median of its like devices."""
+
+
+DEFAULTS = VerdictLimits()
+
+
+def with_verdicts(results: Sequence[Result], limits: VerdictLimits = DEFAULTS) -> list[Result]:
+    """Return results of one run, each with its verdict; it takes their comparisons with history."""
+    return [
+        replace(each, verdict=judge(each, [one for one in results if one is not each], limits))
+        for each in results
+    ]
+
+
+def status(result: Result) -> int:
+    """Return the exit status of a result; without a verdict only wrong results count."""
+    if result.verdict is None:
+        return FAULT if result.wrong_elements else FINE
+    return STATUSES.get(result.verdict.state, FINE)
+
+
+def judge(result: Result, others: Iterable[Result], limits: VerdictLimits = DEFAULTS) -> Verdict:
+    """Return the verdict about the device of a result; `others` are of the same run."""
+    parts = [_results(result)]
+    judged = {
+        "datasheet": _datasheet(result, limits.min_percent_of_peak),
+        "like devices": _like_devices(result, others, limits.tolerance),
+        "earlier runs": _earlier_runs(result),
+        "throttling": _throttling(result),
+        "droop": _droop(result),
+    }
+    unjudged = kind_of(result.kind).unjudged
+    judged |= {name: (NOT_JUDGED, why) for name, why in unjudged.items()}
+    load = "; ".join(visible(each, 80) for each in result.known_conditions.other_load)
+    if load:
+        judged = dict.fromkeys(judged, (NOT_JUDGED, f"others used the device meanwhile: {load}"))
+    if result.known_conditions.memory_errors:
+        judged = {"memory": _memory(result), **judged}
+    parts += [VerdictPart(name, state, why) for name, (state, why) in judged.items()]
+    return Verdict(tuple(parts))
+
+
+Judged = tuple[str, str]
+"""State of a part and why."""
+
+
+def _results(result: Result) -> VerdictPart:
+    if result.wrong_elements:
+        wrong = facts.wrong_results(result.wrong_elements, result.checks)
+        # The first note of a memory test with wrong words names the first address.
+        where = f"; {result.notes[0]}" if result.kind == "memory" and result.notes else ""
+        said = f"the device {wrong}{facts.mismatch_text(result)}{where}"
+        return VerdictPart("results", FAULTY, said)
+    if not result.checks:
+        return VerdictPart("results", NOT_JUDGED, "nothing was checked")
+    said = f"no wrong element in {facts.verified_text(result)}{facts.mismatch_text(result)}"
+    return VerdictPart("results", OK, said)
+
+
+def _memory(result: Result) -> Judged:
+    known = result.known_conditions.memory_errors
+    rose = {name: pair for name, pair in known.items() if pair and pair[-1] > pair[0]}
+    state = FAULTY if rose.keys() & FAULTS else DEGRADED if rose.keys() - HARMLESS else OK
+    return state, facts.memory_errors_text(rose) if rose else "no counter of memory errors rose"
+
+
+def _datasheet(result: Result, least: float) -> Judged:
+    known, kind = result.known_conditions.percent_of_peak, kind_of(result.kind)
+    shapes: dict[str, tuple[int, ...]] = {"": (result.m, result.n, result.k)}
+    if kind.moves_bytes:
+        names, of = {"": BANDWIDTH}, "memory bandwidth"
+    else:
+        if kind.several_dtypes and DATASHEET not in known:
+            shapes = {f"{name} ": row.shape for name, row in judged_rows(result).items()}
+        names, of = {each: f"{DATASHEET} {each}".strip() for each in shapes}, "dense peak"
+    found = {each: percent for each, name in names.items() if (percent := known.get(name))}
+    if not found:
+        return NOT_JUDGED, "no datasheet value is known"
+    if of == "dense peak":
+        found = {each: found[each] for each in found if min(shapes[each]) >= LEAST_SIDE}
+    if not found:
+        return NOT_JUDGED, f"matrices under {LEAST_SIDE} do not reach the peak"
+    said = [f"{each}{percentage(of_it, digits=1)}" for each, of_it in found.items()]
+    said_of = f"{', '.join(said)} of the {of} in its datasheet"
+    if min(found.values()) < least:
+        return DEGRADED, f"{said_of}, under {least:g} %"
+    return OK, said_of
+
+
+def _like_devices(result: Result, others: Iterable[Result], tolerance: float) -> Judged:
+    like = [each for each in others if _is_like(each, result)]
+    if not like:
+        return NOT_JUDGED, "no other device like it was in the run"
+    slow, worst, rows = [], -math.inf, judged_rows(result)
+    for name, value in measured(result).items():
+        known = [each for one in like if (each := measured(one).get(name)) is not None]
+        if not known:
+            continue
+        under = percent_below(value, statistics.median(known))
+        worst = max(worst, under)
+        scatter = rows[name].values.get("spread_percent", 0.0) if name in rows else 0.0
+        if under > tolerance + scatter:
+            slow.append(f"{name and f'{visible(name, 60)} '}{percentage(under, digits=1)}")
+    if worst == -math.inf:
+        return NOT_JUDGED, "the run measured nothing to compare"
+    others_said = f"the median of {count(len(like), 'other')} like it"
+    if slow:
+        return DEGRADED, f"{'; '.join(slow)} under {others_said}, more than {tolerance:g} %"
+    where = "under" if worst > 0 else "above"
+    return OK, f"{percentage(abs(worst), digits=1)} {where} {others_said}"
+
+
+def _is_like(other: Result, result: Result) -> bool:
+    test = (result.device, result.kind, result.dtype)
+    spoiled = other.wrong_elements or other.known_conditions.other_load
+    return (other.device, other.kind, other.dtype) == test and not spoiled
+
+
+def _earlier_runs(result: Result) -> Judged:
+    known = result.known_comparison
+    if known.slower is not None:
+        return DEGRADED, known.slower
+    runs, under = known.runs or 0, known.under_percent
+    if under is None or runs < FEWEST_RUNS:
+        return NOT_JUDGED, f"{count(runs, 'run')} like it before, {FEWEST_RUNS} are needed"
+    where = f"{percentage(abs(under), digits=1)} {'under' if under > 0 else 'above'}"
+    return OK, f"{where} the median of its last {runs} like runs"
+
+
+def _knows_reasons(result: Result) -> bool:
+    known = result.known_conditions
+    return bool(known.clock_events_known or known.clock_event_seconds)
+
+
+def _held_back(result: Result, *, by_cap: bool = False) -> str:
+    """Return what slowed the device down for more than a small share of the run, or nothing."""
+    said = ", ".join(
+        f"{BY_WORD[word].label} for {seconds:.0f} s"
+        for word, seconds in result.known_conditions.clock_event_seconds.items()
+        if seconds > HELD_SHARE * result.seconds
+        and word in BY_WORD
+        and (BY_WORD[word].fault or (by_cap and word == "sw_power_cap"))
+    )
+    return said and f"{said} of {result.seconds:.0f} s"
+
+
+def _throttling(result: Result) -> Judged:
+    if result.stopped in ("limit", "silent"):
+        return DEGRADED, facts.ending(result).sentence
+    if held := _held_back(result):
+        return DEGRADED, held
+    if not _knows_reasons(result):
+        return NOT_JUDGED, "the device does not say why its clocks are not higher"
+    return OK, "no slowdown by heat or hardware"
+
+
+def _droop(result: Result) -> Judged:
+    if not kind_of(result.kind).over_time:
+        return NOT_JUDGED, "only a run of one shape has a droop"
+    percent, interval = result.droop_percent, result.droop_interval_percent
+    if percent is None or interval is None:
+        return NOT_JUDGED, "the run was too short"
+    said = f"{percentage(percent, digits=1)} below the burst" if percent else "none beyond noise"
+    if interval[0] <= LARGE_DROOP:
+        return OK, said
+    if held := _held_back(result, by_cap=True):
+        return OK, f"{said}, by {held}"
+    if not _knows_reasons(result):
+        return NOT_JUDGED, f"{said}, and the device does not say why its clocks are not higher"
+    return DEGRADED, f"{said}, without a power cap or heat"
+
+
+def verdict_lines(result: Result) -> Iterator[str]:
+    """Yield one line if all is well, or a line for each part that is not."""
+    if result.verdict is None:
+        return
+    bad = result.verdict.bad
+    if bad:
+        yield from (f"Verdict: {part.state}, {part.name}: {part.why}" for part in bad)
+        return
+    left = [part.name for part in result.verdict.parts if part.state == NOT_JUDGED]
+    judged = len(result.verdict.parts) - len(left)
+    but = f"; not judged: {', '.join(left)}" if left else ""
+    yield f"Verdict: {result.verdict.state} ({count(judged, 'part')}{but})"

@@ -1,0 +1,415 @@
+"""State of a device during a run: samples on the run's time axis, and their means. Pure."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from gputop.bench.events import Conditions, Event, Hello, Planned, Point, Progress, Result
+from gputop.bench.plan import datasheet_peaks
+from gputop.bench.plan import heat_limits as limits
+from gputop.bench.plan.kinds import BANDWIDTH, kind_of
+from gputop.bench.results.compare import measured, score
+from gputop.stream.history import FASTEST
+from gputop.text import visible
+
+if TYPE_CHECKING:
+    from gputop.bench.plan.heat_limits import HeatLimit
+    from gputop.bench.plan.request import Target
+    from gputop.schema.device import Device
+    from gputop.schema.snapshot import Inventory, Sample
+
+
+MOST_ITEMS = 4000
+"""Most items of a series: more than can be drawn."""
+
+Item = TypeVar("Item")
+
+
+class MergedSeries(Generic[Item]):
+    """Items in order of time. Beyond `most` of them, `merge` joins neighbours."""
+
+    def __init__(
+        self,
+        merge: Callable[[Sequence[Item]], Item],
+        most: int = MOST_ITEMS,
+        items: Iterable[Item] = (),
+    ) -> None:
+        self._merge, self._most = merge, most
+        self._kept: list[Item] = []
+        self._waiting: list[Item] = []
+        """Items to be joined with the next ones."""
+        self._together = 1
+        for item in items:
+            self.add(item)
+
+    def add(self, item: Item) -> None:
+        """Append an item."""
+        self._waiting.append(item)
+        if len(self._waiting) < self._together:
+            return
+        self._kept.append(self._merge(self._waiting))
+        self._waiting = []
+        if len(self._kept) >= self._most:
+            self._kept = [self._merge(self._kept[n : n + 2]) for n in range(0, len(self._kept), 2)]
+            self._together *= 2
+
+    @property
+    def items(self) -> list[Item]:
+        """All items, up to the newest."""
+        return [*self._kept, *([self._merge(self._waiting)] if self._waiting else [])]
+
+
+@dataclass(slots=True)
+class Mean:
+    """A mean over time."""
+
+    total: float = 0.0
+    seconds: float = 0.0
+
+    def add(self, value: float | None, seconds: float) -> None:
+        """Count a value for that long; an absent one does not count."""
+        if value is not None:
+            self.total += value * seconds
+            self.seconds += seconds
+
+    @property
+    def value(self) -> float | None:
+        """Mean so far, or None before the first value."""
+        return self.total / self.seconds if self.seconds else None
+
+
+def mean_over_time(values: Iterable[tuple[float | None, float]]) -> float | None:
+    """Return the mean of values that held for so many seconds each, or None without any."""
+    mean = Mean()
+    for value, seconds in values:
+        mean.add(value, seconds)
+    return mean.value
+
+
+@dataclass(slots=True)
+class DeviceCounter:
+    """A counter of the device. Times are Unix seconds."""
+
+    first: tuple[float, float]
+    last: tuple[float, float]
+    fastest: float = math.inf
+    """Largest plausible increase per second."""
+    broken: bool = False
+    """True after a reset or a leap: the increase is unknown then."""
+
+    def add(self, at: float, value: float) -> None:
+        """Add a reading."""
+        most = self.fastest * max(1.0, at - self.last[0])
+        self.broken = self.broken or not 0 <= value - self.last[1] <= most
+        self.last = (at, value)
+
+    @property
+    def increase(self) -> float | None:
+        """Increase since the first reading, or None if unknown."""
+        return None if self.broken else self.last[1] - self.first[1]
+
+    @property
+    def seconds(self) -> float:
+        """Time between the first and the last reading."""
+        return self.last[0] - self.first[0]
+
+
+LONGEST_SECONDS = 5.0
+"""Longest time that a reading stands for. A longer one is a gap."""
+WITHIN = "device to device"
+"""Series of copies whose bandwidth is that of the device's memory."""
+LOAD_PERCENT, LOAD_SHARE = 5, 0.05
+"""SM utilization of a process of others, and its share of the run, from which it counts."""
+ROWS = ("remapped_rows", "remap_pending", "remap_failed")
+MEMORY_ERRORS = ("ecc_corrected", "ecc_uncorrected", *ROWS)
+"""Counters and states of the device's memory that can only get worse in a run."""
+LEAST_COVERED = 0.5
+"""Least share of the run between the first and last reading of the energy."""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceMoment:
+    """Readings for the time from `since` to `seconds` on the run's time axis."""
+
+    since: float
+    seconds: float
+    power_watts: float | None = None
+    sm_clock_mhz: float | None = None
+    """SM clock, or the core clock of a CPU."""
+    temperature_celsius: float | None = None
+    reasons: tuple[str, ...] | None = None
+    """Clock event reasons that held, or None if the device does not report any."""
+
+
+@dataclass
+class Trace:
+    """Readings of a target during its run, from events and samples in order of arrival.
+
+    A MIG instance has no readings: those of its GPU are taken.
+    """
+
+    target: Target
+    now: Callable[[], float] = time.time
+    device: Device | None = None
+    """Static properties of the target, or None for a CPU."""
+    gpu: Device | None = None
+    """The same, for a MIG instance those of its GPU."""
+    driver_version: str | None = None
+    power_limit_watts: float | None = None
+    began: float | None = None
+    """Begin of the timed part in Unix seconds."""
+    temperature_max: float | None = None
+    heat_limits: tuple[HeatLimit, ...] = ()
+    """Heat limits of the GPU; empty before the first sample and for a CPU."""
+    _origin: float = 0.0
+    """Zero of the run's time. It moves past a CPU's checks, which are not timed."""
+    _last_at: float = 0.0
+    _last: Progress | None = None
+    _sampled_at: float | None = None
+    _newest: float = 0.0
+    """Run time up to which there are moments."""
+    _moments: MergedSeries[TraceMoment] = field(default_factory=lambda: MergedSeries(merge_moments))
+    power: Mean = field(default_factory=Mean)
+    """Mean power in watts, over time; the next one is the mean clock in MHz."""
+    clock: Mean = field(default_factory=Mean)
+    _energy: DeviceCounter | None = None
+    _counted: dict[str, DeviceCounter] = field(default_factory=dict)
+    _seen: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """Seconds by clock event reason."""
+    _memory_errors: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """Last value before the run and last value of all, by reading."""
+    _knows_reasons: bool = False
+    _worker: int | None = None
+    """Pid of the worker, as itself sees it."""
+    _load: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """Seconds by process of others that used the device."""
+    others: tuple[str, ...] = ()
+    """Those that use it now, with their SM utilization."""
+
+    def add_event(self, event: Event) -> None:
+        """Add an event of the worker that came just now."""
+        if isinstance(event, Hello):
+            self._worker = event.pid
+        elif isinstance(event, Planned | Point) and self.began is None:
+            self.began = self._origin = self._last_at = self.now()
+        elif isinstance(event, Progress):
+            self._last, self._last_at = event, self.now()
+            self._origin = self._last_at - event.elapsed_seconds
+            self.began = self._origin if self.began is None else self.began
+
+    def add_sample(self, inventory: Inventory, sample: Sample) -> None:
+        """Add a sample of the stream."""
+        if self.target.uuid is None:
+            host = sample.host
+            self._add(sample.time, None, host.cpu_clock_mhz, host.cpu_temperature_celsius, None)
+            return
+        self.driver_version = inventory.driver_version
+        self.device = inventory.device(self.target.uuid)
+        uuid = (self.device and self.device.parent_uuid) or self.target.uuid
+        self.gpu = inventory.device(uuid)
+        readings = sample.device(uuid)
+        if readings is None or readings.age_seconds is None:
+            return
+        if self.gpu is not None:
+            self.heat_limits = limits.heat_limits(self.gpu, readings) or self.heat_limits
+        for name in MEMORY_ERRORS:
+            if (value := getattr(readings, name)) is not None:
+                known = self._memory_errors.get(name) if self.began else None
+                self._memory_errors[name] = (known[0] if known else value, value)
+        at = sample.time - readings.age_seconds
+        self.power_limit_watts = readings.power_limit_watts or self.power_limit_watts
+        self._count(at, readings.energy_joules, readings.clock_event_seconds or {})
+        self._knows_reasons |= bool(
+            readings.clock_event_reasons is not None or readings.clock_event_seconds
+        )
+        clock, celsius = readings.sm_clock_mhz, readings.temperature_celsius
+        before = self._newest
+        self._add(at, readings.power_watts, clock, celsius, readings.clock_event_reasons)
+        self._add_load(sample, self._newest - before)
+
+    def _add_load(self, sample: Sample, seconds: float) -> None:
+        """Count processes of others that compute on the device, for so many seconds.
+
+        Where the worker is not among the processes, as in a container whose pids are others, none
+        can be told from it.
+        """
+        self.others = ()
+        there = [each for each in sample.processes if each.device_uuid == self.target.uuid]
+        if self._worker not in {each.pid for each in there}:
+            return
+        for each in there:
+            if each.pid != self._worker and (each.sm_utilization_percent or 0) >= LOAD_PERCENT:
+                name = f"{each.pid} ({each.user or '?'}: {each.command or '?'})"
+                self._load[visible(name, 80)] += seconds
+                self.others += (f"{visible(name, 80)} {each.sm_utilization_percent} %",)
+
+    def _count(self, at: float, joules: float | None, causes: Mapping[str, float]) -> None:
+        running = self.began is not None and at >= self.began
+        if joules is not None and running:
+            if self._energy is None:
+                fastest = FASTEST["energy_joules"]
+                self._energy = DeviceCounter((at, joules), (at, joules), fastest)
+            self._energy.add(at, joules)
+        for cause, seconds in causes.items():
+            if running and at != self.began and cause in self._counted:
+                self._counted[cause].add(at, seconds)
+            else:  # counted from the last reading before the run
+                self._counted[cause] = DeviceCounter((at, seconds), (at, seconds))
+
+    def _add(
+        self,
+        at: float,
+        power: float | None,
+        clock: float | None,
+        celsius: float | None,
+        reasons: tuple[str, ...] | None,
+    ) -> None:
+        before, self._sampled_at = self._sampled_at, at
+        if self.began is None or at <= self.began or (before is not None and at <= before):
+            return
+        start = max(self.began, at - LONGEST_SECONDS, before or self.began)
+        weight = at - start
+        self.power.add(power, weight)
+        self.clock.add(clock, weight)
+        if celsius is not None:
+            self.temperature_max = max(celsius, self.temperature_max or celsius)
+        for reason in reasons or ():
+            self._seen[reason] += weight
+        seconds = max(at - self._origin, self._newest)  # which moved: time does not go back
+        since = max(self._newest, seconds - weight)
+        self._newest = seconds
+        self._moments.add(TraceMoment(since, seconds, power, clock, celsius, reasons))
+
+    def restore(self, moments: Iterable[TraceMoment], known: Conditions) -> None:
+        """Take the moments and the conditions of a run that has ended."""
+        self._moments = MergedSeries(merge_moments, items=moments)
+        self.power.add(known.power_watts_mean, 1.0)
+        self.clock.add(known.sm_clock_mhz_mean, 1.0)
+        self.power_limit_watts = known.power_limit_watts
+        self.temperature_max = known.temperature_celsius_max
+        self._seen |= known.clock_event_seconds
+
+    @property
+    def moments(self) -> Sequence[TraceMoment]:
+        """Samples of the run in order of time, joined with neighbours in a long one."""
+        return self._moments.items
+
+    def intervals(self) -> dict[str, list[tuple[float, float]]]:
+        """Return the intervals of run time in which each clock event reason held."""
+        found: dict[str, list[tuple[float, float]]] = defaultdict(list)
+        for moment in self.moments:
+            for reason in moment.reasons or ():
+                spans = found[reason]
+                if spans and spans[-1][1] >= moment.since:
+                    spans[-1] = (spans[-1][0], moment.seconds)
+                else:
+                    spans.append((moment.since, moment.seconds))
+        return dict(found)
+
+    def clock_event_seconds(self) -> dict[str, float]:
+        """Return how long each reason held: as counted by the device, or by the samples."""
+        counted = {cause: count.increase for cause, count in self._counted.items()}
+        held = {cause: self._seen[cause] if s is None else s for cause, s in counted.items()}
+        return {cause: seconds for cause, seconds in {**self._seen, **held}.items() if seconds > 0}
+
+    def conditions(self, result: Result) -> Conditions | None:
+        """Return the state of the device up to now, the run's end, or None if unknown."""
+        if self.gpu is None and not self.moments:
+            return None
+        seconds = self._length(result)
+        joules = self._joules(seconds)
+        work = None if result.tflops_mean is None else result.tflops_mean * result.seconds
+        return Conditions(
+            driver_version=self.driver_version,
+            pci_device_id=self.gpu.pci_device_id if self.gpu else None,
+            power_watts_mean=self.power.value,
+            power_limit_watts=self.power_limit_watts,
+            sm_clock_mhz_mean=self.clock.value,
+            sm_clock_max_mhz=self.gpu.sm_clock_max_mhz if self.gpu else None,
+            temperature_celsius_max=self.temperature_max,
+            heat_limit=limits.in_words(self.heat_limits) if self.gpu else None,
+            energy_joules=joules,
+            tflop_per_joule=work / joules if work and joules else None,
+            clock_event_seconds={
+                reason: min(held, seconds) for reason, held in self.clock_event_seconds().items()
+            },
+            percent_of_peak=self._percent_of_peak(result),
+            clock_events_known=self._knows_reasons if self.gpu else None,
+            memory_errors={
+                name: (before, after)
+                for name, (before, after) in self._memory_errors.items()
+                if result.kind == "memory" or after > before
+            },
+            other_load=tuple(
+                name for name, held in self._load.items() if held > LOAD_SHARE * seconds
+            ),
+        )
+
+    def _percent_of_peak(self, result: Result) -> Mapping[str, float]:
+        if kind_of(result.kind).measures == BANDWIDTH:
+            peak = datasheet_peaks.memory_bytes_per_second(self.device)
+            return _percent_of_bandwidth(result, peak)
+        if "," not in result.dtype:
+            return self.percent_of_peak(score(result), result.dtype)
+        return {  # a sweep: each type by itself
+            f"{name} {dtype}": percent
+            for dtype, rate in measured(result).items()
+            for name, percent in self.percent_of_peak(rate, dtype).items()
+        }
+
+    def percent_of_peak(self, tflops: float | None, dtype: str) -> Mapping[str, float]:
+        """Return the percentages that a throughput is of the known peaks, by their names."""
+        known = datasheet_peaks.denominators(self.device, dtype, self.clock.value)
+        return datasheet_peaks.percent_of_peak(tflops, known)
+
+    def _length(self, result: Result) -> float:
+        if self._last is None:
+            return result.seconds
+        rest = max(0.0, result.seconds - self._last.elapsed_seconds)  # since the last window
+        # The clock of the wall may have been set back meanwhile.
+        return max(0.0, self._last_at - (self.began or self._origin)) + rest
+
+    def _joules(self, seconds: float) -> float | None:
+        """Return the energy of the run, extrapolated from the readings of the counter.
+
+        A MIG instance shares its GPU's counter and has no energy of its own.
+        """
+        count = self._energy
+        if count is None or count.increase is None or (self.device and self.device.parent_uuid):
+            return None
+        if count.seconds < LEAST_COVERED * seconds or not count.seconds:
+            return None
+        return count.increase * seconds / count.seconds
+
+
+def _percent_of_bandwidth(result: Result, peak: float | None) -> Mapping[str, float]:
+    """Return the percentage for the largest copy: smaller ones may fit into caches."""
+    copies = [
+        (point.x, rate)
+        for point in result.points
+        if point.series == WITHIN and (rate := point.values.get(BANDWIDTH))
+    ]
+    if not copies or not peak:
+        return {}
+    return {datasheet_peaks.BANDWIDTH: 100 * max(copies)[1] / peak}
+
+
+def merge_moments(moments: Sequence[TraceMoment]) -> TraceMoment:
+    """Return neighbours as one: means over time, and every reason that held."""
+    if len(moments) == 1:
+        return moments[0]
+    known = [moment.reasons for moment in moments if moment.reasons is not None]
+    reasons = tuple(dict.fromkeys(reason for each in known for reason in each))
+
+    def mean(reading: str) -> float | None:
+        return mean_over_time(
+            (getattr(each, reading), each.seconds - each.since) for each in moments
+        )
+
+    means = (mean("power_watts"), mean("sm_clock_mhz"), mean("temperature_celsius"))
+    return TraceMoment(moments[0].since, moments[-1].seconds, *means, reasons if known else None)

@@ -1,0 +1,204 @@
+"""`memory`: patterns over nearly all free memory, each word read back."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .errors import hangs
+from .product import room_beside
+from .throughput import SoakTotals, patience
+
+if TYPE_CHECKING:
+    from .main import Run
+
+MIB = 1 << 20
+BLOCK_BYTES = {"cpu": 32 * MIB, "cuda": 1024 * MIB}
+"""Bytes written or compared in one go, some 10 ms: a power of two, less of little memory."""
+LEAST_BLOCKS, LEAST_BLOCK_BYTES = 16, MIB
+BLOCK_SECONDS = 1.0
+"""Time in which every device has done with a block: many times that is a hang."""
+BITS, WORD = 64, 2**64 - 1
+"""Bits of a word, which are also the words of a row; and all of them."""
+FEW = 8
+ODD = 0x9E3779B97F4A7C15
+"""Multiplied by the number of a block, it makes random words differ from block to block."""
+FIXED = (0x0, 0x5555555555555555, 0x3333333333333333, 0x0F0F0F0F0F0F0F0F, 0x00FF00FF00FF00FF)
+
+Sweep = tuple[int, Any, Any]
+"""Every block, upwards (1) or downwards (-1), is compared and then written. The words are those of
+the pattern XOR a mask: 0, or -1 for their complement; None leaves it out."""
+PLAIN: tuple[Sweep, ...] = ((1, None, 0), (1, 0, None))
+INVERTED: tuple[Sweep, ...] = ((1, None, 0), (1, 0, -1), (-1, -1, 0), (-1, 0, None))
+NAMES = ("random", "address", "moving inversions", "walking ones", "walking zeros")
+PATTERNS = {**dict.fromkeys(NAMES, PLAIN), "moving inversions": INVERTED}
+
+
+class MemoryTotals(SoakTotals):
+    """Totals by pattern, with bytes in the place of products."""
+
+    def __init__(self) -> None:
+        super().__init__(flop=1)
+        self.block_bytes = self.total_bytes = 0
+        self.patterns: dict[str, tuple[int, float, int]] = {}
+        """Bytes read and written, seconds, and blocks compared."""
+
+    def visit(self, pattern: str, bytes_: int, seconds: float, compared: int) -> dict[str, Any]:
+        """Count a block, and return the sample if it ends a window, or nothing."""
+        before = self.patterns.get(pattern, (0, 0.0, 0))
+        self.patterns[pattern] = before[0] + bytes_, before[1] + seconds, before[2] + compared
+        self.checks += compared
+        self.verified += compared
+        sample = self.add(bytes_, seconds, None)
+        if sample is None:
+            return {}
+        rate = 1e12 * sample.pop("tflops")
+        return {**sample, "bytes_per_second": rate, "iterations": self.verified}
+
+    def result(self) -> dict[str, Any]:
+        """Return the figures of the run as it is now, with a row for each pattern."""
+        points = []
+        for name, (moved, seconds, compared) in list(self.patterns.items()):
+            whole = self.total_bytes / self.block_bytes * (len(PATTERNS[name]) - 1)
+            values = {"bytes_per_second": moved / seconds, "passes": compared / whole}
+            points.append({"series": name, "x": self.block_bytes, "values": values})
+        absent = dict.fromkeys(("tflops_mean", "tflops_peak", "tflops_device"))
+        return {**super().result(), **absent, "iterations": self.verified, "points": points}
+
+
+def memory(device: Any, run: Run) -> None:
+    """Write patterns into all memory that the run may use, and read them back."""
+    tested = MemoryUnderTest(device, run)
+    totals, seconds = tested.totals, run.request["seconds"]
+    run.known.update(device.memories())
+    run.planned(
+        (0, 0, 0),
+        dtype="bytes",
+        accumulate="none",
+        layout=f"blocks of {totals.block_bytes // MIB} MiB",
+        data=", ".join(PATTERNS),
+        relative_error=0.0,
+        expected_seconds=seconds,
+        patience_seconds=patience(device, BLOCK_SECONDS),
+        method=f"patterns in words of 64 bits, written to {totals.total_bytes / 2**30:.4g} GiB in "
+        f"{len(tested.blocks)} blocks and compared; moving inversions up and down, block by block; "
+        "bytes read and written, by wall time",
+    )
+    for number in itertools.count():
+        for pattern, sweeps in PATTERNS.items():
+            tested.choose(pattern, number)
+            for at, compared, written in tested.visits(sweeps):
+                if run.halt.is_set() or totals.seconds >= seconds:
+                    tested.note_missing()
+                    return
+                tested.visit(at, compared, written)
+
+
+class MemoryUnderTest:
+    """The memory under test, and the words that it should have."""
+
+    def __init__(self, device: Any, run: Run) -> None:
+        self.device, self.run = device, run
+        totals = self.totals = run.totals = MemoryTotals()
+        torch, size = device.torch, BLOCK_BYTES[device.place]
+        free = room_beside(0, device, run.request)
+        while size > LEAST_BLOCK_BYTES and free < LEAST_BLOCKS * size:
+            size //= 2
+        # Two blocks hold what is expected, and a mask has a byte for each word that differs.
+        count = (free - 2 * size - size // 8) // size
+        totals.block_bytes, totals.total_bytes = size, count * size
+        if device.place == "cpu":  # if others need the memory, no other process is to be killed
+            with contextlib.suppress(OSError):
+                Path("/proc/self/oom_score_adj").write_text("1000")
+        if count < 1:
+            raise MemoryError(f"{free / MIB:.0f} MiB may be used")
+        shape = (count + 2, size // 8 // BITS, BITS)
+        words = torch.empty(shape, dtype=torch.int64, device=device.place)
+        *self.blocks, self.own, self.expected = words
+        self.pattern, self.number, self.stride, self.words = "", 0, 0, self.own
+        """The last is block 0; the others are that XOR a multiple of `stride`."""
+        self.named: set[int] = set()
+
+    def choose(self, pattern: str, number: int) -> None:
+        """Choose the pattern of the next pass; `number` counts the passes of each pattern."""
+        torch, own = self.device.torch, self.own
+        self.pattern, self.number, self.stride, self.words = pattern, number, 0, own
+        row = torch.arange(BITS, device=own.device)
+        if pattern == "random":
+            own.random_(-(2**63), None)
+            self.stride = ODD
+        elif pattern == "address":  # every word is its offset in bytes, every second time inverted
+            torch.arange(0, 8 * own.numel(), 8, out=own.view(-1))
+            own.bitwise_xor_(-(number % 2))
+            self.stride = self.totals.block_bytes
+        elif pattern == "moving inversions":
+            self.words = torch.full_like(row, FIXED[number % len(FIXED)]).expand_as(own)
+        else:  # each word of a row has another bit alone, and every bit after as many passes
+            ones = torch.ones_like(row) << (row + number) % BITS
+            self.words = (ones if pattern == "walking ones" else ~ones).expand_as(own)
+
+    def visits(self, sweeps: tuple[Sweep, ...]) -> Iterator[tuple[int, Any, Any]]:
+        """Yield the blocks in the order of each sweep, and the masks to compare and write."""
+        for step, compared, written in sweeps:
+            for at in range(len(self.blocks))[::step]:
+                yield at, compared, written
+
+    def visit(self, at: int, compared: int | None, written: int | None) -> None:
+        """Compare and write a block, and send what that says."""
+        limit = patience(self.device, BLOCK_SECONDS)
+        self.run.expect(limit, hangs(self.device.place, "a block", BLOCK_SECONDS, limit))
+        wrong: list[int] = []
+
+        def work(_: int) -> None:
+            if compared is not None:
+                wrong.append(self.compare(at, compared))
+            if written is not None:
+                self.put(at, written, self.blocks[at])
+
+        seconds, size = self.device.wall(work, 1), self.totals.block_bytes
+        bytes_ = size * (len(wrong) + (written is not None))
+        sample = self.totals.visit(self.pattern, bytes_, seconds, len(wrong))
+        if sample or any(wrong):
+            self.run.verified(sum(wrong), 0, checks=0)
+        if sample:
+            self.run.send("sample", **sample)
+
+    def compare(self, at: int, mask: int) -> int:
+        """Return the number of wrong words of a block, and note the first ones of the run."""
+        block, expected = self.blocks[at], self.expected
+        self.put(at, mask, expected)
+        if self.device.torch.equal(block, expected):
+            return 0
+        differs = block != expected
+        for row in differs.any(1).nonzero().flatten()[:FEW].tolist():
+            for column in differs[row].nonzero().flatten().tolist():
+                offset = at * self.totals.block_bytes + 8 * (row * BITS + column)
+                self._note(offset, int(expected[row, column]), int(block[row, column]))
+        return int(differs.sum())
+
+    def put(self, at: int, mask: int, to: Any) -> None:
+        """Put the words of a block there."""
+        key = (at * self.stride ^ mask) & WORD
+        signed = key - WORD - 1 if key >> BITS - 1 else key
+        self.device.torch.bitwise_xor(self.words, signed, out=to)
+
+    def _note(self, offset: int, expected: int, found: int) -> None:
+        if offset in self.named or len(self.named) == FEW:
+            return
+        self.named.add(offset)
+        bits = ", ".join(str(bit) for bit in range(BITS) if (expected ^ found) >> bit & 1)
+        self.run.notes.append(
+            f"wrong word at offset 0x{offset:x}: expected 0x{expected & WORD:016x}, found "
+            f"0x{found & WORD:016x}, flipped bits {bits} ({self.pattern}, pass {self.number + 1})"
+        )
+
+    def note_missing(self) -> None:
+        """Note the patterns that there was no time for, unless the run was stopped."""
+        known = self.totals.patterns
+        missing = [name for name in PATTERNS if name not in known or not known[name][2]]
+        if missing and not self.run.halt.is_set():
+            more = "give more --seconds, or a smaller --memory-share"
+            self.run.notes.append(f"the time was up before {', '.join(missing)}: {more}")

@@ -1,0 +1,254 @@
+"""Page of one process: what it is, what it holds on each GPU, and its environment."""
+
+from __future__ import annotations
+
+import asyncio
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from rich.cells import chop_cells
+from textual import work
+
+from gputop.masking import MASK, is_secret
+from gputop.problem import Problem
+from gputop.sources.linux.process_details import ProcessDetails, read_details
+from gputop.sources.linux.procfs import ProcError
+from gputop.text import count, moment, visible
+from gputop.ui.drawing.cells import Row, Span, is_narrow, rule_of, spread
+from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, TEXT, WARN
+from gputop.ui.processes import columns
+from gputop.ui.processes.columns import ProcessContext
+from gputop.ui.processes.screen import ProcessTab, why_untouched
+from gputop.ui.processes.signal import SIGNALS
+from gputop.ui.processes.table_state import rows_of
+from gputop.ui.widgets.filter import FilterView
+from gputop.ui.widgets.live import ScrolledView
+
+if TYPE_CHECKING:
+    from gputop.schema.device import Device
+    from gputop.schema.snapshot import Process
+    from gputop.ui.model import Telemetry
+
+LABEL = 11
+"""Cells of a label, with the space behind it."""
+ON_DEVICE = (
+    *(columns.TYPE, columns.GPU_MEMORY, columns.SM, columns.MEMORY),
+    *(columns.ENCODER, columns.DECODER),
+)
+ON_HOST = (columns.CPU, columns.RESIDENT)
+NOT_PERMITTED = "not permitted: run gputop as its user or as root"
+GPU_PREFIXES = ("CUDA_", "NCCL_", "NVIDIA_", "SLURM_", "TORCH")
+"""Prefixes of variables that control how a process uses GPUs."""
+INDENT = "    "
+_WORDS = ("running", "sleeping", "waiting for storage or a driver", "suspended", "a zombie")
+STATES = dict(zip("RSDTZ", _WORDS, strict=True))
+
+
+class Variable(NamedTuple):
+    """Environment variable in visible characters."""
+
+    name: str
+    value: str
+    about_gpus: bool
+    secret: bool
+
+
+def variables_of(environment: Iterable[tuple[str, str]]) -> list[Variable]:
+    """Return the variables about GPUs, then the others, each group sorted by name."""
+    found = [
+        Variable(
+            visible(name), visible(value), name.startswith(GPU_PREFIXES), is_secret(name, value)
+        )
+        for name, value in environment
+    ]
+    return sorted(found, key=lambda v: (not v.about_gpus, v.name))
+
+
+class ProcessDetailsView(ScrolledView, FilterView):
+    """Rows about one process, under its name; the filter is for its environment."""
+
+    selected: Process | None = None
+
+    def show(self, process: Process, *, environment: bool) -> None:
+        """Show that process, from its environment on or from the top."""
+        self.selected, self._held = process, [process]
+        self.forget()
+        why = why_untouched(process, self._telemetry)
+        self._problem = f"Nothing more is known: {why}" if why else ""
+        self._unmasked = self._telemetry.show_secrets
+        self._at_environment = environment
+        """True while the heading of the environment is the first row."""
+        self._first = 0
+        self.stop_typing(keep=False)
+
+    def forget(self) -> None:
+        self._details: ProcessDetails | None = None
+        self._variables: Sequence[Variable] = ()
+
+    def update(self, found: ProcessDetails | Problem) -> None:
+        """Show newer details, or why there are none."""
+        self._problem = str(found) if isinstance(found, Problem) else ""
+        if isinstance(found, ProcessDetails):
+            known = self._details and self._details.environment
+            if found.environment != known:
+                self._variables = variables_of(found.environment or ())
+            self._details = found
+        self.redraw()
+
+    def wheel(self, step: int) -> None:
+        self._at_environment = False
+        super().wheel(step)
+
+    def action_environment(self) -> None:
+        self._at_environment = True
+        self.redraw()
+
+    def action_filter(self) -> None:
+        super().action_filter()
+        self.action_environment()
+
+    def action_secrets(self) -> None:
+        self._unmasked = not self._unmasked
+        self.redraw()
+
+    def draw(self, width: int, height: int) -> list[Row]:
+        sample = self._telemetry.sample
+        if self.selected is None or sample is None:
+            return []
+        self._held = rows_of(self.selected, sample.processes) or self._held
+        devices = self._telemetry.devices
+        self._place = ProcessContext.for_sample(sample.time, devices, sample.machines)
+        return [self._title(width), *super().draw(width, max(1, height - 1))]
+
+    def _title(self, width: int) -> Row:
+        process = self._held[0]
+        names = (process.user, process.machine and f"on {process.machine}")
+        left = [Span(f"{visible(each, 64)} ", STRONG) for each in names if each]
+        started = ""
+        if process.start_time is not None:
+            since = moment(process.start_time, "%Y-%m-%d %H:%M:%S")
+            started = f" started {since}, {columns.AGE.text(process, self._place)} ago "
+        return rule_of([Span(f"{process.pid} ", ACCENT), *left], [Span(started, DIM)], width)
+
+    def all_rows(self, width: int) -> list[Row]:
+        rows: list[Row] = []
+        for label, text in self._facts():
+            for n, line in enumerate(_folded(visible(text, len(text)), width - LABEL)):
+                rows.append([Span(f"{'' if n else label:<{LABEL}}", DIM), Span(line)])
+        rows += [[Span(line, WARN)] for line in _folded(self._problem, width)]
+        if self._details is not None:
+            if self._at_environment:
+                self._first = len(rows) + 1
+            rows += [[], *self._environment(self._details, width)]
+        return rows
+
+    def _facts(self) -> Iterator[tuple[str, str]]:
+        process, details = self._held[0], self._details
+        command = (process.unmasked if self._unmasked else "") or process.command
+        if details is not None:
+            command = (details.unmasked if self._unmasked else details.command) or command
+        yield "Command", command or ""
+        for each in self._held:
+            yield f"GPU {self._place.place(each).label}", self._values(ON_DEVICE, each)
+        yield "Host", self._values(ON_HOST, process)
+        places = {"job": process.slurm_job, "pod": process.pod, "container": process.container}
+        yield "Runs in", " · ".join(f"{kind} {name}" for kind, name in places.items() if name)
+        if details is None:
+            yield "Parent", str(process.parent_pid or "")
+            return
+        state = STATES.get(details.state, details.state)
+        yield "State", f"{state} · {count(details.threads, 'thread')}"
+        yield "Directory", details.directory or NOT_PERMITTED
+        yield "Parents", " ← ".join(f"{name} {pid}" for pid, name in details.parents)
+        for label, bits in (("Handles", details.caught), ("Ignores", details.ignored)):
+            names = [each.name for each, _ in SIGNALS if bits >> each - 1 & 1]
+            yield label, " ".join(names)
+
+    def _values(self, shown: Sequence[columns.ProcessColumn], process: Process) -> str:
+        known = [each for each in shown if each.value(process, self._place) is not None]
+        return " · ".join(f"{each.title} {each.text(process, self._place)}" for each in known)
+
+    def _environment(self, details: ProcessDetails, width: int) -> list[Row]:
+        if details.environment is None:
+            return [[Span("Environment ", ACCENT), Span(NOT_PERMITTED, DIM)]]
+        words = self.typed.casefold().split()
+        many, rows = 0, []
+        for variable in self._variables:
+            # A masked value is not searched either: a filter would give it away bit by bit.
+            value = MASK if variable.secret and not self._unmasked else variable.value
+            text = f"{variable.name}={value}"
+            if all(word in text.casefold() for word in words):
+                many += 1
+                rows += _variable_rows(variable, text, width)
+        counts = f"{many} of {len(self._variables)}"
+        secrets = sum(variable.secret for variable in self._variables)
+        if secrets := secrets + (details.command != details.unmasked):
+            counts += f" · v {'masks' if self._unmasked else 'shows'} {count(secrets, 'secret')}"
+        left = [Span("Environment ", ACCENT), Span(" / filter", DIM)]
+        if self.typing or self.typed:
+            left[1:] = self.prompt(width // 3)
+        none = "No variable contains all of these words" if self._variables else "It has none"
+        return [spread(left, [Span(counts, DIM)], width), *(rows or [[Span(none, DIM)]])]
+
+
+def _folded(text: str, width: int) -> list[str]:
+    """Return the lines of a text, wrapped at words if its characters take one cell each."""
+    width = max(20, width)
+    if is_narrow(text):
+        return textwrap.wrap(text, width, break_on_hyphens=False)
+    return chop_cells(text, width)
+
+
+def _variable_rows(variable: Variable, text: str, width: int) -> list[Row]:
+    """Return the lines of a variable and its value or mask; those after the first are indented."""
+    room = max(2, width - len(INDENT))
+    starts = range(0, len(text), room)  # a megabyte of it is cut at each drawing
+    chunks = [text[n : n + room] for n in starts] if text.isascii() else chop_cells(text, room)
+    name, value = chunks[0][: len(variable.name)], chunks[0][len(variable.name) :]
+    style = TEXT if text.endswith(variable.value) else DIM
+    row = [Span(name, ACCENT if variable.about_gpus else STRONG), Span(value, style)]
+    return [row, *([Span(INDENT), Span(chunk, style)] for chunk in chunks[1:])]
+
+
+class ProcessPage(ProcessTab):
+    """Page of one process, opened from a list."""
+
+    _view: ProcessDetailsView
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        super().__init__(telemetry, ProcessDetailsView(telemetry), "process")
+        self._read_for: Process | None = None
+
+    @property
+    def selected(self) -> Device | None:
+        """First device of the process."""
+        return self.telemetry.find_device(self.process.device_uuid if self.process else None)
+
+    def show(self, process: Process, environment: bool) -> None:
+        self._view.show(process, environment=environment)
+
+    def on_hide(self) -> None:
+        """Forget the environment: it is read again."""
+        self._view.forget()
+
+    def show_telemetry(self) -> None:
+        self._view.redraw()
+        process = self.process
+        if process is not None and process is not self._read_for:
+            self._read(process)
+
+    @work(group="details", exit_on_error=False)
+    async def _read(self, process: Process) -> None:
+        if process.start_time is None or why_untouched(process, self.telemetry):
+            return
+        self._read_for = process
+        found: ProcessDetails | Problem
+        try:
+            # Reading blocks if the process hangs in the kernel.
+            found = await asyncio.to_thread(read_details, process.pid, process.start_time)
+        except ProcError as error:
+            found = error.problem
+        self._read_for = None if self._read_for is process else self._read_for
+        if process is self.process:
+            self._view.update(found)

@@ -1,0 +1,268 @@
+"""State of the process table: order, filter, tree, selection and scrolling. No widget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from operator import itemgetter
+from typing import TYPE_CHECKING, NamedTuple
+
+from gputop.ui.processes.columns import (
+    COLUMNS,
+    COMMAND,
+    FIXED,
+    GPU,
+    HOST,
+    ProcessColumn,
+    ProcessContext,
+    search_text,
+)
+
+if TYPE_CHECKING:
+    from gputop.schema.device import Device
+    from gputop.schema.snapshot import Process, Sample
+
+Identity = tuple[int, float | None, str]
+
+
+class ProcessLine(NamedTuple):
+    """Row of the list: a process, and the tree branch that leads to it."""
+
+    process: Process
+    branch: str = ""
+
+
+def identity(process: Process) -> Identity:
+    """Return the identity of a row: a pid alone may later mean another process."""
+    return process.pid, process.start_time, process.device_uuid
+
+
+def rows_of(process: Process, processes: Iterable[Process]) -> list[Process]:
+    """Return the rows of the same process, one for each of its devices."""
+    same = process.pid, process.start_time, process.machine
+    return [each for each in processes if (each.pid, each.start_time, each.machine) == same]
+
+
+class ProcessTable:
+    """Order, filter, selection and visible part of the list of processes.
+
+    Results are computed on first use after a change: the order once per sample, a filter
+    without sorting again.
+    """
+
+    def __init__(self) -> None:
+        self.context = ProcessContext()
+        self.several = False
+        """True if processes of several machines are listed."""
+        self.sorted_by: ProcessColumn = GPU
+        self.descending = False
+        self.tree = False
+        self.hidden: frozenset[str] = frozenset()
+        """Titles of columns that the user hides."""
+        self.filter = ""
+        """Words that a row must all contain."""
+        self.first = 0
+        self._sample: Sample | None = None
+        self._devices: Sequence[Device] = ()
+        self._only: str | None = None
+        self._processes: Sequence[Process] = ()
+        self._columns: Sequence[ProcessColumn] | None = None
+        self._ordered: Sequence[Process] | None = None
+        self._lines: Sequence[ProcessLine] | None = None
+        self._identity: Identity | None = None
+        self._at = 0
+
+    def update(
+        self, sample: Sample | None, devices: Sequence[Device], only: str | None = None
+    ) -> None:
+        """List the processes of the sample, or only those on the device with the UUID `only`."""
+        if sample is self._sample and devices is self._devices and only == self._only:
+            return
+        self._sample, self._devices, self._only = sample, devices, only
+        machines = sample.machines if sample else ()
+        self.several = len(machines) > 1 and only is None
+        if self.sorted_by is HOST and sample is not None and not self.several:
+            self.sorted_by = GPU
+        self.context = ProcessContext.for_sample(sample.time if sample else 0.0, devices, machines)
+        last = len(self.context.places)
+
+        def tie_break(process: Process) -> tuple[int, int]:
+            position = self.context.place(process).position
+            return process.pid, last if position is None else position
+
+        listed = sample.processes if sample else ()
+        if only is not None:
+            listed = tuple(p for p in listed if p.device_uuid == only)
+        self._processes = sorted(listed, key=tie_break)
+        self._changed()
+
+    @property
+    def total(self) -> int:
+        """Number of processes before filtering."""
+        return len(self._processes)
+
+    @property
+    def columns(self) -> Sequence[ProcessColumn]:
+        """Columns with something to show for any process that are not hidden.
+
+        The command and the one that they are sorted by are always among them.
+        """
+        if self._columns is None:
+            always = {*FIXED, COMMAND, self.sorted_by}
+            self._columns = [
+                column
+                for column in ((HOST, *COLUMNS) if self.several else COLUMNS)
+                if column in always or not column.is_empty(self._processes, self.context)
+            ]
+        always = {COMMAND, self.sorted_by}
+        return [c for c in self._columns if c in always or c.title not in self.hidden]
+
+    @property
+    def lines(self) -> Sequence[ProcessLine]:
+        """Lines that match the filter, in order."""
+        if self._lines is None:
+            words = self.filter.casefold().split()
+            found = self._in_order()
+            if words:
+                texts = ((process, search_text(process, self.context)) for process in found)
+                found = [p for p, text in texts if all(word in text for word in words)]
+            self._lines = branches(found) if self.tree else [*map(ProcessLine, found)]
+            self._follow()
+        return self._lines
+
+    def _in_order(self) -> Sequence[Process]:
+        if self._ordered is None:
+            column, context = self.sorted_by, self.context
+            processes = self._processes
+            if column is GPU:  # the largest first on each device
+                processes = sorted(processes, key=lambda p: p.memory_used_bytes or 0, reverse=True)
+            values = [(column.value(process, context), process) for process in processes]
+            known = [pair for pair in values if pair[0] is not None]
+            known.sort(key=itemgetter(0), reverse=self.descending)
+            unknown = (pair for pair in values if pair[0] is None)
+            self._ordered = [process for _, process in chain(known, unknown)]
+        return self._ordered
+
+    def _changed(self, *, order: bool = True) -> None:
+        self._lines = None
+        if order:
+            self._ordered = self._columns = None
+
+    def apply_settings(self, title: str, reverse: bool, tree: bool) -> None:
+        """Apply the settings: sort by the column of that title, if it exists."""
+        column = next((c for c in (HOST, *COLUMNS) if c.title == title), None)
+        if column is not None:
+            self.sorted_by, self.descending = column, column.largest_first
+        if reverse:
+            self.descending = not self.descending
+        self.tree = tree
+        self._changed()
+
+    @property
+    def reversed(self) -> bool:
+        """True if the order is opposite to the column's default."""
+        return self.descending is not self.sorted_by.largest_first
+
+    def sort_by(self, column: ProcessColumn) -> None:
+        """Sort by that column in its default order, or reverse if it is the current one."""
+        if column is self.sorted_by:
+            self.reverse()
+            return
+        self.sorted_by, self.descending = column, column.largest_first
+        self._changed()
+
+    def sort_by_next(self, step: int) -> None:
+        """Sort by the column `step` places further on, wrapping around."""
+        columns = self.columns
+        self.sort_by(columns[(columns.index(self.sorted_by) + step) % len(columns)])
+
+    def reverse(self) -> None:
+        """Reverse the order; unknown values stay at the end."""
+        self.descending = not self.descending
+        self._changed()
+
+    def toggle_tree(self) -> None:
+        self.tree = not self.tree
+        self._changed(order=False)
+
+    def set_filter(self, text: str) -> None:
+        """List only rows that contain all words of `text`."""
+        if text != self.filter:
+            self.filter = text
+            self._changed(order=False)
+
+    @property
+    def at(self) -> int:
+        """Index of the selected line."""
+        return self._at if self.lines else 0
+
+    @property
+    def selected(self) -> Process | None:
+        lines = self.lines
+        return lines[self._at].process if lines else None
+
+    def _follow(self) -> None:
+        """Keep the selection on its process, or at its position if the process is gone."""
+        if not self._lines:
+            return
+        if self._identity is not None:
+            for number, line in enumerate(self._lines):
+                if identity(line.process) == self._identity:
+                    self._at = number
+                    return
+            self.select(self._at)
+        else:
+            self._at = 0
+
+    def select(self, number: int) -> None:
+        """Select the line of that index, or the nearest one."""
+        lines = self.lines
+        if lines:
+            self._at = max(0, min(len(lines) - 1, number))
+            self._identity = identity(lines[self._at].process)
+
+    def move(self, step: int) -> None:
+        self.select(self.at + step)
+
+    def scroll(self, step: int, room: int) -> None:
+        """Scroll the window of `room` lines; the selection moves only to stay visible."""
+        self.first = max(0, min(self.first + step, len(self.lines) - room))
+        at = max(self.first, min(self.at, self.first + room - 1))
+        if at != self.at:
+            self.select(at)
+
+    def window(self, room: int) -> Sequence[ProcessLine]:
+        """Return the visible lines for that room, with the selected one among them."""
+        lines, at = self.lines, self.at
+        self.first = max(at - room + 1, min(self.first, at, max(0, len(lines) - room)))
+        return lines[self.first : self.first + room]
+
+
+def branches(processes: Sequence[Process]) -> list[ProcessLine]:
+    """Return the processes with children under their parents, siblings in the order given.
+
+    A process on several devices has several rows: each is under its parent's row on the same
+    device, or else under the first one. A cycle begins at its first row.
+    """
+    rows: dict[tuple[str | None, int | None], list[int]] = {}
+    for number, process in enumerate(processes):
+        rows.setdefault((process.machine, process.pid), []).append(number)
+    children: dict[int | None, list[int]] = {}
+    for number, process in enumerate(processes):
+        parent = None if process.parent_pid == process.pid else process.parent_pid
+        above = rows.get((process.machine, parent), [])
+        same = (n for n in above if processes[n].device_uuid == process.device_uuid)
+        children.setdefault(next(same, above[0] if above else None), []).append(number)
+    lines: list[ProcessLine] = []
+    placed: set[int] = set()
+    for root in chain(children.get(None, ()), range(len(processes))):
+        stack = [(root, "", "")] if root not in placed else []
+        while stack:
+            number, branch, below = stack.pop()
+            placed.add(number)
+            lines.append(ProcessLine(processes[number], branch))
+            kids = [n for n in children.get(number, ()) if n not in placed]
+            for kid in reversed(kids):
+                turn, rest = ("└─ ", "   ") if kid == kids[-1] else ("├─ ", "│  ")
+                stack.append((kid, below + turn, below + rest))
+    return lines

@@ -1,0 +1,220 @@
+"""Patch Textual's updates to give their cells to a screen model instead of sending them.
+
+The classes of updates are private. Their methods are replaced only where they have the tested
+signatures; otherwise Textual's own output is sent, with more bytes.
+Textual also renders whole lines of every widget on a changed line, and cuts them. Where no other
+widget covers the cells of a live view, its own row has them.
+"""
+
+from __future__ import annotations
+
+import inspect
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import accumulate, islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rich.color import ColorSystem
+from rich.console import COLOR_SYSTEMS
+from rich.segment import Segment
+from textual import _compositor
+from textual._compositor import CompositorUpdate
+from textual.strip import Strip
+
+from gputop.ui.drawing.cells import is_narrow
+from gputop.ui.terminal.frame import LINK
+from gputop.ui.widgets.live import LiveView
+
+if TYPE_CHECKING:
+    from rich.style import Style
+    from textual.geometry import Region
+    from textual.widget import Widget
+
+    Put = Callable[[int, int, str, str], int]
+    """Function that takes a cell's column and row, text and SGR codes, and returns the width."""
+
+RENDER = {"render_segments": ["self", "console"]}
+LAYOUT_SHAPE = {"__init__": ["self", "strips", "region"], **RENDER}
+CHOPS_SHAPE = {"__init__": ["self", "chops", "spans", "chop_ends"], **RENDER}
+STRIP_SHAPE = {"render_ansi": ["style", "color_system"]}
+COMPOSITOR_SHAPE = {"render_partial_update": ["self"], "_regions_to_spans": ["regions"]}
+
+
+def capture(put: Put) -> bool:
+    """Have updates call `put` for their cells if Textual is the known one; return True if so."""
+    layout: Any = getattr(_compositor, "LayoutUpdate", None)
+    chops: Any = getattr(_compositor, "ChopsUpdate", None)
+    if not (has(layout, LAYOUT_SHAPE) and has(chops, CHOPS_SHAPE) and has(Strip, STRIP_SHAPE)):
+        return False
+    for update, cells in ((layout, _layout_cells), (chops, _chops_cells), (CellsUpdate, _parts)):
+        _replace(update, "render_segments", _capturing(cells, put))
+    install_live_updates()
+    return True
+
+
+def release() -> None:
+    """Have Textual send its updates again."""
+    for name in ("LayoutUpdate", "ChopsUpdate", "Compositor"):
+        owner = getattr(_compositor, name, None)
+        for method in ("render_segments", "render_partial_update"):
+            stock = getattr(getattr(owner, method, None), "stock", None)
+            if stock is not None:
+                setattr(owner, method, stock)
+
+
+def has(cls: type | None, shape: Mapping[str, list[str]]) -> bool:
+    """Return True if the methods of the class have these parameters."""
+    try:
+        return all(
+            list(inspect.signature(getattr(cls, name)).parameters) == parameters
+            for name, parameters in shape.items()
+        )
+    except (AttributeError, TypeError, ValueError):
+        return False
+
+
+def _replace(owner: Any, name: str, method: Any) -> None:
+    method.stock = _stock(getattr(owner, name))
+    setattr(owner, name, method)
+
+
+def _stock(method: Any) -> Any:
+    return getattr(method, "stock", method)
+
+
+def _capturing(
+    cells: Callable[[Any], Iterable[tuple[int, int, Iterable[Segment]]]], put: Put
+) -> Callable[[Any, Any], str]:
+    def render_segments(self: Any, console: Any) -> str:
+        system = COLOR_SYSTEMS.get(console.color_system or "", ColorSystem.TRUECOLOR)
+        for x, y, segments in cells(self):
+            at = x
+            for text, style, control in segments:
+                if text and not control:
+                    at += put(at, y, text, "" if style is None else codes_of(style, system))
+        return ""
+
+    return render_segments
+
+
+def _layout_cells(update: Any) -> Iterator[tuple[int, int, Iterable[Segment]]]:
+    x, top = update.region.offset
+    for y, line in enumerate(update.strips, top):
+        yield x, y, (segment for strip in line for segment in strip)
+
+
+def _chops_cells(update: Any) -> Iterator[tuple[int, int, Iterable[Segment]]]:
+    # Elsewhere on their lines there may be the blank of a container: what is in it is not rendered.
+    for y, left, right in update.spans:
+        for end, (x, strip) in zip(update.chop_ends[y], update.chops[y].items(), strict=False):
+            if strip is not None and x < right and left < end:
+                yield x, y, strip
+
+
+@lru_cache(maxsize=1024)
+def codes_of(style: Style, color_system: ColorSystem) -> str:
+    """Return the codes that set the style after a reset, without the default colours."""
+    codes = iter(Strip.render_ansi(style, color_system).split(";"))
+    kept = []
+    for code in codes:
+        if code in ("38", "48"):
+            kind = next(codes)
+            kept += [code, kind, *islice(codes, 1 if kind == "5" else 3)]
+        elif code not in ("39", "49"):
+            kept.append(code)
+    return ";".join(kept) + (f"{LINK}{style.link}" if style.link else "")
+
+
+class StyledLine:
+    """Line of styled texts that parts are cut from, faster than with strips."""
+
+    def __init__(self, texts: Sequence[tuple[str, Style | None]], x: int) -> None:
+        """`x` is the column of the first cell."""
+        self._texts = texts
+        self.is_narrow = is_narrow("".join([text for text, _ in texts]))
+        """True if cells can be counted as characters; else no parts can be cut."""
+        self._ends = [*accumulate([len(text) for text, _ in texts], initial=x)][1:]
+
+    def between(self, start: int, stop: int) -> Iterator[Segment]:
+        """Yield the segments from one cell to another."""
+        for n in range(bisect_right(self._ends, start), len(self._texts)):
+            text, style = self._texts[n]
+            first = self._ends[n] - len(text)
+            if first >= stop:
+                break
+            yield Segment(text[max(0, start - first) : stop - first], style)
+
+
+class Box(NamedTuple):
+    """Position of a widget, and its visible part."""
+
+    widget: Widget
+    x: int
+    y: int
+    left: int
+    top: int
+    right: int
+    bottom: int
+
+
+class CellsUpdate(CompositorUpdate):
+    """Update of parts of lines: column, row and segments of each."""
+
+    def __init__(self, parts: Sequence[tuple[int, int, Sequence[Segment]]]) -> None:
+        self.parts = parts
+
+    def render_segments(self, console: Any) -> str:
+        """Return nothing: there are such updates only where they are captured."""
+        raise NotImplementedError
+
+
+def _parts(update: CellsUpdate) -> Iterable[tuple[int, int, Iterable[Segment]]]:
+    return update.parts
+
+
+def install_live_updates() -> bool:
+    """Replace the method if it has the known signature; return True if so."""
+    compositor: Any = getattr(_compositor, "Compositor", None)
+    if not has(compositor, COMPOSITOR_SHAPE):
+        return False
+    stock = _stock(compositor.render_partial_update)
+
+    def render_partial_update(self: Any) -> Any:
+        return update_from_live_views(self) or stock(self)
+
+    _replace(compositor, "render_partial_update", render_partial_update)
+    return True
+
+
+def update_from_live_views(compositor: Any) -> CellsUpdate | None:
+    """Return the update for the changed cells, or None if other widgets have some of them."""
+    boxes = [_box(widget, *where) for widget, where in compositor.visible_widgets.items()]
+    lines: dict[tuple[Widget, int], StyledLine | None] = {}
+    parts: list[tuple[int, int, Sequence[Segment]]] = []
+    for y, left, right in compositor._regions_to_spans(compositor._dirty_regions):  # noqa: SLF001
+        # Widgets in front come first.
+        over = (box for box in boxes if box.top <= y < box.bottom)
+        box = next((each for each in over if each.left < right and left < each.right), None)
+        if box is None or not (box.left <= left and right <= box.right):
+            return None
+        view = box.widget
+        if (view, y) not in lines:
+            lines[view, y] = _styled_line(view, y - box.y, box.x)
+        line = lines[view, y]
+        if line is None or not isinstance(view, LiveView):
+            return None
+        parts.append((left, y, view.apply_filters([*line.between(left, right)])))
+    compositor._dirty_regions.clear()  # noqa: SLF001
+    return CellsUpdate(parts) if parts else None
+
+
+def _styled_line(widget: Widget, y: int, x: int) -> StyledLine | None:
+    row = widget.row_at(y) if isinstance(widget, LiveView) else None
+    line = StyledLine(row, x) if row is not None else None
+    return line if line is not None and line.is_narrow else None
+
+
+def _box(widget: Widget, region: Region, clip: Region) -> Box:
+    seen = region.intersection(clip)
+    return Box(widget, region.x, region.y, seen.x, seen.y, seen.right, seen.bottom)

@@ -1,0 +1,136 @@
+"""Dialogs that list choices, narrowed down by typing: commands, users, settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from textual.containers import Vertical
+
+from gputop.ui.drawing.cells import Row, Span, fit, width_of
+from gputop.ui.drawing.palette import ACCENT, DIM, TAB, TEXT
+from gputop.ui.widgets.confirm import Dialog
+from gputop.ui.widgets.filter import FilterView
+from gputop.ui.widgets.live import Wheel
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+    from textual.events import Click, Key
+
+MOVES = {"down": 1, "up": -1, "pagedown": 8, "pageup": -8, "home": -999, "end": 999}
+
+
+class Choice(NamedTuple):
+    """A line to choose, with a key or a number at its right end."""
+
+    text: str
+    hint: str
+    value: Any
+
+
+class ChoiceList(Wheel, FilterView):
+    """The typed text, and under it the choices that contain its words."""
+
+    def __init__(self, choices: Sequence[Choice], clicked: Callable[[Choice], object]) -> None:
+        """List the `choices`; call `clicked` with one that the mouse chooses."""
+        super().__init__(id="choices")
+        self.choices, self.clicked = choices, clicked
+        self.at = 0
+
+    @property
+    def found(self) -> Sequence[Choice]:
+        """Choices that match, in their order: first those that begin with the typed text."""
+        typed = self.typed.lower()
+        found = [c for c in self.choices if all(each in c.text.lower() for each in typed.split())]
+        return sorted(found, key=lambda choice: not choice.text.lower().startswith(typed))
+
+    @property
+    def chosen(self) -> Choice | None:
+        """Choice under the cursor, or None if nothing matches."""
+        found = self.found
+        return found[self.at] if found else None
+
+    def type(self, text: str) -> None:
+        self.at = 0
+        super().type(text)
+
+    def move(self, step: int) -> None:
+        self.at = max(0, min(len(self.found) - 1, self.at + step))
+        self.redraw()
+
+    wheel = move
+
+    def draw(self, width: int, height: int) -> list[Row]:
+        found, room = self.found, max(1, height - self.typing)
+        self._first = max(self.at - room + 1, min(self._first, self.at))
+        prompt = [Span(" › ", ACCENT), Span(self.typed), Span("▏", ACCENT)]
+        rows: list[Row] = [prompt] if self.typing else []
+        if not found:
+            return [*rows, [Span("   Nothing matches", DIM)]]
+        for n, (text, hint, _) in enumerate(found[self._first : self._first + room], self._first):
+            styles = (TAB, TAB) if n == self.at else (TEXT, ACCENT)
+            left, right = map(Span, (f"   {text} ", f" {hint} "), styles)
+            rows.append([*fit([left], width - width_of([right]), style=left.style), right])
+        return rows
+
+    def on_click(self, event: Click) -> None:
+        row = event.y - self.typing
+        if 0 <= row < len(found := self.found) - self._first:
+            self.at = row + self._first
+            self.clicked(found[self.at])
+
+
+class ChoiceDialog(Dialog[Any]):
+    """Dialog that returns the value of the chosen line, or None."""
+
+    def __init__(self, title: str, choices: Sequence[Choice], keys: str = "") -> None:
+        """List the `choices`; `keys` is the line of what keys do, if they are not typed."""
+        super().__init__()
+        self._title, self._keys = title, keys
+        self._list = ChoiceList(choices, lambda choice: self.close(choice.value))
+        self._list.typing = not keys
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="box") as box:
+            box.border_title = self._title
+            box.border_subtitle = self._keys or "Enter chooses · Esc closes"
+            yield self._list
+
+    def on_key(self, event: Key) -> None:
+        """Handle every key here, in the order typed."""
+        event.stop()
+        self.press(event.key, event.character)
+
+    def press(self, key: str, character: str | None) -> None:
+        """Close, move the cursor, or narrow down the list."""
+        match key:
+            case "escape" | "ctrl+p":
+                self.close(None)
+            case "enter":
+                chosen = self._list.chosen
+                self.close(chosen and chosen.value)
+            case _ if key in MOVES:
+                self._list.move(MOVES[key])
+            case _ if self._list.typing:
+                self._list.filter_key(key, character)
+
+
+PAUSE_SECONDS = 0.8
+"""Seconds without a key after which a number is complete that others begin with: 1, as in 10."""
+
+
+class NumberDialog(ChoiceDialog):
+    """Dialog that a number closes: at once if no other begins with it, or else after a pause."""
+
+    def press(self, key: str, character: str | None) -> None:
+        """Narrow down the list; choose what is found for certain."""
+        super().press(key, character)
+        typed, chosen = self._list.typed, self._list.chosen
+        begun = sum(typed != "" and each.text.startswith(typed) for each in self._list.choices)
+
+        def choose() -> None:
+            if chosen is not None and self._list.typed == typed:
+                self.close(chosen.value)
+
+        if begun:
+            self.set_timer(PAUSE_SECONDS, choose) if begun > 1 else choose()

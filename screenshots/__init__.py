@@ -1,0 +1,1 @@
+"""Pictures of the running app, and the scripts that make them."""

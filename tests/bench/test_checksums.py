@@ -1,0 +1,274 @@
+"""Every product is verified: one wrong element is found, and right products are not accused."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gputop.bench.events import Done, Result
+from gputop.bench.plan.dtypes import DTYPES
+from gputop.bench.plan.request import Request
+from gputop.bench.results.facts import figure_facts
+from gputop.bench.results.verdict import judge
+from gputop.bench.run.session import Session
+from gputop.bench.worker import backends, checksums, soak, throughput
+from gputop.bench.worker.checksums import Checksums
+from gputop.bench.worker.product import Product
+from tests.bench.test_worker import cpu, paced, run_in_process, without_a_gpu
+from tests.bench.workers import CPU, broken_worker, fake_interpreter, load_torch, needs_torch
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = needs_torch
+
+ON_CPU = [name for name, dtype in DTYPES.items() if dtype.on_cpu]
+RIGHT = [0, 0, 0]
+
+
+class Injected(Product):
+    """A product whose result is changed by `faults`, by the number of the product."""
+
+    made = 0
+    faults: dict[int, Callable[[Any], None]]
+
+    def multiply(self, times: int = 1) -> None:
+        for _ in range(times):
+            super().multiply()
+            self.made += 1
+            if fault := self.faults.get(self.made):
+                fault(self.c)
+
+
+def verified(dtype: str, m: int, n: int, k: int, **how: bool) -> tuple[Injected, Checksums]:
+    """A product with its checksums."""
+    torch = load_torch()
+    product = Injected(torch, dtype, (m, n, k), "cpu", **how)
+    product.faults = {}
+    product.fill()
+    product.keep_first()
+    assert product.judge() == 0
+    product.sums = Checksums(product)
+    product.made = 0
+    return product, product.sums
+
+
+def one_sigma(c: Any) -> None:
+    """Adds as much to an element as elements usually are, in any type."""
+    row, column = c.shape[0] // 3, c.shape[1] - 2
+    c[row, column] += c.double().square().mean().sqrt().to(c.dtype)
+
+
+def not_a_number(c: Any) -> None:
+    c[1, 2] = float("nan") if c.is_floating_point() else -(2**31)
+
+
+@pytest.mark.parametrize("fault", [one_sigma, not_a_number])
+@pytest.mark.parametrize("dtype", ON_CPU)
+def test_one_wrong_element_in_one_of_500_products_is_found(
+    dtype: str, fault: Callable[[Any], None]
+) -> None:
+    product, sums = verified(dtype, 32, 528, 32)  # two sums in each row, the second of 16 columns
+    product.faults = {377: fault}
+    sums.multiply(376)
+    assert sums.take().tolist() == RIGHT
+    sums.multiply(124)
+    assert sums.take().tolist() == [1, 1, 0]
+    assert sums.repeat() == checksums.NOT_REPEATABLE
+
+
+@pytest.mark.parametrize("dtype", ON_CPU)
+def test_a_high_bit_of_an_element_is_found(dtype: str) -> None:
+    """As a cell or a line would lose it: the top of the exponent."""
+    product, sums = verified(dtype, 64, 512, 32)
+    bits = 8 * product.c.element_size()
+    size = product.c.double().abs()
+    usual = (size > size.square().mean().sqrt()).nonzero().tolist()
+    for bit in (1 << bits - 2, 1 << bits - 3):
+        for row, column in (usual[0], usual[len(usual) // 2], usual[-1]):
+
+            def flip(_: Any, bit: int = bit, at: tuple[int, int] = (row, column)) -> None:
+                product.c_bits[at] ^= bit
+
+            product.made, product.faults = 0, {2: flip}
+            sums.multiply(3)
+            assert sums.take().tolist() == [1, 1, 0]
+
+
+def test_an_int8_product_is_verified_to_the_last_bit() -> None:
+    product, sums = verified("int8", 64, 1024, 64)
+    for change in (1, -1, 2**31 - 1, -(2**31)):
+
+        def off(c: Any, change: int = change) -> None:
+            c[5, 700] += change
+
+        product.made, product.faults = 0, {1: off}
+        sums.multiply()
+        assert sums.take().tolist() == [1, 1, 0]
+
+
+def test_other_bits_of_the_right_value_are_counted_and_not_wrong() -> None:
+    product, sums = verified("bfloat16", 64, 512, 64)
+
+    def round_otherwise(_: Any) -> None:
+        product.c_bits[3, 4] ^= 1
+
+    product.faults = {2: round_otherwise, 5: round_otherwise}
+    sums.multiply(6)
+    assert sums.take().tolist() == [0, 0, 2]
+
+
+def every(fault: Callable[[Any], None], numbers: range) -> dict[int, Callable[[Any], None]]:
+    return dict.fromkeys(numbers, fault)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "kind"),
+    [(range(1, 9), "wrong"), (range(1, 2), "not repeatable"), (range(1, 3), "unexplained")],
+)
+def test_a_mismatch_is_repeated_and_told_apart(wrong: range, kind: str) -> None:
+    product, sums = verified("float32", 64, 64, 64)
+    product.faults = every(one_sigma, wrong)
+    sums.multiply()
+    assert sums.take().tolist() == [1, 1, 0]
+    assert sums.repeat() == kind
+    assert sums.take().tolist() == RIGHT, "the repetitions are not counted"
+
+
+def test_the_first_product_is_verified_too() -> None:
+    product, _ = verified("float32", 100, 520, 64)
+    product.first[90, 515] += 8  # not in the corner that is compared with float64
+    assert Checksums(product).take().tolist() == [1, 1, 0]
+
+
+SIDES = st.sampled_from((1, 2, 7, 16, 48, 64, 130, 512, 520, 1030))
+INNER = st.sampled_from((48, 64, 130, 512, 520, 1030))
+"""Sizes begin at 64. With one term the band is too narrow for a float16 product in thousands."""
+
+
+def accused(dtype: str, m: int, n: int, k: int, column_major: bool) -> list[int]:
+    """What is found in a right product of that shape, or of the next one that the type has."""
+    if dtype == "int8" or dtype.startswith("float8"):
+        m, n, k = (max(32, -(-side // 16) * 16) for side in (m, n, k))
+    product, sums = verified(dtype, m, n, k, column_major=column_major)
+    sums.multiply()
+    found: list[int] = sums.take().tolist()
+    # The same sums in another order, as another library would have them.
+    a, b = (product.format.to_float64(each) for each in (product.a, product.stored_b))
+    b = b.t() if product.column_major else b
+    wide = a.dtype if dtype == "float64" else load_torch().float32
+    step = max(1, k // 8)
+    parts = [slice(at, at + step) for at in range(0, k, step)]
+    other = sum(a[:, part].to(wide) @ b[part].to(wide) for part in parts)
+    product.faults = {2: lambda c: c.copy_(other)}
+    if dtype != "int8":  # float32 does not hold its sums
+        sums.multiply()
+    return found[:2] + [each + more for each, more in zip(found, sums.take().tolist(), strict=True)]
+
+
+@pytest.mark.parametrize("dtype", ON_CPU)
+@settings(max_examples=40, deadline=None)
+@given(m=SIDES, n=SIDES, k=INNER, column_major=st.booleans())
+def test_right_products_are_not_accused(
+    dtype: str, m: int, n: int, k: int, column_major: bool
+) -> None:
+    assert accused(dtype, m, n, min(k, 130), column_major)[:4] == [0, 0, 0, 0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ON_CPU)
+@settings(max_examples=1000, deadline=None)
+@given(m=SIDES, n=SIDES, k=INNER, column_major=st.booleans())
+def test_thousands_of_right_products_are_not_accused(
+    dtype: str, m: int, n: int, k: int, column_major: bool
+) -> None:
+    assert accused(dtype, m, n, k, column_major)[:4] == [0, 0, 0, 0]
+
+
+def test_the_band_grows_with_k_and_stays_below_one_element() -> None:
+    narrow, wide = (verified("float32", 64, 512, k)[1] for k in (16, 4096))
+    relative = [float((each.band / each.product.k**0.5).mean()) for each in (narrow, wide)]
+    assert relative[1] > relative[0], "beyond the growth of the elements themselves"
+    for dtype in ON_CPU:
+        product, sums = verified(dtype, 64, 512, 64)
+        if sums.band is not None:
+            assert float(sums.band.max()) < 0.5 * float(product.first.double().std())
+
+
+def measured(
+    monkeypatch: pytest.MonkeyPatch, device: Any, faults: dict[int, Callable[[Any], None]]
+) -> tuple[throughput.SoakTotals, Injected]:
+    """The totals of a run in this process, in which every product is verified."""
+    product, _ = verified("float32", 192, 192, 192)
+    run, _ = run_in_process(0.3)
+    run.totals = throughput.SoakTotals(product.flop)
+    monkeypatch.setattr(product, "exact", lambda: 0)
+    product.faults = faults
+    soak.measure(device, run, product, paced(device, 20))
+    return run.totals, product
+
+
+def test_the_run_counts_every_product(monkeypatch: pytest.MonkeyPatch) -> None:
+    totals, product = measured(monkeypatch, cpu(), {30: one_sigma})
+    assert totals.verified == totals.iterations > 30
+    assert totals.wrong == 1
+    assert totals.mismatches == {"not repeatable": 1}
+    assert product.made == totals.iterations + checksums.REPEATS
+
+
+def test_a_gpu_counts_every_product_without_waiting_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = backends.Cuda(without_a_gpu(), run_in_process()[0].halt)
+    totals, _ = measured(monkeypatch, device, {30: one_sigma})
+    assert totals.verified == totals.iterations > 30
+    assert totals.wrong == 1
+    assert totals.mismatches == {"not repeatable": 1}
+
+
+ONE_OF_MANY = """
+multiply, made = Product.multiply, []
+def failing(self, times=1):
+    multiply(self, times)
+    if self.sums:
+        made.append(self)
+        if len(made) == 500:
+            self.c[3, 5] += 16
+Product.multiply = failing
+"""
+
+
+def finished(folder: Path, fault: str) -> Result:
+    """The result of a run in a process of its own."""
+    python = fake_interpreter(folder, broken_worker(fault))
+
+    async def run() -> Result:
+        session = Session(Request(CPU, "float32", 128, 0.5, python, verify_all=True))
+        async with asyncio.timeout(60), contextlib.aclosing(session.events()) as events:
+            *_, last = [event async for event in events]
+        assert isinstance(last, Done)
+        return last.result
+
+    return asyncio.run(run())
+
+
+def test_the_result_says_what_was_found_and_the_share(tmp_path: Path) -> None:
+    result = finished(tmp_path, ONE_OF_MANY)
+    assert result.iterations > 500
+    assert result.wrong_elements == 1
+    assert result.verified_products == result.iterations
+    assert result.mismatches == {"not repeatable": 1}
+    assert result.verify == "all"
+    part = judge(result, []).parts[0]
+    assert part.state == "faulty"
+    assert "1 product not repeatable, right when repeated" in part.why
+    said = dict(figure_facts(result))["verified"]
+    assert said.startswith(f"all {result.iterations} of {result.iterations} products (100.0 %)")
+
+    right = finished(tmp_path, "")
+    assert right.wrong_elements == 0
+    assert judge(right, []).parts[0].why.startswith("no wrong element in all ")

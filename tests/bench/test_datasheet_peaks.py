@@ -1,0 +1,378 @@
+"""Peaks: every row against SMs × clock × operations, and percentages of what is known."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gputop.bench.plan import dtypes
+from gputop.bench.plan.datasheet_peaks import (
+    AT_LIVE_CLOCK,
+    AT_MAXIMUM_CLOCK,
+    DATASHEET,
+    PEAKS,
+    RATES,
+    Peak,
+    by_formula,
+    denominators,
+    find_peak,
+    memory_bytes_per_second,
+    percent_lines,
+    percent_of_peak,
+)
+from gputop.schema.device import Absence, Device
+from gputop.sources.nvml.driver import NvmlReader, start
+from tests.bench.chips import CHIPS, Chip
+from tests.driver import FakeDevice, FakeDriver
+
+DTYPES = {
+    "fp64": "float64",
+    "fp32": "float32",
+    "tf32": "tf32",
+    "fp16": "float16",
+    "int8": "int8",
+    "fp8": "float8_e4m3fn",
+    "fp4": "float4_e2m1fn_x2",
+}
+"""The fields of a row, and a data type for each."""
+
+
+rows = pytest.mark.parametrize("peak", PEAKS, ids=lambda peak: peak.name)
+
+
+def published(peak: Peak) -> dict[str, float]:
+    """The figures of a row by field; of float64 the one that a product reaches."""
+    figures = {field: getattr(peak, field) for field in DTYPES}
+    figures["fp64"] = peak.fp64_tensor or peak.fp64
+    return {field: value for field, value in figures.items() if value is not None}
+
+
+def computed(chip: Chip, dtype: str, clock: float | None = None) -> float | None:
+    return by_formula(chip.capability, chip.sms, clock or chip.boost, dtype, name=chip.name)
+
+
+def device(chip: Chip, peak: Peak) -> Device:
+    return Device(
+        index=0,
+        uuid="GPU-0",
+        name=chip.name,
+        pci_device_id=peak.pci_device_ids.split()[0],
+        compute_capability=chip.capability,
+        sm_count=chip.sms,
+        sm_clock_max_mhz=chip.boost,
+    )
+
+
+def named(name: str) -> Device:
+    return device(CHIPS[name], next(peak for peak in PEAKS if peak.name == name))
+
+
+def test_every_row_has_the_chip_that_it_is_made_of() -> None:
+    assert list(CHIPS) == [peak.name for peak in PEAKS]
+
+
+@rows
+def test_every_row_has_a_source_with_its_year_and_figures_above_zero(peak: Peak) -> None:
+    assert any(f", {year}" in peak.source for year in range(2014, 2027))
+    figures = [value for value in dataclasses.astuple(peak) if isinstance(value, (int, float))]
+    assert figures
+    assert all(value > 0 for value in figures)
+    assert peak.fp32 is not None or peak.fp16 is not None
+
+
+@rows
+def test_a_row_is_found_by_its_ids_and_name(peak: Peak) -> None:
+    for pci_device_id in peak.pci_device_ids.split():
+        assert len(pci_device_id) == 4
+        assert int(pci_device_id, 16) > 0
+        assert find_peak(pci_device_id, CHIPS[peak.name].name) is peak
+        assert find_peak(pci_device_id.upper(), CHIPS[peak.name].name) is peak
+
+
+_NVL = dict.fromkeys(
+    ("tf32", "fp16", "int8", "fp8"),
+    "the figures are those of tensor cores at 1545 MHz, all others those of the maximum of 1785",
+)
+_CUT = {
+    **dict.fromkeys(
+        ("fp64", "tf32", "fp16", "int8", "fp8"),
+        "cut for export: what is left per SM is not published",
+    ),
+    "fp32": "44 TFLOP/s would take 2.2 GHz, and its maximum is 1.98 GHz",
+}
+_NEW = "capability 10.3 cut fp64 and int8: what its SM does is not published for every type"
+DIFFERS = {
+    "H100 NVL": _NVL,
+    "H200 NVL": _NVL,
+    "H20 96 GB": _CUT,
+    "H20 141 GB": _CUT,
+    "B300": dict.fromkeys(("fp64", "tf32", "fp16", "fp8"), _NEW),
+    "GB300": dict.fromkeys(("fp32", "tf32", "fp16", "fp8"), _NEW),
+}
+"""Why SMs × clock × operations does not come to within a tenth of a figure, by GPU and field."""
+
+
+@rows
+def test_the_formula_is_right_to_a_tenth_or_it_is_known_why_not(peak: Peak) -> None:
+    differs = {}
+    for field, figure in published(peak).items():
+        value = computed(CHIPS[peak.name], DTYPES[field])
+        if value is None or abs(value / figure - 1) > 0.1:
+            differs[field] = (value, figure)
+    assert set(differs) == set(DIFFERS.get(peak.name, {})), differs
+
+
+@rows
+def test_float64_without_tensor_cores(peak: Peak) -> None:
+    chip = CHIPS[peak.name]
+    if peak.fp64 is not None and "fp64" not in DIFFERS.get(peak.name, {}):
+        figure = chip.sms * RATES[chip.capability].fp64 * chip.boost / 1e6
+        assert figure == pytest.approx(peak.fp64, rel=0.1)
+
+
+def test_one_id_with_two_products_is_told_by_the_name() -> None:
+    found = [find_peak("25b6", name) for name in ("NVIDIA A2", "NVIDIA A16", "NVIDIA A20", None)]
+    assert [peak and peak.name for peak in found] == ["A2", "A16", None, None]
+
+
+@pytest.mark.parametrize("pci_device_id", [None, "", "0000", "ffff", "10de"])
+def test_an_id_that_is_not_in_the_table_is_unknown(pci_device_id: str | None) -> None:
+    assert find_peak(pci_device_id, "NVIDIA H100 80GB HBM3") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "tflops"),
+    [
+        ("H100 SXM", "bfloat16", 1070.5),
+        ("H100 SXM", "float64", 66.9),  # on tensor cores
+        ("A100 SXM4 80 GB", "float64", 19.5),
+        ("A100 SXM4 80 GB", "float16 with float16 accumulate", 311.9),
+        ("RTX 4090", "bfloat16", 165.2),  # half, with float32 accumulate
+        ("RTX 4090", "float16_accumulate", 330.3),
+        ("RTX 4090", "tf32", 82.6),
+        ("RTX 4090", "fp8_e5m2", 330.3),
+        ("RTX 4090", "int8", 660.6),
+        ("RTX 6000 Ada", "bfloat16", 364.2),
+        ("L40", "bfloat16", 181.0),
+        ("L40S", "bfloat16", 366.4),
+        ("L40", "float16_accumulate", None),
+        ("A10", "int8", 249.9),
+        ("A10G", "int8", 140.1),
+        ("V100 SXM2", "float16", 125.3),
+        ("V100 SXM2", "bfloat16", None),
+        ("T4", "bfloat16", None),
+        ("Tesla P40", "float16", None),
+        ("Tesla P40", "int8", 47.0),
+        ("H20 96 GB", "float16", None),
+        ("H800 SXM", "float64", None),
+        ("H800 SXM", "float16", 1070.5),
+        ("RTX 5090", "fp4", 1676.0),
+        ("B300", "float32", None),
+        ("H100 SXM", "int4", None),
+    ],
+)
+def test_the_formula(name: str, dtype: str, tflops: float | None) -> None:
+    assert computed(CHIPS[name], dtype) == (tflops and pytest.approx(tflops, abs=0.05))
+
+
+@pytest.mark.parametrize(
+    ("name", "capability", "fp32", "fp16"),
+    [
+        ("NVIDIA GeForce GTX 1660 Ti", "7.5", True, False),  # Turing without tensor cores
+        ("NVIDIA GeForce RTX 2080 Ti", "7.5", True, True),
+        ("NVIDIA T1000 8GB", "7.5", True, False),
+        ("Quadro RTX 6000", "7.5", True, True),
+        ("NVIDIA GeForce MX570", "8.6", True, False),
+        ("NVIDIA CMP 170HX", "8.0", False, False),
+        ("NVIDIA GeForce RTX 5090 D", "12.0", True, False),
+        ("NVIDIA L20", "8.9", True, False),
+        ("NVIDIA L4", "8.9", True, True),
+        (None, "8.9", True, False),  # half rate, or not
+        ("", "9.0", True, False),
+    ],
+)
+def test_what_was_cut_is_unknown(name: str | None, capability: str, fp32: bool, fp16: bool) -> None:
+    for dtype, known in (("float32", fp32), ("float16", fp16)):
+        assert (by_formula(capability, 60, 1500, dtype, name=name) is not None) == known
+
+
+NUMBERS = st.none() | st.integers(-10, 10_000) | st.floats()
+
+
+@given(
+    st.none() | st.sampled_from([*RATES, "", "4.2", "99.9", "x"]),
+    st.none() | st.integers(-10, 10_000),
+    NUMBERS,
+    st.sampled_from([*dtypes.DTYPES, *DTYPES.values(), "", "complex64"]) | st.text(),
+    st.none() | st.sampled_from([chip.name for chip in CHIPS.values()]) | st.text(),
+)
+def test_the_formula_gives_a_peak_or_nothing(
+    capability: str | None, sms: int | None, clock: float | None, dtype: str, name: str | None
+) -> None:
+    value = by_formula(capability, sms, clock, dtype, name=name)
+    assert value is None or (value > 0 and math.isfinite(value))
+    if capability not in RATES or sms is None or clock is None or sms <= 0 or not clock > 0:
+        assert value is None
+
+
+def test_two_wrong_numbers_are_no_peak() -> None:
+    assert by_formula("9.0", -132, -1980.0, "float32", name="NVIDIA H100") is None
+    assert by_formula("9.0", 132, 0, "float32", name="NVIDIA H100") is None
+
+
+@given(
+    st.sampled_from(PEAKS),
+    st.sampled_from([*dtypes.DTYPES, *DTYPES.values()]),
+    st.floats(100, 3000),
+    st.floats(1.01, 2),
+)
+def test_the_formula_is_proportional_to_the_clock(
+    peak: Peak, dtype: str, clock: float, more: float
+) -> None:
+    chip = CHIPS[peak.name]
+    slow, fast = computed(chip, dtype, clock), computed(chip, dtype, clock * more)
+    assert (slow is None) == (fast is None)
+    if slow and fast:
+        assert fast / slow == pytest.approx(more)
+
+
+def test_the_denominators_have_names() -> None:
+    assert denominators(named("H100 SXM"), "bfloat16", 1400.0) == {
+        DATASHEET: 989,
+        AT_MAXIMUM_CLOCK: pytest.approx(1070.5, abs=0.05),
+        AT_LIVE_CLOCK: pytest.approx(756.9, abs=0.05),
+    }
+
+
+def test_float16_accumulate_is_its_own_peak() -> None:
+    def datasheet(name: str) -> float | None:
+        return denominators(named(name), "float16 accumulate").get(DATASHEET)
+
+    assert datasheet("H100 SXM") == 989
+    assert datasheet("RTX 4090") == 330
+    assert datasheet("L40") is None
+    assert datasheet("GTX 1080 Ti") is None
+
+
+def test_a_figure_that_the_formula_does_not_give_stands_alone() -> None:
+    assert denominators(named("H20 96 GB"), "bfloat16", 1800.0) == {DATASHEET: 148}
+
+
+def test_what_is_not_known_is_left_out() -> None:
+    h100 = named("H100 SXM")
+    assert list(denominators(h100, "bfloat16")) == [DATASHEET, AT_MAXIMUM_CLOCK]
+    unclocked = dataclasses.replace(h100, sm_clock_max_mhz=None, sm_count=None)
+    assert list(denominators(unclocked, "bfloat16", 1500.0)) == [DATASHEET]
+    unlisted = dataclasses.replace(h100, pci_device_id="1234")
+    assert list(denominators(unlisted, "bfloat16")) == [AT_MAXIMUM_CLOCK]
+    assert denominators(Device(0, "GPU-0", "NVIDIA Something"), "bfloat16", 1500.0) == {}
+    assert denominators(h100, "complex64", 1500.0) == {}
+    assert denominators(h100, "fp4", 1500.0) == {}
+
+
+def test_a_cpu_has_no_peak() -> None:
+    assert denominators(None, "float32", 3000.0) == {}
+
+
+def test_a_part_of_a_gpu_has_no_datasheet() -> None:
+    h100 = named("H100 SXM")
+    instance = dataclasses.replace(
+        h100, name=f"{h100.name} MIG 1g.10gb", mig_index=0, parent_uuid=h100.uuid, sm_count=16
+    )
+    assert denominators(instance, "bfloat16") == {
+        AT_MAXIMUM_CLOCK: pytest.approx(1070.5 * 16 / 132, abs=0.05)
+    }
+    assert denominators(dataclasses.replace(h100, virtualization="vgpu"), "bfloat16") == {}
+    through = dataclasses.replace(h100, virtualization="passthrough")
+    assert denominators(through, "bfloat16")[DATASHEET] == 989
+
+
+def test_a_device_whose_name_is_not_known_may_be_half_as_fast() -> None:
+    anybody = dataclasses.replace(
+        named("L4"), name="unknown device", absent={"name": Absence.NOT_SUPPORTED}
+    )
+    assert denominators(anybody, "bfloat16", 2000.0) == {DATASHEET: 121}
+    assert AT_MAXIMUM_CLOCK in denominators(anybody, "float32")
+
+
+@pytest.mark.driver
+def test_the_facts_are_those_that_nvml_has(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice(), FakeDevice(name="NVIDIA H100 NVL", pci_device_id="2321"))
+    start()
+    found = []
+    for number in range(2):
+        reader = NvmlReader(number)
+        sample = reader.read(gpm=False)[0].sample
+        found.append(denominators(reader.device, "float16", sample.sm_clock_mhz))
+    assert list(found[0]) == [DATASHEET, AT_MAXIMUM_CLOCK, AT_LIVE_CLOCK]
+    assert found[0][AT_LIVE_CLOCK] == pytest.approx(132 * 4096 * 1755 / 1e6)
+    assert [peaks[DATASHEET] for peaks in found] == [989, 835]
+
+
+def test_the_bandwidth_of_a_whole_gpu() -> None:
+    h100 = named("H100 SXM")
+    assert memory_bytes_per_second(h100) == 3.35e12
+    part = dataclasses.replace(h100, mig_index=0)
+    unlisted = dataclasses.replace(h100, pci_device_id=None)
+    vgpu = dataclasses.replace(h100, virtualization="vgpu")
+    assert [memory_bytes_per_second(it) for it in (part, unlisted, vgpu, None)] == [None] * 4
+
+
+def test_percentages_and_their_words() -> None:
+    peaks = {DATASHEET: 989.0, AT_LIVE_CLOCK: 756.9}
+    percent = percent_of_peak(771.4, peaks)
+    assert percent == {
+        DATASHEET: pytest.approx(78.0, abs=0.05),
+        AT_LIVE_CLOCK: pytest.approx(101.9, abs=0.05),
+    }
+    assert percent_lines(771.4, percent, "bfloat16") == (
+        "78 % of 989 TFLOP/s (datasheet dense)",
+        "102 % of 757 TFLOP/s (formula at the live clock)",
+    )
+
+
+@pytest.mark.parametrize(
+    ("tflops", "peak", "dtype", "words"),
+    [
+        (1450.0, 1979.0, "int8", "73 % of 1979 TOP/s (datasheet dense)"),
+        (0.31, 67.0, "float32", "0.46 % of 67.0 TFLOP/s (datasheet dense)"),
+        (6.64, 67.0, "float32", "9.91 % of 67.0 TFLOP/s (datasheet dense)"),
+        (6.69, 67.0, "float32", "10 % of 67.0 TFLOP/s (datasheet dense)"),
+        (0.068, 0.067, "float64", "101 % of 0.0670 TFLOP/s (datasheet dense)"),
+    ],
+)
+def test_words(tflops: float, peak: float, dtype: str, words: str) -> None:
+    assert percent_lines(tflops, percent_of_peak(tflops, {DATASHEET: peak}), dtype) == (words,)
+
+
+@pytest.mark.parametrize("tflops", [None, math.nan, math.inf, 0.0, 500.0])
+def test_nothing_known_is_said(tflops: float | None) -> None:
+    unknown = ("no peak is known to compare with",)
+    assert percent_lines(tflops, percent_of_peak(tflops, {}), "float32") == unknown
+    assert percent_of_peak(None, {DATASHEET: 989.0}) == {}
+    assert percent_lines(None, {}, "float32") == unknown
+    assert percent_lines(None, {DATASHEET: 78.0}, "float32") == unknown
+
+
+@given(
+    st.none() | st.floats(-1e6, 1e6) | st.sampled_from([math.nan, math.inf]),
+    st.dictionaries(
+        st.text(), st.floats(1e-3, 1e6) | st.sampled_from([math.nan, math.inf, 0.0, -1.0])
+    ),
+    st.text(),
+)
+def test_percentages_are_numbers_whatever_comes(
+    tflops: float | None, peaks: dict[str, float], dtype: str
+) -> None:
+    percent = percent_of_peak(tflops, peaks)
+    assert all(math.isfinite(share) for share in percent.values())
+    assert all(percent_lines(tflops, percent, dtype))
+
+
+def test_the_data_types_of_the_stress_test_have_a_field() -> None:
+    for dtype in dtypes.DTYPES:
+        assert denominators(named("B200"), dtype).get(DATASHEET) is not None, dtype

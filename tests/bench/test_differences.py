@@ -1,0 +1,150 @@
+"""What differs between two results: settings, figures with intervals, and the verdict."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gputop import __version__
+from gputop.bench.events import Point, Result, Verdict, VerdictPart
+from gputop.bench.results import history
+from gputop.bench.results.differences import differences
+from gputop.bench.results.statistics import mean_interval
+from tests.bench.commands import ran
+from tests.bench.kept import BASE, CONDITIONS
+from tests.bench.workers import needs_torch
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SLOWER = replace(
+    BASE,
+    tflops_mean=741.0,
+    tflops_mean_interval=(740.0, 742.0),
+    torch_version="2.14.0",
+    cublas_version="13.1.0",
+    conditions=replace(CONDITIONS, power_limit_watts=650.0, sm_clock_mhz_mean=1444.0),
+    verdict=Verdict((VerdictPart("throttling", "degraded", "too hot for 40 s of 60 s"),)),
+)
+BEFORE = replace(
+    BASE,
+    tflops_mean_interval=(779.0, 781.0),
+    verdict=Verdict((VerdictPart("throttling", "ok", "no slowdown"),)),
+)
+
+
+def lines(before: Result, after: Result) -> dict[str, list[str]]:
+    """The cells of each line by its first one."""
+    said = [line.strip() for line in differences(before, after).splitlines() if line.strip()]
+    split = [[cell for cell in line.split("  ") if cell] for line in said]
+    return {first: [cell.strip() for cell in rest] for first, *rest in split}
+
+
+def test_what_differs_is_said_in_numbers_with_intervals() -> None:
+    found = lines(BEFORE, SLOWER)
+    assert found["mean, TFLOP/s"] == ["780 ± 1", "741 ± 1", "-5.00 % ± 0.18", "differs"]
+    assert found["SM clock, MHz"] == ["1515", "1444", "-4.69 %"]
+    assert "torch: 2.13.0, then 2.14.0" in found
+    assert "power limit: 700.0, then 650.0" in found
+    assert "cuBLAS: None, then 13.1.0" in found
+    assert "throttling was ok and is degraded: too hot for 40 s of 60 s" in found
+    assert not any(line.startswith(("driver", "size", "data type")) for line in found)
+
+
+def test_rows_are_compared_one_by_one() -> None:
+    def result(rate: float, spread: float) -> Result:
+        values = {"bytes_per_second": rate, "seconds": 1.0, "spread_percent": spread}
+        points = (Point("host to device, pinned", 1 << 30, values),)
+        return replace(BASE, kind="copy", points=points, tflops_mean=None, tflops_peak=None)
+
+    name = "host to device, pinned, 1.00 GiB, GB/s"
+    assert lines(result(54e9, 0.5), result(54.1e9, 0.5))[name][-1] == "the same"
+    cells = lines(result(54e9, 0.5), result(27e9, 0.5))[name]
+    assert cells == ["54 ± 0.38", "27 ± 0.19", "-50.00 % ± 0.49", "differs"]
+
+
+def test_runs_of_the_same_device_seldom_differ_and_a_slower_one_does() -> None:
+    """Both intervals are of simulated windows with a scatter of 3 %."""
+    source = random.Random(1)  # noqa: S311 - a simulation
+
+    def run(mean: float) -> Result:
+        windows = [(0.2, source.gauss(mean, 0.03 * mean)) for _ in range(100)]
+        middle = sum(rate for _, rate in windows) / len(windows)
+        return replace(
+            BASE, tflops_mean=middle, tflops_mean_interval=mean_interval(windows, resamples=200)
+        )
+
+    def said(other: float) -> list[str]:
+        return [lines(run(100.0), run(other))["mean, TFLOP/s"][-1] for _ in range(60)]
+
+    assert said(100.0).count("differs") <= 9  # 5 % are expected
+    assert set(said(97.0)) == {"differs"}
+
+
+@needs_torch
+def test_files_and_numbers_of_the_history_are_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    for each in (BEFORE, replace(SLOWER, started_at=BEFORE.started_at + 60)):
+        history.append(each)
+    by_number = ran("--compare", "2", "1", XDG_DATA_HOME=str(tmp_path))
+    assert by_number.returncode == 0
+    files = []
+    for name, each in (("a.json", BEFORE), ("b.json", SLOWER)):
+        (tmp_path / name).write_text(json.dumps(asdict(each)))
+        files.append(str(tmp_path / name))
+    by_file = ran("--compare", *files)
+    assert by_file.stdout.splitlines()[1:] == by_number.stdout.splitlines()[1:]
+    assert "-5.00 % ± 0.18  differs" in by_file.stdout
+
+
+@needs_torch
+def test_the_json_has_a_schema_versions_the_series_and_the_verdict(tmp_path: Path) -> None:
+    done = ran(
+        *("--device", "cpu", "--size", "128", "--seconds", "1", "--json"),
+        XDG_DATA_HOME=str(tmp_path),
+    )
+    document = json.loads(done.stdout)
+    assert document["schema"] == 1
+    assert document["gputop_version"] == __version__
+    assert document["torch_version"]
+    assert {"cuda_version", "cublas_version"} <= set(document)
+    assert "driver_version" in document["conditions"]
+    windows = document["series"]["progress"]
+    assert windows[-1]["elapsed_seconds"] <= document["seconds"] + 1e-6
+    mean = sum(each["tflops"] * each["window_seconds"] for each in windows)
+    mean /= sum(each["window_seconds"] for each in windows)
+    assert mean == pytest.approx(document["tflops_mean"], rel=0.2)
+    assert [part["name"] for part in document["verdict"]["parts"]][:2] == ["results", "datasheet"]
+    (tmp_path / "run.json").write_text(done.stdout)
+    again = ran("--compare", str(tmp_path / "run.json"), str(tmp_path / "run.json"))
+    assert "+0.00 %" in again.stdout
+
+
+C_LIBRARY = """
+void cublasGetProperty(int part, int *value) { int is[3] = {12, 9, 1}; *value = is[part]; }
+"""
+
+
+def test_the_version_of_cublas_is_that_of_the_loaded_one(tmp_path: Path) -> None:
+    import ctypes
+    import shutil
+    import subprocess
+
+    from gputop.bench.worker.environment import cublas_version
+
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("there is no C compiler")
+    assert cublas_version() is None
+    (tmp_path / "a.c").write_text(C_LIBRARY)
+    library = tmp_path / "libcublas.so.12"
+    command = [compiler, "-shared", "-fPIC", "-o", str(library), str(tmp_path / "a.c")]
+    subprocess.run(command, check=True)
+    ctypes.CDLL(str(library))
+    assert cublas_version() == "12.9.1"

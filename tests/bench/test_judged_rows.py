@@ -1,0 +1,114 @@
+"""What a table is judged by: copies by direction, sweeps by data type, and the scatter of rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gputop.bench.events import Point, Result
+from gputop.bench.results import html_report
+from gputop.bench.results.facts import figure_facts
+from gputop.bench.results.tables import table
+from gputop.bench.results.verdict import judge
+from gputop.bench.run.state import RunCurves
+from gputop.ui.benchmark.result_table import table_rows
+from gputop.ui.drawing.palette import FAULT
+from tests.bench.kept import BASE, CONDITIONS
+
+if TYPE_CHECKING:
+    from gputop.bench.events import VerdictPart
+
+
+def scattered(series: str, x: float, rate: float, spread: float) -> Point:
+    values = {"tflops": rate, "seconds": 1e-3, "spread_percent": spread}
+    return Point(series, x, values, (int(x),) * 3)
+
+
+def test_the_scatter_is_a_column_and_what_it_spoils_is_marked() -> None:
+    points = [
+        scattered("float32", 64, 0.1, 0.4),
+        scattered("float64", 64, 0.05, 1.2),
+        scattered("float32", 128, 0.2, 7.5),
+    ]
+    found = table("sweep", points)
+    assert [line[-1] for line in found.lines] == ["±", "1.2 %", "7.5 %"]
+    assert found.spoiled == {(2, 1), (2, 2), (2, 5)}, "the row, and the largest of the line"
+    turned = found.transposed()
+    assert turned.spoiled == {(1, 2), (2, 2), (5, 2)}
+    found = table("peak", points)
+    assert [line[5] for line in found.lines] == ["±", "7.5 %", "0.4 %", "1.2 %"]
+    assert found.spoiled == {(1, 0), (1, 5)}
+    without = [Point("float32", 64, {"tflops": 0.1}, (64, 64, 64))]
+    assert "±" not in table("sweep", without).lines[0]
+
+
+def copies(**rates: float) -> Result:
+    """A run of copies, in GB/s by series."""
+    points = tuple(
+        Point(name.replace("_", " "), 1 << 30, {"bytes_per_second": 1e9 * rate, "seconds": 1.0})
+        for name, rate in rates.items()
+    )
+    return replace(BASE, kind="copy", points=points, tflops_mean=None, tflops_peak=None)
+
+
+def part(result: Result, others: list[Result], name: str) -> VerdictPart:
+    return next(each for each in judge(result, others).parts if each.name == name)
+
+
+def test_copies_are_judged_by_direction_and_pageable_memory_is_not() -> None:
+    fine = copies(device=4000, host_to_device_pinned=55, host_to_device_pageable=12)
+    assert part(copies(device=4000, host_to_device_pinned=55, host_to_device_pageable=3),
+                [fine, fine], "like devices").state == "ok"  # fmt: skip
+    slow = part(copies(device=4000, host_to_device_pinned=27, host_to_device_pageable=12),
+                [fine, fine], "like devices")  # fmt: skip
+    assert slow.state == "degraded"
+    assert slow.why.startswith("host to device pinned 50.9 % under")
+
+
+def sweep(peaks: dict[str, float], **rates: float) -> Result:
+    """A sweep of two types, each with a small and a large size."""
+    points = tuple(
+        Point(name, n, {"tflops": rate * n / 8192, "seconds": 1.0}, (n, n, n))
+        for name, rate in rates.items()
+        for n in (1024, 8192)
+    )
+    known = replace(CONDITIONS, percent_of_peak=peaks)
+    return replace(BASE, kind="sweep", dtype=",".join(rates), points=points, conditions=known)
+
+
+def test_a_sweep_is_judged_by_data_type() -> None:
+    peaks = {"datasheet dense float32": 90.0, "datasheet dense bfloat16": 30.0}
+    fine = sweep(peaks, float32=50.0, bfloat16=780.0)
+    slow = sweep(peaks, float32=30.0, bfloat16=780.0)
+    found = part(slow, [fine, fine], "like devices")
+    assert found.state == "degraded"
+    assert found.why.startswith("float32 40.0 % under"), "though bfloat16 is faster than both"
+    sheet = part(slow, [], "datasheet")
+    assert sheet.state == "degraded"
+    assert sheet.why.startswith("float32 90.0 %, bfloat16 30.0 % of the dense peak")
+    assert [text for name, text in figure_facts(slow) if name == "of peak"] == [
+        "float32: 90 % of 33.3 TFLOP/s (datasheet dense)",
+        "bfloat16: 30 % of 2600 TFLOP/s (datasheet dense)",
+    ]
+
+
+def test_a_search_is_judged_with_the_scatter_of_its_best() -> None:
+    def peak(rate: float, spread: float) -> Result:
+        values = {"tflops": rate, "seconds": 1.0, "spread_percent": spread}
+        points = (Point("B column-major, confirmed", 8192, values, (8192,) * 3),)
+        return replace(BASE, kind="peak", points=points, tflops_peak=rate)
+
+    fine = peak(780.0, 0.2)
+    assert part(peak(690.0, 0.2), [fine, fine], "like devices").state == "degraded"
+    assert part(peak(690.0, 4.0), [fine, fine], "like devices").state == "ok"
+    said = dict(figure_facts(fine))["best"]
+    assert said == "780 TFLOP/s at 8192 x 8192 x 8192, ± 0.2 %"
+
+
+def test_a_spoiled_row_is_red_on_the_screen_and_in_the_report() -> None:
+    points = (scattered("float32", 64, 0.1, 0.4), scattered("float32", 128, 0.2, 7.5))
+    rows = table_rows(table("sweep", points), 80)
+    red = [{span.text.strip() for span in row if span.style is FAULT} for row in rows]
+    assert red == [set(), set(), {"0.2", "1 ms", "7.5 %"}]
+    page = html_report.html_page(replace(BASE, kind="sweep", points=points), RunCurves())
+    assert page.count("<tr class=spoiled><td>float32") == 1

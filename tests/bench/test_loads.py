@@ -1,0 +1,288 @@
+"""Loads that are not steady: pulses in phase, and products with copies beside them."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gputop.bench.events import Done, Failed
+from gputop.bench.plan.kinds import KINDS
+from gputop.bench.plan.request import HIGHEST_HERTZ, LOWEST_HERTZ, Request
+from gputop.bench.results.verdict import judge
+from gputop.bench.run import worker_launch
+from gputop.bench.run.session import Session
+from gputop.bench.worker import burn, pulse, soak, throughput
+from gputop.bench.worker import main as runs
+from gputop.bench.worker import product as products
+from tests.bench.commands import ran
+from tests.bench.test_kinds import heard
+from tests.bench.test_worker import cpu, made
+from tests.bench.workers import CPU, RawWorker, broken_worker, fake_interpreter, needs_torch
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = needs_torch
+
+
+@pytest.fixture(autouse=True)
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
+LOADS = ("pulse", "burn")
+
+
+def asked(
+    kind: str, seconds: float = 1.0, hertz: float = 2.0, python: str = sys.executable
+) -> Request:
+    """A short run with 64 MiB for a ring, beside what it copies and needs."""
+    device = replace(CPU, memory_free_bytes=round((384 + 128 + 65) * (1 << 20) / CPU.memory_share))
+    return Request(device, "float32", 128, seconds, python, kind, hertz=hertz)
+
+
+def run_of(kind: str, **changes: Any) -> tuple[runs.Run, list[dict[str, Any]]]:
+    """A run in this process, and what it sends."""
+    sent: list[dict[str, Any]] = []
+
+    class Recorded(runs.Run):
+        def send(self, event: str, **fields: Any) -> None:
+            sent.append({"event": event, **fields})
+
+    return Recorded(-1, worker_launch.worker_request(asked(kind, **changes))), sent
+
+
+hertz = st.floats(LOWEST_HERTZ, HIGHEST_HERTZ)
+
+
+@given(hertz, st.floats(1.7e9, 1.8e9), st.floats(0, 20))
+def test_work_begins_only_where_it_ends_before_the_edge(
+    frequency: float, now: float, work: float
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(time, "time", lambda: now)
+        pause = pulse.SquareWave(frequency).pause(work)
+    phase = now * frequency % 1.0
+    if pause:
+        assert phase + pause * frequency == pytest.approx(1.0), "the next period"
+        assert phase > 0.05 or work * frequency > 0.45
+    else:
+        assert phase < 0.5
+        assert phase + work * frequency <= 0.5 + 1e-9 or phase <= 0.05
+
+
+class Clock:
+    """A clock that goes on where somebody waits or works."""
+
+    def __init__(self) -> None:
+        self.time = 1000.0
+
+    def __call__(self) -> float:
+        return self.time
+
+
+class Device:
+    """A device whose products take some time of a clock; it keeps when they ran."""
+
+    most_in_flight = 1
+    place = "cpu"
+    patience, share_of_checks, least_interval = 5.0, 0.01, 1e9
+
+    def __init__(self, clock: Clock, product_seconds: float) -> None:
+        self.clock, self.product_seconds = clock, product_seconds
+        self.ended: list[throughput.EndedBatch] = []
+        self.spans: list[tuple[float, float]] = []
+
+    @property
+    def in_flight(self) -> int:
+        return len(self.ended)
+
+    def launch(self, _: object, count: int, *, check: bool) -> None:
+        assert not check
+        began = self.clock.time
+        self.clock.time += count * self.product_seconds
+        self.spans.append((began, self.clock.time))
+        self.ended.append(throughput.EndedBatch(count, began, self.clock.time))
+
+    def poll(self) -> throughput.EndedBatch | None:
+        return self.ended.pop() if self.ended else None
+
+    def check(self, _: object) -> tuple[int, float]:
+        return 0, 0.0
+
+
+@pytest.mark.parametrize("frequency", [0.1, 1.0, 20.0])
+def test_the_load_is_a_square_wave(frequency: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    product = made(n=64)
+    run, sent = run_of("pulse", hertz=frequency, seconds=4 / frequency)
+    clock = Clock()
+    monkeypatch.setattr(time, "time", clock)
+    monkeypatch.setattr(time, "perf_counter", clock)
+
+    def wait(seconds: float) -> bool:
+        clock.time += max(seconds, 1e-6)
+        return False
+
+    monkeypatch.setattr(run.halt, "wait", wait)
+    device = Device(clock, 1e-4)
+    totals = run.totals = throughput.SoakTotals(product.flop)
+    totals.pulsed = True
+    pace = throughput.Pace(device, 1e-4, 0.0)
+    pace.batch_seconds /= soak.fineness(run.request)
+    pace.pause = pulse.SquareWave(frequency).pause
+    soak.measure(device, run, product, pace)
+    edges = [(began * frequency % 1.0, ended * frequency % 1.0) for began, ended in device.spans]
+    assert all(began <= ended <= 0.5 + 1e-6 for began, ended in edges)
+    seconds, count, busy = totals.now
+    assert seconds == pytest.approx(4 / frequency, rel=0.06)
+    assert 0.43 < busy / seconds <= 0.55
+    assert busy == pytest.approx(count * 1e-4)
+    full = product.flop / 1e-4 / 1e12
+    assert totals.result()["tflops_mean"] == pytest.approx(full * busy / seconds)
+    rates = [event["tflops"] for event in sent if event["event"] == "sample"]
+    if frequency == 0.1:  # the windows show the edges
+        assert sum(rate < 0.01 * full for rate in rates) > 0.4 * len(rates)
+        assert sum(rate > 0.99 * full for rate in rates) > 0.4 * len(rates)
+    if frequency == 20:  # or the mean
+        assert all(0.3 * full < rate < 0.7 * full for rate in rates)
+
+
+@pytest.mark.parametrize("kind", LOADS)
+def test_a_load_from_hello_to_its_result(kind: str) -> None:
+    with RawWorker(asked(kind)) as raw:
+        events = list(raw.events())
+    names = [event["event"] for event in events]
+    assert names[:3] == ["hello", "plan", "verify"]
+    assert set(names[3:-1]) == {"sample", "verify"}
+    done = events[-1]
+    assert (done["event"], done["stopped"], done["wrong_elements"]) == ("done", "time", 0)
+    assert done["tflops_mean"] == pytest.approx(
+        2 * 128**3 * done["iterations"] / done["seconds"] / 1e12
+    )
+    said = " ".join(done["notes"])
+    assert ("loaded for" in said and "at 2 Hz" in said) is (kind == "pulse")
+    assert ("GiB, taken in turn" in said and "GB/s of copies" in said) is (kind == "burn")
+    assert ("in pulses of 2 Hz" in events[1]["data"]) is (kind == "pulse")
+
+
+@pytest.mark.parametrize("kind", LOADS)
+def test_a_stop_takes_less_than_half_a_second_also_in_a_pause(kind: str) -> None:
+    with RawWorker(asked(kind, 600.0, hertz=0.1)) as raw:
+        raw.stopped()
+
+
+WRONG = """
+plan, multiply = soak.send_plan, formats.Plain.multiply
+def failing(self, product, times):
+    multiply(self, product, times)
+    product.c[3, 5] = -1e6
+def planned(*arguments):
+    plan(*arguments)
+    formats.Plain.multiply = failing
+soak.send_plan = planned
+"""
+WRONG_COPY = """
+copy = burn.Traffic.copy
+class Wrong:
+    def __init__(self, to): self.to = to
+    def copy_(self, source): self.to.copy_(source)[7] ^= 1
+    def __getattr__(self, name): return getattr(self.to, name)
+    def __ne__(self, other): return self.to != other
+def failing(self, *, compare):
+    self.to = self.to if isinstance(self.to, Wrong) else Wrong(self.to)
+    copy(self, compare=compare)
+burn.Traffic.copy = failing
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "fault"), [("pulse", WRONG), ("burn", WRONG), ("burn", WRONG_COPY)]
+)
+async def test_a_wrong_element_is_found(tmp_path: Path, kind: str, fault: str) -> None:
+    path = fake_interpreter(tmp_path, broken_worker(fault))
+    *_, last = await heard(Session(asked(kind, python=path)))
+    assert isinstance(last, Done)
+    assert last.result.wrong_elements > 0
+    assert judge(last.result, []).state == "faulty"
+
+
+async def test_products_that_are_longer_than_a_pulse_are_refused(tmp_path: Path) -> None:
+    fault = "soak.warm_up = lambda *_: (0.1, 1)\n"
+    path = fake_interpreter(tmp_path, broken_worker(fault))
+    *_, last = await heard(Session(asked("pulse", hertz=20.0, python=path)))
+    assert isinstance(last, Failed)
+    assert last.status == 3
+    assert "a product takes 0.1 s, and the load 0.025 s" in last.problem.why
+
+
+def ring(monkeypatch: pytest.MonkeyPatch) -> tuple[burn.Ring, runs.Run]:
+    monkeypatch.setitem(burn.COPIED_BYTES, "cpu", 1 << 20)
+    run, _ = run_of("burn")
+    run.request["free_bytes"] = run.request["fixed_bytes"] + (8 << 20)
+    product = made(n=192)
+    product.keep_first()
+    product.judge()
+    return burn.Ring(product, cpu(), run), run
+
+
+def operands(product: products.Product, times: int) -> list[int]:
+    """Where the operands of so many products lie."""
+    found = []
+    for _ in range(times):
+        product.multiply()
+        found.append(product.a.data_ptr())
+    return found
+
+
+def test_the_ring_takes_operands_from_all_over_the_memory_it_may_use(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    product, run = ring(monkeypatch)
+    count = int(run.notes[-1].split()[2])
+    taken = operands(product, 2 * count)
+    assert len(set(taken)) == count > 3
+    assert taken[:count] == taken[count:]
+    each = 2 * 192 * 192 * 4
+    needed = products.bytes_needed(run.request, "float32", (192, 192, 192))
+    left = run.request["free_bytes"] - needed - 2 * burn.COPIED_BYTES["cpu"]
+    assert (count - 1) * each <= left < count * each
+    assert cpu().compare(product) == 0
+
+
+def test_a_wrong_operand_anywhere_in_the_ring_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    product, run = ring(monkeypatch)
+    count = int(run.notes[-1].split()[2])
+    operands(product, 3)
+    product.a[17, 5] += 8.0
+    wrong = []
+    for _ in range(count):
+        product.multiply()
+        wrong.append(cpu().compare(product))
+    assert [bool(each) for each in wrong] == [False] * (count - 1) + [True]
+    assert product.exact() == 0, "the same operands are filled and multiplied"
+
+
+def test_pulses_of_other_frequencies_are_not_compared(tmp_path: Path) -> None:
+    run = ran("pulse", "--device", "cpu", "--seconds", "1", "--frequency", "5", "--json")
+    assert run.returncode == 0, run.stderr
+    document = json.loads(run.stdout)
+    assert (document["kind"], document["droop_percent"]) == ("pulse", None)
+    assert document["data"] == "random normal in pulses of 5 Hz"
+    states = {part["name"]: part["why"] for part in document["verdict"]["parts"]}
+    assert states["droop"] == states["datasheet"] == "the load was pulsed"
+    for wrong in ("0.05", "21", "fast", "nan"):
+        refused = ran("pulse", "--device", "cpu", "--frequency", wrong)
+        assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+    refused = ran("soak", "--device", "cpu", "--frequency", "1")
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+
+
+def test_every_kind_of_the_worker_is_offered() -> None:
+    assert set(runs.KINDS) == set(KINDS) - {"pairs"}

@@ -1,0 +1,293 @@
+"""The memory test: its patterns, a flipped bit at its address, and the device's own counters."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gputop.bench.events import Conditions, Done, Progress
+from gputop.bench.plan.request import Request
+from gputop.bench.results.facts import figure_facts
+from gputop.bench.results.html_report import html_page
+from gputop.bench.results.text_report import result_page
+from gputop.bench.results.verdict import judge
+from gputop.bench.run import worker_launch
+from gputop.bench.run.session import Session
+from gputop.bench.run.state import RunCurves, RunState, merge_windows
+from gputop.bench.run.trace import Trace
+from gputop.bench.worker import backends
+from gputop.bench.worker import main as runs
+from gputop.bench.worker import memory as worker
+from gputop.ui.benchmark.throughput_chart import ThroughputChart
+from tests.bench.commands import ran
+from tests.bench.test_kinds import heard
+from tests.bench.workers import (
+    CPU,
+    RESULT,
+    RawWorker,
+    broken_worker,
+    fake_interpreter,
+    load_torch,
+    needs_torch,
+)
+from tests.runs import alone, gpu_sample
+from tests.sessions import PLANNED
+from tests.streams import NOW, inventory
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gputop.bench.events import Result
+
+MIB = 1 << 20
+
+
+def asked(mib: int = 32, seconds: float = 1.0, python: str = sys.executable) -> Request:
+    """A test of so many MiB, beside what the process needs."""
+    free = round(((384 + mib) << 20) / CPU.memory_share)
+    return Request(replace(CPU, memory_free_bytes=free), "float32", None, seconds, python, "memory")
+
+
+def under_test(mib: int = 8) -> worker.MemoryUnderTest:
+    """Memory in this process, in blocks of 1 MiB; what it sends goes nowhere."""
+    run = runs.Run(os.open(os.devnull, os.O_WRONLY), worker_launch.worker_request(asked(mib)))
+    device = backends.Cpu(load_torch(), run.halt)
+    return worker.MemoryUnderTest(device, run)
+
+
+@needs_torch
+@pytest.mark.parametrize("pattern", worker.PATTERNS)
+@settings(max_examples=10, deadline=None)
+@given(data=st.data())
+def test_a_flipped_bit_is_found_at_its_address_in_every_pattern(
+    pattern: str, data: st.DataObject
+) -> None:
+    memory = under_test()
+    size, blocks = memory.totals.block_bytes, len(memory.blocks)
+    sweeps = worker.PATTERNS[pattern]
+    memory.choose(pattern, data.draw(st.integers(0, 70), "pass"))
+    (_, *mine), *rest = sweeps[0], *sweeps[1:]
+    for at in range(blocks):
+        memory.visit(at, *mine)
+    offset = 8 * data.draw(st.integers(0, blocks * size // 8 - 1), "word")
+    bit = data.draw(st.integers(0, 63), "bit")
+    word = memory.blocks[offset // size].view(-1)[offset % size // 8]
+    before = int(word)
+    word ^= 1 << bit if bit < 63 else -(2**63)
+    for at, compared, written in memory.visits(tuple(rest)):
+        memory.visit(at, compared, written)
+    (note,) = memory.run.notes
+    assert f"offset 0x{offset:x}: expected 0x{before % 2**64:016x}" in note
+    assert f"found 0x{(before ^ 1 << bit) % 2**64:016x}, flipped bits {bit} ({pattern}" in note
+    assert memory.run.totals.wrong == 1, "what was written over it is right again"
+    assert memory.totals.checks == blocks * len(rest)
+
+
+@needs_torch
+@pytest.mark.parametrize("pattern", worker.PATTERNS)
+def test_right_memory_has_no_wrong_word_in_any_pass(pattern: str) -> None:
+    memory = under_test(4)
+    for number in range(3):
+        memory.choose(pattern, number)
+        for visit in memory.visits(worker.PATTERNS[pattern]):
+            memory.visit(*visit)
+    assert memory.run.totals.wrong == 0
+    assert memory.run.notes == []
+
+
+def written(pattern: str, number: int = 0) -> list[list[int]]:
+    """The words of each block."""
+    memory = under_test()
+    memory.choose(pattern, number)
+    for at in range(len(memory.blocks)):
+        memory.put(at, 0, memory.blocks[at])
+    return [block.view(-1).tolist() for block in memory.blocks]
+
+
+@needs_torch
+def test_an_address_is_the_offset_of_its_word() -> None:
+    words = [word for block in written("address") for word in block]
+    assert words == [8 * n for n in range(len(words))]
+    inverted = [word for block in written("address", 1) for word in block]
+    assert inverted == [~word for word in words]
+
+
+@needs_torch
+def test_random_words_differ_from_block_to_block() -> None:
+    first, second, *_ = written("random")
+    assert len({*first, *second}) > 0.999 * 2 * len(first)
+    ones = sum(word.bit_count() if word >= 0 else 64 - (~word).bit_count() for word in first)
+    assert 0.49 < ones / 64 / len(first) < 0.51, "the sign is random, too"
+
+
+@needs_torch
+def test_each_bit_of_each_word_walks() -> None:
+    memory = under_test()
+    for pattern, sign in (("walking ones", 1), ("walking zeros", -1)):
+        seen: list[set[int]] = [set() for _ in range(130)]
+        for number in range(64):
+            memory.choose(pattern, number)
+            memory.put(1, 0, memory.blocks[1])
+            for n, word in enumerate(memory.blocks[1].view(-1)[:130].tolist()):
+                seen[n].add((word if sign > 0 else ~word) % 2**64)
+        assert all(words == {1 << bit for bit in range(64)} for words in seen)
+
+
+@needs_torch
+def test_many_wrong_words_are_counted_and_a_few_are_named() -> None:
+    memory = under_test()
+    memory.choose("random", 0)
+    memory.put(2, 0, memory.blocks[2])
+    memory.blocks[2].view(-1)[5:1005] = 7
+    memory.visit(2, 0, None)
+    assert memory.run.totals.wrong == 1000
+    assert len(memory.run.notes) == worker.FEW
+    assert f"offset 0x{2 * memory.totals.block_bytes + 40:x}:" in memory.run.notes[0]
+
+
+@needs_torch
+def test_the_memory_that_it_takes_is_what_it_may() -> None:
+    memory = under_test(64)
+    totals = memory.totals
+    taken = totals.total_bytes + 2 * totals.block_bytes + totals.block_bytes // 8
+    assert taken <= 64 * MIB < taken + totals.block_bytes
+
+
+@needs_torch
+def test_a_run_from_hello_to_its_result() -> None:
+    with RawWorker(asked()) as raw:
+        events = list(raw.events())
+    names = [event["event"] for event in events]
+    assert names[:2] == ["hello", "plan"]
+    assert set(names[2:-1]) == {"sample", "verify"}
+    done = events[-1]
+    assert (done["event"], done["stopped"], done["wrong_elements"]) == ("done", "time", 0)
+    assert done["iterations"] == done["checks"] == done["verified_products"] > 0
+    samples = [event for event in events if event["event"] == "sample"]
+    assert all(sample["bytes_per_second"] > 0 and "tflops" not in sample for sample in samples)
+    rows = {point["series"]: point["values"] for point in done["points"]}
+    assert set(rows) <= set(worker.PATTERNS)
+    late = [note for note in done["notes"] if "the time was up before" in note]
+    assert (len([row for row in rows.values() if row["passes"]]) == len(worker.PATTERNS)) != bool(
+        late
+    )
+
+
+@needs_torch
+def test_a_stop_takes_less_than_half_a_second_and_keeps_the_patterns() -> None:
+    with RawWorker(asked(256, 600.0)) as raw:
+        done = raw.stopped()
+    assert done["points"]
+
+
+FLIPPED = """
+put = memory.MemoryUnderTest.put
+def flips(self, at, mask, to):
+    put(self, at, mask, to)
+    if to is self.blocks[3] and self.pattern == "moving inversions":
+        to.view(-1)[{word}] ^= 1 << 17
+memory.MemoryUnderTest.put = flips
+"""
+
+
+async def broken(folder: Path, fault: str, seconds: float = 30.0) -> Result:
+    """The result of a run that is stopped once all patterns or a wrong word were seen."""
+    path = fake_interpreter(folder, broken_worker(fault))
+    *_, last = await heard(Session(asked(8, seconds, path)))
+    assert isinstance(last, Done), last
+    return last.result
+
+
+@needs_torch
+async def test_a_flipped_bit_is_in_every_form_of_the_result(tmp_path: Path) -> None:
+    result = await broken(tmp_path, FLIPPED.format(word=0x1234), 3.0)
+    assert result.kind == "memory"
+    assert result.wrong_elements > 0
+    offset = 3 * result.points[0].x + 8 * 0x1234
+    named = f"wrong word at offset 0x{int(offset):x}: expected 0x0000000000000000, found "
+    assert result.notes[0].startswith(f"{named}0x0000000000020000, flipped bits 17 (moving inv")
+    judged = replace(result, verdict=judge(result, []))
+    assert judged.verdict is not None
+    assert judged.verdict.state == "faulty"
+    assert named in judged.verdict.bad[0].why
+    assert named in result_page(judged)
+    assert named in html_page(judged, RunCurves())
+
+
+@needs_torch
+def test_the_command_runs_it_and_refuses_what_it_has_not(tmp_path: Path) -> None:
+    report = tmp_path / "memory.html"
+    arguments = ("memory", "--device", "cpu", "--seconds", "1", "--memory-share", "0.03")
+    run = ran(*arguments, "--json", "--report", str(report))
+    assert run.returncode == 0, run.stderr
+    document = json.loads(run.stdout)
+    assert (document["kind"], document["tflops_mean"]) == ("memory", None)
+    assert "GB/s" in report.read_text()
+    assert "memory" in ran("--history").stdout
+    for wrong in ("--size 512", "--dtype float32", "--memory-share 1.5"):
+        refused = ran("memory", "--device", "cpu", *wrong.split())
+        assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+
+
+def test_windows_in_bytes_are_joined_and_drawn_in_their_unit() -> None:
+    windows = [Progress(float(n), 1.0, n, bytes_per_second=n * 1e9) for n in (1, 3)]
+    assert merge_windows(windows).rate == 2.0
+    run = RunState(asked())
+    for window in windows:
+        run.add_event(window)
+    assert (run.tflops_now, run.tflops_mean, run.tflops_peak) == (3.0, 2.0, 3.0)
+    assert run.rate_scale(1.0) == ("GB/s", 1.0)
+    assert run.points == [(1.0, 1.0), (3.0, 3.0)]
+    chart = ThroughputChart()
+    chart.group = alone(run)
+    assert "GB/s over time" in "".join(span.text for span in chart.draw(80, 12)[0])
+
+
+GPU = replace(CPU, kind="cuda", uuid=inventory(1).devices[0].uuid, index=0)
+TESTED = replace(RESULT, kind="memory", device_uuid=GPU.uuid, tflops_mean=None, tflops_peak=None)
+
+
+def counted(kind: str, **after: Any) -> Conditions:
+    """The conditions of a run that begins with counters of 2 and ends with these."""
+    clock = [NOW]
+    trace = Trace(GPU, lambda: clock[0])
+    quiet = {"ecc_corrected": 2, "ecc_uncorrected": 0, "remap_pending": False}
+    trace.add_sample(inventory(1), gpu_sample(NOW - 5, **{**quiet, "ecc_corrected": 1}))
+    trace.add_sample(inventory(1), gpu_sample(NOW - 1, **quiet))
+    trace.add_event(PLANNED)
+    for n in (1, 2):
+        trace.add_sample(inventory(1), gpu_sample(NOW + n, **{**quiet, **after}))
+    found = trace.conditions(replace(TESTED, kind=kind))
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("after", "state", "why"),
+    [
+        ({}, "ok", "no counter of memory errors rose"),
+        ({"ecc_corrected": 5}, "ok", "ECC corrected 2 before, 5 after"),
+        ({"remap_pending": True}, "degraded", "remap pending 0 before, 1 after"),
+        ({"ecc_uncorrected": 1}, "faulty", "ECC uncorr. 0 before, 1 after"),
+    ],
+)
+def test_the_devices_own_counters_are_judged(after: dict[str, Any], state: str, why: str) -> None:
+    conditions = counted("memory", **after)
+    assert conditions.memory_errors["ecc_corrected"][0] == 2, "before the run, not at the start"
+    verdict = judge(replace(TESTED, conditions=conditions), [])
+    (part,) = [part for part in verdict.parts if part.name == "memory"]
+    assert (part.state, part.why) == (state, why)
+    assert bool(counted("soak", **after).memory_errors) is bool(after), "elsewhere only if one rose"
+
+
+def test_facts_count_blocks() -> None:
+    facts = dict(figure_facts(replace(TESTED, iterations=12)))
+    assert facts["blocks"].startswith("12, ")
+    assert "products" not in facts

@@ -1,0 +1,148 @@
+"""The simulated stress test: what it sends, what its device reads, and how it is judged."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gputop.bench.events import Done, Verified
+from gputop.bench.plan import devices
+from gputop.bench.plan.request import Request
+from gputop.bench.results.verdict import with_verdicts
+from gputop.bench.run import simulated
+from gputop.bench.run.simulated import Simulation
+from gputop.bench.run.state import RunState
+from gputop.sources import simulated as sources
+from gputop.sources.simulated import LIMIT_WATTS, SimulatedReader
+from gputop.sources.simulated_load import BOOST_MHZ, STRESS_PID, THROTTLE_CELSIUS, SimulatedLoad
+from tests.runs import Clock
+from tests.streams import inventory, sample
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gputop.bench.events import Result
+    from gputop.schema.device import DeviceSample
+    from gputop.schema.snapshot import Inventory, Sample
+
+
+@given(st.floats(20, 90), st.lists(st.floats(0, 600), min_size=2))
+def test_a_load_is_possible_and_only_slows_down(celsius: float, times: list[float]) -> None:
+    load = SimulatedLoad(100.0, celsius)
+    seen = [load.at(100.0 + at) for at in sorted(times)]
+    assert all(0 < each.power_watts <= LIMIT_WATTS for each in seen)
+    assert all(celsius - 1e-9 <= each.celsius <= max(THROTTLE_CELSIUS, celsius) for each in seen)
+    clocks = [each.sm_clock_mhz for each in seen]
+    assert clocks == sorted(clocks, reverse=True)
+    assert clocks[0] <= BOOST_MHZ
+    hot = [each.reasons == ("sw_thermal",) for each in seen]
+    assert hot == sorted(hot), "once it is hot it stays so"
+    assert all(each.celsius >= THROTTLE_CELSIUS for each in seen if each.reasons == ("sw_thermal",))
+
+
+class Machine:
+    """A simulated GPU under a clock that only this test turns, and a run on it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, seconds: float, index: int = 0) -> None:
+        self.clock = Clock(1000.0)
+        time = SimpleNamespace(monotonic=self.clock, time=self.clock)
+        monkeypatch.setattr(simulated, "time", time)
+        monkeypatch.setattr(sources, "time", time)
+        turned = SimpleNamespace(Event=asyncio.Event, sleep=self.sleep)
+        monkeypatch.setattr(simulated, "asyncio", turned)
+        self.published: list[Mapping[str, tuple[float, float]]] = []
+        self.loads: dict[str, SimulatedLoad] = {}
+        self.reader = SimulatedReader(index, 1000.0, self.loads)
+        gpu = self.reader.device
+        self.inventory: Inventory = replace(inventory(1), devices=(gpu,))
+        target = replace(devices.targets(self.inventory, None)[0], simulated=True)
+        self.run = RunState(Request(target, "bfloat16", None, seconds), self.clock)
+        self.run.trace.now = self.clock
+        self.looked_at = 0.0
+        self.simulation = Simulation(lambda _: self.read().temperature_celsius or 0, self.publish)
+        self.session = self.simulation.session(self.run.request)
+
+    def publish(self, loads: Mapping[str, tuple[float, float]]) -> None:
+        self.published.append(loads)
+        self.loads.clear()
+        self.loads |= {uuid: SimulatedLoad(*each) for uuid, each in loads.items()}
+
+    async def sleep(self, seconds: float) -> None:
+        self.clock.time += seconds
+        if self.clock.time - self.looked_at >= 1.0:
+            self.looked_at = self.clock.time
+            self.run.trace.add_sample(self.inventory, self.sample())
+
+    def read(self) -> DeviceSample:
+        return self.reader.read(gpm=False)[0].sample
+
+    def sample(self) -> Sample:
+        return replace(sample(1, [], time=self.clock.time), devices=(self.read(),))
+
+    async def follow(self, stop_at: float = 1e9) -> Result:
+        async for event in self.session.events():
+            self.run.trace.add_event(event)
+            if isinstance(event, Done):
+                known = self.run.trace.conditions(event.result)
+                self.run.add_event(Done(replace(event.result, conditions=known)))
+            else:
+                self.run.add_event(event)
+            if self.run.elapsed_seconds >= stop_at:
+                await self.session.stop()
+        assert self.run.result is not None
+        (judged,) = with_verdicts([self.run.result])
+        return judged
+
+
+async def test_a_throttle_by_heat_is_judged_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch, 60.0)
+    result = await machine.follow()
+    assert result.verdict is not None
+    states = {part.name: (part.state, part.why) for part in result.verdict.parts}
+    assert states["results"][0] == "ok"
+    assert states["results"][1].startswith("no wrong element in 60 of ")
+    assert states["datasheet"][0] == "ok"
+    assert states["throttling"][0] == "degraded"
+    assert "software thermal slowdown for 4" in states["throttling"][1]
+    assert states["droop"][0] == "ok"
+    assert "below the burst, by power cap for 15 s, software thermal" in states["droop"][1]
+    assert 10 < (result.droop_percent or 0) < 25
+    assert result.verified_products == 60
+
+
+async def test_readings_agree_with_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch, 40.0)
+    result = await machine.follow()
+    known = result.known_conditions
+    assert known.temperature_celsius_max == THROTTLE_CELSIUS
+    assert known.power_watts_mean is not None
+    assert known.energy_joules == pytest.approx(known.power_watts_mean * 40, rel=0.05)
+    # What is fast has a clock for it: the share of the peak at the live clock is constant.
+    live = known.percent_of_peak["formula at the live clock"]
+    assert live == pytest.approx(100 * simulated.SHARE_OF_PEAK, rel=0.02)
+    assert known.other_load == (), "the training waits meanwhile"
+
+
+async def test_it_stops_and_leaves_no_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch, 60.0)
+    result = await machine.follow(stop_at=5.0)
+    assert result.stopped == "user"
+    assert result.seconds < 6.0
+    assert [len(loads) for loads in machine.published] == [1, 0]
+    assert isinstance(machine.run.verified, Verified)
+
+
+def test_the_device_lists_the_test_beside_the_training() -> None:
+    reader = SimulatedReader(2)
+    reader.loads = {reader.device.uuid: SimulatedLoad(reader.began, 60.0)}
+    (reading,) = reader.read(gpm=False)
+    use = {each.pid: each.sm_utilization_percent for each in reading.processes}
+    assert use[STRESS_PID + 2] == 100
+    assert sum(each or 0 for each in use.values()) == 100
+    assert reading.sample.gpu_utilization_percent == 100

@@ -1,0 +1,175 @@
+"""Droop and intervals of simulated runs whose answers are known."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gputop.bench.results.statistics import (
+    DROOP_SECONDS,
+    Droop,
+    RunStatistics,
+    Window,
+    droop,
+    mean_interval,
+    mean_rate,
+    percentile,
+    run_statistics,
+    second_half,
+    time_to_steady,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FIRST, REST = 0.1, 0.2
+"""Seconds of the windows of the first two seconds, and of the others."""
+RATES = st.floats(1e-3, 1e4)
+
+
+def series(
+    seed: int,
+    seconds: float,
+    noise: float,
+    correlation: float = 0.0,
+    level: Callable[[float], float] = lambda _: 1.0,
+) -> list[Window]:
+    """Windows around 100 times `level`, whose noise is correlated with that of the one before."""
+    draw = random.Random(seed)  # noqa: S311
+    state, at, found = draw.gauss(0, 1), 0.0, list[Window]()
+    for length in (*[FIRST] * 20, *[REST] * round((seconds - 20 * FIRST) / REST)):
+        kept = correlation ** (length / REST) if correlation else 0.0
+        state = kept * state + math.sqrt(1 - kept**2) * draw.gauss(0, 1)
+        wide = noise if correlation else noise * math.sqrt(REST / length)
+        found.append((length, 100 * level(at) * (1 + wide * state)))
+        at += length
+    return found
+
+
+def burst(share: float, seconds: float) -> Callable[[float], float]:
+    """The rate is higher by that share at the beginning."""
+    return lambda at: 1 + share if at < seconds - 1e-6 else 1.0
+
+
+def drooped(windows: list[Window]) -> Droop:
+    return droop(windows[:20], second_half(windows))
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.5, 0.9])
+@pytest.mark.parametrize("seconds", [10.0, 60.0])
+def test_noise_alone_shows_no_droop(seconds: float, correlation: float) -> None:
+    runs = 300
+    alarms = sum(
+        drooped(series(seed, seconds, 0.04, correlation)).percent > 0 for seed in range(runs)
+    )
+    assert alarms <= 0.01 * runs
+
+
+@pytest.mark.parametrize("length", [0.1, 0.4, 2.0])
+def test_a_short_burst_is_shown_with_an_interval_around_it(length: float) -> None:
+    runs, expected = 100, 100 * (1 - 1 / 1.15)
+    found = [drooped(series(seed, 60.0, 0.01, 0.5, burst(0.15, length))) for seed in range(runs)]
+    assert all(each.low > 0 for each in found)
+    assert sum(each.low <= expected <= each.high for each in found) >= 0.95 * runs
+
+
+def test_a_device_that_gets_slower_droops_by_as_much() -> None:
+    windows = series(1, 60.0, 0.01, level=lambda at: 1.0 if at < 20 else 0.6)
+    found = run_statistics(windows[:20], windows)
+    assert found.droop_percent == pytest.approx(40, abs=2)
+    assert found.tflops_burst == pytest.approx(100, abs=2)
+    assert found.tflops_sustained == pytest.approx(60, abs=1)
+
+
+def test_a_device_that_warms_up_to_its_speed_does_not_droop() -> None:
+    assert drooped(series(1, 60.0, 0.01, level=lambda at: min(1.0, 0.5 + at / 10))).percent == 0.0
+
+
+def test_rates_without_any_noise_need_none() -> None:
+    assert drooped(series(1, 20.0, 0.0)).percent == 0.0
+    assert drooped(series(1, 20.0, 0.0, level=burst(0.1, 0.5))).percent == pytest.approx(
+        9.09, rel=0.01
+    )
+
+
+def test_a_run_that_is_too_short_has_no_droop() -> None:
+    windows = series(1, DROOP_SECONDS - 1, 0.01)
+    found = run_statistics(windows[:20], windows)
+    assert (found.droop_percent, found.tflops_sustained) == (None, None)
+    assert found.tflops_p5 is not None
+    assert run_statistics(windows[:5], windows[:5]) == RunStatistics()
+
+
+def test_the_interval_of_the_mean_covers_it_as_often_as_it_says() -> None:
+    for correlation in (0.0, 0.6):
+        runs = 200
+        bounds = [mean_interval(series(seed, 60.0, 0.04, correlation)) for seed in range(runs)]
+        assert sum(low <= 100 <= high for low, high in bounds) >= 0.88 * runs
+    assert bounds[0] == mean_interval(series(0, 60.0, 0.04, 0.6)), "the same answer each time"
+
+
+def test_the_interval_is_that_of_the_mean_by_the_wall() -> None:
+    windows = series(1, 20.0, 0.02)
+    found = run_statistics(windows[:20], windows, mean=50.0)
+    assert found.tflops_mean_interval is not None
+    low, high = found.tflops_mean_interval
+    assert low < 50 < high
+
+
+@given(st.lists(st.tuples(st.floats(0.1, 5.0), RATES), min_size=8, max_size=200))
+def test_statistics_are_in_order_and_within_the_rates(windows: list[Window]) -> None:
+    rates = [rate for _, rate in windows]
+    found = run_statistics(windows[:1], windows)
+    assert found.tflops_mean_interval is not None
+    assert found.tflops_p5 is not None
+    assert found.tflops_p95 is not None
+    known = [min(rates), *found.tflops_mean_interval, max(rates)]
+    assert known == pytest.approx(sorted(known))
+    assert min(rates) <= found.tflops_p5 <= found.tflops_p95 <= max(rates)
+    if found.droop_percent is not None:
+        assert found.droop_interval_percent is not None
+        low, high = found.droop_interval_percent
+        assert low <= found.droop_percent <= high
+        assert (found.droop_percent > 0) == (low > 0)
+
+
+@given(st.lists(st.tuples(st.floats(0.1, 5.0), RATES), min_size=1, max_size=50))
+def test_the_second_half_is_at_most_half_of_the_time(windows: list[Window]) -> None:
+    late = second_half(windows)
+    total = sum(seconds for seconds, _ in windows)
+    assert sum(seconds for seconds, _ in late) <= total / 2 + 1e-6
+    assert late == windows[len(windows) - len(late) :]
+    assert not late or min(r for _, r in late) * 0.999 <= mean_rate(late)
+
+
+@pytest.mark.parametrize(
+    ("values", "percent", "expected"),
+    [([1.0], 5, 1.0), ([1.0, 2.0], 50, 1.5), ([0.0, 10.0, 20.0], 5, 1.0), ([1.0, 3.0], 100, 3.0)],
+)
+def test_percentiles_lie_between_the_nearest_two(
+    values: list[float], percent: float, expected: float
+) -> None:
+    assert percentile(values, percent) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("stretches", "expected"),
+    [
+        (((20, 100),), 0.0),
+        (((2, 110), (3, 105), (15, 100)), 5.0),
+        (((10, 110), (3, 90), (7, 110)), None),
+    ],
+)
+def test_time_to_steady_is_when_the_throughput_had_settled(
+    stretches: tuple[tuple[int, float], ...], expected: float | None
+) -> None:
+    windows = list(
+        itertools.chain.from_iterable([(0.25, rate)] * (4 * many) for many, rate in stretches)
+    )
+    assert time_to_steady(windows, mean_rate(second_half(windows))) == expected

@@ -1,0 +1,361 @@
+"""Sick and healthy devices, simulated from the events of their workers and their readings."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gputop.bench.events import (
+    Conditions,
+    Done,
+    Hello,
+    Planned,
+    Progress,
+    Result,
+    Verdict,
+    VerdictPart,
+)
+from gputop.bench.plan import devices
+from gputop.bench.plan.request import Request, cpu_target
+from gputop.bench.results import history
+from gputop.bench.results.verdict import (
+    DEFAULTS,
+    VerdictLimits,
+    judge,
+    status,
+    verdict_lines,
+    with_verdicts,
+)
+from gputop.bench.run.state import RunState
+from gputop.commands import bench as command
+from gputop.commands.arguments import Parser
+from gputop.commands.bench_results import report_cluster, report_runs
+from tests.bench.kept import BASE, CONDITIONS, COPY, faster, soak, table
+from tests.runs import Clock
+from tests.sessions import RESULT
+from tests.streams import NOW, inventory, process, readings, sample
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from gputop.schema.snapshot import Process
+
+SECONDS, PEAK = 60, 989.0
+OWN_PID = 4242
+PLANNED = Planned(8192, 8192, 8192, "bfloat16", "float32", "row-major", "random normal", 1e-3, "mm")
+GPUS = devices.targets(inventory(8), sample(8, []))[:8]
+
+
+def simulated(
+    number: int = 0,
+    rate: Callable[[float], float] = lambda _: 900.0,
+    reasons: Sequence[str] = (),
+    others: Sequence[Process] = (),
+    **changes: Any,
+) -> RunState:
+    """A run of a minute on that GPU at that rate, with noise of 1 %, until its worker's end."""
+    target, clock = GPUS[number], Clock()
+    run = RunState(Request(target, "bfloat16", None, float(SECONDS)))
+    run.trace.now = clock
+    draw, done, at = random.Random(number), 0.0, 0.0  # noqa: S311
+    own = process(OWN_PID, number, sm_utilization_percent=99)
+
+    def take(event: Any) -> None:
+        run.add_event(event)
+        run.trace.add_event(event)
+
+    take(Hello("3.11.7", "2.13.0", target.name, 2, OWN_PID))
+    take(PLANNED)
+    lengths = [0.1] * 20 + [0.2] * (5 * SECONDS - 10)
+    for n, length in enumerate(lengths):
+        now = rate(at) * (1 + 0.01 * draw.gauss(0, 1))
+        at += length
+        done += now * length
+        clock.time = NOW + at
+        take(Progress(at, length, 10 * n + 10, now, now))
+        if n % 5 == 0:
+            seen = readings(number, power_watts=690.0, clock_event_reasons=tuple(reasons))
+            run.trace.add_sample(
+                inventory(8),
+                dataclasses.replace(sample(8, [own, *others], time=clock.time), devices=(seen,)),
+            )
+    result = dataclasses.replace(
+        RESULT,
+        device=target.name,
+        device_uuid=target.uuid,
+        dtype="bfloat16",
+        m=8192,
+        n=8192,
+        k=8192,
+        tflops_mean=done / at,
+        tflops_peak=done / at * 1.02,
+        seconds=at,
+        started_at=NOW,
+        **changes,
+    )
+    run.add_event(Done(dataclasses.replace(result, conditions=run.trace.conditions(result))))
+    return run
+
+
+def parsed(*arguments: str) -> argparse.Namespace:
+    parser = Parser(exit_on_error=False)
+    command.add_arguments(parser)
+    return parser.parse_args(arguments)
+
+
+def parts(result: Result | None) -> dict[str, VerdictPart]:
+    assert result is not None
+    assert result.verdict is not None
+    return {part.name: part for part in result.verdict.parts}
+
+
+def drooping(at: float) -> float:
+    return 900.0 if at < 2 else 540.0 if at > 20 else 900 - 360 * (at - 2) / 18
+
+
+SICK: dict[str, tuple[Callable[[], list[RunState]], str, str]] = {
+    "hot": (
+        lambda: [simulated(reasons=["sw_thermal"])],
+        "throttling",
+        "software thermal slowdown for 59 s of 60 s",
+    ),
+    "slow": (
+        lambda: [simulated(rate=lambda _: 0.05 * PEAK)],
+        "datasheet",
+        "5.0 % of the dense peak in its datasheet, under 50 %",
+    ),
+    "drooping": (
+        lambda: [simulated(rate=drooping)],
+        "droop",
+        "below the burst, without a power cap or heat",
+    ),
+    "unlike": (
+        lambda: [*map(simulated, range(7)), simulated(7, lambda _: 0.6 * 900)],
+        "like devices",
+        "under the median of 7 others like it, more than 10 %",
+    ),
+}
+
+
+@pytest.mark.parametrize("sickness", SICK)
+def test_a_sick_gpu_is_status_4_and_the_part_is_named(
+    sickness: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made, part, why = SICK[sickness]
+    runs = made()
+    assert report_runs(runs, parsed()) == 4
+    bad = [
+        each for run in runs if run.result and run.result.verdict for each in run.result.verdict.bad
+    ]
+    assert [each.name for each in bad] == [part]
+    assert why in bad[0].why
+    line = f"Verdict: degraded, {part}: {bad[0].why}"
+    assert capsys.readouterr().out.count(line) == 1
+
+
+@pytest.mark.parametrize("sickness", SICK)
+def test_a_cluster_and_files_judge_as_one_machine_does(
+    sickness: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made, part, why = SICK[sickness]
+    runs = made()
+    assert report_cluster(runs, (), parsed("--ray", "--json")) == 4
+    results = json.loads(capsys.readouterr().out)["results"]
+    files = [tmp_path / f"{n}.json" for n in range(len(results))]
+    for file, result in zip(files, results, strict=True):
+        file.write_text(json.dumps(result))
+    assert command.run(parsed("--collect", *map(str, files))) == 4
+    said = capsys.readouterr().out
+    assert f"{part}: " in said
+    assert why in said
+    assert command.run(parsed("--no-verdict", "--collect", *map(str, files))) == 0
+
+
+@pytest.mark.parametrize("sickness", SICK)
+def test_without_a_verdict_there_are_only_numbers(
+    sickness: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = SICK[sickness][0]()
+    assert report_runs(runs, parsed("--no-verdict")) == 0
+    assert "erdict" not in capsys.readouterr().out
+    assert report_runs([simulated(wrong_elements=3)], parsed("--no-verdict")) == 1
+
+
+def test_a_device_that_computes_wrong_is_faulty(capsys: pytest.CaptureFixture[str]) -> None:
+    runs = [simulated(wrong_elements=3)]
+    assert report_runs(runs, parsed()) == 1
+    assert "Verdict: faulty, results: the device computed wrong results: 3 elements" in (
+        capsys.readouterr().out
+    )
+
+
+def test_healthy_gpus_are_status_0(capsys: pytest.CaptureFixture[str]) -> None:
+    runs = [simulated(number, reasons=["sw_power_cap"]) for number in range(8)]
+    assert report_runs(runs, parsed()) == 0
+    assert capsys.readouterr().out.count("Verdict: ok (5 parts; not judged: earlier runs)") == len(
+        runs
+    )
+    states = {name: part.state for name, part in parts(runs[0].result).items()}
+    assert states.pop("earlier runs") == "not judged"
+    assert set(states.values()) == {"ok"}
+
+
+def test_a_power_cap_explains_a_droop() -> None:
+    runs = [simulated(rate=drooping, reasons=["sw_power_cap"])]
+    assert report_runs(runs, parsed()) == 0
+    assert "by power cap for 59 s of 60 s" in parts(runs[0].result)["droop"].why
+
+
+@pytest.mark.parametrize("sickness", SICK)
+def test_a_busy_machine_decides_nothing(sickness: str) -> None:
+    sick: dict[str, dict[str, Any]] = {
+        "hot": {"reasons": ["sw_thermal"]},
+        "slow": {"rate": lambda _: 0.05 * PEAK},
+        "drooping": {"rate": drooping},
+        "unlike": {"rate": lambda _: 0.6 * 900},
+    }
+    load = [process(9, 7, sm_utilization_percent=60)]
+    busy = simulated(7, others=load, **sick[sickness])
+    runs = [*map(simulated, range(7)), busy]
+    assert report_runs(runs, parsed()) == 0
+    found = parts(busy.result)
+    assert found.pop("results").state == "ok"
+    assert {part.state for part in found.values()} == {"not judged"}
+    assert "9 (ada: python train.py --rank 7)" in found["droop"].why
+    assert report_runs([simulated(wrong_elements=1, others=[process(9, 0)])], parsed()) == 1
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        process(9, 0),  # which does nothing, as a desktop
+        process(9, 0, sm_utilization_percent=2),
+        process(9, 1, sm_utilization_percent=60),
+    ],
+)
+def test_who_does_not_compute_there_is_no_load(other: Process) -> None:
+    run = simulated(others=[other])
+    assert run.result is not None
+    assert run.result.known_conditions.other_load == ()
+
+
+def test_a_slower_device_than_usual_is_degraded_and_the_verdict_stays() -> None:
+    for ago in range(4, 0, -1):
+        (kept,) = history.judged([soak(780.0, ago=float(ago))])
+        assert kept.verdict is not None
+        history.append(kept)
+    assert parts(kept)["earlier runs"].why == "3 runs like it before, 4 are needed"
+    (slower,) = history.judged([soak(700.0)])
+    assert status(slower) == 4
+    assert "700 TFLOP/s is 10.3 % under the 780" in parts(slower)["earlier runs"].why
+    history.append(slower)
+    for ago in range(5, 30):
+        history.append(soak(650.0, ago=float(ago)))
+    assert history.recent(1)[0].verdict == slower.verdict
+
+
+def test_limits_are_options() -> None:
+    runs = [simulated(0, lambda _: 820.0), simulated(1)]
+    assert report_runs(runs, parsed()) == 0
+    assert report_runs(runs, parsed("--tolerance", "5")) == 4
+    assert report_runs(runs, parsed("--min-percent-of-peak", "85")) == 4
+    for bad in ("101", "-1", "much", "nan"):
+        with pytest.raises(argparse.ArgumentError, match="percentage"):
+            parsed("--tolerance", bad)
+
+
+@pytest.mark.parametrize(
+    ("changes", "part", "why"),
+    [
+        ({"n": 1024}, "datasheet", "matrices under 2048"),
+        ({"kind": "latency"}, "datasheet", "small products"),
+        ({"conditions": None}, "datasheet", "no datasheet value"),
+        ({"conditions": None}, "throttling", "does not say why"),
+        ({}, "like devices", "no other device like it"),
+        ({}, "earlier runs", "0 runs like it before, 4 are needed"),
+        ({}, "droop", "too short"),
+        ({"kind": "sweep"}, "droop", "one shape"),
+        ({"kind": "of later"}, "droop", "one shape"),
+        ({"checks": 0}, "results", "nothing was checked"),
+    ],
+)
+def test_what_has_no_evidence_is_not_judged(changes: dict[str, Any], part: str, why: str) -> None:
+    (found,) = with_verdicts([dataclasses.replace(BASE, **changes)])
+    assert parts(found)[part].state == "not judged"
+    assert why in parts(found)[part].why
+    assert status(found) == 0
+
+
+def test_a_cpu_has_little_to_be_judged_by() -> None:
+    run = RunState(Request(cpu_target(), "float32", None, 2.0))
+    run.add_event(Done(RESULT))
+    assert run.result is not None
+    (found,) = with_verdicts([run.result])
+    assert list(verdict_lines(found)) == [
+        "Verdict: ok (1 part; not judged: datasheet, like devices, earlier runs, throttling, droop)"
+    ]
+
+
+def test_memory_and_links_are_judged_each_by_itself() -> None:
+    bandwidth = {"datasheet memory bandwidth": 40.0}
+    slow_memory = table(
+        "copy", COPY, conditions=dataclasses.replace(CONDITIONS, percent_of_peak=bandwidth)
+    )
+    assert "40.0 % of the memory bandwidth in its datasheet, under 50 %" in (
+        parts(with_verdicts([slow_memory])[0])["datasheet"].why
+    )
+    link = table("copy", (COPY[0], *faster(COPY[1:], 0.4)), device_uuid="GPU-1")
+    others = [table("copy", COPY, device_uuid=f"GPU-{n}") for n in range(2, 5)]
+    why = parts(with_verdicts([link, *others])[0])["like devices"].why
+    assert why.startswith("host to device, pinned 60.0 % under the median of 3 others")
+    assert "device to device" not in why
+
+
+def test_unlike_or_faulty_devices_are_no_measure() -> None:
+    slow = soak(100.0, device_uuid="GPU-1")
+    others = [
+        soak(700.0, device="NVIDIA A100"),
+        soak(700.0, dtype="float16"),
+        soak(700.0, wrong_elements=1),
+        soak(700.0, conditions=Conditions(other_load=("9 (ada: train)",))),
+    ]
+    assert parts(with_verdicts([slow, *others])[0])["like devices"].state == "not judged"
+
+
+def test_the_gravest_part_is_the_state() -> None:
+    def of(*states: str) -> str:
+        return Verdict(tuple(VerdictPart("x", state, "") for state in states)).state
+
+    assert of("ok", "degraded", "faulty", "not judged") == "faulty"
+    assert of("ok", "degraded", "not judged") == "degraded"
+    assert of("ok", "not judged") == "ok"
+    assert of("not judged") == of() == "not judged"
+
+
+def test_names_of_others_are_inert() -> None:
+    odd = Conditions(
+        other_load=("9 (\x1b[2J: \n)",), clock_event_seconds={"bit_\x1b": 60.0, "hw_thermal": 60.0}
+    )
+    (found,) = with_verdicts([soak(conditions=odd)])
+    assert all(part.why.isprintable() for part in parts(found).values())
+
+
+@given(st.lists(st.floats(1e-3, 1e4), min_size=1, max_size=9), st.floats(0, 100), st.integers(0, 2))
+def test_a_verdict_follows_from_its_parts(means: list[float], tolerance: float, wrong: int) -> None:
+    results = [
+        soak(mean, device_uuid=f"GPU-{n}", wrong_elements=wrong) for n, mean in enumerate(means)
+    ]
+    for found in with_verdicts(results, VerdictLimits(tolerance=tolerance)):
+        assert status(found) == {"faulty": 1, "degraded": 4}.get(
+            found.verdict.state if found.verdict else "", 0
+        )
+        assert (status(found) == 1) == (wrong > 0)
+    assert judge(results[0], results[1:], DEFAULTS).parts[0].name == "results"

@@ -1,0 +1,44 @@
+"""Where a stream goes: what a signal may interrupt, and what it may not."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gputop.commands.stream import SIGNALS, whole_records
+from tests import streams
+
+if TYPE_CHECKING:
+    from gputop.schema.snapshot import Record
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_signal_waits_for_the_record_and_a_second_one_does_not(
+    number: signal.Signals, times: int
+) -> None:
+    written: list[Record] = []
+    before = signal.getsignal(number)
+
+    def write(record: Record) -> None:
+        for _ in range(times):
+            os.kill(os.getpid(), number)
+        written.append(record)
+
+    sample = streams.sample(1)
+    with pytest.raises(KeyboardInterrupt), whole_records(write) as whole:
+        whole(sample)
+    assert written == [sample][: 2 - times]
+    assert signal.getsignal(number) == before
+
+
+def test_between_two_records_it_ends_at_once() -> None:
+    written: list[Record] = []
+    with whole_records(written.append) as whole:
+        whole(streams.sample(1))
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGTERM)
+    assert len(written) == 1

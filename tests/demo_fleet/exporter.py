@@ -1,0 +1,246 @@
+"""Simulated fleet as the text that dcgm-exporter writes: its names, types, labels and order.
+
+Format and labels: https://github.com/NVIDIA/dcgm-exporter, release 4.5.3-4.8.2. A site adds the
+labels `cluster` and `rack` when it scrapes; `simulated` marks the simulation.
+
+Over HTTP there is one page of the whole fleet, and a target for each host.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from itertools import chain
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs
+from wsgiref.util import application_uri
+
+from gputop.output.prometheus.metrics import XID_HELP
+from gputop.output.prometheus.scrape import TEXT, routed
+from gputop.schema.catalogue import CATALOGUE
+from gputop.schema.clock_events import BITS
+from tests.demo_fleet.site import DRIVER, Flaw, SimulatedGpu, hosts_of
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
+
+SEED = 9
+ORIGIN = 1_750_000_000.0
+"""Unix time at which all drivers were loaded, and counters began."""
+AWAY_AFTER_SECONDS = 30.0
+"""Seconds until an exporter goes away: enough for a scrape every 15 s to have seen it."""
+ERROR_SECONDS = 120.0
+"""Seconds between uncorrected errors."""
+RIPPLE, RIPPLE_PER_SECOND = 0.006, 0.31
+"""Amplitude as a share of the power limit, and radians per second."""
+IDLE_MHZ = 345
+
+
+DcgmReadings = dict[str, float]
+"""Readings of a GPU by DCGM's names, in its units and in the order of its exporter."""
+COUNTERS = (
+    "DEV_TOTAL_ENERGY_CONSUMPTION",
+    "DEV_PCIE_REPLAY_COUNTER",
+    "DEV_ECC_SBE_VOL_TOTAL",
+    "DEV_ECC_DBE_VOL_TOTAL",
+    "DEV_UNCORRECTABLE_REMAPPED_ROWS",
+)
+"""Readings that only grow."""
+
+
+class Simulator:
+    """Simulated fleet. Asking does not change it.
+
+    Readings are a function of seed and time, so that two scrapes, two programs and a restarted
+    program agree. Two flaws develop from the start on: the exporter of a host goes away, and
+    uncorrected memory errors grow in number.
+    """
+
+    def __init__(self, gpus: int, *, started: float, seed: int = SEED) -> None:
+        """Let the flaws develop from the Unix time `started`."""
+        self.started = started
+        self.hosts = {gpus[0].host: gpus for gpus in hosts_of(gpus, seed)}
+        """GPUs by host."""
+
+    @property
+    def gpus(self) -> list[SimulatedGpu]:
+        """All GPUs."""
+        return [gpu for gpus in self.hosts.values() for gpu in gpus]
+
+    def is_away(self, host: str, now: float) -> bool:
+        """Return True if the exporter of the host does not answer at that time."""
+        return now >= self.started + AWAY_AFTER_SECONDS and any(
+            gpu.flaw is Flaw.AWAY for gpu in self.hosts[host]
+        )
+
+    def readings(self, gpus: Iterable[SimulatedGpu], now: float) -> list[DcgmReadings]:
+        """Return the readings of each GPU at that time."""
+        seconds = max(0.0, now - ORIGIN)
+        gpus = tuple(gpus)
+        loads = {job: job.wave.level(seconds) for job in {gpu.job for gpu in gpus}}
+        return [self._reading(gpu, loads[gpu.job], seconds, now) for gpu in gpus]
+
+    def _reading(self, gpu: SimulatedGpu, load: float, seconds: float, now: float) -> DcgmReadings:
+        flaw, model, kind = gpu.flaw, gpu.model, gpu.job.kind
+        if flaw is Flaw.LOST:
+            return {"DEV_XID_ERRORS": 79}
+        load, mean = (0.0, 0.0) if flaw is Flaw.IDLE_HELD else (load, gpu.job.wave.mean)
+        level = load * gpu.evenness
+        slowed = _CLOCK.get(flaw, 1.0)
+        swing = (model.limit_watts - model.idle_watts) * kind.draw * gpu.evenness * slowed
+        ripple = RIPPLE * model.limit_watts
+        turn = RIPPLE_PER_SECOND * seconds + gpu.phase
+        power = model.idle_watts + swing * load + ripple * math.sin(turn)
+        usual = model.idle_watts + swing * mean
+        celsius = 88 + round(math.sin(turn)) if flaw is Flaw.THERMAL else None
+        celsius = celsius or round(gpu.inlet_celsius + 38 * usual / model.limit_watts)
+        used = round(model.memory_mib * (0.74 if flaw is Flaw.IDLE_HELD else gpu.job.memory))
+        passed = max(0.0, now - self.started)
+        errors = 3 + int(passed / ERROR_SECONDS) if flaw is Flaw.ECC else 0
+        dram = kind.dram * level
+        return {
+            "DEV_SM_CLOCK": round(model.sm_mhz * slowed - 0.2 * power) if level else IDLE_MHZ,
+            "DEV_MEM_CLOCK": model.memory_mhz,
+            "DEV_MEMORY_TEMP": celsius + 5 + round(8 * dram),
+            "DEV_GPU_TEMP": celsius,
+            "DEV_POWER_USAGE": power,
+            "DEV_POWER_MGMT_LIMIT": model.limit_watts,
+            "DEV_TOTAL_ENERGY_CONSUMPTION": round(1000 * usual * seconds),
+            "DEV_PCIE_REPLAY_COUNTER": 0,
+            "DEV_GPU_UTIL": round(100 * level),
+            "DEV_MEM_COPY_UTIL": round(100 * dram),
+            "DEV_XID_ERRORS": 48 if errors else 0,
+            "DEV_FB_FREE": model.memory_mib - model.reserved_mib - used,
+            "DEV_FB_USED": used,
+            "DEV_FB_RESERVED": model.reserved_mib,
+            "DEV_CLOCKS_EVENT_REASONS": _reasons(flaw, level, power / model.limit_watts),
+            "DEV_ECC_SBE_VOL_TOTAL": 2 * errors,
+            "DEV_ECC_DBE_VOL_TOTAL": errors,
+            "DEV_UNCORRECTABLE_REMAPPED_ROWS": 8 if flaw is Flaw.REMAP else min(errors, 8),
+            "DEV_ROW_REMAP_FAILURE": int(flaw is Flaw.REMAP),
+            "DEV_ROW_REMAP_PENDING": int(flaw is Flaw.ECC),
+            "PROF_GR_ENGINE_ACTIVE": level,
+            "PROF_SM_ACTIVE": 0.93 * level,
+            "PROF_PIPE_TENSOR_ACTIVE": kind.tensor * level,
+            "PROF_DRAM_ACTIVE": dram,
+        }
+
+
+_CLOCK: dict[Flaw | None, float] = {Flaw.SLOW: 0.6, Flaw.THERMAL: 0.55}
+"""Factor for clock and power."""
+
+
+def _reasons(flaw: Flaw | None, level: float, of_limit: float) -> int:
+    if flaw is Flaw.THERMAL:
+        return BITS["hw_slowdown"] | BITS["hw_thermal"]
+    if not level:
+        return BITS["idle"]
+    return BITS["sw_power_cap"] if of_limit > 0.9 else 0
+
+
+_HELPS = dict(reading.dcgm for reading in CATALOGUE.values()) | {"DEV_XID_ERRORS": XID_HELP}
+_XIDS = {0: "No Error", 48: "Double Bit ECC Error", 79: "GPU has fallen off the bus"}
+"""Xids in the words of dcgm-exporter."""
+
+
+def page(simulator: Simulator, hosts: Iterable[str], now: float) -> Iterator[bytes]:
+    """Yield the metrics of those hosts at that time, one at a time."""
+    gpus = [gpu for host in hosts for gpu in simulator.hosts[host]]
+    labels = [_labels(gpu) for gpu in gpus]
+    readings = simulator.readings(gpus, now)
+    for name in dict.fromkeys(chain.from_iterable(readings)):
+        known = [
+            (label, each[name])
+            for label, each in zip(labels, readings, strict=True)
+            if name in each
+        ]
+        about = f"# HELP DCGM_FI_{name} {_HELPS[name]}\n"
+        about += f"# TYPE DCGM_FI_{name} {'counter' if name in COUNTERS else 'gauge'}\n"
+        yield f"{about}{''.join(_lines(name, known))}".encode()
+
+
+def _lines(name: str, series: Sequence[tuple[str, float]]) -> Iterator[str]:
+    """Yield the series of a metric: whole numbers, or six decimals as dcgm-exporter has them."""
+    form = ".6f" if any(isinstance(value, float) for _, value in series) else "d"
+    for label, value in series:
+        xid = f',err_code="{value}",err_msg="{_XIDS[int(value)]}"' if "XID" in name else ""
+        yield f"DCGM_FI_{name}{{{label}{xid}}} {value:{form}}\n"
+
+
+@cache
+def _labels(gpu: SimulatedGpu) -> str:
+    """Return the labels as they stand between the braces."""
+    found = {
+        "gpu": str(gpu.index),
+        "UUID": gpu.uuid,
+        "pci_bus_id": f"00000000:{0x1A + 0x10 * gpu.index:02X}:00.0",
+        "device": f"nvidia{gpu.index}",
+        "modelName": gpu.model.name,
+        "Hostname": gpu.host,
+        "DCGM_FI_DRIVER_VERSION": DRIVER,
+    }
+    if gpu.pod:
+        kind = gpu.job.kind
+        found |= {"container": kind.container, "namespace": gpu.job.namespace, "pod": gpu.pod}
+    found |= {"cluster": gpu.cluster, "rack": gpu.rack, "simulated": "true"}
+    return ",".join(f'{name}="{_escaped(value)}"' for name, value in found.items())
+
+
+def _escaped(value: str) -> str:
+    """Escape a value by https://prometheus.io/docs/instrumenting/exposition_formats."""
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+METRICS = ("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+DCGM_EXPORTER_PORT = 9400
+"""Port of a real exporter, used only in names of instances."""
+CONFIG = """\
+# Scrapes the simulated fleet of `gputop exporter --demo-fleet`: a target for each host.
+global: {{scrape_interval: 15s}}
+scrape_configs:
+  - job_name: dcgm-exporter
+    http_sd_configs: [{{url: {url}}}]
+"""
+
+
+def site(simulator: Simulator) -> WSGIApplication:
+    """`/metrics`, also with `?host=NAME`, the targets for Prometheus, and its configuration."""
+
+    def metrics(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        now = time.time()
+        asked = parse_qs(environ.get("QUERY_STRING", "")).get("host")
+        hosts = simulator.hosts if asked is None else asked[:1]
+        if any(host not in simulator.hosts for host in hosts):
+            start("404 Not Found", [*TEXT])
+            return [b"No such host: see /sd.\n"]
+        answering = [host for host in hosts if not simulator.is_away(host, now)]
+        if not answering:
+            start("503 Service Unavailable", [*TEXT])
+            return [b"This host's exporter is away, as simulated.\n"]
+        text = page(simulator, answering, now)
+        start("200 OK", [METRICS])
+        # The page of a host is sent at once, that of all hosts a metric at a time to save memory.
+        return text if asked is None else [b"".join(text)]
+
+    def targets(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        """https://prometheus.io/docs/prometheus/latest/http_sd."""
+        start("200 OK", [("Content-Type", "application/json")])
+        address = application_uri(environ).removeprefix("http://").rstrip("/")
+        found = [
+            {
+                "targets": [address],
+                "labels": {"__param_host": host, "instance": f"{host}:{DCGM_EXPORTER_PORT}"},
+            }
+            for host in simulator.hosts
+        ]
+        return [json.dumps(found).encode()]
+
+    def config(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        start("200 OK", [*TEXT])
+        return [CONFIG.format(url=json.dumps(f"{application_uri(environ)}sd")).encode()]
+
+    return routed({"/metrics": metrics, "/sd": targets, "/prometheus.yml": config})

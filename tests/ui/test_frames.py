@@ -1,0 +1,259 @@
+"""What goes to the terminal for a page and for a tick, by counting frames and bytes."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from textual.app import App
+from textual.widget import Widget
+
+from gputop.schema.snapshot import Inventory, Sample
+from gputop.ui.benchmark.screen import BenchmarkTab
+from gputop.ui.drawing.cells import half_cells
+from gputop.ui.monitor.devices import DevicesView
+from gputop.ui.shell import dashboard
+from gputop.ui.shell.app import GputopApp
+from gputop.ui.terminal import layouts, textual_updates
+from gputop.ui.terminal.frame import Sequences
+from gputop.ui.terminal.screen_model import ScreenModel
+from gputop.ui.widgets.live import LiveView
+from tests.streams import PreparedStream
+from tests.ui import scenes
+from tests.ui.pilots import dashboard_of, lines, settle, shown, text_of, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from textual.pilot import Pilot
+
+    from gputop.schema.snapshot import Record
+
+pytestmark = pytest.mark.usefixtures("never_late")
+SIZE = 160, 50
+PAGE_BYTES, MONITOR_BYTES, TICK_BYTES = 10_500, 14_000, 1_400
+"""Most bytes of a page, of the monitor again, and of a tick on average: 8 devices, full charts."""
+
+
+@pytest.fixture
+def frames(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Yield the frames that go to the terminal from now on."""
+    model = ScreenModel(*SIZE, Sequences())
+    assert textual_updates.capture(model.put)
+    display = App._display
+    written: list[str] = []
+
+    def record(app: App[Any], screen: Any, update: Any) -> None:
+        if hasattr(update, "render_segments") and not app._batch_count:
+            update.render_segments(app.console)
+            if frame := model.next_frame():  # where nothing changed, nothing is sent
+                written.append(frame)
+        display(app, screen, update)
+
+    monkeypatch.setattr(App, "_display", record)
+    yield written
+    textual_updates.release()
+
+
+async def painted(pilot: Pilot[None]) -> None:
+    """Wait until nothing is left to be painted."""
+
+    def done() -> bool:
+        screen = pilot.app.screen
+        waits = screen._layout_required or screen._repaint_required or screen._dirty_widgets
+        return not (waits or pilot.app._batch_count or screen._update_timer._active.is_set())
+
+    for _ in range(2):
+        await settle(pilot)
+        await until(pilot, done)
+
+
+async def begun(pilot: Pilot[None], frames: list[str]) -> None:
+    """Wait until all is there that comes on its own."""
+    await until(pilot, lambda: bool(pilot.app.query(BenchmarkTab)))
+    await painted(pilot)
+    frames.clear()
+
+
+def size_of(frames: list[str]) -> int:
+    return sum(len(frame.encode()) for frame in frames)
+
+
+async def test_a_page_is_one_frame_and_a_page_made_in_advance_none(
+    frames: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dashboard, "PRELOAD_SECONDS", 1e6)
+    app = GputopApp(PreparedStream(*scenes.job(8)))
+    async with app.run_test(size=SIZE) as pilot:
+        await until(pilot, lambda: "of 700 W" in shown(pilot, DevicesView))
+        await painted(pilot)
+        frames.clear()
+        dashboard_of(app)._preload()
+        await until(pilot, lambda: bool(app.query(BenchmarkTab)))
+        await painted(pilot)
+        assert frames == []
+        for _ in range(2):  # the first time they are made
+            for key, back in (("enter", "escape"), ("w", "escape"), ("2", "1"), ("3", "1")):
+                for each in (key, back):
+                    await pilot.press(each)
+                    await painted(pilot)
+                    assert len(frames) == 1, (each, [len(frame) for frame in frames])
+                    assert size_of(frames) <= (PAGE_BYTES if each == key else MONITOR_BYTES), each
+                    frames.clear()
+            await pilot.press("question_mark")
+            await painted(pilot)
+            assert len(frames) == 1, frames[1:]
+            assert size_of(frames) <= PAGE_BYTES
+            await pilot.press("escape")
+            await painted(pilot)
+            frames.clear()
+
+
+def ticks(many: int) -> Iterator[Record]:
+    """Yield the samples after those of a job, each with other numbers."""
+    yield from scenes.job(8, scenes.SAMPLES + many)[scenes.SAMPLES + 1 :]
+
+
+async def test_a_tick_is_one_frame_of_few_bytes(frames: list[str]) -> None:
+    stream = PreparedStream(*scenes.job(8))
+    app = GputopApp(stream)
+    async with app.run_test(size=SIZE) as pilot:
+        await begun(pilot, frames)
+        for many, record in enumerate(ticks(20), 1):
+            stream.send(record)
+            await until(pilot, lambda many=many: len(frames) >= many)  # type: ignore[misc]
+            await painted(pilot)
+            assert len(frames) == many
+        assert size_of(frames) <= TICK_BYTES * 20
+
+
+async def test_nothing_that_is_hidden_is_drawn(
+    frames: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = PreparedStream(*scenes.job(8))
+    app = GputopApp(stream)
+    async with app.run_test(size=SIZE) as pilot:
+        await begun(pilot, frames)
+        for key in ("enter", "escape", "w", "escape", "2", "3", "1"):
+            await pilot.press(key)
+            await painted(pilot)
+        drawn: list[LiveView] = []
+        draw = LiveView._draw
+
+        def drawing(view: LiveView) -> None:
+            drawn.append(view)
+            draw(view)
+
+        monkeypatch.setattr(LiveView, "_draw", drawing)
+        stream.send(next(ticks(1)))
+        await until(pilot, lambda: bool(drawn))
+        await painted(pilot)
+        assert sorted(view.id or "" for view in drawn) == ["", "devices", "header", "keys"]
+
+
+def test_the_end_of_a_bar_stays_unless_it_is_wrong_by_half_a_cell() -> None:
+    assert half_cells(0.50, 50) == 50
+    assert [half_cells(share, 50, 50) for share in (0.491, 0.5, 0.509)] == [50] * 3
+    assert [half_cells(share, 50, 50) for share in (0.489, 0.51)] == [49, 51]
+    assert [half_cells(share, 50, 1) for share in (0.0, 0.001, 1.0)] == [0, 1, 100]
+    assert half_cells(0.999, 50, 100) == 99  # neither empty nor full
+
+
+async def test_what_is_of_second_rank_is_drawn_every_other_second(frames: list[str]) -> None:
+    """And at once where all is drawn: after a pause, another size, another density or a page."""
+    machine, first = scenes.job(1, 1)
+    assert isinstance(first, Sample)
+
+    def sample(number: int) -> Sample:
+        reading = dataclasses.replace(
+            first.devices[0], sm_active_percent=number, gpu_utilization_percent=number
+        )
+        return dataclasses.replace(first, devices=(reading,))
+
+    stream = PreparedStream(machine, sample(10))
+    app = GputopApp(stream)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await begun(pilot, frames)
+
+        async def numbers(number: int | None = None, *keys: str) -> tuple[str, str]:
+            if number is not None:
+                stream.send(sample(number))
+                await until(pilot, lambda: f" {number} % tensor" in shown(pilot, DevicesView))
+            for key in keys:
+                await pilot.press(key)
+                await painted(pilot)
+            words = shown(pilot, DevicesView).split()
+            return words[words.index("tensor") - 2], words[words.index("active") + 1]
+
+        pairs = [await numbers(number) for number in range(20, 26)]
+        assert all(
+            exact == str(number) for number, (exact, _) in zip(range(20, 26), pairs, strict=True)
+        )
+        late = [exact != second for exact, second in pairs]
+        assert late in ([True, False] * 3, [False, True] * 3)
+        number = 30
+        for keys in ((), ("space", "space"), ("3", "1"), ("c", "c", "c")):
+            while (pair := await numbers(number)) and pair[0] == pair[1]:
+                number += 1
+            if keys:
+                assert await numbers(None, *keys) == (str(number), str(number)), keys
+            number += 1
+        while (pair := await numbers(number)) and pair[0] == pair[1]:
+            number += 1
+        await pilot.resize_terminal(110, 40)
+        await painted(pilot)
+        assert await numbers() == (str(number), str(number))
+
+
+async def test_each_sample_is_of_second_rank_where_they_come_seldom(frames: list[str]) -> None:
+    machine, *_ = scenes.job(1, 1)
+    assert isinstance(machine, Inventory)
+    app = GputopApp(PreparedStream(dataclasses.replace(machine, interval_seconds=2.0)))
+    async with app.run_test(size=SIZE) as pilot:
+        await begun(pilot, frames)
+        assert dashboard_of(app).telemetry.samples_in(2.0) == 1
+
+
+async def pages() -> list[str]:
+    """Return what the page of a device, the benchmark and the processes look like."""
+    app = GputopApp(PreparedStream(*scenes.job(8)))
+    async with app.run_test(size=SIZE) as pilot:
+        await begun(pilot, [])
+        found = []
+        for key in ("enter", "2", "3", "1"):
+            await pilot.press(key)
+            await painted(pilot)
+            found.append(text_of(lines(app)))
+    return found
+
+
+async def test_with_another_textual_the_pages_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    stock = getattr(Widget._size_updated, "stock", Widget._size_updated)
+    check = Widget._check_refresh
+    monkeypatch.setattr(Widget, "_size_updated", stock)
+    assert layouts.install()
+    usual = await pages()
+
+    def size_updated(widget: Widget, *sizes: Any, **named: Any) -> Any:
+        return stock(widget, *sizes, **named)
+
+    def check_refresh(widget: Widget, **_: Any) -> None:
+        check(widget)
+
+    monkeypatch.setattr(Widget, "_size_updated", size_updated)
+    monkeypatch.setattr(Widget, "_check_refresh", check_refresh)
+    assert not layouts.install()
+    assert await pages() == usual
+
+
+async def test_a_resize_in_a_batch_is_painted_at_its_end(frames: list[str]) -> None:
+    app = GputopApp(PreparedStream(*scenes.job(8)))
+    async with app.run_test(size=SIZE) as pilot:
+        await begun(pilot, frames)
+        with app.batch_update():  # as while a tab is mounted
+            await pilot.resize_terminal(120, 40)
+            await settle(pilot)
+            assert not frames
+        await painted(pilot)
+        assert "Stress test" in "".join(frames)

@@ -1,0 +1,351 @@
+"""The page of a process: what is known of it and why not more, and its environment."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from textual import events
+
+from gputop.masking import MASK
+from gputop.problem import Problem
+from gputop.schema.device import Absence
+from gputop.schema.snapshot import Source
+from gputop.sources.linux.process_details import ProcessDetails
+from gputop.sources.linux.procfs import ProcError
+from gputop.ui.device.screen import DevicePage
+from gputop.ui.drawing.palette import ACCENT, DIM, STRONG
+from gputop.ui.processes.page import ProcessDetailsView, ProcessPage, variables_of
+from gputop.ui.processes.signal import SendSignal
+from gputop.ui.shell.action_screen import KeysView
+from gputop.ui.shell.app import GputopApp
+from gputop.ui.shell.header import Header
+from tests.streams import PreparedStream, inventory, process, sample, unseen
+from tests.ui.pilots import dashboard_of, settle, shown, until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from textual.pilot import Pilot
+
+    from gputop.schema.snapshot import Inventory, Process
+
+VARIABLES = (
+    ("PATH", "/usr/bin:/bin"),
+    ("TORCH_LOGS", "+dynamo"),
+    ("HF_TOKEN", "hf_abcdef"),
+    ("SLURM_JOB_ID", "71524"),
+    ("CUDA_VISIBLE_DEVICES", "0,1"),
+    ("HOME", "/home/ada"),
+    ("HTTPS_PROXY", "http://ada:hunter2@proxy:3128"),
+    ("NVIDIA_VISIBLE_DEVICES", "all"),
+    ("NCCL_DEBUG", "INFO"),
+)
+DETAILS = ProcessDetails(
+    command="python train.py --rank 0 --token=" + MASK,
+    unmasked="python train.py --rank 0 --token=abc",
+    state="S",
+    threads=143,
+    parents=((4711, "python"), (4700, "slurmstepd"), (1, "systemd")),
+    caught=1 << 14 | 1 << 1,
+    ignored=1,
+    directory="/home/ada/llama",
+    environment=VARIABLES,
+)
+ON_TWO = (
+    process(4242, 0, sm_utilization_percent=97, cpu_percent=103.0, slurm_job="71524"),
+    process(4242, 1, sm_utilization_percent=3, cpu_percent=103.0, slurm_job="71524"),
+    process(5, 1, memory_used_bytes=1),
+)
+
+
+@pytest.fixture(autouse=True)
+def _no_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be made after half a second, which is when some of these tests end."""
+    monkeypatch.setattr("gputop.ui.shell.dashboard.PRELOAD_SECONDS", 1e6)
+
+
+@pytest.fixture
+def details(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Have these details read of every process, or this problem."""
+
+    def have(found: ProcessDetails | Problem = DETAILS, **changes: Any) -> None:
+        def read(*_: object) -> ProcessDetails:
+            if isinstance(found, Problem):
+                raise ProcError(found)
+            return dataclasses.replace(found, **changes)
+
+        monkeypatch.setattr("gputop.ui.processes.page.read_details", read)
+
+    have()
+    return have
+
+
+@contextlib.asynccontextmanager
+async def page_of(
+    *processes: Process,
+    key: str = "enter",
+    size: tuple[int, int] = (80, 40),
+    machine: Inventory | None = None,
+) -> AsyncIterator[Pilot[None]]:
+    app = GputopApp(PreparedStream(machine or inventory(2), sample(2, processes or ON_TWO)))
+    async with app.run_test(size=size) as pilot:
+        await settle(pilot)
+        await pilot.press("3", key)
+        await until(pilot, lambda: bool(app.screen.query(ProcessPage)))
+        await settle(pilot)
+        await until(pilot, lambda: page(pilot)._read_for is None)
+        await settle(pilot)
+        yield pilot
+
+
+def page(pilot: Pilot[None]) -> ProcessPage:
+    return pilot.app.screen.query_one(ProcessPage)
+
+
+def lines(pilot: Pilot[None]) -> list[str]:
+    return shown(pilot, ProcessDetailsView).splitlines()
+
+
+def tab(pilot: Pilot[None]) -> str:
+    return dashboard_of(pilot.app).query_one(Header).tab
+
+
+def variables(pilot: Pilot[None]) -> list[str]:
+    found = lines(pilot)
+    at = next(n for n, line in enumerate(found) if line.startswith("Environment"))
+    return [line for line in found[at + 1 :] if line]
+
+
+@pytest.mark.usefixtures("details")
+async def test_it_has_all_that_is_known_the_command_first() -> None:
+    async with page_of() as pilot:
+        title, *facts = lines(pilot)
+        assert title.startswith("4242 ada ───")
+        assert title.endswith("─ started 2025-11-20 11:00:00, 1h00m ago")
+        assert facts[:12] == [
+            f"Command    python train.py --rank 0 --token={MASK}",
+            "GPU 0      TYPE compute · GPU MEM 2.00 GiB · SM% 97",
+            "GPU 1      TYPE compute · GPU MEM 3.00 GiB · SM% 3",
+            "Host       CPU% 103",
+            "Runs in    job 71524",
+            "State      sleeping · 143 threads",
+            "Directory  /home/ada/llama",
+            "Parents    python 4711 ← slurmstepd 4700 ← systemd 1",
+            "Handles    SIGTERM SIGINT",
+            "Ignores    SIGHUP",
+            "",
+            "Environment  / filter".ljust(54) + "9 of 9 · v shows 3 secrets",
+        ]
+
+
+@pytest.mark.parametrize(
+    ("hidden", "machine", "why"),
+    [
+        (
+            process(7, 0),
+            inventory(2, source=Source.SIMULATED),
+            "it is simulated: it does not exist",
+        ),
+        (process(7, 0, machine="b"), None, "it runs on b: use `ssh -t b gputop`"),
+        (unseen(7, 0, Absence.LOST), None, "gone, or in another namespace: try --pid=host"),
+    ],
+)
+async def test_one_line_says_why_nothing_more_is_known(
+    hidden: Process, machine: Inventory | None, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[object] = []
+    monkeypatch.setattr("gputop.ui.processes.page.read_details", lambda *each: read.append(each))
+    async with page_of(hidden, machine=machine) as pilot:
+        assert f"Nothing more is known: {why}" in "\n".join(lines(pilot))
+        assert "GPU 0      TYPE compute · GPU MEM 2.00 GiB" in lines(pilot)
+        await pilot.press("slash", "v", "enter", "v", "down", "e")
+        assert read == []
+
+
+async def test_what_has_ended_says_so_under_what_it_was(details: Callable[..., None]) -> None:
+    async with page_of() as pilot:
+        details(Problem("Process 4242 is not shown", "it has ended", "Go back"))
+        page(pilot).show_telemetry()
+        await until(pilot, lambda: "it has ended" in "\n".join(lines(pilot)))
+        assert "Directory  /home/ada/llama" in lines(pilot)
+        details()
+        page(pilot).show_telemetry()
+        await until(pilot, lambda: "it has ended" not in "\n".join(lines(pilot)))
+
+
+async def test_what_is_not_permitted_says_so_in_its_place(details: Callable[..., None]) -> None:
+    details(directory=None, environment=None)
+    async with page_of() as pilot:
+        assert "Directory  not permitted: run gputop as its user or as root" in lines(pilot)
+        assert [*filter(None, lines(pilot))][-1] == (
+            "Environment not permitted: run gputop as its user or as root"
+        )
+        assert "State      sleeping · 143 threads" in lines(pilot)
+
+
+@pytest.mark.usefixtures("details")
+async def test_keys_lead_to_its_gpu_to_signals_and_back() -> None:
+    async with page_of() as pilot:
+        assert "Enter GPU" in shown(pilot, KeysView)
+        await pilot.press("f9")
+        await settle(pilot)
+        assert isinstance(pilot.app.screen, SendSignal)
+        await pilot.press("escape", "enter")
+        await until(pilot, lambda: tab(pilot) == "page")
+        assert pilot.app.screen.query_one(DevicePage).selected == inventory(2).devices[0]
+        for expected in ("process", "processes", "monitor"):
+            await pilot.press("escape")
+            await settle(pilot)
+            assert tab(pilot) == expected
+
+
+@pytest.mark.usefixtures("details")
+async def test_enter_is_for_the_list_that_has_the_keys() -> None:
+    app = GputopApp(PreparedStream(inventory(2), sample(2, ON_TWO)))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        for keys, expected in (("enter", "page"), ("tab", "monitor"), ("enter", "process")):
+            await pilot.press(keys)
+            await until(pilot, lambda expected=expected: tab(pilot) == expected)  # type: ignore[misc]
+            if expected == "page":
+                await pilot.press("escape")
+        await pilot.press("escape", "down", "down", "e")
+        await until(pilot, lambda: lines(pilot)[0].startswith("5 ada"))
+
+
+@pytest.mark.usefixtures("details")
+async def test_what_says_most_of_gpus_comes_first_and_is_marked() -> None:
+    async with page_of() as pilot:
+        assert [line.partition("=")[0] for line in variables(pilot)[:9]] == [
+            "CUDA_VISIBLE_DEVICES",
+            "NCCL_DEBUG",
+            "NVIDIA_VISIBLE_DEVICES",
+            "SLURM_JOB_ID",
+            "TORCH_LOGS",
+            "HF_TOKEN",
+            "HOME",
+            "HTTPS_PROXY",
+            "PATH",
+        ]
+        view = pilot.app.screen.query_one(ProcessDetailsView)
+        names = [row[0].style for row in view.draw(70, 40)[-9:]]
+        assert names == [ACCENT] * 5 + [STRONG] * 4
+
+
+@pytest.mark.usefixtures("details")
+async def test_secrets_are_masked_until_v_shows_them() -> None:
+    async with page_of() as pilot:
+        for secret in ("abc", "hunter2"):
+            assert secret not in "\n".join(lines(pilot))
+        assert f"HF_TOKEN={MASK}" in lines(pilot)
+        view = pilot.app.screen.query_one(ProcessDetailsView)
+        (masked,) = (row for row in view.draw(70, 40) if row and row[0].text == "HF_TOKEN")
+        assert masked[1].style == DIM
+        await pilot.press("v")
+        await settle(pilot)
+        assert "HF_TOKEN=hf_abcdef" in lines(pilot)
+        assert "HTTPS_PROXY=http://ada:hunter2@proxy:3128" in lines(pilot)
+        assert "Command    python train.py --rank 0 --token=abc" in lines(pilot)
+        assert "v masks 3 secrets" in "\n".join(lines(pilot))
+        await pilot.press("v")
+        await settle(pilot)
+        assert f"HF_TOKEN={MASK}" in lines(pilot)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "secret"),
+    [
+        ("GITHUB_TOKEN", "x", True),
+        ("aws_secret_access_key", "x", True),
+        ("PGPASSWORD", "x", True),
+        ("DB_PASSWD", "x", True),
+        ("WANDB_API_KEY", "x", True),
+        ("GOOGLE_CREDENTIALS", "x", True),
+        ("DATABASE_URL", "postgres://ada:pw@db/runs", True),
+        ("DATABASE_URL", "postgres://db/runs", False),
+        ("MASTER_ADDR", "10.0.0.1:29500", False),
+        ("PATH", "/usr/bin", False),
+    ],
+)
+def test_what_looks_like_a_secret(name: str, value: str, secret: bool) -> None:
+    (variable,) = variables_of([(name, value)])
+    assert variable.secret is secret
+
+
+@pytest.mark.usefixtures("details")
+async def test_a_filter_looks_at_what_shows_and_never_behind_a_mask() -> None:
+    async with page_of(key="e") as pilot:
+        await pilot.press("slash", *"abc")
+        await settle(pilot)
+        assert variables(pilot) == ["No variable contains all of these words"]
+        assert "0 of 9" in "\n".join(lines(pilot))
+        await pilot.press("enter", "v")
+        await settle(pilot)
+        assert variables(pilot) == ["HF_TOKEN=hf_abcdef"]
+        await pilot.press("escape")
+        await settle(pilot)
+        assert "9 of 9" in "\n".join(lines(pilot))
+        assert tab(pilot) == "process"
+
+
+@pytest.mark.usefixtures("details")
+async def test_what_is_typed_at_once_is_taken_in_its_order_letters_of_other_keys_too() -> None:
+    async with page_of() as pilot:
+        for key in ("slash", *"visqj", "backspace", "backspace", "enter"):
+            pilot.app.post_message(events.Key(key, key if len(key) == 1 else None))
+        await settle(pilot)
+        assert [line.partition("=")[0] for line in variables(pilot)] == [
+            "CUDA_VISIBLE_DEVICES",
+            "NVIDIA_VISIBLE_DEVICES",
+        ]
+        assert any(line.startswith("Environment  / vis") for line in lines(pilot))
+
+
+async def test_e_begins_with_the_environment_and_keys_scroll_over_all_of_it(
+    details: Callable[..., None],
+) -> None:
+    value = "".join(f"{n:03d}" for n in range(400)) + "漢字"
+    details(environment=(("LS_COLORS", value), ("ZLAST", "z")))
+    async with page_of(key="e", size=(60, 16)) as pilot:
+        assert lines(pilot)[1].startswith("Environment")
+        seen = lines(pilot)[2:-1]
+        while True:
+            await pilot.press("down")
+            await settle(pilot)
+            if "below" not in lines(pilot)[-1]:
+                break
+            seen.append(lines(pilot)[-2])
+        seen.append(lines(pilot)[-2])
+        whole = "".join(line.strip() for line in seen)
+        assert whole == f"LS_COLORS={value}ZLAST=z"
+        await pilot.press("home")
+        await settle(pilot)
+        top = lines(pilot)
+        assert top[1].startswith("Command")
+        await pilot.press("e", "pagedown", "pageup", "end", "home")
+        await settle(pilot)
+        assert lines(pilot) == top
+
+
+async def test_foreign_text_is_inert(details: Callable[..., None]) -> None:
+    evil = (("A[red]\x1b[2J", "b\u202ec\x00[/]"), ("漢" * 60, "字"))
+    details(environment=evil, command="a\x1b[2J漢" * 40, directory="/\x07", parents=((1, "\x1bc"),))
+    async with page_of(process(7, 0, user="[red]x\x1b", slurm_job="\x1b[31m")) as pilot:
+        text = "\n".join(lines(pilot))
+        assert "A[red]␛[2J=b⟨202e⟩c␀[/]" in text
+        assert "[red]x␛" in text
+        assert "Directory  /␇" in text
+        assert "\x1b" not in text
+
+
+@pytest.mark.parametrize("key", ["enter", "e"])
+@pytest.mark.parametrize("size", [(80, 24), (5, 6), (1, 1)])
+@pytest.mark.usefixtures("details")
+async def test_it_survives_any_size(key: str, size: tuple[int, int]) -> None:
+    async with page_of(key=key, size=size) as pilot:
+        await pilot.press("slash", "a", "enter", "pagedown", "v", "escape", "escape")
+        await settle(pilot)
+        assert tab(pilot) == "processes"
