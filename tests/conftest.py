@@ -62,7 +62,23 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
         return None
     if config.args and all("::" in argument for argument in config.args):
         return 0
-    return max(2, len(os.sched_getaffinity(0)) * 3 // 2)
+    return 2 * len(os.sched_getaffinity(0))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark all but so many of a table's tests as slow, spread over it, where `daily(N)` says so."""
+    tables: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("daily") and not item.get_closest_marker("slow"):
+            tables.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for table in tables.values():
+        marker = table[0].get_closest_marker("daily")
+        assert marker is not None
+        kept = {number * len(table) // marker.args[0] for number in range(marker.args[0])}
+        for number, item in enumerate(table):
+            if number not in kept:
+                item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -69,6 +69,7 @@ def not_a_number(c: Any) -> None:
     c[1, 2] = float("nan") if c.is_floating_point() else -(2**31)
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("fault", [one_sigma, not_a_number])
 @pytest.mark.parametrize("dtype", ON_CPU)
 def test_one_wrong_element_in_one_of_500_products_is_found(
@@ -172,6 +173,7 @@ def accused(dtype: str, m: int, n: int, k: int, column_major: bool) -> list[int]
     return found[:2] + [each + more for each, more in zip(found, sums.take().tolist(), strict=True)]
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("dtype", ON_CPU)
 @settings(max_examples=40, deadline=None)
 @given(m=SIDES, n=SIDES, k=INNER, column_major=st.booleans())
@@ -256,6 +258,7 @@ def finished(folder: Path, fault: str) -> Result:
     return asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_the_result_says_what_was_found_and_the_share(tmp_path: Path) -> None:
     result = finished(tmp_path, ONE_OF_MANY)
     assert result.iterations > 500

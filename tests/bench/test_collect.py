@@ -82,6 +82,7 @@ OTHERS: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("name", OTHERS)
 def test_another_test_is_named_and_left_out(tmp_path: Path, name: str) -> None:
     changes, why = OTHERS[name]

@@ -179,6 +179,7 @@ def running() -> Iterator[InTerminal]:
         yield run
 
 
+@pytest.mark.daily(1)
 @needs_torch
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_stops_it_with_the_result_so_far(
@@ -201,6 +202,7 @@ def test_its_sudden_death_leaves_no_worker(running: InTerminal) -> None:
     assert psutil.wait_procs([worker], timeout=2)[1] == []
 
 
+@pytest.mark.slow
 @needs_torch
 def test_a_closed_pipe_is_no_traceback() -> None:
     arguments = ["--device", "cpu", "--dtype", "float32", "--size", "128", "--seconds", "0.5"]

@@ -103,6 +103,7 @@ def test_files_and_numbers_of_the_history_are_compared(
     assert "-5.00 % ± 0.18  differs" in by_file.stdout
 
 
+@pytest.mark.slow
 @needs_torch
 def test_the_json_has_a_schema_versions_the_series_and_the_verdict(tmp_path: Path) -> None:
     done = ran(

@@ -55,6 +55,7 @@ def run(*arguments: str) -> int:
     return command.run(parser.parse_args(["--device", "cpu", *arguments]))
 
 
+@pytest.mark.slow
 @needs_torch
 def test_a_real_run_is_written_everywhere(tmp_path: Path) -> None:
     report = tmp_path / "run.html"

@@ -98,6 +98,7 @@ async def test_what_comes_after_wrong_elements_does_not_hide_them(
     assert f"{verified.wrong_elements} elements were wrong" in last.problem.why
 
 
+@pytest.mark.slow
 async def test_wrong_elements_are_not_lost_with_the_worker(tmp_path: Path) -> None:
     fault = WRONG_THEN_RAISES.replace("raise", "import os; os.kill(os.getpid(), 9); raise")
     *_, last = await heard(broken(tmp_path, fault))
@@ -110,6 +111,7 @@ async def test_wrong_elements_are_not_lost_with_the_worker(tmp_path: Path) -> No
 FIRST_WRONG = [(NOT_A_NUMBER, 64 * 64), (ONE_NOT_A_NUMBER, 1), (GARBAGE, 64)]
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize(
     ("dtype", "fault", "least"),
     [("float32", *wrong) for wrong in FIRST_WRONG]
@@ -131,6 +133,7 @@ async def test_a_first_product_that_is_wrong_is_a_fault_for_every_data_type(
     assert int(last.problem.why.split("; ")[1].split()[0]) >= least
 
 
+@pytest.mark.slow
 async def test_a_product_longer_than_the_run_is_refused_while_it_is_made(tmp_path: Path) -> None:
     fault = """
 soak.COLD_SECONDS = 0.5
@@ -155,6 +158,7 @@ async def test_a_preparation_without_an_end_says_so(
     assert "did not get ready" in last.problem.what
 
 
+@pytest.mark.slow
 async def test_a_user_s_stop_does_not_hide_a_limit(tmp_path: Path) -> None:
     session = broken(tmp_path, "")
     stopping: list[asyncio.Task[None]] = []
@@ -222,6 +226,7 @@ DROPPED = (
 )
 
 
+@pytest.mark.slow
 async def test_what_changes_the_measurement_is_unset_and_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -252,6 +257,7 @@ def on_cuda(fault: str) -> str:
     )
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize(
     ("error", "status"),
     [

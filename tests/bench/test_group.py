@@ -108,6 +108,7 @@ async def test_tables_begin_together_too(kind: str) -> None:
     assert all(isinstance(end, Done) and end.result.points for end in ends(happened).values())
 
 
+@pytest.mark.slow
 @needs_torch
 async def test_a_stop_reaches_all() -> None:
     runs, stops = DeviceGroup(halves(600.0)), list[asyncio.Task[None]]()
@@ -123,6 +124,7 @@ async def test_a_stop_reaches_all() -> None:
     assert all(map(gone, pids(happened)))
 
 
+@pytest.mark.slow
 @needs_torch
 async def test_a_stop_reaches_those_that_wait_for_others(tmp_path: Path) -> None:
     body = f"import threading\nprint({HELLO!r}, flush=True)\nthreading.Event().wait()\n"
@@ -144,6 +146,7 @@ async def test_a_stop_reaches_those_that_wait_for_others(tmp_path: Path) -> None
     assert not any(isinstance(event, Progress) for _, event in happened)
 
 
+@pytest.mark.slow
 @needs_torch
 async def test_one_that_fails_does_not_end_the_others(tmp_path: Path) -> None:
     broken, whole = halves()
@@ -155,6 +158,7 @@ async def test_one_that_fails_does_not_end_the_others(tmp_path: Path) -> None:
     assert found["half B"].result.stopped == "time"
 
 
+@pytest.mark.slow
 @needs_torch
 async def test_who_leaves_in_the_middle_leaves_no_worker() -> None:
     begun: list[int] = []
@@ -177,6 +181,7 @@ async def test_who_leaves_in_the_middle_leaves_no_worker() -> None:
     assert all(map(gone, begun))
 
 
+@pytest.mark.slow
 @needs_torch
 def test_a_worker_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(

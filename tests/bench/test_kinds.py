@@ -51,6 +51,7 @@ def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.mark.daily(1)
 def test_a_table_from_hello_to_its_result(kind: str) -> None:
     with RawWorker(asked(kind)) as raw:
         events = list(raw.events())
@@ -83,6 +84,7 @@ def test_a_table_from_hello_to_its_result(kind: str) -> None:
         assert done["tflops_mean"] is done["tflops_peak"] is None
 
 
+@pytest.mark.daily(1)
 def test_a_stop_in_the_middle_of_a_table_keeps_its_rows(kind: str) -> None:
     with RawWorker(asked(kind, 600.0)) as raw:
         raw.until("point")

@@ -154,6 +154,7 @@ def test_the_load_is_a_square_wave(frequency: float, monkeypatch: pytest.MonkeyP
         assert all(0.3 * full < rate < 0.7 * full for rate in rates)
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("kind", LOADS)
 def test_a_load_from_hello_to_its_result(kind: str) -> None:
     with RawWorker(asked(kind)) as raw:
@@ -172,6 +173,7 @@ def test_a_load_from_hello_to_its_result(kind: str) -> None:
     assert ("in pulses of 2 Hz" in events[1]["data"]) is (kind == "pulse")
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("kind", LOADS)
 def test_a_stop_takes_less_than_half_a_second_also_in_a_pause(kind: str) -> None:
     with RawWorker(asked(kind, 600.0, hertz=0.1)) as raw:
@@ -202,6 +204,7 @@ burn.Traffic.copy = failing
 """
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize(
     ("kind", "fault"), [("pulse", WRONG), ("burn", WRONG), ("burn", WRONG_COPY)]
 )
@@ -269,6 +272,7 @@ def test_a_wrong_operand_anywhere_in_the_ring_is_found(monkeypatch: pytest.Monke
     assert product.exact() == 0, "the same operands are filled and multiplied"
 
 
+@pytest.mark.slow
 def test_pulses_of_other_frequencies_are_not_compared(tmp_path: Path) -> None:
     run = ran("pulse", "--device", "cpu", "--seconds", "1", "--frequency", "5", "--json")
     assert run.returncode == 0, run.stderr

@@ -205,6 +205,7 @@ async def broken(folder: Path, fault: str, seconds: float = 30.0) -> Result:
     return last.result
 
 
+@pytest.mark.slow
 @needs_torch
 async def test_a_flipped_bit_is_in_every_form_of_the_result(tmp_path: Path) -> None:
     result = await broken(tmp_path, FLIPPED.format(word=0x1234), 3.0)
@@ -221,6 +222,7 @@ async def test_a_flipped_bit_is_in_every_form_of_the_result(tmp_path: Path) -> N
     assert named in html_page(judged, RunCurves())
 
 
+@pytest.mark.slow
 @needs_torch
 def test_the_command_runs_it_and_refuses_what_it_has_not(tmp_path: Path) -> None:
     report = tmp_path / "memory.html"

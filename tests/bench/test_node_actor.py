@@ -48,6 +48,7 @@ def own() -> tuple[str, list[Any]]:
     return "abc", [3]
 
 
+@pytest.mark.slow
 @needs_torch
 def test_the_worker_that_is_sent_runs_as_it_does_here() -> None:
     post = NodeActor(relay.worker_archive(), None, cpu=True)

@@ -225,6 +225,7 @@ def test_a_worker_is_bound_to_the_processors_near_its_gpu(
     assert environment.bind_near("nonsense") is None
 
 
+@pytest.mark.slow
 @needs_torch
 async def test_the_result_says_what_the_worker_was_bound_to(tmp_path: Path) -> None:
     node(tmp_path / "sysfs", 0, f"{min(os.sched_getaffinity(0))}")

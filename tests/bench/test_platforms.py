@@ -35,6 +35,7 @@ print(json.dumps(dict(event="error", kind="k", what="told to " + told, why="", r
 """A worker that runs until it is stopped."""
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

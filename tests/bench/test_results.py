@@ -182,6 +182,7 @@ def test_a_device_has_its_own(file: Path) -> None:
     assert [*history.of_device("' OR 1=1 --", "x")] == []
 
 
+@pytest.mark.slow
 def test_a_run_is_compared_with_those_before_it_one_at_a_time(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

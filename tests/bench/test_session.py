@@ -77,6 +77,7 @@ async def test_a_run_from_hello_to_its_result() -> None:
     assert gone(hello.pid)
 
 
+@pytest.mark.daily(1)
 @needs_torch
 @pytest.mark.parametrize("by", ["user", "limit"])
 async def test_stop_gives_the_result_so_far_and_by_whom(by: str) -> None:
@@ -108,6 +109,7 @@ async def test_a_worker_that_is_killed_is_a_failure_that_says_so() -> None:
     assert events[-1].status == 3
 
 
+@pytest.mark.daily(1)
 @needs_torch
 @pytest.mark.parametrize("awaited", [Hello, Progress])
 async def test_cancelling_the_task_leaves_no_worker(awaited: type[Event]) -> None:

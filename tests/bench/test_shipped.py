@@ -76,6 +76,7 @@ def results_of(process: subprocess.Popen[str]) -> tuple[int, list[dict[str, Any]
     return status, json.loads(out), err
 
 
+@pytest.mark.slow
 def test_all_devices_at_once(driver: FakeDriver, tmp_path: Path) -> None:
     driver.write(FakeDevice(), FakeDevice())
     # Both run on this machine's CPU, and neither has it for itself: they are not compared.

@@ -106,6 +106,7 @@ def test_a_run_that_is_too_short_has_no_droop() -> None:
     assert run_statistics(windows[:5], windows[:5]) == RunStatistics()
 
 
+@pytest.mark.slow
 def test_the_interval_of_the_mean_covers_it_as_often_as_it_says() -> None:
     for correlation in (0.0, 0.6):
         runs = 200

@@ -281,6 +281,7 @@ def ended(run: RunState) -> Conditions:
     return run.result.conditions
 
 
+@pytest.mark.slow
 def test_a_run_of_days_keeps_no_more_moments_than_can_be_drawn() -> None:
     clock = Clock()
     trace = Trace(GPU, clock)

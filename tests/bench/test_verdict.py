@@ -214,6 +214,7 @@ def test_a_power_cap_explains_a_droop() -> None:
     assert "by power cap for 59 s of 60 s" in parts(runs[0].result)["droop"].why
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("sickness", SICK)
 def test_a_busy_machine_decides_nothing(sickness: str) -> None:
     sick: dict[str, dict[str, Any]] = {

@@ -29,6 +29,7 @@ from tests.bench.workers import RawWorker, load_torch, needs_torch, request
 pytestmark = needs_torch
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
 def test_every_data_type_runs_and_is_right(dtype: str) -> None:
     with RawWorker(request(dtype, 128, 0.5)) as raw:
@@ -49,6 +50,7 @@ def test_every_data_type_runs_and_is_right(dtype: str) -> None:
     assert raw.process.wait(5) == 0
 
 
+@pytest.mark.slow
 def test_the_windows_add_up_to_the_run() -> None:
     with RawWorker(request(size=256, seconds=600.0)) as raw:
         samples = [raw.until("sample") for _ in range(3)]
@@ -86,6 +88,7 @@ def torch_threads() -> int:
     return int(subprocess.run(command, capture_output=True, check=True).stdout)
 
 
+@pytest.mark.slow
 def test_auto_chooses_a_size_whose_product_is_short() -> None:
     with RawWorker(request("float16", None, 0.5)) as raw:
         planned = raw.until("plan")
@@ -95,6 +98,7 @@ def test_auto_chooses_a_size_whose_product_is_short() -> None:
     assert done["iterations"] > 1
 
 
+@pytest.mark.slow
 def test_a_product_that_cannot_end_in_time_is_refused_before_it_is_begun() -> None:
     with RawWorker(request("float32", 65536, 0.5)) as raw:  # hours, on any CPU
         names = [event for event in raw.events() if event["event"] != "hello"]
@@ -128,12 +132,14 @@ def _grown(pid: int, by: int) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_stop_between_products_gives_the_result_so_far() -> None:
     with RawWorker(request(size=256, seconds=600.0)) as raw:
         done = raw.stopped()
     assert done["iterations"] > 0
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("when", ["hello", "sample"])
 def test_the_end_of_the_parent_is_the_end_of_the_worker(when: str) -> None:
     with RawWorker(request(size=1024, seconds=600.0)) as raw:
@@ -769,6 +775,7 @@ def test_errors_are_one_line_with_a_remedy() -> None:
         assert "\\n" not in json.dumps(fields)
 
 
+@pytest.mark.slow
 def test_a_gpu_without_cuda_in_torch_says_what_to_install() -> None:
     torch = load_torch()
     if torch.version.cuda is not None:

@@ -121,6 +121,7 @@ def bindings(python: Path, driver: FakeDriver) -> dict[str, Any]:
     return dict(found)
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("layout", USABLE)
 def test_the_right_file_is_used_whatever_lies_beside_it(
     driver: FakeDriver, tmp_path: Path, layout: str
@@ -139,6 +140,7 @@ def test_the_right_file_is_used_whatever_lies_beside_it(
     assert (other or "") in said["finding"]
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("layout", UNUSABLE)
 def test_without_the_right_file_every_command_says_so_in_a_line(
     driver: FakeDriver, tmp_path: Path, layout: str

@@ -192,6 +192,7 @@ def kill_with(number: signal.Signals) -> Callable[[Terminal], None]:
     return kill
 
 
+@pytest.mark.daily(2)
 @needs_torch
 @pytest.mark.parametrize(
     "end",

@@ -64,6 +64,7 @@ def assert_restored(terminal: Terminal) -> None:
     assert terminal.line_modes == terminal.line_modes_before
 
 
+@pytest.mark.daily(3)
 @pytest.mark.driver
 @pytest.mark.parametrize(
     ("env", "words", "size"),

@@ -71,6 +71,7 @@ def test_q_in_a_host_leaves_it_all() -> None:
         terminal.wait_until_gone()
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("opened", [False, True])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_it(number: int, opened: bool) -> None:

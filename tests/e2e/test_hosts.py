@@ -74,6 +74,7 @@ def over_there(driver: FakeDriver, run_id: str) -> str:
     return shlex.join(words)
 
 
+@pytest.mark.daily(1)
 @pytest.mark.driver
 @pytest.mark.parametrize("end", ["stop", "freeze"])
 def test_one_of_two_real_hosts_ends_and_returns(

@@ -89,6 +89,7 @@ def test_a_sweep_is_drawn_and_kept(tmp_path: Path) -> None:
     assert int(best[2]) == result["n"]
 
 
+@pytest.mark.slow
 def test_latency_is_a_table_with_its_words_and_is_kept(tmp_path: Path) -> None:
     with dashboard(env=environment(tmp_path), columns=80, rows=24) as terminal:
         choose(terminal, "latency")

@@ -141,6 +141,7 @@ def rung(terminal: Terminal) -> int:
     return OSC.sub(b"", terminal.raw).count(b"\x07")
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("bell", [True, False])
 def test_the_bell_is_rung_once_for_each_alert_if_at_all(driver: FakeDriver, bell: bool) -> None:
     driver.write(device(0), device(1))

@@ -20,6 +20,7 @@ TERMINADO = {"TERM": "xterm-256color"}
 """What terminado sets for the terminals that it opens."""
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize(
     "env", [JUPYTER | IPYKERNEL, IPYKERNEL, JUPYTER], ids=["both", "ipykernel", "Jupyter"]
 )

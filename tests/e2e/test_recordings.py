@@ -246,6 +246,7 @@ def test_a_recording_in_place_of_a_terminal(tmp_path: Path) -> None:
     assert gputop("--replay", path).stdout == gputop("status", "--replay", path).stdout
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("columns", [80, 120])
 def test_a_replay_in_a_terminal(tmp_path: Path, columns: int) -> None:
     path = recordings.make(tmp_path / "a.jsonl.gz", 600, 2)

@@ -75,6 +75,7 @@ def test_the_mouse_is_left_to_the_terminal_where_asked(
         assert bool(asked) == (option is None)
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize(
     ("arguments", "env"),
     [(("--ascii",), {}), ((), {"TERM": "linux"}), ((), {"LC_ALL": "de_DE.ISO-8859-1"})],
@@ -88,6 +89,7 @@ def test_nothing_but_ascii(
         assert [chr(byte) for byte in terminal.raw if byte >= 0x80] == []
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize(
     ("env", "more"),
     [
@@ -226,6 +228,7 @@ def test_with_textual_s_own_driver_it_works_too() -> None:
         assert ALTERNATE_SCREEN not in terminal.modes
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("limit", [6, 9, 12, 13, 14, 64])
 def test_too_few_descriptors_are_one_line(limit: int) -> None:
     program = f"ulimit -n {limit}; exec {shlex.join(GPUTOP)} --demo"

@@ -19,12 +19,10 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.driver
 ATTACKS = [attack for table in TABLES.values() for attack in table]
-QUICK = [
-    pytest.param(attack, id=str(attack), marks=[pytest.mark.slow] if number % 3 else [])
-    for number, attack in enumerate(each for each in ATTACKS if each.quick)
-]
+QUICK = [pytest.param(attack, id=str(attack)) for attack in ATTACKS if attack.quick]
 
 
+@pytest.mark.daily(12)
 @pytest.mark.parametrize("attack", QUICK)
 def test_it_does_no_harm(attack: Attack, tmp_path: Path) -> None:
     outcome = tried(attack, tmp_path)

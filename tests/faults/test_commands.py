@@ -105,6 +105,7 @@ def nasty_machine(driver: FakeDriver, tmp_path: Path) -> dict[str, str]:
     return {**driver.environment(), **pretend.environment}
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("arguments", PAGES, ids=" ".join)
 def test_pages_are_inert(arguments: list[str], nasty_machine: dict[str, str]) -> None:
     assert inert(*arguments, env=nasty_machine)
@@ -174,6 +175,7 @@ def garbage(driver: FakeDriver) -> Iterator[dict[str, str]]:
         yield driver.environment()
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("arguments", [*PAGES, ["status", "--json"]], ids=" ".join)
 def test_no_number_is_none(arguments: list[str], garbage: dict[str, str]) -> None:
     done = written(*arguments, env=garbage)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.driver
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize(("columns", "rows"), [(80, 24), (200, 60)])
 def test_each_of_many_is_reached_by_keys(driver: FakeDriver, columns: int, rows: int) -> None:
     count = 64

@@ -63,6 +63,7 @@ def read(driver: FakeDriver) -> tuple[dict[str, Any], dict[str, Any]]:
     return inventories[-1], records[-1]
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("version", LACKING)
 def test_what_an_old_driver_has_is_read_and_the_rest_has_its_reason(
     version: str, build_driver: Callable[..., Path], tmp_path: Path
@@ -113,6 +114,7 @@ COMMANDS = {
 }
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize(
     ("version", "says"),
@@ -133,6 +135,7 @@ def test_a_command_says_that_the_driver_is_gone(
     assert done.returncode == (FAULT if command == "doctor" else COULD_NOT_RUN)
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_says_that_a_device_fails_every_call(driver: FakeDriver, command: str) -> None:
     fail(driver)

@@ -23,12 +23,11 @@ pytestmark = pytest.mark.driver
 BUSY = 0.5
 """Of a core: no more may be used where nobody does anything."""
 SCENARIOS = [
-    pytest.param(scenario, id=str(scenario), marks=[pytest.mark.slow] if number % 4 else [])
-    for table in TABLES.values()
-    for number, scenario in enumerate(table)
+    pytest.param(scenario, id=str(scenario)) for table in TABLES.values() for scenario in table
 ]
 
 
+@pytest.mark.daily(14)
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_it_is_named_and_mended(
     scenario: Scenario, build_driver: Callable[..., Path], tmp_path: Path

@@ -47,6 +47,7 @@ def test_who_stresses_a_device_second_is_told_of_the_first(
         assert workers(second) == []
 
 
+@pytest.mark.slow
 def test_both_keep_their_results_and_settings(driver: FakeDriver, tmp_path: Path) -> None:
     fake_interpreter(tmp_path, worker().replace('asked["seconds"]:', "0.5:"))
     driver.write(*free(0))

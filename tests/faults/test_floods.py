@@ -191,6 +191,7 @@ async def relay(program: str) -> AsyncIterator[Cluster]:
         await cluster.leave()
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("line", ["{}", "[]", '{"post": []}', "1"])
 async def test_a_relay_that_speaks_to_nobody_is_not_listened_to(line: str) -> None:
     text = f'{{"ray": "9"}}\n{line}\n'.encode()
@@ -481,6 +482,7 @@ while True: put("then"); time.sleep({pause})
     return dashboard("--host", "far", "--remote-command", words, env=env)
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("line", ["x", "{}", "", encode(streams.sample(2))], ids=range(4))
 def test_keys_are_answered_while_a_host_floods(tmp_path: Path, line: str) -> None:
     with flooding(tmp_path, BEGIN, f"{line}\n".encode() * 2000) as terminal:
@@ -494,6 +496,7 @@ def test_a_host_that_floods_is_named(tmp_path: Path) -> None:
         leave_after_keys(terminal)
 
 
+@pytest.mark.slow
 def test_a_host_of_too_many_devices(tmp_path: Path) -> None:
     many = f"{encode(streams.sample(1500, []))}\n".encode()
     with flooding(tmp_path, [streams.inventory(1500)], many, 1.0) as terminal:

@@ -35,6 +35,7 @@ def ended_unread(terminal: Terminal, seconds: float) -> list[str]:
     return left
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize(
     ("end", "status"),
     [
@@ -84,6 +85,7 @@ def test_a_terminal_that_is_gone_without_a_signal_ends_it() -> None:
         terminal.wait_until_gone()
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("to", ["2>/dev/null", "2>&-", "2>{file}"])
 def test_standard_error_need_not_be_the_terminal(to: str, tmp_path: Path) -> None:
     file = tmp_path / "errors"

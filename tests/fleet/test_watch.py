@@ -68,6 +68,7 @@ def asked(respond: Callable[[Request], Response | None], turns: int = 1) -> Flee
     return fleet
 
 
+@pytest.mark.slow
 async def test_the_number_of_requests_is_the_same_for_any_number_of_gpus() -> None:
     counts = []
     for many in (10, 10_000):

@@ -118,6 +118,7 @@ def test_the_processes_however_they_are_sorted(
     drawn(view, *size)
 
 
+@pytest.mark.slow
 @many
 @given(machines(), st.none() | st.integers(1, 250), st.sampled_from(["beside", "below", "none"]))
 def test_the_page_of_status_and_csv(
@@ -133,6 +134,7 @@ def test_the_page_of_status_and_csv(
         assert width is None or cell_len(line) <= width
 
 
+@pytest.mark.slow
 @many
 @given(machines(4), machines(2), SIZES)
 def test_several_machines_put_together(
@@ -152,6 +154,7 @@ def test_several_machines_put_together(
         drawn(view, *size)
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize("width", [*range(1, 13), 40, 250])
 def test_faults_in_the_smallest_spaces(width: int) -> None:
     """A lost device has sentences in the place of numbers."""

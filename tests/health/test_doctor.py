@@ -147,6 +147,7 @@ async def test_a_driver_that_hangs_is_not_waited_for(
     assert "it said nothing within 3 s" in found.sentence
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("machine", [{"init_code": 9}, {"init_code": 18}, {"init_code": 999}])
 def test_status_and_doctor_say_the_same(
     driver: FakeDriver, no_torch: str, machine: dict[str, int]

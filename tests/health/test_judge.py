@@ -83,6 +83,7 @@ samples = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(
     devices,
     st.lists(samples, min_size=1, max_size=6),
@@ -156,6 +157,7 @@ NOISY: dict[str, Callable[[int], dict[str, Any]]] = {
 """Noise around the very limit of each."""
 
 
+@pytest.mark.daily(4)
 @pytest.mark.parametrize("rule", NOISY)
 @pytest.mark.parametrize("seed", range(2))
 def test_findings_do_not_flicker(rule: str, seed: int) -> None:
@@ -232,6 +234,7 @@ def test_what_a_tick_reads_does_not_grow_with_the_history() -> None:
     assert after_ten_minutes <= 8 * (15 * 61 + 601)
 
 
+@pytest.mark.slow
 def test_what_a_tick_reads_does_not_grow_with_the_devices() -> None:
     """Until more than two have their turn at it, and but for the peers of one job."""
     read = {}

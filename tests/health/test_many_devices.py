@@ -196,6 +196,7 @@ def of(judgement: Judgement, uuid: str) -> list[Any]:
     return [verdict for verdict in judgement.verdicts if verdict.device_uuid == uuid]
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(
     devices,

@@ -108,6 +108,7 @@ def _on_any_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thresholds, "FULL_HOST", Limit(101, 101))
 
 
+@pytest.mark.slow
 def test_a_busy_loop_that_starves_its_device(driver: FakeDriver) -> None:
     with process(BUSY_LOOP) as pid:
         verdict, cpu = input_bound(driver, pid)

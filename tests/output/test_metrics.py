@@ -602,6 +602,7 @@ def machines(draw: st.DrawFn) -> tuple[Inventory, Sample]:
 
 
 # A machine has hundreds of fields, and takes long to draw.
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(machines(), st.booleans())
 def test_what_is_absent_has_no_series_and_nothing_stands_twice(

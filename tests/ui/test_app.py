@@ -219,6 +219,7 @@ LOOKS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.daily(6)
 @pytest.mark.parametrize("looks", LOOKS)
 @pytest.mark.parametrize("density", ["full", "compact", "row"])
 async def test_what_is_selected_is_seen_in_every_look(density: str, looks: dict[str, Any]) -> None:
@@ -363,6 +364,7 @@ async def test_escape_never_quits_and_q_does() -> None:
     assert stream.closed
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("size", [(1, 1), (5, 3), (19, 4), (40, 10), (300, 100)])
 async def test_any_size_of_terminal_is_survived(size: tuple[int, int]) -> None:
     app = app_with(inventory(3), sample(3))

@@ -240,6 +240,7 @@ async def test_each_kind_of_absence_of_each_reading(absence: Absence) -> None:
 PARTS = sorted(name for row in ROWS if len(row.names) > 1 for name in row.names)
 
 
+@pytest.mark.daily(6)
 @pytest.mark.parametrize("name", PARTS)
 async def test_one_part_alone_says_why_it_is_missing(name: str) -> None:
     """A row with several fields still shows the others."""

@@ -57,6 +57,7 @@ def test_fleet(snap_compare: Any, count: int, size: tuple[int, int]) -> None:
     assert snap_compare(app_of(fleet(count)), terminal_size=size, run_before=after())
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize(
     "keys",
     [

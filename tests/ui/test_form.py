@@ -51,6 +51,7 @@ async def in_the_size_field(pilot: Pilot[None], value: str) -> None:
     await settle(pilot)
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize(
     ("keys", "size", "seconds"),
     [
@@ -210,6 +211,7 @@ def disabled(app: GputopApp) -> set[str | None]:
     return {each.id for each in shown if each.disabled}
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize(
     ("kind", "without"),
     [
@@ -290,6 +292,7 @@ async def test_b_on_the_monitor_is_a_soak_whatever_the_form_says(
         assert disabled(app) == set()
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 @pytest.mark.parametrize(
     ("tabs", "downs", "chosen"),
@@ -351,6 +354,7 @@ def form_text(pilot: Pilot[None]) -> str:
     return text_of(lines(pilot.app)[region.y : region.bottom])
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
 async def test_every_field_shows_the_longest_that_it_takes(size: tuple[int, int]) -> None:
     b300 = dataclasses.replace(device(0), compute_capability="10.3")
@@ -370,6 +374,7 @@ async def test_every_field_shows_the_longest_that_it_takes(size: tuple[int, int]
                 assert f" {label} " in form_text(pilot), name
 
 
+@pytest.mark.daily(6)
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 @pytest.mark.parametrize(
     ("name", "typed", "why"),

@@ -228,6 +228,7 @@ async def pages() -> list[str]:
     return found
 
 
+@pytest.mark.slow
 async def test_with_another_textual_the_pages_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     stock = getattr(Widget._size_updated, "stock", Widget._size_updated)
     check = Widget._check_refresh

@@ -100,6 +100,7 @@ def left(app: GputopApp, kind: type) -> int:
     return sum(type(each) is kind for each in gc.get_objects())
 
 
+@pytest.mark.slow
 async def test_readings_that_move_leave_no_regions() -> None:
     """Textual keeps each place that was refreshed: in the view, and in caches of thousands."""
     chance = random.Random(5)  # noqa: S311 - to be had again
@@ -126,6 +127,7 @@ async def test_readings_that_move_leave_no_regions() -> None:
         assert twice <= once + SPARE_REGIONS
 
 
+@pytest.mark.slow
 async def test_a_drawn_line_is_not_kept_in_the_themes_before() -> None:
     app = GputopApp(PreparedStream(inventory(2), sample(2)))
     async with app.run_test(size=(120, 40)) as pilot:

@@ -456,6 +456,7 @@ async def test_readonly_is_not_turned_off_by_a_key() -> None:
         assert app.settings.readonly
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize(("letter", "title"), SORTS.items())
 async def test_o_and_a_letter_sort_as_in_nvitop(letter: str, title: str) -> None:
     app = app_with(inventory(2), sample(2))

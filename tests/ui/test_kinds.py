@@ -261,6 +261,7 @@ async def test_every_kind_runs_and_its_result_is_kept_and_listed(
     assert [(result.kind, result.points) for result in kept] == [(kind, POINTS[kind])]
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("kind", TABLES)
 async def test_x_stops_every_kind(endless: type[EndlessSession], kind: str) -> None:
     some = table_events(kind, 3)
@@ -280,6 +281,7 @@ async def test_x_stops_every_kind(endless: type[EndlessSession], kind: str) -> N
 FAILURE = Problem("The device hangs", "a check has not ended for 12 s", "Look for Xid errors")
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("rows", [0, 4])
 @pytest.mark.parametrize(("status", "red"), [(1, True), (3, False)])
 async def test_a_kind_that_fails_says_why_and_a_fault_is_red(

@@ -91,6 +91,7 @@ def coloured(strips: Sequence[Strip]) -> set[str]:
     return {colour.name for colour in colours if colour is not None and not colour.is_default}
 
 
+@pytest.mark.daily(3)
 @every_screen
 async def test_in_ascii_all_is_ascii_cell_for_cell(
     session: type[PreparedSession], keys: Sequence[str]
@@ -112,6 +113,7 @@ async def test_ascii_has_the_same_letters_in_the_same_places(
             assert was == now or not was.isascii() or (was, now) == (" ", " ")
 
 
+@pytest.mark.daily(3)
 @every_screen
 async def test_16_colours_are_all_that_ansi_sends(
     session: type[PreparedSession], keys: Sequence[str]
@@ -134,6 +136,7 @@ def written(strips: Sequence[Strip], system: Any) -> set[int]:
     return {int(code or 0) for codes in found for code in codes.split(";")}
 
 
+@pytest.mark.daily(3)
 @every_screen
 async def test_no_color_sends_none(
     monkeypatch: pytest.MonkeyPatch, session: type[PreparedSession], keys: Sequence[str]
@@ -156,6 +159,7 @@ async def test_no_color_still_shows_what_is_wrong_and_what_has_the_focus(
         assert style.bold
 
 
+@pytest.mark.daily(3)
 @every_screen
 async def test_a_light_theme_has_no_colour_of_the_dark_one(
     session: type[PreparedSession], keys: Sequence[str]

@@ -88,6 +88,7 @@ CUT = re.compile(r"\d…")
 """A number of which nobody knows how long it was."""
 
 
+@pytest.mark.daily(4)
 @pytest.mark.parametrize("density", ["auto", "row", "compact", "full"])
 @pytest.mark.parametrize("devices", [1, 2, 8])
 async def test_no_number_of_a_device_is_cut(density: str, devices: int) -> None:
@@ -194,6 +195,7 @@ SMALL = [(width, height) for height in HEIGHTS for width in {39, 40, *range(15 +
 EVERY = [(width, height) for height in HEIGHTS for width in WIDTHS]
 
 
+@pytest.mark.daily(1)
 @pytest.mark.usefixtures("never_late")
 @pytest.mark.parametrize("devices", [0, 1, 8])
 @pytest.mark.parametrize(

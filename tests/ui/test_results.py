@@ -100,6 +100,7 @@ def test_only_what_has_room_is_drawn_and_the_heading_says_so() -> None:
     assert texts(made.draw(80, 40))[0].startswith(" WHEN ")
 
 
+@pytest.mark.slow
 def test_a_long_position_still_fits_into_its_column() -> None:
     made = view(*many(1200))
     made.draw(80, 24)

@@ -66,6 +66,7 @@ async def test_it_shows_whose_process_it_is_and_what_it_holds() -> None:
         assert " ".join(names) == "TERM INT KILL STOP CONT HUP QUIT USR1 USR2"
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize("number", range(len(SIGNALS)))
 async def test_each_signal_is_answered_after_a_question(number: int) -> None:
     signal = SIGNALS[number][0]
@@ -202,6 +203,7 @@ async def test_a_yes_that_comes_with_other_keys_is_none(monkeypatch: pytest.Monk
         assert len(app.answers) == 1
 
 
+@pytest.mark.daily(4)
 @pytest.mark.parametrize("gpu", range(8))
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 async def test_it_stands_beside_its_gpu_and_process_over_keys_that_are_dim(

@@ -145,6 +145,7 @@ def same_screen(snap_compare: Any, snapshot: Any) -> Callable[..., bool]:
     return same
 
 
+@pytest.mark.daily(6)
 @every_size
 @every_count
 def test_monitor_in_16_colours(snapshot: Any, devices: int, size: tuple[int, int]) -> None:
@@ -153,6 +154,7 @@ def test_monitor_in_16_colours(snapshot: Any, devices: int, size: tuple[int, int
     assert styled(strips) == snapshot
 
 
+@pytest.mark.daily(6)
 @every_size
 @every_count
 def test_monitor_in_ascii(snapshot: Any, devices: int, size: tuple[int, int]) -> None:
@@ -375,6 +377,7 @@ def test_help_further_down(snap_compare: Any) -> None:
     assert snap_compare(app, terminal_size=USUAL, run_before=ready(*keys))
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("keys", [("f9",), ("f9", "enter")], ids=["choosing", "asking"])
 @pytest.mark.parametrize("size", [NARROW, MEDIUM], ids=named)
 def test_signal(snap_compare: Any, keys: tuple[str, ...], size: tuple[int, int]) -> None:
@@ -396,6 +399,7 @@ def test_process_page(
     assert snap_compare(app_with(scenes.job(2)), terminal_size=size, run_before=run_before)
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize("size", [USUAL, MEDIUM], ids=named)
 @pytest.mark.parametrize("key", ["f2", "o", "g"], ids=["settings", "columns", "number"])
 def test_dialog_with_choices(snap_compare: Any, key: str, size: tuple[int, int]) -> None:
@@ -456,6 +460,7 @@ def test_benchmark_simulated_with_a_throttle(snap_compare: Any, size: tuple[int,
     assert snap_compare(app, terminal_size=size, run_before=run_before)
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize("size", [NARROW, USUAL], ids=named)
 @pytest.mark.parametrize("keys", ["j", "d j d", "j delete"])
 def test_benchmark_results(
@@ -553,6 +558,7 @@ def test_the_question(snap_compare: Any, size: tuple[int, int]) -> None:
     assert snap_compare(app, terminal_size=size, run_before=ready("b"))
 
 
+@pytest.mark.daily(6)
 @pytest.mark.parametrize("size", SIZES, ids=named)
 @pytest.mark.parametrize("kind", ["sweep", "latency", "copy"])
 def test_benchmark_of_every_kind(

@@ -307,6 +307,7 @@ async def test_pairs_that_are_too_short_are_refused(scripted: type[Scripted]) ->
         assert scripted.requests == []
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("kind", ["sweep", "latency", "peak", "copy"])
 @pytest.mark.parametrize("size", [(80, 24), SIZE])
 async def test_tables_of_several_run_to_their_ends(

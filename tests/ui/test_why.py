@@ -236,6 +236,7 @@ async def test_the_monitor_has_the_gravest_of_each_device(
             assert "GPU 1: Throttled by heat" in said
 
 
+@pytest.mark.daily(4)
 @pytest.mark.parametrize("count", [1, 2, 8, 16])
 @pytest.mark.parametrize("size", [(60, 24), USUAL, LARGE])
 async def test_findings_take_no_room_from_devices_and_processes(
