@@ -1,4 +1,7 @@
-"""The page of all options: `python -m tests.reference` writes them from the parser."""
+"""The page of all options, and the manual page, written from the parser by this module.
+
+`python -m tests.reference` writes both.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,13 @@ import argparse
 import re
 from pathlib import Path
 
+from gputop import __version__
 from gputop.cli import COMMANDS, parser
+from gputop.console import COULD_NOT_RUN, DEGRADED, FAULT, FINE, INTERRUPTED, USAGE
 
-PAGE = Path(__file__).parent.parent / "docs" / "reference.md"
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "reference.md"
+MANUAL = ROOT / "man" / "gputop.1"
 BEGIN, END = "<!-- options -->\n", "<!-- /options -->\n"
 
 
@@ -16,13 +23,72 @@ def reference() -> str:
     """Every option of every command, as Markdown."""
     top = parser()
     parts = ["<details><summary><code>gputop [OPTIONS]</code></summary>\n", _table(top)]
-    for action in vars(top)["_actions"]:
-        if isinstance(action.choices, dict):
-            for name, sub in action.choices.items():
-                usage = f"gputop {name} [OPTIONS]{_positional(sub)}"
-                parts += [f"<details><summary><code>{usage}</code></summary>\n"]
-                parts += [f"{_sentence(COMMANDS[name])}\n", _table(sub)]
+    for name, sub in commands(top).items():
+        usage = f"gputop {name} [OPTIONS]{_positional(sub)}"
+        parts += [f"<details><summary><code>{usage}</code></summary>\n"]
+        parts += [f"{_sentence(COMMANDS[name])}\n", _table(sub)]
     return "\n".join(parts)
+
+
+def commands(top: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """Return the parser of each command."""
+    actions: list[argparse.Action] = vars(top)["_actions"]
+    return next(action.choices for action in actions if isinstance(action.choices, dict))
+
+
+def manual() -> str:
+    """Return the manual page, in the macros of man(7)."""
+    top = parser()
+    parts = [
+        '.\\" Made from the parser by `python -m tests.reference`.',
+        f'.TH GPUTOP 1 "" "gputop {__version__}"',
+        ".SH NAME\ngputop \\- a terminal dashboard for NVIDIA GPUs",
+        ".SH SYNOPSIS\n.B gputop\n.RI [ OPTIONS ]\n.br\n.B gputop\n.I COMMAND\n.RI [ OPTIONS ]",
+        f".SH DESCRIPTION\n{_roff(ABOUT)}",
+        f".SH OPTIONS\n{_tagged(top)}",
+        ".SH COMMANDS\nOptions that a command shares with the dashboard may stand before it.",
+    ]
+    for name, sub in commands(top).items():
+        parts += [f".SS gputop {name}{_roff(_positional(sub))}\n{_roff(_sentence(COMMANDS[name]))}"]
+        parts += [_tagged(sub)]
+    parts += [".SH EXIT STATUS"]
+    parts += [f".TP\n.B {status}\n{_roff(meaning)}" for status, meaning in STATUSES.items()]
+    parts += [".SH FILES", f".TP\n.I {_roff('$XDG_CONFIG_HOME/gputop/config.toml')}"]
+    parts += ["The settings, by default in ~/.config."]
+    return "\n".join(part for part in parts if part) + "\n"
+
+
+ABOUT = """\
+gputop shows every device live while a model trains, says why a job is slow, and stress-tests a \
+GPU with one key. Without a command it opens the dashboard, in which ? shows the keys."""
+STATUSES = {
+    FINE: "Fine.",
+    FAULT: "A fault was found: a wrong result, a failed check.",
+    USAGE: "Wrong usage.",
+    COULD_NOT_RUN: "It could not run: no device, no torch, not enough memory.",
+    DEGRADED: "Degraded: throttled, or slower than it should be.",
+    INTERRUPTED: "Interrupted.",
+}
+
+
+def _tagged(command: argparse.ArgumentParser) -> str:
+    rows = [
+        f".TP\n.B {_roff(_names(action))}\n{_roff((action.help or '').replace('%%', '%'))}"
+        for action in _shown(command)
+        if not isinstance(action.choices, dict)
+    ]
+    return "\n".join(rows)
+
+
+_SPECIAL = str.maketrans(
+    {"\\": "\\e", "-": "\\-", "'": "\\(aq", '"': "\\(dq", "`": "\\(ga", "^": "\\(ha", "~": "\\(ti"}
+)
+"""Characters that roff would take for a command, or for a sign that no shell knows."""
+
+
+def _roff(text: str) -> str:
+    text = text.translate(_SPECIAL)
+    return f"\\&{text}" if text.startswith(".") else text
 
 
 def _positional(command: argparse.ArgumentParser) -> str:
@@ -32,7 +98,7 @@ def _positional(command: argparse.ArgumentParser) -> str:
 
 def _table(command: argparse.ArgumentParser) -> str:
     rows = [
-        f"| `{_names(action)}` | {_escaped(action.help or '')} |"
+        f"| `{_escaped(_names(action))}` | {_escaped(action.help or '')} |"
         for action in _shown(command)
         if not isinstance(action.choices, dict)
     ]
@@ -48,8 +114,7 @@ def _names(action: argparse.Action) -> str:
     names = ", ".join(action.option_strings) or str(action.metavar)
     if not action.option_strings or action.nargs == 0:
         return names
-    value = action.metavar or ("\\|".join(action.choices) if action.choices else action.dest)
-    return f"{names} {value}"
+    return f"{names} {action.metavar or '|'.join(action.choices or (action.dest,))}"
 
 
 def _escaped(text: str) -> str:
@@ -67,3 +132,4 @@ def replaced(page: str) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(replaced(PAGE.read_text()))
+    MANUAL.write_text(manual())

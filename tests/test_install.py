@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+import tarfile
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
+
+from hatch_build import LINK, package_page, project_urls
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -84,3 +90,56 @@ def test_all_of_the_run_time_set_is_pinned_by_hashes() -> None:
 def test_constraints_have_no_hashes() -> None:
     """With one hash, pip wants one of everything, also of the checkout, which has none."""
     assert "--hash" not in (ROOT / "constraints.txt").read_text()
+
+
+REPOSITORY = "https://example.org/gputop"
+LINKED = "[a page](docs/faq.md#x) ![a picture](shots/a.png) [out](https://x.org) [here](#here)\n"
+
+
+@pytest.mark.parametrize(
+    ("repository", "page"),
+    [
+        (
+            REPOSITORY,
+            f"[a page]({REPOSITORY}/blob/HEAD/docs/faq.md#x) "
+            f"![a picture]({REPOSITORY}/raw/HEAD/shots/a.png) [out](https://x.org) [here](#here)\n",
+        ),
+        ("", "a page  [out](https://x.org) [here](#here)\n"),
+    ],
+)
+def test_the_package_page_has_absolute_links_alone(repository: str, page: str) -> None:
+    assert package_page(LINKED, repository) == page
+
+
+@pytest.mark.parametrize("repository", [REPOSITORY, ""])
+def test_no_link_of_the_readme_is_left_relative(repository: str) -> None:
+    page = package_page((ROOT / "README.md").read_text(), repository)
+    assert not LINK.search(page)
+    assert REPOSITORY not in page or all(
+        (ROOT / target.partition("#")[0]).exists()
+        for target in re.findall(rf"{REPOSITORY}/(?:blob|raw)/HEAD/([^)\s]+)", page)
+    )
+
+
+def test_the_urls_are_those_of_the_repository() -> None:
+    assert all(url.startswith(REPOSITORY) for url in project_urls(REPOSITORY).values())
+    assert project_urls("") == {}
+
+
+def test_what_is_built_has_the_manual_page_and_the_pictures(tmp_path: Path) -> None:
+    build = [sys.executable, "-P", "-m", "hatchling", "build", "-d", str(tmp_path)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True, timeout=60)
+    (wheel,), (source,) = tmp_path.glob("*.whl"), tmp_path.glob("*.tar.gz")
+    with zipfile.ZipFile(wheel) as files:
+        names = files.namelist()
+    assert any(name.endswith(".data/data/share/man/man1/gputop.1") for name in names)
+    assert {name.partition("/")[0].partition("-")[0] for name in names} == {"gputop", "gputop_tui"}
+    with tarfile.open(source) as archive:
+        names = [name.partition("/")[2] for name in archive.getnames()]
+    tracked = (
+        "docs/reference.md",
+        "screenshots/device.png",
+        "tests/test_install.py",
+        "SECURITY.md",
+    )
+    assert {*tracked, "hatch_build.py", "man/gputop.1"} <= {*names}

@@ -251,7 +251,7 @@ async def _recorded(path: Path) -> AsyncGenerator[Snapshot | Interruption]:
 
 
 COLUMN = 24
-DEPENDENT = ("remote_command", "match")
+DEPENDENT = ("remote_command", "match", "verbose")
 """Options that refine the one before them."""
 
 

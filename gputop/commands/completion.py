@@ -17,8 +17,6 @@ fish: gputop completion fish > ~/.config/fish/completions/gputop.fish"""
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the shell."""
-    import argparse
-
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = f"New shells have completion after\n\n{WHERE}"
     parser.add_argument("shell", choices=SHELLS, metavar="SHELL", help=", ".join(SHELLS))
