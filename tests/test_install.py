@@ -101,8 +101,10 @@ LINKED = "[a page](docs/faq.md#x) ![a picture](shots/a.png) [out](https://x.org)
     [
         (
             REPOSITORY,
-            f"[a page]({REPOSITORY}/blob/HEAD/docs/faq.md#x) "
-            f"![a picture]({REPOSITORY}/raw/HEAD/shots/a.png) [out](https://x.org) [here](#here)\n",
+            (
+                f"[a page]({REPOSITORY}/blob/HEAD/docs/faq.md#x) "
+                f"![a picture]({REPOSITORY}/raw/HEAD/shots/a.png) [out](https://x.org) [here](#here)\n"
+            ),
         ),
         ("", "a page  [out](https://x.org) [here](#here)\n"),
     ],
