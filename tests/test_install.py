@@ -93,7 +93,7 @@ def test_constraints_have_no_hashes() -> None:
 
 
 REPOSITORY = "https://example.org/gputop"
-LINKED = "[a page](docs/faq.md#x) ![a picture](shots/a.png) [out](https://x.org) [here](#here)\n"
+LINKED = "[a page](docs/faq.md#x) ![a picture](a.png) [out](https://x.org) [here](#here)\n"
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ LINKED = "[a page](docs/faq.md#x) ![a picture](shots/a.png) [out](https://x.org)
             REPOSITORY,
             (
                 f"[a page]({REPOSITORY}/blob/HEAD/docs/faq.md#x) "
-                f"![a picture]({REPOSITORY}/raw/HEAD/shots/a.png) [out](https://x.org) [here](#here)\n"
+                f"![a picture]({REPOSITORY}/raw/HEAD/a.png) [out](https://x.org) [here](#here)\n"
             ),
         ),
         ("", "a page  [out](https://x.org) [here](#here)\n"),
