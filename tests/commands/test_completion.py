@@ -1,7 +1,8 @@
-"""`gputop completion`: what the shells are given, and what bash makes of it."""
+"""`gputop completion`: what the shells are given, and what they make of it."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 
 from gputop.cli import COMMANDS, parser
 from gputop.commands.completion import SHELLS, script
+from tests.terminal import Terminal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,8 +35,7 @@ def completed(source: Path, *words: str) -> set[str]:
 @pytest.fixture(scope="module")
 def bash(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The script as the shipped command prints it."""
-    if shutil.which("bash") is None:
-        pytest.skip("there is no bash")
+    needs("bash")
     file = tmp_path_factory.mktemp("completion") / "gputop"
     command = [sys.executable, "-P", "-m", "gputop", "completion", "bash"]
     with file.open("w") as output:
@@ -42,7 +43,7 @@ def bash(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-@pytest.mark.parametrize(
+offers = pytest.mark.parametrize(
     ("words", "offered"),
     [
         (("be",), {"bench"}),
@@ -54,6 +55,9 @@ def bash(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
     ids=lambda words: " ".join(sorted(words)),
 )
+
+
+@offers
 def test_bash_offers_what_fits(bash: Path, words: tuple[str, ...], offered: set[str]) -> None:
     assert completed(bash, *words) == offered
 
@@ -61,6 +65,50 @@ def test_bash_offers_what_fits(bash: Path, words: tuple[str, ...], offered: set[
 def test_bash_offers_files_where_a_file_is_wanted(bash: Path, tmp_path: Path) -> None:
     (tmp_path / "settings.toml").touch()
     assert completed(bash, "--config", f"{tmp_path}/se") == {f"{tmp_path}/settings.toml"}
+
+
+@offers
+def test_fish_offers_what_fits(tmp_path: Path, words: tuple[str, ...], offered: set[str]) -> None:
+    needs("fish")
+    file = tmp_path / "gputop.fish"
+    file.write_text(script(parser(), "fish"))
+    ask = "source $argv[1]; complete -C $argv[2]"
+    command = ["fish", "--no-config", "-c", ask, str(file), " ".join(("gputop", *words))]
+    done = subprocess.run(
+        command,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "HOME": str(tmp_path)},
+    )
+    assert {line.partition("\t")[0] for line in done.stdout.splitlines()} == offered
+
+
+def test_zsh_completes_what_is_typed(tmp_path: Path) -> None:
+    needs("zsh")
+    (tmp_path / "_gputop").write_text(script(parser(), "zsh"))
+    (tmp_path / "settings.toml").touch()
+    setup = f"fpath=({tmp_path} $fpath); autoload -Uz compinit; compinit -D -u; PS1=rea''dy; clear"
+    with Terminal(["zsh", "-f", "-i"], {"HOME": str(tmp_path)}, 200, 30) as terminal:
+        terminal.send(f"{setup}\r")
+        terminal.wait_for("ready")
+        for typed, completed in {
+            "be": "bench",
+            "bench sw": "bench sweep",
+            "bench --device 0 --dt": "bench --device 0 --dtype",
+            "--host one sta": "--host one status",
+            "--no-m": "--no-mouse",
+            f"--config {tmp_path}/se": f"--config {tmp_path}/settings.toml",
+        }.items():
+            terminal.send(f"\x15gputop {typed}\t")
+            terminal.wait_for(f"gputop {completed}")
+
+
+def needs(shell: str) -> None:
+    """Skip the test where the shell is not installed."""
+    if shutil.which(shell) is None:
+        pytest.skip(f"there is no {shell}")
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -71,8 +119,7 @@ def test_every_command_is_known_to_every_shell(shell: str) -> None:
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_a_shell_can_read_it(shell: str, tmp_path: Path) -> None:
-    if shutil.which(shell) is None:
-        pytest.skip(f"there is no {shell}")
+    needs(shell)
     file = tmp_path / "script"
     file.write_text(script(parser(), shell))
     subprocess.run([shell, "-n", str(file)], check=True, timeout=60)

@@ -23,6 +23,12 @@ KEYGEN = shutil.which("ssh-keygen")
 SEPARATION = Path("/run/sshd")
 """Debian's sshd needs this empty directory where root starts it; its service makes it."""
 INSTALLED = all((SSHD, SSH, KEYGEN)) and (os.geteuid() != 0 or SEPARATION.is_dir())
+MISSING = (
+    "there is no sshd here (in Debian it is in openssh-server)"
+    if SSHD is None
+    else f"sshd needs `mkdir {SEPARATION}` where root starts it, and ssh and ssh-keygen"
+)
+"""What to do if it is not."""
 
 
 class Sshd:

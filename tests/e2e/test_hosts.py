@@ -52,7 +52,7 @@ def under(terminal: Terminal, host: str) -> str:
 def hosts(tmp_path: Path) -> Iterator[tuple[Sshd, Sshd, Path]]:
     """Two hosts that run, and the folder of the `ssh` that knows them."""
     if not sshd.INSTALLED:
-        pytest.skip("there is no sshd here (in Debian it is in openssh-server)")
+        pytest.skip(sshd.MISSING)
     user_key = sshd.make_key(tmp_path / "user-key")
     one, two = (Sshd(tmp_path, name, user_key) for name in ("one", "two"))
     try:

@@ -38,7 +38,7 @@ def line(tmp_path: Path) -> Iterator[SlowLine]:
     What a real machine sends is not as uniform as what a fake driver says, and compressed less.
     """
     if not sshd.INSTALLED:
-        pytest.skip("there is no sshd here (in Debian it is in openssh-server)")
+        pytest.skip(sshd.MISSING)
     user_key = sshd.make_key(tmp_path / "user-key")
     far = Sshd(tmp_path, "far", user_key, "Compression no")
     try:
