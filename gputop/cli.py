@@ -63,17 +63,12 @@ def parser(words: Collection[str] = tuple(COMMANDS)) -> Parser:
         prog="gputop",
         description="A terminal dashboard for NVIDIA GPUs, with a stress test on one key.",
         epilog="gputop COMMAND --help says more",
-        formatter_class=argparse.RawDescriptionHelpFormatter,  # the version has several lines
         allow_abbrev=False,
     )
     version = f"gputop {__version__}"
-    if "--verbose" in words:
-        from gputop.output.versions import report
-
-        version += f"\n{report()}"
-    more = "with --version: also Python, packages, driver and terminal, for a bug report"
-    for name, what in (("--version", "show the version and exit"), ("--verbose", more)):
-        top.add_argument(name, action="version", version=version, help=what)
+    top.add_argument(
+        "--version", action="version", version=version, help="show the version and exit"
+    )
     # None is unset.
     top.set_defaults(interval=None, demo=False, gpm=None, replay=None, hosts=None)
     top.set_defaults(remote_command=REMOTE_COMMAND, prometheus=None, match=None)

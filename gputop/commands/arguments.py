@@ -251,7 +251,7 @@ async def _recorded(path: Path) -> AsyncGenerator[Snapshot | Interruption]:
 
 
 COLUMN = 24
-DEPENDENT = ("remote_command", "match", "verbose")
+DEPENDENT = ("remote_command", "match")
 """Options that refine the one before them."""
 
 

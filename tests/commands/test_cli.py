@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import re
 import subprocess
 import sys
@@ -15,7 +14,6 @@ import pytest
 
 from gputop import __version__, cli
 from gputop.commands.arguments import interval
-from gputop.output import versions
 from gputop.settings import Settings
 from tests.terminal import ALTERNATE_SCREEN, Terminal
 
@@ -178,35 +176,6 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
         cli.main(["--version"])
     assert end.value.code == 0
     assert capsys.readouterr().out == f"gputop {__version__}\n"
-
-
-@pytest.mark.parametrize("words", [["--version", "--verbose"], ["--verbose", "--version"]])
-def test_the_version_for_a_bug_report(
-    words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TERM", "odd\x1b[31m")
-    monkeypatch.setenv("TMUX", "/tmp/tmux-1000/default,1,0")
-    with pytest.raises(SystemExit) as end:
-        cli.main(words)
-    assert end.value.code == 0
-    first, python, packages, driver, terminal = capsys.readouterr().out.splitlines()
-    assert first == f"gputop {__version__}"
-    assert python.startswith(f"Python {platform.python_version()}, ")
-    assert re.fullmatch(r"textual 8\S+, rich 1\S+, nvidia-ml-py 1\S+", packages)
-    assert re.fullmatch(r"NVIDIA kernel module \S+, library \S+, [\w ]+", driver)
-    assert "TERM=odd␛[31m" in terminal
-    assert "TMUX" in terminal
-    assert "default" not in terminal  # nor where its socket is
-
-
-def test_the_version_for_a_bug_report_without_metadata_or_nvml(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(versions, "distributions", tuple)
-    monkeypatch.setitem(sys.modules, "pynvml", None)
-    with pytest.raises(SystemExit):
-        cli.main(["--version", "--verbose"])
-    assert "textual None, rich None, nvidia-ml-py None" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("command", [["status"], ["stream"], ["bench"], ["pick"]])
