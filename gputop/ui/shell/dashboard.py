@@ -288,7 +288,7 @@ class Dashboard(ActionScreen):
         self._header.redraw()
         self._show_keys()
         shown = self._tab or self._benchmark
-        if shown is not None:
+        if shown is not None and shown.is_attached:  # not while the screen goes
             shown.show_telemetry()
         if self._bar is not None:
             self._bar.redraw()
