@@ -139,6 +139,7 @@ def test_the_simulation_needs_no_nvml() -> None:
     assert loaded_by(program, {"pynvml", "textual", "torch"}) == set()
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize("package", CORE)
 def test_the_core_knows_no_terminal(package: str) -> None:
     modules = [each for each in modules_of(f"gputop.{package}") if ".nvml." not in each]

@@ -85,6 +85,7 @@ def test_a_page_for_people() -> None:
     assert "no wrong elements" in ended.stdout
 
 
+@pytest.mark.daily(6)
 @pytest.mark.parametrize(
     ("arguments", "status", "says"),
     [

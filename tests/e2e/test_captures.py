@@ -46,6 +46,7 @@ def csv_of(driver: FakeDriver, *names: str) -> tuple[list[str], list[str]]:
     return header.split(", "), row.split(", ")
 
 
+@pytest.mark.daily(6)
 @pytest.mark.parametrize("capture", CAPTURES, ids=str)
 def test_a_row_is_that_of_the_real_card(driver: FakeDriver, capture: Capture) -> None:
     driver.write(device_of(capture), driver_version=capture.row["driver_version"])

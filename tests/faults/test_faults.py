@@ -27,7 +27,7 @@ SCENARIOS = [
 ]
 
 
-@pytest.mark.daily(14)
+@pytest.mark.daily(11)
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_it_is_named_and_mended(
     scenario: Scenario, build_driver: Callable[..., Path], tmp_path: Path

@@ -25,6 +25,7 @@ def test_what_was_found_before(path: Path) -> None:
     TARGETS[path.name.partition("-")[0]].check(path.read_bytes())
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_few_cases(target: str) -> None:
     tally = tried(target, SEED, range(CASES))

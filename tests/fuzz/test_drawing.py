@@ -77,6 +77,7 @@ def monitor(telemetry: Telemetry, width: int, height: int) -> list[LiveView]:
     return [*views, processes, header, host]
 
 
+@pytest.mark.slow
 @many
 @given(machines(), SIZES, st.sampled_from([None, *Density]))
 def test_the_monitor_and_the_pages_of_a_device(
