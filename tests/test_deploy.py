@@ -1,0 +1,191 @@
+"""The examples under `deploy/`, by the tools that read them where these are installed."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+from urllib.request import urlopen
+
+import pytest
+import yaml
+
+from gputop.health.judge import BY_NAME
+from gputop.schema.clock_events import BY_WORD
+from gputop.schema.device import DeviceState
+from tests import streams
+from tests.e2e.shipped import SOON
+from tests.e2e.test_exporter import exporting
+from tests.output.test_metrics import EVERY, found_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DEPLOY = Path(__file__).parents[1] / "deploy"
+PROMETHEUS = DEPLOY / "prometheus"
+DASHBOARD = json.loads((DEPLOY / "grafana/gputop.json").read_text())
+MAY_BE_EMPTY = {"What is wrong now", "Slowed down", "Findings that began"}
+"""Panels without a line while the simulated devices are well."""
+BOUND = 60.0
+
+
+def needs(tool: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(shutil.which(tool) is None, reason=f"there is no {tool} on the PATH")
+
+
+def rules() -> Iterator[dict[str, Any]]:
+    for name in ("recording.yml", "alerts.yml"):
+        for group in yaml.safe_load((PROMETHEUS / name).read_text())["groups"]:
+            yield from group["rules"]
+
+
+def queries() -> Iterator[tuple[str, str]]:
+    """Every query of the dashboard, by the title of its panel."""
+    for panel in DASHBOARD["panels"]:
+        yield from ((panel["title"], target["expr"]) for target in panel["targets"])
+
+
+def test_each_metric_label_and_word_exists() -> None:
+    exported: dict[str, set[str]] = {}
+    for family in found_in(streams.inventory(1), EVERY, processes=True):
+        exported[family.name] = {label for labels, _ in family.series for label in labels}
+    exported.setdefault("gputop_finding_active", set()).update(
+        ("host", "index", "rule", "severity")
+    )
+    everywhere = {"host", "index", "parent", "job"}
+    for expression in [*(rule["expr"] for rule in rules()), *(expr for _, expr in queries())]:
+        for name, matchers in re.findall(r"(?<!:)\b(gputop_\w+)(?:\{([^}]*)\})?", expression):
+            assert name in exported, expression
+            labels = set(re.findall(r'(\w+)(?:=~|!~|!=|=)"', matchers))
+            assert labels <= exported[name] | everywhere, expression
+    text = " ".join(rule["expr"] for rule in rules())
+    named = re.findall(r'rule=~?"([^"]+)"', text)
+    assert {word for each in named for word in each.split("|")} <= BY_NAME.keys()
+    assert set(re.findall(r'reason="(\w+)"', text)) <= BY_WORD.keys()
+    assert set(re.findall(r'state="(\w+)"', text)) <= {state.value for state in DeviceState}
+
+
+def test_each_alert_is_tested_when_it_fires_and_when_it_must_not() -> None:
+    alerts = {rule["alert"] for rule in rules() if "alert" in rule}
+    tests = yaml.safe_load((PROMETHEUS / "tests.yml").read_text())["tests"]
+    cases = [case for each in tests for case in each.get("alert_rule_test", ())]
+    assert {case["alertname"] for case in cases if case.get("exp_alerts")} == alerts
+    assert {case["alertname"] for case in cases if not case.get("exp_alerts")} == alerts
+
+
+@needs("promtool")
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("check", "rules", "recording.yml", "alerts.yml"),
+        ("check", "config", "prometheus.yml"),
+        ("test", "rules", "tests.yml"),
+    ],
+)
+def test_promtool(command: tuple[str, ...]) -> None:
+    done = subprocess.run(
+        ["promtool", *command],  # noqa: S607
+        cwd=PROMETHEUS,
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=BOUND,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_panels_do_not_overlap() -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in DASHBOARD["panels"]:
+        x, y, w, h = (panel["gridPos"][key] for key in "xywh")
+        cells = {(column, row) for column in range(x, x + w) for row in range(y, y + h)}
+        assert x + w <= 24
+        assert not cells & taken, panel["title"]
+        taken |= cells
+    assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
+
+
+@pytest.mark.slow
+@needs("prometheus")
+def test_every_query_of_the_dashboard_on_a_real_prometheus(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        web = f"127.0.0.1:{free.getsockname()[1]}"
+
+    def ask(query: str) -> list[Any]:
+        with urlopen(f"http://{web}/api/v1/query?query={quote(query)}", timeout=SOON) as found:
+            answer = json.load(found)
+        assert answer["status"] == "success"
+        return list(answer["data"]["result"])
+
+    def is_scraped() -> bool:
+        try:
+            return float(ask("min(count_over_time(gputop_up[1m]))")[0]["value"][1]) >= 3
+        except (OSError, IndexError):
+            return False
+
+    variables = {"$host": ".*", "$gpu": ".*", "$__rate_interval": "1m", "$__range": "5m"}
+    config = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text())
+    config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
+    config["rule_files"] = [str(PROMETHEUS / name) for name in config["rule_files"]]
+    with exporting("--demo", "--processes") as exporter:
+        target = exporter.url.removeprefix("http://").removesuffix("/metrics")
+        config["scrape_configs"][0]["static_configs"] = [{"targets": [target]}]
+        (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(config))
+        with subprocess.Popen(
+            [  # noqa: S607
+                "prometheus",
+                f"--config.file={tmp_path / 'prometheus.yml'}",
+                f"--storage.tsdb.path={tmp_path / 'data'}",
+                f"--web.listen-address={web}",
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        ) as prometheus:
+            try:
+                exporter.until(is_scraped, BOUND)
+                for title, query in queries():
+                    for name, value in variables.items():
+                        query = query.replace(name, value)  # noqa: PLW2901
+                    assert ask(query) or title in MAY_BE_EMPTY, (title, query)
+                for rule in rules():
+                    assert ask(rule["expr"]) or "alert" in rule, rule
+            finally:
+                prometheus.kill()
+
+
+@needs("systemd-analyze")
+@pytest.mark.parametrize("unit", sorted((DEPLOY / "systemd").iterdir()), ids=lambda unit: unit.stem)
+def test_a_unit(unit: Path, tmp_path: Path) -> None:
+    copy = tmp_path / unit.name
+    copy.write_text(unit.read_text().replace("/opt/gputop/bin/gputop", sys.executable))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", copy],  # noqa: S607
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_the_container_and_the_pods_start_the_exporter() -> None:
+    recipe = (DEPLOY / "container/Containerfile").read_text()
+    entry, command = re.findall(r"^(?:ENTRYPOINT|CMD) (\[.*\])$", recipe, re.MULTILINE)
+    daemon, service, monitor = yaml.safe_load_all((DEPLOY / "kubernetes/gputop.yml").read_text())
+    (container,) = daemon["spec"]["template"]["spec"]["containers"]
+    assert json.loads(entry) == ["gputop"]
+    assert json.loads(command) == container["args"] == ["exporter", "--listen", ":9835"]
+    (port,) = container["ports"]
+    assert container["args"][-1] == f":{port['containerPort']}"
+    assert service["spec"]["ports"][0]["targetPort"] == port["name"]
+    assert monitor["spec"]["endpoints"][0]["port"] == service["spec"]["ports"][0]["name"]
+    labels = daemon["spec"]["template"]["metadata"]["labels"]
+    assert daemon["spec"]["selector"]["matchLabels"] == labels == service["spec"]["selector"]
+    assert monitor["spec"]["selector"]["matchLabels"] == service["metadata"]["labels"]
+    exporter = [sys.executable, "-P", "-m", "gputop", *container["args"], "--help"]
+    assert subprocess.run(exporter, capture_output=True, check=False).returncode == 0
