@@ -1,4 +1,8 @@
-"""A terminal dashboard for NVIDIA GPUs, with an honest stress test on one key."""
+"""A terminal dashboard for NVIDIA GPUs, with an honest stress test on one key.
+
+Scripts, notebooks and tests use `gputop.snapshot()`, `gputop.snapshots()` and `gputop.pick()`. What
+`gputop.api` lists is public and follows semantic versions. All else may change.
+"""
 
 __version__ = "0.1.0"
 
@@ -12,3 +16,15 @@ def from_checkout(what: str = ".") -> str:
 
 
 FROM_CHECKOUT = from_checkout()
+_PUBLIC = {
+    *("Device", "DeviceSample", "Host", "Inventory", "ProblemError", "Process", "Sample"),
+    *("Snapshot", "Stream", "pick", "snapshot", "snapshots"),
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'gputop' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module("gputop.api"), name)  # it takes time that commands do not have

@@ -1,22 +1,35 @@
-"""The page of all options, and the manual page, written from the parser by this module.
+"""The pages of all options and fields, and the manual page, written from the code by this module.
 
-`python -m tests.reference` writes both.
+`python -m tests.reference` writes all of them.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
+import inspect
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
-from gputop import __version__
+from gputop import __version__, api
 from gputop.cli import COMMANDS, parser
 from gputop.console import COULD_NOT_RUN, DEGRADED, FAULT, FINE, INTERRUPTED, USAGE
+from gputop.schema.catalogue import CATALOGUE
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "reference.md"
 MANUAL = ROOT / "man" / "gputop.1"
-BEGIN, END = "<!-- options -->\n", "<!-- /options -->\n"
+LIBRARY = ROOT / "docs" / "library.md"
+TYPES = (
+    api.Snapshot,
+    api.Inventory,
+    api.Sample,
+    api.Device,
+    api.DeviceSample,
+    api.Process,
+    api.Host,
+)
 
 
 def reference() -> str:
@@ -125,11 +138,37 @@ def _sentence(text: str) -> str:
     return f"{text[0].upper()}{text[1:]}."
 
 
-def replaced(page: str) -> str:
-    """Return the page with the options as they are now."""
-    return re.sub(f"(?<={BEGIN}).*(?={END})", lambda _: f"\n{reference()}\n", page, flags=re.DOTALL)
+def fields() -> str:
+    """The fields of each public type, with the first sentence that its source says of them."""
+    parts = []
+    for each in TYPES:
+        about = _sentence((each.__doc__ or "").partition(".")[0])
+        parts += [f"<details><summary><code>{each.__name__}</code></summary>\n", f"{about}\n"]
+        parts += ["| field | type | |", "|---|---|---|", *_rows(each), "\n</details>\n"]
+    return "\n".join(parts)
+
+
+def _rows(of: type) -> Iterator[str]:
+    (body,) = ast.parse(inspect.getsource(of)).body
+    assert isinstance(body, ast.ClassDef)
+    for field, after in zip(body.body, [*body.body[1:], None], strict=True):
+        if isinstance(field, ast.AnnAssign):
+            kind = _escaped(ast.unparse(field.annotation))
+            name = ast.unparse(field.target)
+            reading = CATALOGUE.get(name) if of is api.DeviceSample else None
+            # Of the metric, whose unit is a ratio.
+            about = reading.about.replace(", 0 to 1", "") + " " if reading else ""
+            about += ast.literal_eval(after.value) if isinstance(after, ast.Expr) else ""
+            yield f"| `{name}` | `{kind}` | {_escaped(' '.join(about.split()))} |"
+
+
+def replaced(page: str, what: str, text: str) -> str:
+    """Return the page with that text between the comments that name it."""
+    begin, end = f"<!-- {what} -->\n", f"<!-- /{what} -->\n"
+    return re.sub(f"(?<={begin}).*(?={end})", lambda _: f"\n{text}\n", page, flags=re.DOTALL)
 
 
 if __name__ == "__main__":
-    PAGE.write_text(replaced(PAGE.read_text()))
+    PAGE.write_text(replaced(PAGE.read_text(), "options", reference()))
+    LIBRARY.write_text(replaced(LIBRARY.read_text(), "fields", fields()))
     MANUAL.write_text(manual())

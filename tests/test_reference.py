@@ -10,7 +10,7 @@ import pytest
 
 from gputop.cli import parser
 from gputop.settings import KEYS
-from tests.reference import MANUAL, PAGE, ROOT, manual, reference, replaced
+from tests.reference import LIBRARY, MANUAL, PAGE, ROOT, TYPES, fields, manual, reference, replaced
 
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]
 
@@ -18,7 +18,14 @@ PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]
 def test_the_page_has_every_option_as_it_is_now() -> None:
     page = PAGE.read_text()
     assert reference() in page, "run `python -m tests.reference`"
-    assert replaced(page) == page
+    assert replaced(page, "options", reference()) == page
+
+
+def test_the_page_of_the_library_has_every_field_as_it_is_now() -> None:
+    page = LIBRARY.read_text()
+    assert replaced(page, "fields", fields()) == page, "run `python -m tests.reference`"
+    for each in TYPES:
+        assert page.count(f"<summary><code>{each.__name__}</code>") == 1
 
 
 def test_the_manual_page_has_every_option_as_it_is_now() -> None:

@@ -9,7 +9,8 @@ import os
 import re
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gputop.commands.arguments import (
@@ -22,11 +23,12 @@ from gputop.commands.arguments import (
     snapshots,
 )
 from gputop.console import COULD_NOT_RUN, FINE, print_message
+from gputop.problem import Problem, ProblemError
 from gputop.schema.snapshot import Inventory, Sample, Source
 from gputop.text import short_name, visible
 
 if TYPE_CHECKING:
-    from gputop.health.idle_devices import Candidate
+    from gputop.health.idle_devices import Candidate, Requirements
     from gputop.stream.child import Interruption
     from gputop.stream.snapshots import Snapshot
 
@@ -82,6 +84,14 @@ def add_arguments(parser: Parser) -> None:
     add_shared(parser, "--demo")
 
 
+class Wanted(NamedTuple):
+    """How many devices are wanted, and how long to wait for them."""
+
+    number: int
+    needs: Requirements
+    wait_seconds: float
+
+
 class Outcome(NamedTuple):
     """Result of a second's look: the picked devices, none if there are too few, and the others."""
 
@@ -97,11 +107,13 @@ def run(arguments: argparse.Namespace) -> int:
     found = snapshots(arguments, interval=INTERVAL_SECONDS)
     import asyncio
 
-    from gputop.stream.snapshots import StreamError
+    from gputop.health.idle_devices import Requirements
 
+    needs = Requirements(arguments.min_free, arguments.max_busy, arguments.index)
+    wanted = Wanted(arguments.count, needs, arguments.wait)
     try:
-        outcome = asyncio.run(_look(arguments, found))
-    except (StreamError, ValueError) as error:
+        outcome = asyncio.run(look(wanted, found, print_message))
+    except (ProblemError, ValueError) as error:
         fail(str(error), COULD_NOT_RUN)
     if arguments.json:
         print_text(json.dumps(_document(arguments, outcome), indent=2))
@@ -143,70 +155,72 @@ def _document(arguments: argparse.Namespace, outcome: Outcome) -> dict[str, Any]
     }
 
 
-async def _look(
-    arguments: argparse.Namespace, found: AsyncGenerator[Snapshot | Interruption]
+async def look(
+    wanted: Wanted, found: AsyncGenerator[Snapshot | Interruption], tell: Callable[[str], None]
 ) -> Outcome:
-    """Look until there are enough devices, or the time is up.
+    """Look until there are enough devices, or the time is up. `tell` is told of the waiting.
 
-    Raises `ValueError` if there are no devices.
+    Raises `ProblemError` if there are no devices, or no snapshots, and `ValueError` if
+    CUDA_VISIBLE_DEVICES is ambiguous.
     """
     from contextlib import aclosing
 
     from gputop.stream.snapshots import Snapshot
 
     looks: deque[Sample] = deque(maxlen=LOOKS)
-    end = time.monotonic() + arguments.wait
+    end = time.monotonic() + wanted.wait_seconds
     waiting = False
     async with aclosing(found):
         async for each in found:
             late = time.monotonic() >= end
             if not isinstance(each, Snapshot):
                 if late:
-                    raise ValueError(f"{each.problem.what}: {each.problem.why}. Try again")
+                    raise ProblemError(replace(each.problem, remedy="Try again"))
                 looks.clear()
                 continue
             if each.inventory.problem is not None:
-                raise ValueError(each.inventory.problem)
+                raise ProblemError(each.inventory.problem)
             looks.append(each.sample)
             if len(looks) < LOOKS:
                 continue
-            outcome = _outcome(arguments, each.inventory, looks)
+            outcome = _outcome(wanted, each.inventory, looks)
             if outcome.picked or late:
                 return outcome
             if not waiting:
-                until = "" if math.isinf(arguments.wait) else f", for up to {arguments.wait:g} s"
-                print_message(f"{_too_few(arguments, outcome)}: waiting{until}")
+                wait = wanted.wait_seconds
+                until = "" if math.isinf(wait) else f", for up to {wait:g} s"
+                tell(f"{_too_few(wanted.number, outcome)}: waiting{until}")
             waiting = True
     raise AssertionError("the snapshots of a child have no end")
 
 
-def _outcome(
-    arguments: argparse.Namespace, inventory: Inventory, looks: Sequence[Sample]
-) -> Outcome:
-    from gputop.health.idle_devices import Requirements, candidates
+def _outcome(wanted: Wanted, inventory: Inventory, looks: Sequence[Sample]) -> Outcome:
+    from gputop.health.idle_devices import candidates
     from gputop.sources.visible_devices import ORDER, VARIABLE, seen
 
     if not inventory.devices:
-        raise ValueError("There is no device to pick: the driver has none. See `gputop status`")
+        why = "the driver has none"
+        raise ProblemError(Problem("There is no device to pick", why, "See `gputop status`"))
     allowed = seen(inventory.devices, os.environ.get(VARIABLE), os.environ.get(ORDER))
-    wanted = Requirements(arguments.min_free, arguments.max_busy, arguments.index)
-    every = candidates(inventory, looks, wanted, allowed.uuids)
+    every = candidates(inventory, looks, wanted.needs, allowed.uuids)
     fitting = sum(each.reason is None for each in every)
-    enough = arguments.count if fitting >= arguments.count else 0
+    enough = wanted.number if fitting >= wanted.number else 0
     return Outcome(inventory, every[:enough], every[enough:], allowed.note)
 
 
-def _too_few(arguments: argparse.Namespace, outcome: Outcome) -> str:
+def _too_few(count: int, outcome: Outcome) -> str:
     fitting = sum(each.reason is None for each in outcome.others)
-    if arguments.count == 1:
+    if count == 1:
         return "no device fits"
     fit = f"{fitting} fits" if fitting == 1 else f"{fitting or 'none'} fit"
-    return f"{arguments.count} devices are wanted, {fit}"
+    return f"{count} devices are wanted, {fit}"
 
 
 def _refuse(arguments: argparse.Namespace, outcome: Outcome) -> int:
     """Print why there are too few: a line, and one for each device."""
-    print_message(f"error: {_too_few(arguments, outcome)}. Ask for fewer, or wait with --wait.")
+    print_message(
+        f"error: {_too_few(arguments.count, outcome)}. Ask for fewer, or wait with --wait."
+    )
     for device, reason in ((each.device, each.reason) for each in outcome.others):
         name = short_name(visible(device.name, 80))
         print_message(f"GPU {device.label} ({name}): {reason or 'fits'}")

@@ -1,0 +1,217 @@
+"""Snapshots of the devices for scripts, notebooks and tests: what `import gputop` offers.
+
+NVML is called in a child process. A driver that hangs or crashes cannot take the caller with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import warnings
+import weakref
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Self, TypeVar
+
+from gputop.health.idle_devices import Requirements, parse_amount
+from gputop.problem import Problem, ProblemError
+from gputop.schema.device import Device, DeviceSample
+from gputop.schema.snapshot import Host, Inventory, Process, Sample
+from gputop.stream import snapshots as streams
+from gputop.stream.child import StreamChild
+from gputop.stream.launch import StreamOptions
+from gputop.stream.snapshots import ANSWER_SECONDS, Snapshot, first_snapshot
+
+__all__ = [
+    "Device",
+    "DeviceSample",
+    "Host",
+    "Inventory",
+    "ProblemError",
+    "Process",
+    "Sample",
+    "Snapshot",
+    "Stream",
+    "pick",
+    "snapshot",
+    "snapshots",
+]
+T = TypeVar("T")
+
+
+def snapshot(*, demo: bool = False) -> Snapshot:
+    """Return the devices and their readings now, as soon as each device has answered.
+
+    Readings that need time between two samples, such as `sm_active_percent`, are None: `snapshots`
+    has them. Raises `ProblemError` if the driver does not answer within 15 seconds; a driver that
+    is missing is in `inventory.problem`.
+    """
+    return _run(first_snapshot(_child(0.5, demo=demo), ANSWER_SECONDS, complete=True))
+
+
+def snapshots(interval: float = 1.0, *, demo: bool = False) -> Stream:
+    """Return snapshots with so many seconds between them, 0.25 to 60, for `for` or `async for`."""
+    return Stream(interval, demo=demo)
+
+
+def pick(
+    count: int = 1,
+    *,
+    min_free: str | None = None,
+    max_busy: float | None = None,
+    wait: float = 0.0,
+    demo: bool = False,
+) -> list[str]:
+    """Return the UUIDs of the devices that did least over a second and have most free memory.
+
+    They are for CUDA_VISIBLE_DEVICES, and among those that it has already. The list is empty if
+    fewer than `count` fit, also after `wait` seconds. `min_free` is memory such as "20GiB" or
+    "80%", `max_busy` a mean utilization in percent. It reserves nothing. Raises `ValueError` for
+    another `min_free` and an ambiguous CUDA_VISIBLE_DEVICES, and `ProblemError` if there is no
+    driver or no device.
+    """
+    from gputop.commands.pick import INTERVAL_SECONDS, Wanted, look
+
+    needs = Requirements(parse_amount(min_free) if min_free else None, max_busy)
+    found = streams.snapshots(_child(INTERVAL_SECONDS, demo=demo))
+    outcome = _run(look(Wanted(count, needs, wait), found, lambda _: None))
+    if outcome.note is not None:
+        warnings.warn(outcome.note, stacklevel=2)
+    return [each.device.uuid for each in outcome.picked]
+
+
+class Stream:
+    """Snapshots as they are made, from the first `next` or `latest` on.
+
+    A snapshot is never an old one: of those that came while nobody waited, only the newest is kept.
+    The sampler ends with `close`, with a `with` block, and when nobody refers to this any more.
+    """
+
+    def __init__(self, interval: float = 1.0, *, demo: bool = False) -> None:
+        """Set the seconds between samples, and `demo` for simulated devices."""
+        if not 0.25 <= interval <= 60:
+            raise ValueError(f"the interval is {interval:g}. Give seconds from 0.25 to 60")
+        self._follower = _Follower(_child(interval, demo=demo), ANSWER_SECONDS + interval)
+        self._end = weakref.finalize(self, self._follower.close)
+        self._end.atexit = False  # the sampler ends with this process anyway
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Snapshot:
+        """Wait for the next snapshot. Raises `ProblemError` if none comes for 15 seconds."""
+        found = self._follower.next()
+        if found is None:
+            raise StopIteration
+        return found
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Snapshot:
+        """Wait as `next` does, without holding up the event loop."""
+        found = await asyncio.to_thread(self._follower.next)
+        if found is None:
+            raise StopAsyncIteration
+        return found
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def latest(self) -> Snapshot | None:
+        """Return the newest snapshot without waiting; None until there is one."""
+        return self._follower.latest()
+
+    def close(self) -> None:
+        """End the sampler, and with it the snapshots."""
+        self._end()
+
+
+class _Follower:
+    """Reads the stream in a thread, which has an event loop of its own, and keeps the newest."""
+
+    def __init__(self, child: StreamChild, patience: float) -> None:
+        self._child, self._patience = child, patience
+        self._changed = threading.Condition()
+        self._newest: Snapshot | None = None
+        self._is_new = False
+        self._problem = Problem("No sample came", "the sampler is silent", "Try again")
+        self._ended = self._failed = False
+        self._stop = asyncio.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._follow()), daemon=True)
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def latest(self) -> Snapshot | None:
+        """Return the newest snapshot, if there is one."""
+        with self._changed:
+            self._start()
+            return self._newest
+
+    def next(self) -> Snapshot | None:
+        """Wait for a snapshot that is new; None after the end."""
+        with self._changed:
+            self._start()
+            self._changed.wait_for(
+                lambda: self._is_new or self._ended or self._failed, self._patience
+            )
+            if self._ended:
+                return None
+            if not self._is_new:
+                raise ProblemError(self._problem)
+            self._is_new = False
+            return self._newest
+
+    def _start(self) -> None:
+        if self._thread.ident is None and not self._ended:
+            self._thread.start()
+
+    def close(self) -> None:
+        """End the child and the thread."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+            if self._loop is not None and not self._failed:
+                self._loop.call_soon_threadsafe(self._stop.set)
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    async def _follow(self) -> None:
+        with self._changed:
+            if self._ended:
+                return
+            self._loop = asyncio.get_running_loop()
+        reading = asyncio.create_task(self._read())
+        stopping = asyncio.create_task(self._stop.wait())
+        await asyncio.wait((reading, stopping), return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        reading.cancel()
+        await asyncio.gather(reading, stopping, return_exceptions=True)
+
+    async def _read(self) -> None:
+        try:
+            async with contextlib.aclosing(streams.snapshots(self._child)) as found:
+                async for each in found:
+                    with self._changed:
+                        if isinstance(each, Snapshot):
+                            self._newest, self._is_new = each, True
+                            self._changed.notify_all()
+                        else:
+                            self._problem = each.problem
+        except ProblemError as error:
+            with self._changed:
+                self._problem, self._failed = error.problem, True
+                self._changed.notify_all()
+
+
+def _child(interval: float, *, demo: bool) -> StreamChild:
+    return StreamChild(StreamOptions(interval, demo=demo).command, interval)
+
+
+def _run(work: Coroutine[None, None, T]) -> T:
+    """Run it in a thread of its own, because in a notebook an event loop runs in this one."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, work).result()

@@ -1,0 +1,260 @@
+"""`import gputop`: what it gives, what it costs, and that no driver can hold up the caller."""
+
+from __future__ import annotations
+
+import asyncio
+import doctest
+import gc
+import re
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+
+import gputop
+from gputop import api
+from gputop.schema.device import DeviceState
+from gputop.schema.snapshot import DriverState
+from tests.driver import FakeDevice
+from tests.reference import LIBRARY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gputop.schema.snapshot import Sample
+    from tests.driver import FakeDriver
+
+BOUND = 60.0
+EXAMPLES = re.findall(r"^```python\n(.*?)^```$", LIBRARY.read_text(), re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def here(driver: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
+    """A driver that this process's children find."""
+    for name, value in driver.environment().items():
+        monkeypatch.setenv(name, value)
+    return driver
+
+
+def samplers() -> list[psutil.Process]:
+    return [each for each in psutil.Process().children() if "stream" in each.cmdline()]
+
+
+def until(there: Callable[[], object]) -> None:
+    """Wait until that is so."""
+    deadline = time.monotonic() + BOUND
+    while not there():
+        assert time.monotonic() < deadline
+        psutil.wait_procs(samplers(), 0.05)
+
+
+def test_the_page_says_the_truth() -> None:
+    found = doctest.testfile(str(LIBRARY), module_relative=False)
+    assert found.failed == 0
+    assert found.attempted >= 8
+
+
+def test_all_that_is_public_is_there_and_nothing_else() -> None:
+    stub = re.findall(
+        r"import (\w+) as \1$",
+        (LIBRARY.parents[1] / "gputop/__init__.pyi").read_text(),
+        re.MULTILINE,
+    )
+    assert stub == api.__all__
+    for name in api.__all__:
+        assert getattr(gputop, name) is getattr(api, name)
+        assert getattr(gputop, name).__doc__
+    with pytest.raises(AttributeError, match="no attribute 'Pick'"):
+        gputop.Pick  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_the_import_loads_nothing_and_the_library_no_terminal() -> None:
+    program = """if True:
+        import sys
+        before = set(sys.modules)
+        import gputop
+        assert set(sys.modules) - before == {"gputop"}, set(sys.modules) - before
+        gputop.snapshot
+        for name in ("textual", "rich", "pynvml", "torch", "psutil"):
+            assert name not in sys.modules, name
+    """
+    subprocess.run([sys.executable, "-P", "-c", program], check=True, timeout=BOUND)
+
+
+@pytest.mark.driver
+def test_a_snapshot(here: FakeDriver) -> None:
+    here.write(FakeDevice(), FakeDevice(power_milliwatts=99_500, temperature_celsius=None))
+    inventory, sample = gputop.snapshot()
+    assert [each.index for each in inventory.devices] == [0, 1]
+    assert sample.devices[1].power_watts == 99.5
+    assert sample.devices[1].temperature_celsius is None
+    assert samplers() == []
+
+
+@pytest.mark.driver
+def test_in_a_notebook_a_loop_runs_already(here: FakeDriver) -> None:
+    here.write(FakeDevice())
+
+    async def cell() -> int:
+        return len(gputop.snapshot().inventory.devices) + len(gputop.pick())
+
+    assert asyncio.run(cell()) == 2
+
+
+def test_without_a_driver_it_is_said_in_one_line() -> None:
+    inventory, _ = gputop.snapshot()
+    assert inventory.driver_state is DriverState.UNAVAILABLE
+    with pytest.raises(gputop.ProblemError, match=r"^No NVIDIA driver: .+[^.]$"):
+        gputop.pick()
+
+
+@pytest.mark.driver
+def test_a_device_that_hangs_holds_up_nothing(here: FakeDriver) -> None:
+    here.write(FakeDevice(), FakeDevice())
+    with gputop.snapshots(0.25) as stream:
+        next(stream)
+        here.change(1, hang=True)
+        for each in stream:
+            if each.sample.devices[1].state is DeviceState.NOT_RESPONDING:
+                assert each.sample.devices[0].state is DeviceState.OK
+                break
+    assert samplers() == []
+
+
+@pytest.mark.driver
+def test_old_snapshots_are_left_out_and_the_latest_needs_no_waiting(here: FakeDriver) -> None:
+    here.write(FakeDevice(power_milliwatts=100_000))
+    with gputop.snapshots(0.25) as stream:
+        assert stream.latest() is None
+        first = next(stream)
+        here.change(0, power_milliwatts=200_000)
+
+        def newest() -> Sample:
+            found = stream.latest()
+            assert found is not None
+            return found.sample
+
+        until(lambda: newest().devices[0].power_watts == 200)
+        assert newest().time > first.sample.time
+        # Those with 100 W that came meanwhile are not in the way.
+        assert next(stream).sample.devices[0].power_watts == 200
+    with pytest.raises(StopIteration):
+        next(stream)
+
+
+def test_an_asynchronous_loop() -> None:
+    async def follow() -> list[float]:
+        with gputop.snapshots(0.25, demo=True) as stream:
+            times = []
+            async for each in stream:
+                times.append(each.sample.time)
+                if len(times) == 3:
+                    stream.close()
+        return times
+
+    times = asyncio.run(follow())
+    assert times == sorted(set(times))
+    assert len(times) == 3
+
+
+def test_a_stream_that_nobody_refers_to_ends() -> None:
+    for _ in gputop.snapshots(0.25, demo=True):
+        assert len(samplers()) == 1
+        break
+    gc.collect()
+    until(lambda: not samplers())
+
+
+def test_it_ends_with_its_process() -> None:
+    program = """if True:
+        import gputop, psutil
+        stream = gputop.snapshots(0.25, demo=True)
+        next(stream)
+        (child,) = psutil.Process().children()
+        print(child.pid)
+    """
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program], capture_output=True, check=False, timeout=BOUND
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    pid = int(done.stdout)
+    until(lambda: not psutil.pid_exists(pid))
+
+
+def test_a_sampler_that_cannot_start_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    with gputop.snapshots() as stream, pytest.raises(gputop.ProblemError, match="sampler"):
+        next(stream)
+
+
+@pytest.mark.parametrize("interval", [0.1, 61.0, float("nan")])
+def test_another_interval_is_refused(interval: float) -> None:
+    with pytest.raises(ValueError, match=r"from 0.25 to 60"):
+        gputop.snapshots(interval)
+
+
+def test_a_variable_that_hides_every_device_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-nothing")
+    with pytest.warns(UserWarning, match="CUDA_VISIBLE_DEVICES"):
+        assert gputop.pick(demo=True) == []
+    with pytest.raises(ValueError, match="is not an amount of memory"):
+        gputop.pick(min_free="20", demo=True)
+
+
+def example(word: str) -> dict[str, Any]:
+    """What the example with that word defines."""
+    (source,) = (each for each in EXAMPLES if word in each)
+    names: dict[str, Any] = {}
+    exec(compile(source, word, "exec"), names)  # noqa: S102
+    return names
+
+
+def test_the_example_of_a_training_loop() -> None:
+    logged: list[dict[str, Any]] = []
+
+    def steps() -> Any:
+        while not logged:
+            yield lambda: 0.5
+
+    example("def train")["train"](steps(), lambda **values: logged.append(values), demo=True)
+    assert logged[0]["loss"] == 0.5
+    assert logged[0]["watts"] > 100
+
+
+@pytest.mark.driver
+def test_the_example_of_a_fixture(here: FakeDriver, tmp_path: Path) -> None:
+    (source,) = (each for each in EXAMPLES if "def gpu" in each)
+    test = "import os\ndef test_it(gpu):\n    assert os.environ['CUDA_VISIBLE_DEVICES'] == gpu\n"
+    (tmp_path / "test_it.py").write_text(f"{source}\n{test}")
+
+    def run() -> str:
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py"]
+        done = subprocess.run(
+            command, cwd=tmp_path, capture_output=True, check=True, text=True, timeout=BOUND
+        )
+        return done.stdout
+
+    here.write(FakeDevice(gpu_utilization_percent=100))
+    assert "1 skipped" in run()
+    here.write(FakeDevice(gpu_utilization_percent=0))
+    assert "1 passed" in run()
+
+
+def test_the_example_of_a_table() -> None:
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    found = example("pandas.DataFrame")["table"](seconds=2, demo=True)
+    assert isinstance(found, pandas.DataFrame)
+    assert len(found) == 16
+    assert found.power_watts.min() > 100
+
+
+def test_no_warning_is_left() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        gputop.snapshot(demo=True)
+        gc.collect()
