@@ -49,6 +49,7 @@ COMMANDS = {
     "doctor": "problems of driver, devices and torch; with remedies",
     "stream": "snapshots as JSON lines or CSV, until stopped",
     "exporter": "metrics for Prometheus, over HTTP, until stopped",
+    "schema": "JSON Schema of what the others print",
     "completion": "shell completion for bash, zsh or fish",
 }
 """Commands in the order of the help, each with its line."""

@@ -250,7 +250,7 @@ def test_the_example_of_a_table() -> None:
     found = example("pandas.DataFrame")["table"](seconds=2, demo=True)
     assert isinstance(found, pandas.DataFrame)
     assert len(found) == 16
-    assert found.power_watts.min() > 100
+    assert found.power_watts.min() > 50
 
 
 def test_no_warning_is_left() -> None:

@@ -272,7 +272,7 @@ class Overview(Parser):
             elif action.dest != "help":
                 options.append(action)
         usage = f"usage: {self.prog} [OPTIONS] [COMMAND ...]   ({self.epilog})"
-        return "\n".join([usage, f"{self.description}", "", *commands, "", *_options(options), ""])
+        return "\n".join([f"{self.description}", usage, *commands, "", *_options(options), ""])
 
 
 def _options(actions: list[argparse.Action]) -> Iterator[str]:

@@ -1,0 +1,97 @@
+"""`gputop schema NAME`: print the JSON Schema of what other commands print."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from typing import Any
+
+from gputop.commands.arguments import print_text
+from gputop.console import FINE
+
+Schema = dict[str, Any]
+DOCUMENTS = {
+    "stream": "a line of `gputop stream` or of a recording",
+    "status": "`gputop status --json`, also of several hosts",
+    "bench": "`gputop bench --json` of a run, also on several devices",
+    "fleet": "`gputop status --prometheus URL --json`",
+}
+"""Names of the schemas, each with the documents that it describes."""
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the name."""
+    what = "; ".join(f"{name}: {document}" for name, document in DOCUMENTS.items())
+    parser.description = "Prints a JSON Schema, for code generators and validators."
+    parser.add_argument("name", choices=tuple(DOCUMENTS), metavar="NAME", help=what.replace("%", "%%"))
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the schema."""
+    print_text(json.dumps(schema(arguments.name), indent=2))
+    return FINE
+
+
+def schema(name: str) -> Schema:
+    """Return the JSON Schema of the documents of that name, made from the types."""
+    from msgspec.json import schema_components
+
+    from gputop.bench.events import Result
+    from gputop.bench.run.state import RunCurves
+    from gputop.fleet.model import Gpu
+    from gputop.problem import Problem
+    from gputop.schema.snapshot import Inventory, Sample
+
+    known: dict[str, tuple[Callable[..., Schema], tuple[type, ...]]] = {
+        "stream": (_stream, (Inventory, Sample)),
+        "status": (_status, (Inventory, Sample, Problem)),
+        "bench": (_bench, (Result, RunCurves, Problem)),
+        "fleet": (_fleet, (Gpu, Problem)),
+    }
+    make, types = known[name]
+    refs, definitions = schema_components(types, ref_template="#/$defs/{name}")
+    top = make(*refs)
+    return {"$schema": DIALECT, "title": DOCUMENTS[name], **top, "$defs": definitions}
+
+
+def _stream(inventory: Schema, sample: Schema) -> Schema:
+    words = {"inventory": inventory, "sample": sample}
+    return {"oneOf": [{**of, **_object(type={"const": word})} for word, of in words.items()]}
+
+
+def _status(inventory: Schema, sample: Schema, problem: Schema) -> Schema:
+    host = {"host": {"type": "string"}}
+    snapshot = _object(inventory=inventory, sample=sample)
+    hosts = [_object(**host, inventory=inventory, sample=sample), _object(**host, problem=problem)]
+    return {"anyOf": [snapshot, _list({"anyOf": hosts})]}
+
+
+def _bench(result: Schema, curves: Schema, problem: Schema) -> Schema:
+    done = {**result, **_object(schema={"type": "integer"}, series=curves)}
+    failed = _object(device={"type": "string"}, problem=problem, status={"type": "integer"})
+    either = {"anyOf": [done, failed]}
+    return {"anyOf": [*either["anyOf"], _list(either)]}
+
+
+def _fleet(gpu: Schema, problem: Schema) -> Schema:
+    words = ("host", "key", "kind", "severity", "text")
+    finding = _object(**{word: {"type": "string"} for word in words}, rank={"type": "number"})
+    return _object(
+        schema={"type": "integer"},
+        gputop_version={"type": "string"},
+        time={"type": "number"},
+        totals={"type": "object"},
+        wrong=_list(finding),
+        problems=_list(problem),
+        gpus=_list(gpu),
+    )
+
+
+def _object(**properties: Schema) -> Schema:
+    return {"type": "object", "properties": properties, "required": [*properties]}
+
+
+def _list(items: Schema) -> Schema:
+    return {"type": "array", "items": items}
