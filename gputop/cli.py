@@ -24,6 +24,7 @@ from gputop.commands.arguments import (
     hosts_of,
     open_recording,
     refuse,
+    source_of,
 )
 from gputop.console import (
     COULD_NOT_RUN,
@@ -72,6 +73,7 @@ def parser(words: Collection[str] = tuple(COMMANDS)) -> Parser:
     )
     # None is unset.
     top.set_defaults(interval=None, demo=False, gpm=None, replay=None, hosts=None)
+    top.set_defaults(ids=(), only_visible=False)
     top.set_defaults(remote_command=REMOTE_COMMAND, prometheus=None, match=None)
     top.set_defaults(whole_parser=parser)  # for the completion of every word
     add_shared(top, *SHARED)
@@ -143,7 +145,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.replay is not None:
         if arguments.command not in (None, "status", "stream"):
             fail(f"`{arguments.command}` cannot read a recording. Leave out --replay.", USAGE)
-        options = ("demo", "interval", "gpm", "hosts", "record", "show_secrets")
+        options = (
+            *("demo", "ids", "only_visible", "interval", "gpm"),
+            *("hosts", "record", "show_secrets"),
+        )
         refuse(arguments, options, "a recording", "--replay")
     check_fleet(arguments)
     hosts = hosts_of(arguments)
@@ -203,7 +208,7 @@ def dashboard(arguments: argparse.Namespace) -> int:
         return fleet_dashboard(arguments, options)
     return start(
         **options,
-        demo=arguments.demo,
+        chosen=source_of(arguments),
         hosts=hosts_of(arguments),
         remote_command=arguments.remote_command,
         recording=open_recording(arguments.replay) if arguments.replay else None,

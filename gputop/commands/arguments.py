@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -47,7 +48,23 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         remedy = "" if message.endswith(".") else f". Try `{self.prog} --help`."
+        wrong = re.search(r"(?:invalid choice: '|unrecognized arguments: )([\w-]+)", message)
+        if wrong:
+            from difflib import get_close_matches
+
+            for nearest in get_close_matches(wrong[1], set(_words(self)), 1):
+                fail(f"{wrong[1]} is not known. Did you mean {nearest}?", USAGE)
         fail(f"{message}{remedy}", USAGE)
+
+
+def _words(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """Yield the options, commands and choices of a parser and of its commands."""
+    for action in vars(parser)["_actions"]:  # undocumented, as all that lists them
+        yield from action.option_strings
+        yield from action.choices or ()
+        if isinstance(action.choices, dict):
+            for command in action.choices.values():
+                yield from _words(command)
 
 
 def fail(message: str, status: int) -> NoReturn:
@@ -93,7 +110,7 @@ def refuse(arguments: argparse.Namespace, names: Iterable[str], what: str, other
     for name in names:
         value = getattr(arguments, name)
         if value or (name == "gpm" and value is not None):
-            option = "host" if name == "hosts" else name.replace("_", "-")
+            option = name.removesuffix("s") if name in ("hosts", "ids") else name.replace("_", "-")
             fail(f"--{option} is not for {what}. Leave it out, or {other}.", USAGE)
 
 
@@ -122,6 +139,16 @@ SHARED: Mapping[str, Mapping[str, Any]] = {
     "--gpm": {
         "action": argparse.BooleanOptionalAction,
         "help": "profiling counters: SM, tensor and DRAM activity (default: yes)",
+    },
+    "--id": {
+        "type": argument("gputop.sources.visible_devices:parse_ids"),
+        "dest": "ids",
+        "metavar": "LIST",
+        "help": "only these GPUs; indices, PCI addresses or starts of UUIDs, such as 0,2",
+    },
+    "--only-visible": {
+        "action": "store_true",
+        "help": "only GPUs that CUDA_VISIBLE_DEVICES leaves visible",
     },
     "--demo": {"action": "store_true", "help": "simulated devices, marked as such"},
     "--host": {
@@ -155,7 +182,7 @@ SHARED: Mapping[str, Mapping[str, Any]] = {
         "help": """only these GPUs of the fleet, as PromQL matchers: 'cluster="a",rack=~"r1.*"'""",
     },
 }
-SOURCE = ("--interval", "--gpm", "--demo")
+SOURCE = ("--interval", "--gpm", "--id", "--only-visible", "--demo")
 HOSTS = ("--host", "--remote-command")
 FLEET = ("--prometheus", "--match")
 
@@ -164,7 +191,8 @@ def add_shared(command: argparse.ArgumentParser, *names: str) -> None:
     """Add these options of `SHARED`."""
     for name in names:
         # A default of the command would overwrite what was given before it.
-        command.add_argument(name, default=argparse.SUPPRESS, **SHARED[name])
+        names = (name, "-i") if name == "--id" else (name,)  # as gpustat and nvidia-smi have it
+        command.add_argument(*names, default=argparse.SUPPRESS, **SHARED[name])
 
 
 def hosts_of(arguments: argparse.Namespace) -> list[str]:
@@ -172,9 +200,16 @@ def hosts_of(arguments: argparse.Namespace) -> list[str]:
     hosts: list[str] = list(dict.fromkeys(arguments.hosts or ()))
     if hosts and arguments.demo:
         fail("--host and --demo are two sources. Leave one of them out.", USAGE)
+    if hosts:
+        refuse(arguments, ("ids", "only_visible"), "other machines", "--host")
     if arguments.remote_command != REMOTE_COMMAND and not hosts:
         fail("--remote-command is for other machines. Name one with --host.", USAGE)
     return hosts
+
+
+def source_of(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the options of `StreamOptions` that say which devices of this machine are read."""
+    return {name: getattr(arguments, name) for name in ("demo", "ids", "only_visible")}
 
 
 def check_fleet(arguments: argparse.Namespace) -> None:
@@ -183,7 +218,7 @@ def check_fleet(arguments: argparse.Namespace) -> None:
         if arguments.match is not None:
             fail("--match is for a fleet. Name its server with --prometheus URL.", USAGE)
         return
-    options = ("demo", "hosts", "replay", "gpm", "record", "show_secrets")
+    options = ("demo", "hosts", "replay", "gpm", "ids", "only_visible", "record", "show_secrets")
     refuse(arguments, options, "a fleet", "--prometheus")
 
 
@@ -232,7 +267,7 @@ def snapshots(
         return _recorded(recording)
     from gputop.stream.launch import StreamOptions, launch
 
-    command = StreamOptions(interval, demo=arguments.demo, gpm=gpm).command
+    command = StreamOptions(interval, gpm=gpm, **source_of(arguments)).command
     process = launch(command)  # it takes longer than all that is loaded meanwhile
     from gputop.stream.child import StreamChild
     from gputop.stream.snapshots import snapshots as follow
@@ -251,7 +286,7 @@ async def _recorded(path: Path) -> AsyncGenerator[Snapshot | Interruption]:
 
 
 COLUMN = 24
-DEPENDENT = ("remote_command", "match")
+DEPENDENT = ("remote_command", "match", "only_visible")
 """Options that refine the one before them."""
 
 

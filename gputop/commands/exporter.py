@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from gputop.commands.arguments import SOURCE, Parser, add_shared, fail, needs_extra
+from gputop.commands.arguments import SOURCE, Parser, add_shared, fail, needs_extra, source_of
 from gputop.console import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE, print_message
 from gputop.text import visible
 
@@ -88,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
     pages = application(look, lambda: watch.state.sample is not None)
     server = _listen(arguments.listen, pages, web_config)
     interval = 1.0 if arguments.interval is None else arguments.interval
-    asked = StreamOptions(interval, demo=arguments.demo, gpm=arguments.gpm is not False)
+    asked = StreamOptions(interval, gpm=arguments.gpm is not False, **source_of(arguments))
     return asyncio.run(_serve(server, watch, StreamChild(asked.command, interval)))
 
 

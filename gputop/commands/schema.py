@@ -23,9 +23,10 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the name."""
-    what = "; ".join(f"{name}: {document}" for name, document in DOCUMENTS.items())
+    each = (f"{name}: {document}" for name, document in DOCUMENTS.items())
     parser.description = "Prints a JSON Schema, for code generators and validators."
-    parser.add_argument("name", choices=tuple(DOCUMENTS), metavar="NAME", help=what.replace("%", "%%"))
+    names = tuple(DOCUMENTS)
+    parser.add_argument("name", choices=names, metavar="NAME", help="; ".join(each))
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -71,7 +71,7 @@ def add_arguments(parser: Parser) -> None:
         "its device, as user:command/pid(memory))",
     )
     parser.switch("--color", "in colour, or not (default: on a terminal, unless NO_COLOR is set)")
-    add_shared(parser, "--demo", *HOSTS, "--replay", *FLEET)
+    add_shared(parser, "--id", "--only-visible", "--demo", *HOSTS, "--replay", *FLEET)
 
 
 def run_without_options(arguments: argparse.Namespace) -> int:

@@ -22,6 +22,7 @@ from gputop.commands.arguments import (
     fail,
     hosts_of,
     open_recording,
+    source_of,
 )
 from gputop.console import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE, print_message
 from gputop.text import count as plural
@@ -168,7 +169,7 @@ def _live(arguments: argparse.Namespace, write: Callable[[Record], None], *, gpm
     options = StreamOptions(
         1.0 if arguments.interval is None else arguments.interval,
         count=arguments.count,
-        demo=arguments.demo,
+        **source_of(arguments),
         gpm=gpm and arguments.gpm is not False,
         control=arguments.control,
         secrets=arguments.control and arguments.unmasked,

@@ -64,6 +64,8 @@ def _heading(inventory: Inventory, sample: Sample, width: int | None) -> Line:
     spans = [Span(visible(inventory.hostname), BOLD)]
     if inventory.source is Source.SIMULATED:
         spans.append(Span("SIMULATED", LOUD_YELLOW))
+    if inventory.devices_left_out:
+        spans.append(Span(inventory.gpus_text))
     spans.append(Span(moment(sample.time, "%Y-%m-%d %H:%M:%S")))
     if inventory.driver_version:
         spans.append(Span(f"driver {visible(inventory.driver_version)}"))

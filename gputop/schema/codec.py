@@ -44,7 +44,10 @@ def rounded(value: float) -> float:
     return round(value, 3)
 
 
-SELDOM = {"absent", "check", "echo_seconds", "machine", "machines", "problem", "unmasked"}
+SELDOM = {
+    *("absent", "check", "devices_left_out", "echo_seconds"),
+    *("machine", "machines", "problem", "unmasked"),
+}
 """Fields that are left out if they are empty."""
 
 

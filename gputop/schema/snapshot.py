@@ -74,6 +74,15 @@ class Inventory:
     devices: tuple[Device, ...] = ()
     gputop_version: str = ""
     schema: int = SCHEMA
+    devices_left_out: int | None = None
+    """Number of GPUs that `--id` or `--only-visible` left out."""
+
+    @property
+    def gpus_text(self) -> str:
+        """Return how many GPUs there are: `8 GPUs`, or `2 of 8 GPUs` if only these are shown."""
+        shown = sum(device.parent_uuid is None for device in self.devices)
+        count = shown + (self.devices_left_out or 0)
+        return f"{f'{shown} of ' if shown < count else ''}{count} GPU{'s' if count > 1 else ''}"
 
     def device(self, uuid: str) -> Device | None:
         """Return the device with that UUID, or None."""

@@ -15,13 +15,14 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from gputop import __version__
 from gputop.bounds import EVENTS
+from gputop.problem import Problem
 from gputop.schema.codec import rounded
 from gputop.schema.device import READINGS, Absence, Device, DeviceSample, DeviceState, silence_limit
 from gputop.schema.snapshot import (
@@ -48,9 +49,8 @@ from gputop.sources.linux.host import FIRST_WINDOW_SECONDS, HostReader
 from gputop.sources.linux.owners import Owners
 from gputop.sources.linux.procfs import cpu_name
 
-if TYPE_CHECKING:
-    from gputop.problem import Problem
-
+Choose = Callable[[Sequence[Device]], frozenset[str]]
+"""Returns the UUIDs of the wanted devices; raises `ValueError` with the reason if there is none."""
 RETRY_SECONDS = 2.0
 """Seconds between attempts to start a driver that could not be used: it may be loaded meanwhile."""
 GRACE_SECONDS = 0.15
@@ -151,8 +151,11 @@ class Sampler:
         owners: Callable[[], OwnerLookup] = Owners,
         *,
         gpm: bool = True,
+        choose: Choose | None = None,
     ) -> None:
+        """Set how the driver starts; `choose` says which of its devices are read."""
         self._start = start
+        self._choose, self._left_out = choose, 0
         self._interval = interval
         self._gpm = gpm
         self._source = source
@@ -230,7 +233,7 @@ class Sampler:
         while True:
             try:
                 driver = self._start()
-                readers = driver.readers()
+                readers = self._chosen(driver)
             except DriverError as error:
                 if worked and error.mismatch:
                     raise ReplacedError("the NVIDIA driver was replaced") from None
@@ -243,6 +246,21 @@ class Sampler:
             with self._changed:
                 self._changed.wait_for(lambda: self._opened.driver is None)
             driver.close()
+
+    def _chosen(self, driver: Driver) -> tuple[Reader, ...]:
+        """Return the readers of the devices that are wanted. Raises `DriverError` without any."""
+        readers = driver.readers()
+        if self._choose is None or not readers:
+            return readers
+        try:
+            wanted = self._choose([reader.device for reader in readers])
+        except ValueError as error:
+            driver.close()
+            remedy = "See `gputop status --columns GPU,name,uuid`"
+            raise DriverError(Problem("No GPU was chosen", str(error), remedy)) from None
+        found = tuple(reader for reader in readers if reader.device.uuid in wanted)
+        self._left_out = len(readers) - len(found)
+        return found
 
     def _run(self, driver: Driver, readers: tuple[Reader, ...]) -> None:
         now = time.monotonic()
@@ -360,6 +378,7 @@ class Sampler:
             hostname=self._hostname,
             cpu_name=self._cpu_name,
             gputop_version=__version__,
+            devices_left_out=self._left_out or None,
         )
 
     def _current(self, slots: tuple[_Slot, ...]) -> tuple[tuple[Device, ...], Sample]:

@@ -18,7 +18,7 @@ from typing import Any
 from gputop.schema.device import GPM_READINGS, READINGS, Absence, Device, DeviceSample
 from gputop.schema.snapshot import Event, ProcessKind, Source
 from gputop.sources.interface import DeviceReading, GpuProcess, Owner
-from gputop.sources.sampler import Sampler
+from gputop.sources.sampler import Choose, Sampler
 from gputop.sources.simulated_load import (
     COMPUTE_CAPABILITY,
     NAME,
@@ -293,10 +293,11 @@ class SimulatedDriver:
 class SimulatedSampler(Sampler):
     """Sampler of the simulation, marked as such in every inventory."""
 
-    def __init__(self, interval: float, *, gpm: bool = True) -> None:
+    def __init__(self, interval: float, *, gpm: bool = True, choose: Choose | None = None) -> None:
         loads: dict[str, SimulatedLoad] = {}
         start = partial(SimulatedDriver, loads)
-        super().__init__(start, interval, Source.SIMULATED, SimulatedOwners, gpm=gpm)
+        source, owners = Source.SIMULATED, SimulatedOwners
+        super().__init__(start, interval, source, owners, gpm=gpm, choose=choose)
         self._loads = loads
 
     def simulate(self, loads: Mapping[str, tuple[float, float]]) -> None:

@@ -1,4 +1,4 @@
-"""The devices that CUDA_VISIBLE_DEVICES leaves visible, as CUDA reads it.
+"""The devices that `--id` names, or that CUDA_VISIBLE_DEVICES leaves visible, as CUDA reads it.
 
 A list ends at its first invalid entry, as
 https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables says. torch.cuda
@@ -8,6 +8,7 @@ and that `1gpu2` is 1.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -70,6 +71,53 @@ def seen(devices: Sequence[Device], value: str | None, order: str | None) -> See
     parents = {device.uuid for device in chosen}
     uuids = (d.uuid for d in devices if d.uuid in parents or d.parent_uuid in parents)
     return Seen(frozenset(uuids), note)
+
+
+_ID = re.compile(r"[0-9]{1,4}|GPU-[0-9a-f-]+|[0-9a-f:.]{7,16}", re.IGNORECASE)
+
+
+def parse_ids(text: str) -> tuple[str, ...]:
+    """Parse what `--id` takes: indices, PCI addresses or starts of UUIDs. Raises `ValueError`."""
+    ids = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
+    if not all(map(_ID.fullmatch, ids)):
+        raise ValueError(
+            f"{text!r} names no GPUs. Give indices, PCI addresses or the start of UUIDs, such as "
+            "0,2 or GPU-4f2a; `gputop status --columns GPU,name,uuid` lists them."
+        )
+    return ids
+
+
+def chosen(gpus: Sequence[Device], ids: Sequence[str], *, only_visible: bool) -> frozenset[str]:
+    """Return the UUIDs of the GPUs with these ids, or of all without any.
+
+    With `only_visible` CUDA_VISIBLE_DEVICES must leave them visible. Raises `ValueError` for an id
+    without a GPU, for ambiguous numbers, and if none is left.
+    """
+    found = frozenset(gpu.uuid for gpu in gpus)
+    if only_visible:
+        visible_ones = seen(gpus, os.environ.get(VARIABLE), os.environ.get(ORDER))
+        found = visible_ones.uuids
+        if not found:
+            raise ValueError(visible_ones.note or f"{VARIABLE} leaves none of them visible")
+    named = set()
+    for each in ids:
+        has = {gpu.uuid for gpu in gpus if _has_id(gpu, each.lower())}
+        if len(has) != 1:
+            many = f"{len(has)} of its {len(gpus)} GPUs have"
+            raise ValueError(
+                f"{many if has else f'none of its {len(gpus)} GPUs has'} the id {each}"
+            )
+        named |= has & found
+    return frozenset(named) if ids else found
+
+
+def _has_id(gpu: Device, wanted: str) -> bool:
+    bus = (gpu.pci_bus_id or "").lower()
+    return (
+        wanted == str(gpu.index)
+        or gpu.uuid.lower().startswith(wanted)
+        or (len(wanted) > 4 and bus.endswith(wanted))
+    )
 
 
 def _numbered(gpus: Sequence[Device], entry: str) -> Device | None:

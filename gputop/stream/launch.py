@@ -43,6 +43,10 @@ class StreamOptions:
     """True if the reader sends requests on standard input: it then asks for GPM, too."""
     secrets: bool = False
     """True if command lines are sent unmasked, too."""
+    ids: tuple[str, ...] = ()
+    """Indices, PCI addresses or starts of UUIDs of the GPUs that are wanted; all if empty."""
+    only_visible: bool = False
+    """True if only GPUs are wanted that CUDA_VISIBLE_DEVICES leaves visible."""
 
     @property
     def words(self) -> list[str]:
@@ -56,6 +60,10 @@ class StreamOptions:
             words += ["--count", str(self.count)]
         if self.demo:
             words.append("--demo")
+        if self.ids:
+            words += ["--id", ",".join(self.ids)]
+        if self.only_visible:
+            words.append("--only-visible")
         return [*words, "--unmasked"] if self.secrets else words
 
     @property

@@ -241,12 +241,17 @@ def _end_process(fault: threading.ExceptHookArgs) -> None:
 
 def make_sampler(options: StreamOptions) -> Sampler:
     """Return the sampler of this machine, or of the simulation."""
+    choose = None
+    if options.ids or options.only_visible:
+        from gputop.sources.visible_devices import chosen
+
+        choose = partial(chosen, ids=options.ids, only_visible=options.only_visible)
     if options.demo:
         from gputop.sources import simulated
 
-        return simulated.SimulatedSampler(options.interval, gpm=options.gpm)
+        return simulated.SimulatedSampler(options.interval, gpm=options.gpm, choose=choose)
     owners = partial(Owners, secrets=options.secrets)
-    return Sampler(_start_driver, options.interval, owners=owners, gpm=options.gpm)
+    return Sampler(_start_driver, options.interval, owners=owners, gpm=options.gpm, choose=choose)
 
 
 def _start_driver() -> Driver:

@@ -95,7 +95,7 @@ def test_a_page_for_people() -> None:
         (["--memory-share", "2"], 2, "--memory-share: '2' is not a share"),
         (["--device", "cpu", "--memory-share", "0.00001"], 3, "0.001 % of that may be used"),
         (["--dtype", "fp4"], 2, "--dtype: 'fp4' is not a data type. Choose from float32, tf32"),
-        (["soap"], 2, "invalid choice: 'soap'"),
+        (["soap"], 2, "soap is not known. Did you mean soak?"),
         (["copy", "--dtype", "float32"], 2, "Leave out --dtype"),
         (["latency", "--size", "512"], 2, "Leave out --size"),
         (["sweep", "--verify", "all"], 2, "Leave out --verify"),

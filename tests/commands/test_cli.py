@@ -171,6 +171,27 @@ def test_an_argument_that_is_not_utf8() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["statsu"], "statsu is not known. Did you mean status?"),
+        (["status", "--colmns", "x"], "--colmns is not known. Did you mean --columns?"),
+        (["--theme", "drak"], "drak is not known. Did you mean dark?"),
+        (["exporter", "--lisen=:1"], "--lisen is not known. Did you mean --listen?"),
+        (["zzz"], "argument COMMAND: invalid choice: 'zzz'"),
+        (["--zzz"], "unrecognized arguments: --zzz. Try `gputop --help`."),
+    ],
+)
+def test_what_is_mistyped_gets_the_nearest(
+    words: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match=r"^2$"):
+        cli.main(words)
+    said = capsys.readouterr().err
+    assert said.startswith(f"gputop: error: {says}")
+    assert said.count("\n") == 1
+
+
 def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
         cli.main(["--version"])

@@ -172,6 +172,11 @@ Host key verification failed."""
             "Upgrade it: `pip install .` in a checkout of gputop there",
         ),
         (
+            ended("gputop: error: --controls is not known. Did you mean --control?", 2),
+            "its gputop is too old, or is another program",
+            "Upgrade it: `pip install .` in a checkout of gputop there",
+        ),
+        (
             ended("ssh: connect to host b port 22: Connection refused"),
             "connect to host b port 22: Connection refused",
             "`ssh b` may say more",

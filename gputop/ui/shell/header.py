@@ -164,7 +164,8 @@ class Header(TelemetryView):
         readings = [r for _, r in pairs]
         old = sum(self._telemetry.old_seconds(r) is not None for r in readings)
         lost = sum(r.state is not DeviceState.OK for r in readings)
-        first = [Span(f" {len(gpus)} GPU{'s' if len(gpus) > 1 else ''}", STRONG)]
+        inventory = self._telemetry.inventory
+        first = [Span(f" {inventory.gpus_text if inventory else ''}", STRONG)]
         if lost:
             first.append(Span(f"  {lost} not answering", FAULT))
         if old:  # the sums are of this moment

@@ -13,12 +13,12 @@ import io
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gputop.console import COULD_NOT_RUN, FINE, TOO_MANY_FILES, terminfo_colours, without_colours
 from gputop.stream.launch import StreamOptions, launch
@@ -39,7 +39,7 @@ def run(
     settings: Settings,
     problems: Sequence[Problem],
     config: Path,
-    demo: bool,
+    chosen: Mapping[str, Any],
     python: str | None,
     hosts: Sequence[str] = (),
     remote_command: Sequence[str] = (),
@@ -50,13 +50,14 @@ def run(
 ) -> int:
     """Run the dashboard until it is left; return the exit status.
 
-    `problems` are the settings that could not be used; `config` is their file. `hosts` are shown
+    `problems` are the settings that could not be used; `config` is their file. `chosen` are the
+    options of `StreamOptions` that say which devices are read. `hosts` are shown
     instead of this machine, or a `recording` is played. `record` is a file to record to.
     `show_secrets` leaves command lines and environments of this machine's processes unmasked.
     `sample` does in a fork what the command of the sampler does.
     """
     interval, replay, process = settings.interval, None, None
-    asked = StreamOptions(interval, demo=demo, gpm=False, control=True, secrets=show_secrets)
+    asked = StreamOptions(interval, gpm=False, control=True, secrets=show_secrets, **chosen)
     if not hosts and recording is None:
         process = _start_sampler(asked, sample)
     load_asyncio()
