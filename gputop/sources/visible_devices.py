@@ -103,10 +103,9 @@ def chosen(gpus: Sequence[Device], ids: Sequence[str], *, only_visible: bool) ->
     for each in ids:
         has = {gpu.uuid for gpu in gpus if _has_id(gpu, each.lower())}
         if len(has) != 1:
-            many = f"{len(has)} of its {len(gpus)} GPUs have"
-            raise ValueError(
-                f"{many if has else f'none of its {len(gpus)} GPUs has'} the id {each}"
-            )
+            number = f"{len(has)} of its {len(gpus)} GPUs have"
+            none = f"none of its {len(gpus)} GPUs has"
+            raise ValueError(f"{number if has else none} the id {each}")
         named |= has & found
     return frozenset(named) if ids else found
 

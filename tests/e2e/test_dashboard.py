@@ -54,6 +54,13 @@ def status(driver: FakeDriver) -> dict[str, Any]:
     return document
 
 
+def test_it_shows_the_chosen_devices_and_says_so() -> None:
+    with dashboard("--demo", "-i", "0,2") as terminal:
+        see(terminal, "2 of 8 GPUs", without=("GPU 1 ", "GPU 3 "))
+        terminal.send("q")
+        assert terminal.wait() == 0
+
+
 @pytest.mark.driver
 def test_eight_panels_show_the_driver_s_numbers_and_status_agrees(driver: FakeDriver) -> None:
     pid = os.getpid()

@@ -336,6 +336,7 @@ UNITS = ("_percent", "_bytes", "_celsius", "_watts", "_mhz", "_seconds", "_joule
 PER_SECOND = tuple(f"{unit}_per_second" for unit in ("_bytes",))
 WITHOUT_A_UNIT = {
     "children",  # processes
+    "devices_left_out",
     "ecc_corrected",  # errors
     "ecc_corrected_lifetime",
     "ecc_uncorrected",
