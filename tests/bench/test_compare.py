@@ -16,6 +16,8 @@ from gputop.bench.events import Comparison, Point, Result
 from gputop.bench.results.compare import (
     comparable,
     last_runs,
+    newest_series,
+    other_sweeps,
     percent_limit,
     regression,
     score,
@@ -242,3 +244,34 @@ def test_what_comes_later_changes_nothing(means: list[float]) -> None:
         else:
             assert under is not None
             assert (under < 0) == (means[n] > statistics.median(means[max(0, n - 10) : n]))
+
+
+def points_of(series: str, rates: dict[int, float]) -> tuple[Point, ...]:
+    return tuple(Point(series, float(n), {"tflops": rate}) for n, rate in rates.items())
+
+
+def sweep_of(device: str, uuid: str | None, *points: Point, ago: float = 0.0) -> Result:
+    return table("sweep", points, ago, device=device, device_uuid=uuid)
+
+
+LINE = points_of("float32", {1: 0.1, 64: 1.0})
+ON_GPU, ON_CPU = sweep_of("NVIDIA H200", "GPU-a", *LINE), sweep_of("AMD EPYC", None, *LINE)
+
+
+def test_other_devices_have_other_uuids_and_a_cpu_another_name() -> None:
+    twin = sweep_of("NVIDIA H200", "GPU-b", *LINE)
+    kept = [ON_CPU, ON_GPU, twin, BASE]
+    assert other_sweeps(kept, "NVIDIA H200", "GPU-a") == [ON_CPU, twin]
+    assert other_sweeps(kept, "AMD EPYC", None) == [ON_GPU, twin]
+    assert other_sweeps(kept, "Intel Xeon", None) == [ON_CPU, ON_GPU, twin]
+
+
+def test_the_newest_of_each_device_and_type_counts() -> None:
+    both = (*points_of("float32", {1: 9.0}), *points_of("float64", {1: 8.0}))
+    older = sweep_of("AMD EPYC", None, *both, ago=60.0)
+    found = newest_series([ON_CPU, older])
+    assert {key: result for key, (result, _) in found.items()} == {
+        ("AMD EPYC", "float32"): ON_CPU,
+        ("AMD EPYC", "float64"): older,
+    }
+    assert [point.values["tflops"] for point in found["AMD EPYC", "float64"][1]] == [8.0]

@@ -106,26 +106,6 @@ def test_where_the_other_device_has_other_types_it_is_drawn_all_the_same() -> No
     other = dataclasses.replace(H100, points=sweep_points("bfloat16", 700.0, 6e-6))
     rows = texts(chart_of(run_of("sweep", *table_events("sweep")), other).draw(120, 24))
     assert "3 bfloat16 H100" in rows[0]
-    assert "GPU/CPU" not in "\n".join(rows), "nothing to compare"
-
-
-def test_from_which_size_the_gpu_wins_is_said_under_the_chart() -> None:
-    run = run_of("sweep", *table_events("sweep"))
-    says = "float32: the GPU is faster from 96 on, 155 times at 4096"
-    for width in (60, 80):
-        assert texts(chart_of(run, H100).draw(width, 10))[-1].strip() == says
-    large = texts(chart_of(run, H100).draw(120, 24))
-    (at,) = (n for n, row in enumerate(large) if row.strip() == says)
-    sizes, ratios = large[at + 1].split(), large[at + 2].split()
-    assert sizes[0] == "N"
-    by_size = dict(zip(sizes[1:], ratios[1:], strict=True))
-    assert by_size["4096"] == "155"
-    assert float(by_size["64"]) < 1 < float(by_size["128"])
-
-
-def test_while_it_runs_the_comparison_has_what_there_is() -> None:
-    rows = texts(chart_of(run_of("sweep", *table_events("sweep", 3)), H100).draw(120, 24))
-    assert "float32: the GPU is not faster even at 4, 0.17 times" in "\n".join(rows)
 
 
 def test_latency_is_ways_by_sizes_with_the_fastest_marked() -> None:
@@ -322,7 +302,6 @@ async def test_earlier_sweeps_of_other_devices_are_drawn_along(
         await started(pilot, "sweep")
         text = shown(pilot, ThroughputChart)
         assert "3 float32 H100 80GB HBM3" in text
-        assert "the GPU is faster from 96 on" in text
 
 
 async def test_at_60_columns_the_kind_of_a_table_is_told(session: type[PreparedSession]) -> None:

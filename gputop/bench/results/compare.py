@@ -1,4 +1,4 @@
-"""Comparison of results: with earlier runs, between devices, and of GPU with CPU."""
+"""Comparison of results: with earlier runs, and between devices."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import platform
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from gputop.bench.events import Comparison, Point, Result
 from gputop.bench.plan.kinds import BANDWIDTH, kind_of
@@ -240,46 +240,6 @@ def rates_of_pair(rows: Iterable[Point]) -> tuple[float | None, float | None, fl
     return alone, together, cost
 
 
-@dataclass(frozen=True, slots=True)
-class Crossover:
-    """Speed of a GPU relative to a CPU in one data type."""
-
-    series: str
-    ratios: tuple[tuple[int, float], ...]
-    """N, and TFLOP/s of the GPU over those of the CPU, at the sizes that both have."""
-
-    @property
-    def wins_from(self) -> int | None:
-        """Smallest size from which the GPU is always faster, or None."""
-        found = None
-        for n, ratio in reversed(self.ratios):
-            if ratio <= 1:
-                break
-            found = n
-        return found
-
-
-def crossovers(gpu: Iterable[Point], cpu: Iterable[Point]) -> list[Crossover]:
-    """Return one for each data type that both have at some size, in the GPU's order."""
-    slow = _rates_by_size(cpu)
-    ratios = {
-        series: tuple(
-            (n, rate / base) for n, rate in sorted(rates.items()) if (base := slow[series].get(n))
-        )
-        for series, rates in _rates_by_size(gpu).items()
-        if series in slow
-    }
-    return [Crossover(series, shared) for series, shared in ratios.items() if shared]
-
-
-def _rates_by_size(points: Iterable[Point]) -> dict[str, dict[int, float]]:
-    found: dict[str, dict[int, float]] = defaultdict(dict)
-    for point in points:
-        if "tflops" in point.values:
-            found[point.series][round(point.x)] = point.values["tflops"]
-    return found
-
-
 def points_by_series(points: Iterable[Point]) -> dict[str, list[Point]]:
     """Return the rows of a table by their series, in the order of their first rows."""
     found: dict[str, list[Point]] = {}
@@ -305,31 +265,3 @@ def newest_series(results: Iterable[Result]) -> dict[tuple[str, str], tuple[Resu
         for series, points in points_by_series(result.points).items():
             found.setdefault((device, series), (result, points))
     return found
-
-
-def with_earlier(
-    points: Iterable[Point], uuid: str | None, earlier: Iterable[Result]
-) -> list[Crossover]:
-    """Compare a sweep with the newest ones of the other kind of device, by data type."""
-    theirs: dict[str, list[Point]] = {}
-    for (_, series), (result, line) in newest_series(earlier).items():
-        if (result.device_uuid is None) != (uuid is None):
-            theirs.setdefault(series, line)
-    matching = [point for line in theirs.values() for point in line]
-    return crossovers(matching, points) if uuid is None else crossovers(points, matching)
-
-
-def crossover_in_words(crossover: Crossover) -> str:
-    """Return a crossover in words: `float32: the GPU is faster from 192 on, 88 times at 8192`."""
-    most, last = crossover.ratios[-1]
-    start = crossover.wins_from
-    if start is None:
-        return f"{crossover.series}: the GPU is not faster even at {most}, {times_text(last)} times"
-    return f"{crossover.series}: the GPU is faster from {start} on, {times_text(last)} times" + (
-        f" at {most}" if start != most else ""
-    )
-
-
-def times_text(ratio: float) -> str:
-    """Return a ratio in two digits, and larger ones in full: `0.042`, `1.3`, `312`."""
-    return f"{ratio:.0f}" if ratio >= 9.95 else f"{ratio:.2g}"

@@ -11,14 +11,13 @@ from gputop.bench.results import compare
 from gputop.text import flops_unit, short_name, visible
 from gputop.ui.benchmark import plot as plots
 from gputop.ui.benchmark.result_table import note_rows
-from gputop.ui.drawing.cells import Row, Span, cell, wrap
-from gputop.ui.drawing.palette import DIM, STRONG, TEXT
+from gputop.ui.drawing.palette import DIM
 
 if TYPE_CHECKING:
     from gputop.bench.events import Point, Result
-    from gputop.bench.results.compare import Crossover
     from gputop.bench.run.group_state import GroupState
     from gputop.bench.run.state import RunState
+    from gputop.ui.drawing.cells import Row
 
 LEAST_PLOT = 8
 FAR = 30.0
@@ -28,7 +27,6 @@ USUAL = 10.0
 """log2 of the size that a sweep is expected to reach, unless its plan ends before."""
 SHARE_OF_NOTES = 6
 """Rows per row of notes, at most."""
-RATIO = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +39,7 @@ class SweepLine:
 def sweep_rows(
     run: RunState, results: Sequence[Result], plot: plots.Plot, width: int, height: int, under: int
 ) -> list[Row]:
-    """Draw the chart, and below it the ratio GPU/CPU and notes if they fit.
+    """Draw the chart, and below it notes if they fit.
 
     It leaves `under` rows, unless the chart needs them.
     """
@@ -49,11 +47,8 @@ def sweep_rows(
     device = run.hello.device_name if run.hello else target.name
     earlier = compare.other_sweeps(results, device, target.uuid)
     series = _series(run.rows, earlier)
-    found = compare.with_earlier(run.rows, target.uuid, earlier)
     spare = max(0, height - LEAST_PLOT - 1)
-    below = [*_ratios(found, width, spare)]
-    most = min(spare - len(below), max(2, height // SHARE_OF_NOTES))
-    below += note_rows(run, width, most, DIM)
+    below = note_rows(run, width, min(spare, max(2, height // SHARE_OF_NOTES)), DIM)
     room = max(min(LEAST_PLOT + 1, height), height - len(below) - under)
     return [*_chart(series, (run,), plot, width, room), *below]
 
@@ -129,30 +124,3 @@ def rates(low: float, high: float, height: int) -> tuple[plots.PlotAxis, Callabl
     powers = range(last, first - 1, -step)  # from the top: there are the figures that count
     ticks = tuple((n, f"{10.0**n:g}") for n in reversed(powers))
     return plots.PlotAxis(bottom, top + 0.01 * (top - bottom), ticks), math.log10
-
-
-def _ratios(found: Sequence[Crossover], width: int, room: int) -> list[Row]:
-    """Draw crossovers in words, and size by size if they fit."""
-    drawn: list[Row] = []
-    for n, each in enumerate(found):
-        words = wrap(compare.crossover_in_words(each), width - 2)
-        if len(drawn) + len(words) > room:
-            break
-        drawn += [[Span(f" {line}", STRONG)] for line in words]
-        left = len(found) - n - 1  # a line of words for the others comes first
-        if room - len(drawn) - left >= 2:
-            drawn += _by_size(each, width)
-    return drawn
-
-
-def _by_size(found: Crossover, width: int) -> list[Row]:
-    """Draw two rows of as many sizes as fit, evenly, the largest included."""
-    every = -(-len(found.ratios) // max(1, (width - plots.LABEL - 2) // RATIO))
-    shown = found.ratios[::-1][::every][::-1]
-    sizes: Row = [cell(" N", plots.LABEL + 1, DIM)]
-    ratios: Row = [cell(" GPU/CPU", plots.LABEL + 1, DIM)]
-    for n, ratio in shown:
-        sizes.append(cell(f"{n}", RATIO, DIM, right=True))
-        style = STRONG if ratio > 1 else TEXT
-        ratios.append(cell(compare.times_text(ratio), RATIO, style, right=True))
-    return [sizes, ratios]
