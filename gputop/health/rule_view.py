@@ -135,7 +135,6 @@ class RuleView:
     memo: dict[str, Any] = field(default_factory=dict)
     """Values that several rules need, computed once."""
     _numbers: dict[tuple[str, float], _Numbers] = field(default_factory=dict)
-    _means: dict[tuple[str, float, bool], float | None] = field(default_factory=dict)
     _masks: Counter[float] | None = None
 
     def passes(self, limit: Limit, value: float) -> bool:
@@ -172,11 +171,8 @@ class RuleView:
 
     def mean_or_none(self, name: str, seconds: float = WINDOW_SECONDS) -> float | None:
         """Return the mean of the last seconds, or None if numbers are missing."""
-        key = name, seconds, self.held
-        if key not in self._means:
-            there = self._has(name, seconds, ENOUGH_OF_WINDOW)
-            self._means[key] = self._read(name, seconds).mean if there else None
-        return self._means[key]
+        there = self._has(name, seconds, ENOUGH_OF_WINDOW)
+        return self._read(name, seconds).mean if there else None
 
     def mean(self, name: str, seconds: float = WINDOW_SECONDS) -> float:
         """Return the mean of the last seconds."""
@@ -186,7 +182,6 @@ class RuleView:
         return mean
 
     def _has(self, name: str, seconds: float, enough: float) -> bool:
-        """Return True if that time has enough numbers."""
         if self.windows.momentary:
             return self._read(name, seconds).present > 0
         count, span, wanted = self.windows.within(seconds)
