@@ -112,15 +112,6 @@ def _row(event: Event, width: int) -> Row:
 class DevicePage(DeviceTab):
     """Charts, readings, processes and events of one device, laid out for the available space."""
 
-    DEFAULT_CSS = """
-    DevicePage { height: 1fr; }
-    DevicePage #device-title { height: 1; }
-    DevicePage #device-body, DevicePage #timeline { height: 1fr; }
-    DevicePage #device-body { layout: vertical; }
-    DevicePage.wide #device-body { layout: horizontal; }
-    DevicePage.wide #details { margin-left: 2; }
-    """
-
     def __init__(self, telemetry: Telemetry) -> None:
         self._title = DeviceTitle(telemetry, id="device-title")
         self._timeline = TimelineView(telemetry, id="timeline")

@@ -170,11 +170,6 @@ class SendSignal(Dialog[Signals | None]):
     The target may end meanwhile: the sender checks the pid's start time again.
     """
 
-    CSS = """
-    SendSignal .box { width: 60; }
-    #signals { max-height: 80vh; }
-    """
-
     def __init__(self, target: SignalTarget, *, left: bool = False) -> None:
         """Ask for a signal to `target` on the right, or on the `left`."""
         super().__init__()

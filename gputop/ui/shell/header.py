@@ -257,8 +257,6 @@ SHORTEST_BAR = 8
 class ReplayBar(TelemetryView):
     """The line of a replay: time, speed and position. A click on its bar seeks."""
 
-    DEFAULT_CSS = "ReplayBar { height: 1; }"
-
     def __init__(self, telemetry: Telemetry, replay: Replay) -> None:
         super().__init__(telemetry, id="replay")
         self._replay = replay

@@ -163,12 +163,6 @@ def _wrapped(text: str, width: int) -> list[Row]:
 class WhyPage(DeviceTab):
     """Findings with their evidence, the rules that found nothing, and those that cannot tell."""
 
-    DEFAULT_CSS = """
-    WhyPage { height: 1fr; }
-    WhyPage #why-title { height: 1; }
-    WhyPage #findings { height: 1fr; }
-    """
-
     def __init__(self, telemetry: Telemetry) -> None:
         self._findings = FindingsView(telemetry, id="findings")
         views = (WhyTitle(telemetry, self._findings), self._findings)
