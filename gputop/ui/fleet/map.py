@@ -50,43 +50,12 @@ def mark(health: Severity) -> Span:
     return Span(SIGNS[health], MARKS[health])
 
 
-def wide_cell(index: str, level: Span, text: str, health: Severity | None, width: int) -> Row:
-    """Return a GPU with its number and value, and a sign if it has a problem."""
-    return [
-        cell(index, width - VALUE_CELLS - AROUND_VALUE, DIM, right=True),
-        Span(" "),
-        Span(" ") if text == ABSENT else level,
-        cell(text, VALUE_CELLS, DIM if text == ABSENT else TEXT, right=True),
-        Span(" ") if health is None else mark(health),
-        Span(" "),
-    ]
-
-
-def half_cell(
-    upper: Style, lower: Style | None, health: Severity | None, *, under: bool | None
-) -> Span:
-    """Return a cell of two GPUs, with the sign of the graver problem if there is one.
-
-    `under` is True if the cursor is on the lower GPU, and None if it is on neither.
-    """
-    if under is not None:
-        return Span(LOWER if under else UPPER, POINTER)
-    if health is not None:
-        return mark(health)
-    return Span(HALVES, _pair(upper, lower))
-
-
 @lru_cache(256)
 def _pair(upper: Style, lower: Style | None) -> Style:
     return Style(color=upper.color, bgcolor=lower.color if lower else None)
 
 
-HEALTH_WORDS = {
-    None: "ok",
-    Severity.WARNING: "warn",
-    Severity.FAULT: "fault",
-    Severity.STALE: "stale",
-}
+WORDS = {None: "ok", Severity.WARNING: "warn", Severity.FAULT: "fault", Severity.STALE: "stale"}
 
 
 class Painter:
@@ -187,26 +156,34 @@ class Painter:
         return Span(span.text, POINTER) if number == self._cursor else span
 
     def _halves(self, upper: int, lower: int | None) -> Span:
+        """Return a cell of two GPUs, with the sign of the graver problem if there is one."""
         glyphs, levels = self._glyphs, self._levels
-        below = None if lower is None else glyphs[levels[lower]].style
-        wrong = None
-        if self._health:
-            found = [h for n in (upper, lower) if n is not None and (h := self._health.get(n))]
-            wrong = min(found, key=GRAVEST_FIRST.index) if found else None
-        if self._old and wrong is None and lower is not None:  # in one colour, two are one
+        wrong = [h for n in (upper, lower) if n is not None and (h := self._health.get(n))]
+        if self._old and not wrong and lower is not None:  # in one colour, two are one
             return glyphs[max(levels[upper], levels[lower])]
-        under = None if self._cursor not in (upper, lower) else self._cursor != upper
-        return half_cell(glyphs[levels[upper]].style, below, wrong, under=under)
+        if self._cursor in (upper, lower):
+            return Span(UPPER if self._cursor == upper else LOWER, POINTER)
+        if wrong:
+            return mark(min(wrong, key=GRAVEST_FIRST.index))
+        below = None if lower is None else glyphs[levels[lower]].style
+        return Span(HALVES, _pair(glyphs[levels[upper]].style, below))
 
     def _wide(self, number: int) -> Row:
+        """Return a GPU with its number and value, and a sign if it has a problem."""
         gpu, health, metric = self._gpus[number], self._health.get(number), self._state.metric
-        text = HEALTH_WORDS[health] if metric is HEALTH else metric.text(metric.value(gpu))
-        row = wide_cell(
-            visible(gpu.index), self._glyphs[self._levels[number]], text, health, self._layout.cell
-        )
-        if number != self._cursor:
-            return row
-        return [*(Span(span.text, POINTER) for span in row[:-1]), row[-1]]
+        text = WORDS[health] if metric is HEALTH else metric.text(metric.value(gpu))
+        row = [
+            cell(
+                visible(gpu.index), self._layout.cell - VALUE_CELLS - AROUND_VALUE, DIM, right=True
+            ),
+            Span(" "),
+            Span(" ") if text == ABSENT else self._glyphs[self._levels[number]],
+            cell(text, VALUE_CELLS, DIM if text == ABSENT else TEXT, right=True),
+            Span(" ") if health is None else mark(health),
+        ]
+        if number == self._cursor:
+            row = [Span(span.text, POINTER) for span in row]
+        return [*row, Span(" ")]
 
 
 LEGEND_ROWS = 1
@@ -327,11 +304,10 @@ class MapView(Wheel, LiveView):
         if rows < layout.height:
             words.append(f"rows {self._first + 1}–{self._first + rows} of {layout.height}")
         room = width - width_of(row) - 1
-        said = " · ".join(filter(None, words))
-        while len(said) > room and len(words) > 1:
+        words = [*filter(None, words)]
+        while len(" · ".join(words)) > room and len(words) > 1:
             words.pop(1)
-            said = " · ".join(filter(None, words))
-        return spread(row, [Span(clip(f"{said} ", max(0, room)), TEXT)], width)
+        return spread(row, [Span(clip(f"{' · '.join(words)} ", max(0, room)), TEXT)], width)
 
 
 LOOKED_FOR = "DCGM_FI_DEV_GPU_UTIL, DCGM_FI_DEV_FB_USED, … and gputop_gpu_…"

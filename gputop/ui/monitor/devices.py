@@ -196,7 +196,8 @@ class DevicesView(Wheel, TelemetryView):
     def action_move(self, step: int) -> None:
         devices, selected = self._telemetry.devices, self.selected
         if selected is not None:
-            self._select(devices.index(selected) + step)
+            number = devices.index(selected) + step
+            self.select(devices[max(0, min(len(devices) - 1, number))])
 
     action_side = action_move
 
@@ -207,10 +208,6 @@ class DevicesView(Wheel, TelemetryView):
 
     def wheel(self, step: int) -> None:
         self.action_move(1 if step > 0 else -1)
-
-    def _select(self, number: int) -> None:
-        devices = self._telemetry.devices
-        self.select(devices[max(0, min(len(devices) - 1, number))])
 
     def select(self, device: Device) -> None:
         self._selected = device.uuid
@@ -225,7 +222,7 @@ class DevicesView(Wheel, TelemetryView):
             if top <= event.y < top + line.rows:
                 column = min(now.columns - 1, event.x // (now.panel_width + GAP))
                 if column < len(line.devices):
-                    self._select(self._telemetry.devices.index(line.devices[column]))
+                    self.select(line.devices[column])
             top += line.rows
 
     def draw(self, width: int, height: int) -> list[Row]:

@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate, islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from rich.color import ColorSystem
 from rich.console import COLOR_SYSTEMS
@@ -28,7 +28,6 @@ from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:
     from rich.style import Style
-    from textual.geometry import Region
     from textual.widget import Widget
 
     Put = Callable[[int, int, str, str], int]
@@ -146,18 +145,6 @@ class StyledLine:
             yield Segment(text[max(0, start - first) : stop - first], style)
 
 
-class Box(NamedTuple):
-    """Position of a widget, and its visible part."""
-
-    widget: Widget
-    x: int
-    y: int
-    left: int
-    top: int
-    right: int
-    bottom: int
-
-
 class CellsUpdate(CompositorUpdate):
     """Update of parts of lines: column, row and segments of each."""
 
@@ -189,32 +176,28 @@ def install_live_updates() -> bool:
 
 def update_from_live_views(compositor: Any) -> CellsUpdate | None:
     """Return the update for the changed cells, or None if other widgets have some of them."""
-    boxes = [_box(widget, *where) for widget, where in compositor.visible_widgets.items()]
-    lines: dict[tuple[Widget, int], StyledLine | None] = {}
+    boxes = [
+        (widget, region.offset, region.intersection(clip).corners)
+        for widget, (region, clip) in compositor.visible_widgets.items()
+    ]
+    nothing: tuple[Any, Any, bool] = None, None, False
+    lines: dict[tuple[Widget, int], StyledLine] = {}
     parts: list[tuple[int, int, Sequence[Segment]]] = []
     for y, left, right in compositor._regions_to_spans(compositor._dirty_regions):  # noqa: SLF001
-        # Widgets in front come first.
-        over = (box for box in boxes if box.top <= y < box.bottom)
-        box = next((each for each in over if each.left < right and left < each.right), None)
-        if box is None or not (box.left <= left and right <= box.right):
+        over = (  # widgets in front come first
+            (widget, at, first <= left and right <= end)
+            for widget, at, (first, top, end, bottom) in boxes
+            if top <= y < bottom and first < right and left < end
+        )
+        view, at, has_all = next(over, nothing)
+        row = view.row_at(y - at.y) if isinstance(view, LiveView) and has_all else None
+        if row is None:
             return None
-        view = box.widget
         if (view, y) not in lines:
-            lines[view, y] = _styled_line(view, y - box.y, box.x)
+            lines[view, y] = StyledLine(row, at.x)
         line = lines[view, y]
-        if line is None or not isinstance(view, LiveView):
+        if not line.is_narrow:
             return None
         parts.append((left, y, view.apply_filters([*line.between(left, right)])))
     compositor._dirty_regions.clear()  # noqa: SLF001
     return CellsUpdate(parts) if parts else None
-
-
-def _styled_line(widget: Widget, y: int, x: int) -> StyledLine | None:
-    row = widget.row_at(y) if isinstance(widget, LiveView) else None
-    line = StyledLine(row, x) if row is not None else None
-    return line if line is not None and line.is_narrow else None
-
-
-def _box(widget: Widget, region: Region, clip: Region) -> Box:
-    seen = region.intersection(clip)
-    return Box(widget, region.x, region.y, seen.x, seen.y, seen.right, seen.bottom)
