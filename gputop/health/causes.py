@@ -176,5 +176,4 @@ def shorten(text: str, width: int) -> str:
 
 
 def _clauses(text: str) -> list[str]:
-    """Split a text behind each comma, colon and semicolon that a blank follows."""
     return re.split(r"(?<=[,:;] )", text)

@@ -240,7 +240,6 @@ def _device_alerts(device: Device, sample: DeviceSample) -> Iterator[Finding]:
 def _xid_alerts(
     devices: Mapping[str, Device], events: Iterable[Event], now: float
 ) -> Iterator[Finding]:
-    """Yield one alert for each device with a recent Xid."""
     recent: dict[str, list[Event]] = {}
     for event in events:
         uuid = event.device_uuid or ""

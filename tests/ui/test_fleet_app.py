@@ -30,7 +30,7 @@ from gputop.ui.shell.help import Help, HelpPage
 from gputop.ui.terminal import textual_updates
 from gputop.ui.terminal.frame import Sequences
 from gputop.ui.terminal.screen_model import ScreenModel
-from gputop.ui.widgets.choice import ChoiceDialog
+from gputop.ui.widgets.dialogs import ChoiceDialog
 from tests.fleets import AWAY, drawn, fleet, gpu
 from tests.ui.pilots import NoWatch, fleet_screen, lines, settle, text_of, until
 

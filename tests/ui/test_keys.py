@@ -31,8 +31,7 @@ from gputop.ui.shell.header import Header
 from gputop.ui.shell.help import FIRST, FRAME, Help, HelpPage, HelpText
 from gputop.ui.shell.settings_screen import ABOUT, SORTS
 from gputop.ui.widgets import choice
-from gputop.ui.widgets.choice import ChoiceDialog, ChoiceList
-from gputop.ui.widgets.confirm import ConfirmScreen
+from gputop.ui.widgets.dialogs import ChoiceDialog, ChoiceList, ConfirmScreen
 from tests.streams import PreparedStream, inventory, no_driver, sample
 from tests.ui import scenes
 from tests.ui.pilots import dashboard_of, settle, shown, text_of_help, until

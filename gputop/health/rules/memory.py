@@ -60,7 +60,6 @@ def process_text(process: Process | None) -> str:
 
 
 def _idle_seconds(view: RuleView, activity: str) -> float:
-    """Return the seconds since it last worked, at most the length of the history."""
     history = view.windows.history
     newest_first = reversed(history.last(view.device.uuid, activity, history.count))
     return history.span(len([*takewhile(lambda number: not number > t.IDLE.end, newest_first)]))

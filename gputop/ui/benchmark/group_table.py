@@ -95,7 +95,6 @@ def group_rows(group: GroupState, telemetry: Telemetry, width: int) -> list[Row]
 
 
 def _fitting(titles: Sequence[str], width: int) -> list[tuple[str, int]]:
-    """Return the columns that fit with their cells; the device gets the rest."""
     room = width - 2
     ranked = [title for title in WIDTHS if title in titles]
     shown = fit_columns(ranked, room, lambda title: WIDTHS[title] + 1)
@@ -210,7 +209,6 @@ def _progress(group: GroupState, width: int) -> Row:
 
 
 def _notes(group: GroupState, width: int) -> list[Row]:
-    """Return why devices failed, each problem once with its devices."""
     if group.problem is not None and not group.measured:
         return []  # the chart's space has it
     failed: dict[str, list[Target]] = {}

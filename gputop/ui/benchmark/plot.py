@@ -162,7 +162,6 @@ def _merged(layers: Sequence[str], styles: Sequence[Style]) -> list[Span]:
 
 
 def _set_marks(rows: list[list[Span]], lines: Sequence[PlotLine], area: PlotArea) -> None:
-    """Set each mark at the end of its line, or beside it if another is there."""
     x, y, left = area[:3]
     down, across = len(rows) - 3, max(len(row) for row in rows) - left - 1
     taken: set[tuple[int, int]] = set()

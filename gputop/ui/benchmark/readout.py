@@ -139,7 +139,6 @@ def _devices(targets: Sequence[Target]) -> str:
 
 
 def _faults(group: GroupState) -> str:
-    """Return the wrong elements by device, or those of the only one and when they were found."""
     if not group.is_several:
         return wrong_elements_text(group.first)
     wrong = {target: group.wrong_elements(target) for target in group.runs}
@@ -194,7 +193,6 @@ class ReadoutView(TelemetryView, RunView):
         return [figures, self._progress(run, width), checks, *bad]
 
     def _problem(self, run: RunState, problem: Problem, width: int) -> list[Row]:
-        """Return why a run failed and the remedy, if the chart shows its figures."""
         if not run.measured or (run.stopping and not run.faulty):
             return []
         style = FAULT if run.faulty else TEXT
@@ -243,7 +241,6 @@ class ReadoutView(TelemetryView, RunView):
 
 
 def _bad(run: RunState) -> list[str]:
-    """Return a line for each part of the verdict that is not ok."""
     if run.result is None or run.result.verdict is None:
         return []
     return [*verdict_lines(run.result)] if run.result.verdict.bad else []
@@ -263,7 +260,6 @@ def _figures(run: RunState) -> Row:
 
 
 def _add(row: Row, parts: Iterable[Row], width: int) -> None:
-    """Append the parts that fit."""
     for part in parts:
         if width_of([*row, *part]) <= width:
             row += part

@@ -103,7 +103,6 @@ class Painter:
         return [cell(visible(name) or self._grouping.unnamed, width, style if name else DIM)]
 
     def _figures(self, tile: Tile) -> Row:
-        """Return the number of GPUs, their median, and the number of those with problems."""
         metric = self._state.metric
         middle = "" if metric is HEALTH else metric.text(self._grouping.median(tile.group, metric))
         return [
@@ -115,7 +114,6 @@ class Painter:
         ]
 
     def _wrong(self, tile: Tile) -> Row:
-        """Return the gravest sign, and the number of GPUs with problems."""
         found, width = self._grouping.wrong.get(tile.group), self._grouping.count_cells + 1
         if not found:
             return [Span(" " * width)]
@@ -124,7 +122,6 @@ class Painter:
         return [Span(SIGNS[gravest], style), cell(str(sum(found.values())), width - 1, style)]
 
     def _line(self, tile: Tile) -> Row:
-        """Return a folded group: name, figures and the distribution over the levels."""
         figures = self._figures(tile)
         name = self._name(tile, self._layout.label - width_of(figures) - SHAPE - 2)
         row = [*name, Span(" "), *figures, Span(" ")]
@@ -137,7 +134,6 @@ class Painter:
     # GPUs.
 
     def _cells(self, tile: Tile, row: int) -> Row:
-        """Return the GPUs of a group in one of its rows."""
         members = self._grouping.groups[tile.group].members
         numbers = [members[n] for n in self._layout.members(tile, row)]
         if self._layout.density is MapDensity.WIDE:
@@ -247,7 +243,6 @@ class MapView(Wheel, LiveView):
         self.action_move(step * lanes * max(1, self.size.height - LEGEND_ROWS - 1))
 
     def on_click(self, event: Click) -> None:
-        """Move the cursor to the GPU under the mouse; open a folded group."""
         layout = self._state.layout
         if layout is None or event.y < LEGEND_ROWS:
             return
@@ -273,7 +268,6 @@ class MapView(Wheel, LiveView):
         return [self._legend(layout, width, len(rows)), *rows]
 
     def _follow(self, layout: MapLayout, room: int) -> None:
-        """Scroll to the cursor after it has moved, and never past the end."""
         place = self._state.place
         if place != self._seen:
             self._seen = place

@@ -208,7 +208,6 @@ class _Shape(NamedTuple):
 
 
 def _shape(sizes: Sequence[int], labels: Labels, cell: int, lanes: int, width: int) -> _Shape:
-    """Return the best shape for cells of that width."""
     largest = max(sizes, default=1)
     made = []
     for stacked, longest in ((False, labels.flat), (True, labels.stacked)):

@@ -226,7 +226,6 @@ class DevicesView(Wheel, TelemetryView):
             top += line.rows
 
     def draw(self, width: int, height: int) -> list[Row]:
-        """Draw the panels in the current layout, scrolled to the selected one."""
         if self.alone:
             return self._short_rows(width, height)
         now = self.current_layout
@@ -311,7 +310,6 @@ class DevicesView(Wheel, TelemetryView):
         return 0 if now is None or now.density is Density.FULL else len(self._finding_lines(80))
 
     def _finding_lines(self, width: int) -> list[Row]:
-        """Return the top findings of a few devices, the most severe first."""
         telemetry = self._telemetry
         lines = []
         told = telemetry.slowest.findings if telemetry.slowest else ()  # by the header
@@ -354,7 +352,6 @@ class DevicesView(Wheel, TelemetryView):
         )
 
     def _past(self, device: Device) -> list[PanelHistory]:
-        """Return the histories of the bars, where the device has those readings."""
         r = self._telemetry.readings(device.uuid)
         active = panel.activity_of(r)
         label, style = ("SM", SM) if active == "sm_active_percent" else ("busy", BUSY)

@@ -236,7 +236,6 @@ def host_title(machine: Machine, width: int, behind: float | None, limit: float)
 
 
 def _problem(machine: Machine, width: int) -> list[Row]:
-    """Return the problem and its remedy, in one row if that fits."""
     problem = machine.problem
     if problem is None:
         return []
@@ -248,7 +247,6 @@ def _problem(machine: Machine, width: int) -> list[Row]:
 
 
 def _facts(machine: Machine) -> list[Row]:
-    """Return facts about the host, the most useful first."""
     host = machine.host
     parts: list[tuple[str, str]] = []
     if host.cpu_percent is not None:
@@ -265,7 +263,6 @@ def _facts(machine: Machine) -> list[Row]:
 
 
 def _state(machine: Machine, behind: float | None, limit: float) -> Row:
-    """Return the state for the right end; blank if all is well."""
     if machine.state is MachineState.CONNECTING:
         return [Span(" connecting ", WARN)]
     if machine.state is MachineState.AWAY:

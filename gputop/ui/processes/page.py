@@ -22,8 +22,7 @@ from gputop.ui.processes.columns import ProcessContext
 from gputop.ui.processes.screen import ProcessTab, why_untouched
 from gputop.ui.processes.signal import SIGNALS
 from gputop.ui.processes.table_state import rows_of
-from gputop.ui.widgets.filter import FilterView
-from gputop.ui.widgets.live import ScrolledView
+from gputop.ui.widgets.live import FilterView, ScrolledView
 
 if TYPE_CHECKING:
     from gputop.schema.device import Device
@@ -201,7 +200,6 @@ def _folded(text: str, width: int) -> list[str]:
 
 
 def _variable_rows(variable: Variable, text: str, width: int) -> list[Row]:
-    """Return the lines of a variable and its value or mask; those after the first are indented."""
     room = max(2, width - len(INDENT))
     starts = range(0, len(text), room)  # a megabyte of it is cut at each drawing
     chunks = [text[n : n + room] for n in starts] if text.isascii() else chop_cells(text, room)

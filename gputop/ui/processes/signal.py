@@ -13,7 +13,7 @@ from gputop.text import ABSENT, size, visible
 from gputop.ui.drawing.cells import Row, Span, cell, clip, wrap
 from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, TAB, TEXT, WARN
 from gputop.ui.processes.table_state import rows_of
-from gputop.ui.widgets.confirm import WAIT, Dialog, QuietPeriod
+from gputop.ui.widgets.dialogs import WAIT, Dialog, QuietPeriod
 from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:

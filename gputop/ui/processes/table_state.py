@@ -7,16 +7,8 @@ from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from gputop.ui.processes.columns import (
-    COLUMNS,
-    COMMAND,
-    FIXED,
-    GPU,
-    HOST,
-    ProcessColumn,
-    ProcessContext,
-    search_text,
-)
+from gputop.ui.processes import columns
+from gputop.ui.processes.columns import ProcessColumn, ProcessContext, search_text
 
 if TYPE_CHECKING:
     from gputop.schema.device import Device
@@ -54,7 +46,7 @@ class ProcessTable:
         self.context = ProcessContext()
         self.several = False
         """True if processes of several machines are listed."""
-        self.sorted_by: ProcessColumn = GPU
+        self.sorted_by: ProcessColumn = columns.GPU
         self.descending = False
         self.tree = False
         self.hidden: frozenset[str] = frozenset()
@@ -81,8 +73,8 @@ class ProcessTable:
         self._sample, self._devices, self._only = sample, devices, only
         machines = sample.machines if sample else ()
         self.several = len(machines) > 1 and only is None
-        if self.sorted_by is HOST and sample is not None and not self.several:
-            self.sorted_by = GPU
+        if self.sorted_by is columns.HOST and sample is not None and not self.several:
+            self.sorted_by = columns.GPU
         self.context = ProcessContext.for_sample(sample.time if sample else 0.0, devices, machines)
         last = len(self.context.places)
 
@@ -108,13 +100,15 @@ class ProcessTable:
         The command and the one that they are sorted by are always among them.
         """
         if self._columns is None:
-            always = {*FIXED, COMMAND, self.sorted_by}
+            always = {*columns.FIXED, columns.COMMAND, self.sorted_by}
             self._columns = [
                 column
-                for column in ((HOST, *COLUMNS) if self.several else COLUMNS)
+                for column in (
+                    (columns.HOST, *columns.COLUMNS) if self.several else columns.COLUMNS
+                )
                 if column in always or not column.is_empty(self._processes, self.context)
             ]
-        always = {COMMAND, self.sorted_by}
+        always = {columns.COMMAND, self.sorted_by}
         return [c for c in self._columns if c in always or c.title not in self.hidden]
 
     @property
@@ -134,7 +128,7 @@ class ProcessTable:
         if self._ordered is None:
             column, context = self.sorted_by, self.context
             processes = self._processes
-            if column is GPU:  # the largest first on each device
+            if column is columns.GPU:  # the largest first on each device
                 processes = sorted(processes, key=lambda p: p.memory_used_bytes or 0, reverse=True)
             values = [(column.value(process, context), process) for process in processes]
             known = [pair for pair in values if pair[0] is not None]
@@ -150,7 +144,7 @@ class ProcessTable:
 
     def apply_settings(self, title: str, reverse: bool, tree: bool) -> None:
         """Apply the settings: sort by the column of that title, if it exists."""
-        column = next((c for c in (HOST, *COLUMNS) if c.title == title), None)
+        column = next((c for c in (columns.HOST, *columns.COLUMNS) if c.title == title), None)
         if column is not None:
             self.sorted_by, self.descending = column, column.largest_first
         if reverse:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from textual.dom import DOMNode
 
     from gputop.ui.shell.app import GputopApp
-    from gputop.ui.widgets.filter import FilterView
+    from gputop.ui.widgets.live import FilterView
 
 EXPLAIN_SECONDS, EXPLAINED_SECONDS = 1.0, 3.0
 """Seconds between explanations of keys that do nothing, and those that one is shown for."""
@@ -130,7 +130,7 @@ class ActionScreen(Screen[None]):
         return next(each for each in self.actions if each.id == name)
 
     def action_commands(self) -> None:
-        from gputop.ui.widgets.choice import Choice, ChoiceDialog
+        from gputop.ui.widgets.dialogs import Choice, ChoiceDialog
 
         async def run(action: Action | None) -> None:
             if action is not None:

@@ -24,7 +24,7 @@ from gputop.text import visible
 from gputop.ui.drawing import look
 from gputop.ui.shell.action_screen import ActionScreen
 from gputop.ui.shell.watchdog import Watchdog
-from gputop.ui.terminal import layouts
+from gputop.ui.terminal import textual_updates
 from gputop.ui.terminal.output import is_connected
 from gputop.ui.terminal.skeleton import SKELETON
 from gputop.ui.widgets.live import LiveView
@@ -97,7 +97,7 @@ class GputopApp(App[None], inherit_bindings=False):  # Ctrl+Q is for who pressed
         `problems` are the settings that could not be used, and `config` is their file. The other
         arguments are the dashboard's.
         """
-        layouts.install()
+        textual_updates.install_layouts()
         # ansi_color is given from the start: what NO_COLOR does goes by it
         super().__init__(driver_class=(driver := _driver()), ansi_color=True)
         if driver is None:
@@ -152,7 +152,7 @@ class GputopApp(App[None], inherit_bindings=False):  # Ctrl+Q is for who pressed
         self._held_until = time.monotonic() + LAYOUT_SECONDS
 
         def paint() -> None:
-            layouts.collect(screen)
+            textual_updates.collect_changes(screen)
             self._held.close()
             screen.check_idle()
 

@@ -26,7 +26,7 @@ from gputop.ui.shell.action_screen import ActionScreen, KeysView
 from gputop.ui.shell.actions import ACTIONS, LISTS, PAGES, PROCESSES, Action, bindings, explanation
 from gputop.ui.shell.header import Header, ReplayBar
 from gputop.ui.shell.recording import Recordings
-from gputop.ui.terminal import layouts
+from gputop.ui.terminal import textual_updates
 from gputop.ui.widgets.live import LiveTab
 
 if TYPE_CHECKING:
@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     from gputop.recording.replay import Played, Replay
     from gputop.schema.snapshot import Record
     from gputop.ui.benchmark.screen import BenchmarkTab
-    from gputop.ui.widgets.filter import FilterView
-    from gputop.ui.widgets.live import LiveTab
+    from gputop.ui.widgets.live import FilterView, LiveTab
 
 BENCHMARK_CSS = Path(__file__).parents[1] / "benchmark" / "benchmark.tcss"
 """Style sheet that is slow to parse, and that the first screen does not need."""
@@ -229,7 +228,6 @@ class Dashboard(ActionScreen):
             self._benchmark.show_targets()
 
     def _ring(self) -> None:
-        """Show new alerts, and ring the bell if the settings say so."""
         alerts = {(alert.device_uuid, alert.rule) for alert in self.telemetry.alerts}
         if alerts - self._rung:
             self._header.redraw()  # also while the rest is paused
@@ -348,13 +346,13 @@ class Dashboard(ActionScreen):
         self._show_tab()
         self.show()
         # What changed, for one frame; the screen itself would forget a layout that is due.
-        layouts.collect(*self.children)
+        textual_updates.collect_changes(*self.children)
 
     def _show_tab(self) -> None:
         self._switcher.current = self._header.tab
 
     def action_number(self) -> None:
-        from gputop.ui.widgets.choice import Choice, NumberDialog
+        from gputop.ui.widgets.dialogs import Choice, NumberDialog
 
         tab, devices = self._tab, self.telemetry.devices
         choices = [Choice(f"{d.label} {short_name(d.name)}", "", d) for d in devices]
@@ -400,7 +398,6 @@ class Dashboard(ActionScreen):
     async def _show_page(
         self, name: str, make: Callable[[Telemetry], LiveTab], *shown: Any
     ) -> None:
-        """Show a page, which is made when it is first needed."""
         with self.app.batch_update():
             page: Any = self._live.get(name)
             if page is None:

@@ -145,7 +145,6 @@ class Header(TelemetryView):
         return f"{text}: the driver is restarting" if telemetry.restarting else text
 
     def _host(self) -> list[Row]:
-        """Return the host in parts, the most important first."""
         host = self._telemetry.host
         if host is None or self._telemetry.machines:  # their titles say it of each
             return []
@@ -225,7 +224,6 @@ def _width(parts: Sequence[Row]) -> int:
 
 
 def _slowness(cause: Cause, telemetry: Telemetry, width: int) -> Row:
-    """Return what slows the work most, in whole clauses, and the key that says more."""
     hint = "w Why " if width >= ROOMY else ""
     labels = {device.uuid: device.label for device in telemetry.devices}
     text = shorten(cause_text(cause, labels), width - len(hint) - 5)
@@ -233,7 +231,6 @@ def _slowness(cause: Cause, telemetry: Telemetry, width: int) -> Row:
 
 
 def _alerts(alerts: Sequence[Finding], width: int) -> Row:
-    """Return the alerts that fit, and the number of the others with the key that shows them."""
     row, said = [Span(" ")], summarize(alerts)
     for n, (severity, words) in enumerate(said):
         style = FAULT if severity is Severity.FAULT else WARN
@@ -280,7 +277,6 @@ class ReplayBar(TelemetryView):
         return [fit([*row, *lost], width)]
 
     def _moment(self) -> str:
-        """Return the date and time of what is shown, in the local time zone."""
         telemetry = self._telemetry
         if telemetry.latest is None:
             return "…"

@@ -14,7 +14,7 @@ from gputop.ui.drawing.cells import Row, Span, beside, cells_of, fit, width_of, 
 from gputop.ui.drawing.palette import ACCENT, STRONG
 from gputop.ui.processes.columns import COLUMNS, HOST
 from gputop.ui.shell.actions import ACTIONS, DEVICES, LISTS, LIVE, PAGES, PROCESSES, Action
-from gputop.ui.widgets.confirm import Dialog
+from gputop.ui.widgets.dialogs import Dialog
 from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:
@@ -128,7 +128,6 @@ class HelpPage(Dialog[None]):
         self._text.styles.width, self._text.styles.height = width_of(rows[0]), len(rows)
 
     def _rows(self, screen_width: int) -> list[Row]:
-        """Return all groups, in one column or in two of about the same height."""
         width = screen_width * 96 // 100 - FRAME  # the box has at most 96 % of the screen
         two = screen_width >= TWO_FROM
         width = min(WIDEST, (width - GAP) // 2 if two else width)

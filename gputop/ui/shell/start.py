@@ -143,7 +143,6 @@ def run_fleet(
 
 
 def _show(app: GputopApp) -> int:
-    """Run the app; return the exit status, and print the fault that ended it, if one did."""
     app.run(mouse=app.settings.mouse)
     SKELETON.hide()  # if the app did not even begin
     if app.fault is not None and os.strerror(errno.EMFILE) in app.fault:

@@ -17,7 +17,7 @@ from textual.events import Key, Paste, Resize
 from textual.messages import InBandWindowResize
 
 from gputop.ui.terminal import textual_caches
-from gputop.ui.terminal.flow import ANSWER
+from gputop.ui.terminal.output import ANSWER
 
 if TYPE_CHECKING:
     from textual.message import Message

@@ -87,7 +87,6 @@ def forget_drawn(views: Iterable[Widget]) -> None:
 
 
 def _clear(cached: object) -> None:
-    """Empty the cache of a function, if it has one."""
     clear = getattr(cached, "cache_clear", None)
     if clear is not None:
         clear()

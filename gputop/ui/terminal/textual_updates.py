@@ -1,9 +1,12 @@
-"""Patch Textual's updates to give their cells to a screen model instead of sending them.
+"""Patch Textual's updates: their cells go to a screen model, and each change in one frame.
 
 The classes of updates are private. Their methods are replaced only where they have the tested
 signatures; otherwise Textual's own output is sent, with more bytes.
 Textual also renders whole lines of every widget on a changed line, and cuts them. Where no other
 widget covers the cells of a live view, its own row has them.
+Textual lays everything out again after a change of any widget's size, as scroll bars may come or
+go, and repaints what it laid out: each page was painted twice. And it collects what changed from
+each widget on its own, when that is idle: some of it came in a frame of its own.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from rich.segment import Segment
 from textual import _compositor
 from textual._compositor import CompositorUpdate
 from textual.strip import Strip
+from textual.widget import Widget
 
 from gputop.ui.drawing.cells import is_narrow
 from gputop.ui.terminal.frame import LINK
@@ -28,7 +32,6 @@ from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:
     from rich.style import Style
-    from textual.widget import Widget
 
     Put = Callable[[int, int, str, str], int]
     """Function that takes a cell's column and row, text and SGR codes, and returns the width."""
@@ -37,6 +40,7 @@ RENDER = {"render_segments": ["self", "console"]}
 LAYOUT_SHAPE = {"__init__": ["self", "strips", "region"], **RENDER}
 CHOPS_SHAPE = {"__init__": ["self", "chops", "spans", "chop_ends"], **RENDER}
 STRIP_SHAPE = {"render_ansi": ["style", "color_system"]}
+SIZE_UPDATED = ["self", "size", "virtual_size", "container_size", "layout"]
 COMPOSITOR_SHAPE = {"render_partial_update": ["self"], "_regions_to_spans": ["regions"]}
 
 
@@ -201,3 +205,37 @@ def update_from_live_views(compositor: Any) -> CellsUpdate | None:
         parts.append((left, y, view.apply_filters([*line.between(left, right)])))
     compositor._dirty_regions.clear()  # noqa: SLF001
     return CellsUpdate(parts) if parts else None
+
+
+def install_layouts() -> bool:
+    """Replace the method if it has the known signature; return True if so."""
+    if not has(Widget, {"_size_updated": SIZE_UPDATED}):
+        return False
+    if not hasattr(Widget._size_updated, "stock"):  # noqa: SLF001
+        Widget._size_updated = _once(Widget._size_updated)  # type: ignore[method-assign] # noqa: SLF001
+    return True
+
+
+def _once(stock: Callable[..., bool]) -> Callable[..., bool]:
+    def size_updated(
+        self: Widget, size: Any, virtual_size: Any, container_size: Any, layout: bool = True
+    ) -> bool:
+        scrolls = "auto" in (self.styles.overflow_x, self.styles.overflow_y)
+        over = any(each.id == "textual-toastrack" for each in self.ancestors_with_self)
+        if not layout or scrolls or over:  # notifications are laid out as they are painted
+            return stock(self, size, virtual_size, container_size, layout)
+        changed = stock(self, size, virtual_size, container_size, False)
+        if changed:  # the frame of this layout has it all
+            getattr(self, "_repaint_regions", set()).clear()
+        return changed
+
+    size_updated.stock = stock  # type: ignore[attr-defined]
+    return size_updated
+
+
+def collect_changes(*widgets: Widget) -> None:
+    """Have the screen know now what changed in the widgets and in those that they contain."""
+    if has(Widget, {"_check_refresh": ["self"]}):
+        for widget in widgets:
+            for each in widget.walk_children(Widget, with_self=True):
+                each._check_refresh()  # noqa: SLF001
