@@ -186,9 +186,8 @@ class RuleView:
         key = name, seconds
         known = self._numbers.get(key)
         if known is None:
-            numbers = self.windows.history.last(
-                self.device.uuid, name, self.windows.within(seconds).samples
-            )
+            many = self.windows.within(seconds).samples
+            numbers = self.windows.history.last(self.device.uuid, name, many)
             self.windows.read += len(numbers)
             there: Sequence[float] = numbers
             if not math.isfinite(total := sum(numbers)):
@@ -229,11 +228,9 @@ class RuleView:
         value = self._newest(name)
         return [] if value is None else [Evidence(label, name, float(value), unit_of(name))]
 
-    def means(
-        self, *labelled: tuple[str, str], seconds: float = t.WINDOW_SECONDS
-    ) -> list[Evidence]:
+    def means(self, *shown: tuple[str, str], seconds: float = t.WINDOW_SECONDS) -> list[Evidence]:
         """Return the means as evidence, by label and name, without those that there are not."""
-        known = ((label, name, self.mean_or_none(name, seconds)) for label, name in labelled)
+        known = ((label, name, self.mean_or_none(name, seconds)) for label, name in shown)
         return [
             self.measured(f"{label}, mean", name, mean, seconds=seconds)
             for label, name, mean in known

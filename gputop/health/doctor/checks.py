@@ -38,23 +38,21 @@ class Check(NamedTuple):
     """Rule whose finding about a device counts instead, if there is one."""
 
 
-def _finding(
-    severity: Severity, text: str, remedy: str = "", device: Device | None = None
-) -> Finding:
+def _made(severity: Severity, text: str, remedy: str = "", device: Device | None = None) -> Finding:
     return Finding(severity, text, advice=remedy, device_uuid=device.uuid if device else "")
 
 
-note = partial(_finding, Severity.INFORMATION)
+note = partial(_made, Severity.INFORMATION)
 """Makes a finding that is good to know, or that says why a check was not possible."""
-warning = partial(_finding, Severity.WARNING)
+warning = partial(_made, Severity.WARNING)
 """Makes one that costs speed or comfort, or may soon be a problem."""
-problem = partial(_finding, Severity.FAULT)
+problem = partial(_made, Severity.FAULT)
 """Makes one that something does not work or cannot be trusted."""
 
 
 def ok(text: str, device: Device | None = None) -> Finding:
     """Return a finding that nothing is wrong."""
-    return _finding(Severity.OK, text, device=device)
+    return _made(Severity.OK, text, device=device)
 
 
 def absent(name: str, device: Device, readings: DeviceSample) -> Finding:

@@ -36,24 +36,9 @@ WIDEST_DEVICE = 30
 MOST_NOTES = 4
 SHORTEST_BAR, LONGEST_BAR = 10, 30
 
-WIDTHS = {
-    "DEVICE": 6,
-    "STATE": 13,
-    "MEAN": 6,
-    "ALONE": 6,
-    "TOGETHER": 8,
-    "COST": 7,
-    "BEST": 14,
-    "ERRORS": 6,
-    "TEMP": 5,
-    "NOW": 6,
-    "OF PEAK": 7,
-    "DROOP": 6,
-    "ROWS": 8,
-    "PEAK": 6,
-    "POWER": 6,
-    "CLOCK": 8,
-}
+WIDTHS = {"DEVICE": 6, "STATE": 13, "MEAN": 6, "ALONE": 6, "TOGETHER": 8, "COST": 7, "BEST": 14}
+WIDTHS |= {"ERRORS": 6, "TEMP": 5, "NOW": 6, "OF PEAK": 7, "DROOP": 6, "ROWS": 8, "PEAK": 6}
+WIDTHS |= {"POWER": 6, "CLOCK": 8}
 """Cells of the columns. In a narrow table the first ones stay."""
 WORDS = ("DEVICE", "STATE")
 """Columns that are aligned to the left."""

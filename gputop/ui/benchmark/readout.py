@@ -249,11 +249,8 @@ def _bad(run: RunState) -> list[str]:
 def _figures(run: RunState) -> Row:
     row: Row = [Span(" ")]
     unit, factor = run.rate_scale(run.tflops_peak)
-    for name, value in (
-        ("now", run.tflops_now),
-        ("mean", run.tflops_mean),
-        ("peak", run.tflops_peak),
-    ):
+    rates = (run.tflops_now, run.tflops_mean, run.tflops_peak)
+    for name, value in zip(("now", "mean", "peak"), rates, strict=True):
         shown = tflops(value and factor * value)
         row += [Span(f"{name} ", DIM), reading(shown.ljust(7), STRONG)]
     return [*row, Span(unit, DIM)]
@@ -278,15 +275,15 @@ def _checks(run: RunState) -> list[Row]:
     others: tuple[str, ...] = run.trace.others
     if result is not None:
         peaks, others = result.known_conditions.percent_of_peak, result.known_conditions.other_load
-    found = [[Span(f"{said}, "), Span(f"{wrong or 'none'} wrong", FAULT if wrong else GOOD)]]
-    found += [
-        [Span(f"  {percentage(share)}", STRONG), Span(f" of {visible(name, 60)}", DIM)]
-        for name, share in peaks.items()
-    ]
-    return [
-        *found[not checks :],
-        *([[Span(f"  also {visible('; '.join(others), 300)}", WARN)]] if others else []),
-    ]
+    verdict = Span(f"{wrong or 'none'} wrong", FAULT if wrong else GOOD)
+    found = [[Span(f"{said}, "), verdict]] if checks else []
+    for name, share in peaks.items():
+        found.append(
+            [Span(f"  {percentage(share)}", STRONG), Span(f" of {visible(name, 60)}", DIM)]
+        )
+    if others:
+        found.append([Span(f"  also {visible('; '.join(others), 300)}", WARN)])
+    return found
 
 
 def _conditions(run: RunState) -> list[Row]:

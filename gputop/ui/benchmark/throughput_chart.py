@@ -263,13 +263,8 @@ def _reason_rows(trace: Trace) -> int:
 def _strips(trace: Trace, axis: TimeAxis, most: int) -> list[Row]:
     intervals, held = trace.intervals(), trace.clock_event_seconds()
     if most and not intervals:
-        return [
-            [
-                _label("held back", DIM),
-                Span("┄" * axis.width, palette.TRACK),
-                Span(" by nothing", DIM),
-            ]
-        ]
+        nothing = Span("┄" * axis.width, palette.TRACK)
+        return [[_label("held back", DIM), nothing, Span(" by nothing", DIM)]]
     drawn = []
     for reason in sorted(intervals, key=gravity)[:most]:
         word, style = limit_text(reason)

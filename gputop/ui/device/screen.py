@@ -51,10 +51,8 @@ class DeviceTitle(DeviceView):
         device, telemetry = self.device, self._telemetry
         if device is None:
             return [[Span("No device", WARN)]]
-        left = [
-            Span(f"{device.label} ", ACCENT),
-            Span(f"{short_name(visible(device.name))} ", STRONG),
-        ]
+        name = short_name(visible(device.name))
+        left = [Span(f"{device.label} ", ACCENT), Span(f"{name} ", STRONG)]
         since = telemetry.history.since(device.uuid)
         right = [] if since is None else [Span(f" statistics since {moment(since)} ", DIM)]
         right = right if width_of([*left, *right]) <= width else []

@@ -68,9 +68,8 @@ class Painter:
         self._state, self._layout, self._grouping = state, layout, state.grouping
         self._gpus, self._levels, self._health = state.fleet.gpus, state.levels, state.view.health
         self._cursor, self._old = state.cursor, state.is_old
-        self._glyphs = {
-            level: glyph(level, state.metric, ascii=ascii) for level in range(-1, len(LEVELS))
-        }
+        levels = range(UNKNOWN, len(LEVELS))
+        self._glyphs = {level: glyph(level, state.metric, ascii=ascii) for level in levels}
 
     def row(self, y: int) -> Row:
         row: Row = []
@@ -105,13 +104,8 @@ class Painter:
     def _figures(self, tile: Tile) -> Row:
         metric = self._state.metric
         middle = "" if metric is HEALTH else metric.text(self._grouping.median(tile.group, metric))
-        return [
-            cell(str(tile.size), self._grouping.count_cells, DIM, right=True),
-            Span(" "),
-            cell(middle, VALUE, right=True),
-            Span(" "),
-            *self._wrong(tile),
-        ]
+        size = cell(str(tile.size), self._grouping.count_cells, DIM, right=True)
+        return [size, Span(" "), cell(middle, VALUE, right=True), Span(" "), *self._wrong(tile)]
 
     def _wrong(self, tile: Tile) -> Row:
         found, width = self._grouping.wrong.get(tile.group), self._grouping.count_cells + 1
@@ -168,15 +162,11 @@ class Painter:
         """Return a GPU with its number and value, and a sign if it has a problem."""
         gpu, health, metric = self._gpus[number], self._health.get(number), self._state.metric
         text = WORDS[health] if metric is HEALTH else metric.text(metric.value(gpu))
-        row = [
-            cell(
-                visible(gpu.index), self._layout.cell - VALUE_CELLS - AROUND_VALUE, DIM, right=True
-            ),
-            Span(" "),
-            Span(" ") if text == ABSENT else self._glyphs[self._levels[number]],
-            cell(text, VALUE_CELLS, DIM if text == ABSENT else TEXT, right=True),
-            Span(" ") if health is None else mark(health),
-        ]
+        absent, index_cells = text == ABSENT, self._layout.cell - VALUE_CELLS - AROUND_VALUE
+        row = [cell(visible(gpu.index), index_cells, DIM, right=True), Span(" ")]
+        row.append(Span(" ") if absent else self._glyphs[self._levels[number]])
+        row.append(cell(text, VALUE_CELLS, DIM if absent else TEXT, right=True))
+        row.append(Span(" ") if health is None else mark(health))
         if number == self._cursor:
             row = [Span(span.text, POINTER) for span in row]
         return [*row, Span(" ")]
@@ -201,8 +191,6 @@ class MapView(Wheel, LiveView):
         self.ascii = False
         self.empty: Callable[[int], list[Row]] = lambda _: []
         """Rows to show in a width where there is no GPU."""
-        self._seen: tuple[int, int] | None = None
-        """Place of the cursor when it was last scrolled to."""
 
     def height_in(self, width: int, most: int) -> int:
         """Return how many of `most` rows the map can use."""
@@ -261,22 +249,13 @@ class MapView(Wheel, LiveView):
         layout = self._state.layout
         if layout is None:
             return self.empty(width)
-        self._follow(layout, height - LEGEND_ROWS)
+        place = self._state.place
+        slot = layout.slot(*place) or layout.tiles[place[0]]
+        self.follow(place, slot.y, layout.height, height - LEGEND_ROWS)
         painter = Painter(self._state, layout, ascii=self.ascii)
         last = min(layout.height, self._first + height - LEGEND_ROWS)
         rows = [painter.row(y) for y in range(self._first, last)]
         return [self._legend(layout, width, len(rows)), *rows]
-
-    def _follow(self, layout: MapLayout, room: int) -> None:
-        place = self._state.place
-        if place != self._seen:
-            self._seen = place
-            slot = layout.slot(*place)
-            y = slot.y if slot else layout.tiles[place[0]].y
-            if y >= self._first + room:
-                self._first = y - room + 1
-            self._first = min(self._first, y or 0)
-        self._first = max(0, min(self._first, layout.height - room))
 
     def _legend(self, layout: MapLayout, width: int, rows: int) -> Row:
         state, metric = self._state, self._state.metric

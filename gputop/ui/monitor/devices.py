@@ -51,11 +51,7 @@ class DeviceLayout:
     panel_height: int
     rows: int
     """Rows in total, with the heading of the one-row density."""
-
-    @property
-    def heading_rows(self) -> int:
-        """Rows of the heading over panels of one row."""
-        return int(self.density is Density.ROW)
+    heading_rows: int
 
 
 def plan_layout(
@@ -98,7 +94,7 @@ def _layout_at(density: Density, sections: Sequence[int], width: int, room: int)
         lines = max(1, sum(-(-devices // columns) for devices in sections))
         each = (width - (columns - 1) * GAP) // columns
         rows = max(density, min(tallest, room // lines))
-        known.append(DeviceLayout(density, columns, each, rows, lines * rows + heading))
+        known.append(DeviceLayout(density, columns, each, rows, lines * rows + heading, heading))
     fitting = [
         each
         for each in known
@@ -163,10 +159,6 @@ class DevicesView(Wheel, TelemetryView):
         sections = [*Counter(device.machine for device in telemetry.devices).values()]
         titles = sum(row.title_rows(each, self._space[0]) for each in telemetry.machines)
         return plan_layout(sections, telemetry.process_count, *self._space, chosen, titles)
-
-    def max_rows(self, height: int) -> int:
-        """Return the most rows for the devices: processes have their share."""
-        return height - process_rows(self._telemetry.process_count, height)
 
     @property
     def density(self) -> str:

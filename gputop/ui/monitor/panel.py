@@ -235,10 +235,8 @@ def _title(panel: Panel, width: int, *, rule: bool) -> Row:
     r = panel.readings
     label = panel.device.label
     label = label.rjust(len(label) - len(str(panel.device.index)) + panel.index_cells)
-    left = [
-        selection_mark(panel),
-        *map(Span, (f"{label} ", name_of(panel.device)), panel.title_styles),
-    ]
+    title = (f"{label} ", name_of(panel.device))
+    left = [selection_mark(panel), *map(Span, title, panel.title_styles)]
     figures: list[Row] = []
     if r.state is DeviceState.OK and not panel.unanswered:
         figures = [[Span("  "), *part] for part in _figures(panel.device, r, bars=rule)]

@@ -134,14 +134,11 @@ def shows_gpm(width: int, shape: RowShape) -> bool:
 
 def heading(width: int, shape: RowShape) -> Row:
     c = columns(width, shape)
-    parts = [
-        cell("", MARK),
-        cell("GPU", c.label + c.name + 1),
-        cell("BUSY", c.bar + BUSY_VALUE + 1),
-        cell("MEMORY", c.bar + MEMORY_VALUE + 1),
-        *(cell(column.heading, column.width, right=True) for column in c.others),
-    ]
-    return fit([Span(part.text, DIM) for part in parts], width)
+    row = [cell("", MARK, DIM), cell("GPU", c.label + c.name + 1, DIM)]
+    row.append(cell("BUSY", c.bar + BUSY_VALUE + 1, DIM))
+    row.append(cell("MEMORY", c.bar + MEMORY_VALUE + 1, DIM))
+    row += [cell(column.heading, column.width, DIM, right=True) for column in c.others]
+    return fit(row, width)
 
 
 def draw_row(panel: panels.Panel, shape: RowShape, width: int) -> Row:
@@ -202,11 +199,7 @@ def _busy(panel: panels.Panel, cells: int) -> Row:
     active = getattr(panel.readings, name)
     term, style = (" SM", SM) if name == "sm_active_percent" else ("", BUSY)
     drawn = panel.kept.bar(name, share_of(active, 100), cells - len(term), style)
-    return [
-        *drawn,
-        cell(term, min(cells, len(term)), DIM),
-        _value(percentage(active, "%"), BUSY_VALUE),
-    ]
+    return [*drawn, cell(term, min(cells, len(term)), DIM), _value(_percent(active), BUSY_VALUE)]
 
 
 def _value(text: str, width: int, style: Style = TEXT) -> Span:

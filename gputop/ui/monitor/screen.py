@@ -10,7 +10,7 @@ from gputop.settings import CHARTS
 from gputop.text import ABSENT, duration, fit_columns, in_unit_of, number, percentage, size, visible
 from gputop.ui.drawing.cells import Row, Span, bar, beside, cell, fit, share_of, width_of, wrap
 from gputop.ui.drawing.palette import ACCENT, CPU, DIM, MEMORY, STRONG, TEXT, WARN
-from gputop.ui.monitor.devices import DevicesView
+from gputop.ui.monitor.devices import DevicesView, process_rows
 from gputop.ui.processes.screen import ListTab, ProcessesView
 from gputop.ui.widgets.live import TelemetryView, space_of
 
@@ -128,8 +128,9 @@ class MonitorTab(ListTab):
         if alone:
             self.devices.styles.height = height
         elif has_devices and width and height:
-            rows = min(self.devices.plan(width, height).rows, self.devices.max_rows(height))
-            spare = height - rows - self.telemetry.process_count - 1
+            count = self.telemetry.process_count
+            rows = min(self.devices.plan(width, height).rows, height - process_rows(count, height))
+            spare = height - rows - count - 1
             rows += max(0, min(self.devices.finding_rows, spare))
             self.devices.styles.height = rows
 
@@ -218,17 +219,9 @@ def _cores(host: Host, width: int, room: int) -> list[Row]:
     columns = max(columns, min(width // CORE_WIDTH, -(-len(cores) // room)))
     each = min(44, (width - 2 * (columns - 1)) // columns)
     lines = -(-len(cores) // columns)
-    drawn = [
-        fit(
-            [
-                cell(str(n), 4, DIM, right=True),
-                Span(" "),
-                *bar(percent / 100, each - 11, CPU),
-                Span(percentage(percent).rjust(6)),
-            ],
-            each,
-        )
-        for n, percent in enumerate(cores)
-    ]
+    drawn = []
+    for n, percent in enumerate(cores):
+        row = [cell(str(n), 4, DIM, right=True), Span(" "), *bar(percent / 100, each - 11, CPU)]
+        drawn.append(fit([*row, Span(percentage(percent).rjust(6))], each))
     blocks = [drawn[start : start + lines] for start in range(0, len(drawn), lines)]
     return beside(blocks, each, 2)[:room]

@@ -56,10 +56,8 @@ class Variable(NamedTuple):
 def variables_of(environment: Iterable[tuple[str, str]]) -> list[Variable]:
     """Return the variables about GPUs, then the others, each group sorted by name."""
     found = [
-        Variable(
-            visible(name), visible(value), name.startswith(GPU_PREFIXES), is_secret(name, value)
-        )
-        for name, value in environment
+        Variable(visible(n), visible(value), n.startswith(GPU_PREFIXES), is_secret(n, value))
+        for n, value in environment
     ]
     return sorted(found, key=lambda v: (not v.about_gpus, v.name))
 

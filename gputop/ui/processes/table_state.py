@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
@@ -58,9 +59,6 @@ class ProcessTable:
         self._devices: Sequence[Device] = ()
         self._only: str | None = None
         self._processes: Sequence[Process] = ()
-        self._columns: Sequence[ProcessColumn] | None = None
-        self._ordered: Sequence[Process] | None = None
-        self._lines: Sequence[ProcessLine] | None = None
         self._identity: Identity | None = None
         self._at = 0
 
@@ -99,48 +97,42 @@ class ProcessTable:
 
         The command and the one that they are sorted by are always among them.
         """
-        if self._columns is None:
-            always = {*columns.FIXED, columns.COMMAND, self.sorted_by}
-            self._columns = [
-                column
-                for column in (
-                    (columns.HOST, *columns.COLUMNS) if self.several else columns.COLUMNS
-                )
-                if column in always or not column.is_empty(self._processes, self.context)
-            ]
         always = {columns.COMMAND, self.sorted_by}
-        return [c for c in self._columns if c in always or c.title not in self.hidden]
+        return [c for c in self._with_values if c in always or c.title not in self.hidden]
 
-    @property
+    @cached_property
+    def _with_values(self) -> Sequence[ProcessColumn]:
+        always = {*columns.FIXED, columns.COMMAND, self.sorted_by}
+        among = (columns.HOST, *columns.COLUMNS) if self.several else columns.COLUMNS
+        shown = self._processes, self.context
+        return [each for each in among if each in always or not each.is_empty(*shown)]
+
+    @cached_property
     def lines(self) -> Sequence[ProcessLine]:
         """Lines that match the filter, in order."""
-        if self._lines is None:
-            words = self.filter.casefold().split()
-            found = self._in_order()
-            if words:
-                texts = ((process, search_text(process, self.context)) for process in found)
-                found = [p for p, text in texts if all(word in text for word in words)]
-            self._lines = branches(found) if self.tree else [*map(ProcessLine, found)]
-            self._follow()
-        return self._lines
+        words, found = self.filter.casefold().split(), self._in_order
+        if words:
+            texts = ((process, search_text(process, self.context)) for process in found)
+            found = [p for p, text in texts if all(word in text for word in words)]
+        lines = branches(found) if self.tree else [*map(ProcessLine, found)]
+        self._follow(lines)
+        return lines
 
+    @cached_property
     def _in_order(self) -> Sequence[Process]:
-        if self._ordered is None:
-            column, context = self.sorted_by, self.context
-            processes = self._processes
-            if column is columns.GPU:  # the largest first on each device
-                processes = sorted(processes, key=lambda p: p.memory_used_bytes or 0, reverse=True)
-            values = [(column.value(process, context), process) for process in processes]
-            known = [pair for pair in values if pair[0] is not None]
-            known.sort(key=itemgetter(0), reverse=self.descending)
-            unknown = (pair for pair in values if pair[0] is None)
-            self._ordered = [process for _, process in chain(known, unknown)]
-        return self._ordered
+        column, context = self.sorted_by, self.context
+        processes = self._processes
+        if column is columns.GPU:  # the largest first on each device
+            processes = sorted(processes, key=lambda p: p.memory_used_bytes or 0, reverse=True)
+        values = [(column.value(process, context), process) for process in processes]
+        known = [pair for pair in values if pair[0] is not None]
+        known.sort(key=itemgetter(0), reverse=self.descending)
+        unknown = (pair for pair in values if pair[0] is None)
+        return [process for _, process in chain(known, unknown)]
 
     def _changed(self, *, order: bool = True) -> None:
-        self._lines = None
-        if order:
-            self._ordered = self._columns = None
+        for name in ("lines", "_in_order", "_with_values") if order else ("lines",):
+            self.__dict__.pop(name, None)
 
     def apply_settings(self, title: str, reverse: bool, tree: bool) -> None:
         """Apply the settings: sort by the column of that title, if it exists."""
@@ -195,22 +187,19 @@ class ProcessTable:
         lines = self.lines
         return lines[self._at].process if lines else None
 
-    def _follow(self) -> None:
+    def _follow(self, lines: Sequence[ProcessLine]) -> None:
         """Keep the selection on its process, or at its position if the process is gone."""
-        if not self._lines:
-            return
-        if self._identity is not None:
-            for number, line in enumerate(self._lines):
-                if identity(line.process) == self._identity:
-                    self._at = number
-                    return
-            self.select(self._at)
-        else:
+        if self._identity is None:
             self._at = 0
+        elif lines:
+            same = (n for n, each in enumerate(lines) if identity(each.process) == self._identity)
+            self._select(next(same, self._at), lines)
 
     def select(self, number: int) -> None:
         """Select the line of that index, or the nearest one."""
-        lines = self.lines
+        self._select(number, self.lines)
+
+    def _select(self, number: int, lines: Sequence[ProcessLine]) -> None:
         if lines:
             self._at = max(0, min(len(lines) - 1, number))
             self._identity = identity(lines[self._at].process)

@@ -26,7 +26,7 @@ from gputop.ui.shell.action_screen import ActionScreen, KeysView
 from gputop.ui.shell.actions import ACTIONS, LISTS, PAGES, PROCESSES, Action, bindings, explanation
 from gputop.ui.shell.header import Header, ReplayBar
 from gputop.ui.shell.recording import Recordings
-from gputop.ui.terminal import textual_updates
+from gputop.ui.terminal import textual_patches
 from gputop.ui.widgets.live import LiveTab
 
 if TYPE_CHECKING:
@@ -346,7 +346,7 @@ class Dashboard(ActionScreen):
         self._show_tab()
         self.show()
         # What changed, for one frame; the screen itself would forget a layout that is due.
-        textual_updates.collect_changes(*self.children)
+        textual_patches.collect_changes(*self.children)
 
     def _show_tab(self) -> None:
         self._switcher.current = self._header.tab

@@ -38,13 +38,11 @@ class Header(TelemetryView):
     def __init__(self, telemetry: Telemetry) -> None:
         super().__init__(telemetry, id="header")
         self.tab = TABS[0][0]
-        self._short = False
         self.recording: Callable[[], str] | None = None
         """Function that returns the length of the recording, while there is one."""
 
     def redraw(self) -> None:
         """Draw again, with rows for what slows the work, and for alerts or a remedy."""
-        self._short = self.app.size.height < TALL
         self.styles.height = len(self._lines())
         super().redraw()
 
@@ -62,7 +60,7 @@ class Header(TelemetryView):
         if cause is not None:
             lines.append(partial(_slowness, cause, telemetry))
         alerts = alerts_beside(telemetry.alerts, cause)
-        if not (cause and alerts and self._short):
+        if not (cause and alerts and self.app.size.height < TALL):
             lines.append(self._summary)
         return [*lines, partial(_alerts, alerts)] if alerts else lines
 
@@ -122,10 +120,10 @@ class Header(TelemetryView):
         if not telemetry.devices:
             return [Span(" The driver has no devices: this is the host alone", WARN)]
         devices, host = self._devices(), self._host()
-        while host and _width(devices) + _width(host) > width:
+        while host and sum(map(width_of, (*devices, *host))) > width:
             # What the devices say beyond their sums gives way first.
             (devices if len(devices) > SUMS else host).pop()
-        while len(devices) > 1 and _width(devices) > width:
+        while len(devices) > 1 and sum(map(width_of, devices)) > width:
             devices.pop()
         left, right = ([span for part in parts for span in part] for parts in (devices, host))
         return spread(left, right, width)
@@ -217,10 +215,6 @@ def _without_devices(machines: Sequence[Machine]) -> str:
     if all(machine.state is MachineState.AWAY for machine in machines):
         return "The host is away" if len(machines) == 1 else f"All {hosts} are away"
     return f"No devices on {hosts}"
-
-
-def _width(parts: Sequence[Row]) -> int:
-    return sum(width_of(part) for part in parts)
 
 
 def _slowness(cause: Cause, telemetry: Telemetry, width: int) -> Row:

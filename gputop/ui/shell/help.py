@@ -89,6 +89,9 @@ BENCHMARK = {
     "peak": "best window of 0.1 to 0.2 s; the mean is of the whole run",
     "droop": "how far the second half is below the first seconds",
 }
+LEGENDS: dict[str, Mapping[str, str]] = {"Mouse": MOUSE, "Signs": SIGNS, "Panels and rows": PANELS}
+LEGENDS |= {"Why is it slow?": WHY, "Readings": LEGEND}
+LEGENDS |= {"Processes": {each.title: each.about for each in COLUMNS}, "Stress test": BENCHMARK}
 
 
 class HelpText(LiveView):
@@ -152,20 +155,7 @@ class Help(HelpPage):
             title: _lines(a for a in actions.values() if a.tabs == tabs)
             for tabs, title in PLACES.items()
         }
-        super().__init__(
-            first
-            | others
-            | ({"Several hosts": HOSTS} if hosts else {})
-            | {
-                "Mouse": MOUSE,
-                "Signs": SIGNS,
-                "Panels and rows": PANELS,
-                "Why is it slow?": WHY,
-                "Readings": LEGEND,
-                "Processes": {column.title: column.about for column in COLUMNS},
-                "Stress test": BENCHMARK,
-            }
-        )
+        super().__init__(first | others | ({"Several hosts": HOSTS} if hosts else {}) | LEGENDS)
 
 
 def _lines(actions: Iterable[Action]) -> dict[str, str]:

@@ -162,9 +162,9 @@ def load() -> None:
     _say_colours()
     load_textual()
 
-    from gputop.ui.terminal import textual_caches
+    from gputop.ui.terminal import textual_patches
 
-    textual_caches.install()
+    textual_patches.install_caches()
     for stream in (sys.__stdout__, sys.__stderr__):
         if isinstance(stream, io.TextIOWrapper):
             # Whatever the locale says; Textual writes to standard error. Where it is best not to

@@ -22,7 +22,7 @@ from textual.events import Resize
 from textual.geometry import Size
 
 from gputop.console import INTERRUPTED, terminal_size
-from gputop.ui.terminal import output, textual_updates
+from gputop.ui.terminal import output, textual_patches
 from gputop.ui.terminal.frame import Sequences
 from gputop.ui.terminal.key_parser import KeyParser
 from gputop.ui.terminal.screen_model import ScreenModel
@@ -67,7 +67,7 @@ class TerminalDriver(Driver):
         super().__init__(app, debug=debug, mouse=mouse, size=size or terminal_size())
         self._typed = KeyParser(answered=self._answered)
         self._screen = ScreenModel(*terminal_size(), Sequences.of_terminal())
-        self._is_modelled = textual_updates.capture(self._screen.put)
+        self._is_modelled = textual_patches.capture(self._screen.put)
         """False if Textual's own output is sent, which is not the known one."""
         self._marks_frames = False
         """True if the terminal knows synchronized output."""
@@ -108,7 +108,7 @@ class TerminalDriver(Driver):
 
     def _stop_modelling(self) -> None:
         """Send Textual's own output from now on: there is an update that is not known."""
-        textual_updates.release()
+        textual_patches.release()
         self._is_modelled = False
         self.send_message(self.SignalResume())
 
@@ -186,7 +186,7 @@ class TerminalDriver(Driver):
     def close(self) -> None:
         self._outlet.close()
         os.close(self._input)
-        textual_updates.release()
+        textual_patches.release()
 
     def _suspend(self) -> None:
         self.stop_application_mode()

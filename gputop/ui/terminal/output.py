@@ -66,20 +66,13 @@ def open_terminal(standard: int, flags: int) -> int:
     It is opened again, as a shell shares the flags of open descriptors. Where that is not
     permitted, as after `su`, it is the controlling terminal, or the standard one, which may block.
     """
-    for path in (_name_of(standard), os.ctermid()):
+    for name_of in (os.ttyname, lambda _: os.ctermid()):
         with contextlib.suppress(OSError):
-            descriptor = os.open(path, flags | os.O_NOCTTY | os.O_NONBLOCK)
+            descriptor = os.open(name_of(standard), flags | os.O_NOCTTY | os.O_NONBLOCK)
             if os.isatty(descriptor):
                 return descriptor
             os.close(descriptor)
     return os.dup(standard)
-
-
-def _name_of(descriptor: int) -> str:
-    try:
-        return os.ttyname(descriptor)
-    except OSError:
-        return os.ctermid()
 
 
 def is_connected() -> bool:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.events import Click, Key
     from textual.message_pump import MessagePump
+    from textual.timer import Timer
 
 Answer = TypeVar("Answer")
 QUIET_SECONDS = 0.3
@@ -46,30 +47,25 @@ class QuietPeriod:
 
     def __init__(self, owner: MessagePump, changed: Callable[[], object]) -> None:
         self._owner, self._changed = owner, changed
-        self._since = time.monotonic()
-        self._waiting = False
+        self._timer: Timer | None = None
         self.over = False
 
     def begin(self) -> None:
         """Start again: a key was pressed, or the question has just come up."""
-        self._since = time.monotonic()
         self.over = QUIET_SECONDS == 0
-        if not self.over and not self._waiting:
+        if self._timer is not None:
+            self._timer.stop()
+        if not self.over:
             self._wait(QUIET_SECONDS)
         self._changed()
 
     def _wait(self, seconds: float) -> None:
-        self._waiting, due = True, time.monotonic() + seconds
-        self._owner.set_timer(seconds, lambda: self._look(due))
+        due = time.monotonic() + seconds
+        self._timer = self._owner.set_timer(seconds, lambda: self._look(due))
 
     def _look(self, due: float) -> None:
-        now = time.monotonic()
-        left = self._since + QUIET_SECONDS - now
-        if now - due > QUIET_SECONDS / 2:  # the loop stalled: its keys are still unread
-            left = max(left, QUIET_SECONDS / 2)
-        self._waiting = left > 0.001
-        if self._waiting:
-            self._wait(left)
+        if time.monotonic() - due > QUIET_SECONDS / 2:  # it stalled: its keys are still unread
+            self._wait(QUIET_SECONDS / 2)
             return
         self.over = True
         self._changed()

@@ -206,7 +206,17 @@ class Wheel:
 
     _first = 0
     """First line shown; `draw` keeps it within bounds."""
+    _seen: object = None
+    """Place of the cursor when it was last scrolled to."""
     redraw: Callable[[], None]
+
+    def follow(self, place: object, row: int | None, rows: int, room: int) -> None:
+        """Scroll to the cursor's row after its place has changed, and never past the end."""
+        if place != self._seen:
+            self._seen = place
+            if row is not None:
+                self._first = max(row - room + 1, min(self._first, row))
+        self._first = max(0, min(self._first, rows - room))
 
     def wheel(self, step: int) -> None:
         """Scroll down by that many lines, or up for a negative number."""

@@ -200,15 +200,11 @@ class TimelineView(DeviceView):
 
 
 def _mark(row: Row, x: int) -> Row:
-    (span,) = row
-    if not 0 <= x < len(span.text):
+    ((text, style),) = row
+    if not 0 <= x < len(text):
         return row
-    style = span.style + CURSOR_INK
-    return [
-        Span(span.text[:x], span.style),
-        Span(span.text[x], style),
-        Span(span.text[x + 1 :], span.style),
-    ]
+    marked = Span(text[x], style + CURSOR_INK)
+    return [Span(text[:x], style), marked, Span(text[x + 1 :], style)]
 
 
 CURSOR_INK = ink(75, reverse=True)
