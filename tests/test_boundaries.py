@@ -74,7 +74,7 @@ def test_the_dashboard_loads_neither_nvml_nor_torch_nor_what_can_wait() -> None:
 
 def test_the_first_screen_does_without_the_benchmark_and_the_pages() -> None:
     pages = {"benchmark.screen", "device.screen", "why.screen", "processes.page"}
-    pages |= {"shell.help", "widgets.choice", "widgets.confirm"}
+    pages |= {"shell.help", "widgets.dialogs"}
     later = {f"gputop.ui.{name}" for name in pages}
     later |= {"gputop.bench.run.session", "gputop.bench.results.history", "sqlite3"}
     assert loaded_by(FIRST_SCREEN, later) == set()

@@ -14,27 +14,15 @@ from itertools import groupby, takewhile
 from gputop.frozen import dataclass
 from gputop.health.findings import Finding, Severity, lower_first
 
-SLOWING = frozenset(
-    {
-        "thermal",
-        "hardware_slowdown",
-        "straggler",
-        "input_bound",
-        "not_working",
-        "link_degraded",
-        "pcie_bound",
-        "clocks_low",
-        "power_capped",
-        "no_tensor_cores",
-        "memory_bound",
-        "imbalance",
-    }
-)
-"""Rules about work that is slower than it could be."""
 STORY = ("recovery", "remap", "ecc", "xid")
 """Rules that tell of one hardware fault, the one whose advice comes first in front."""
 SLOWED = ("thermal", "hardware_slowdown", "clocks_low", "straggler")
 """Rules about clocks held down, then about what comes of that."""
+SLOWING = (
+    *(*SLOWED, "input_bound", "not_working", "link_degraded", "pcie_bound", "power_capped"),
+    *("no_tensor_cores", "memory_bound", "imbalance"),
+)
+"""Rules about work that is slower than it could be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +87,12 @@ def _story(parts: Sequence[Finding]) -> Finding:
         return first
     advices = sorted(parts, key=lambda each: STORY.index(each.rule))
     begun = [each.since for each in parts if each.since is not None]
-    return Finding(
-        first.severity,
-        "; ".join([first.sentence, *(lower_first(each.sentence) for each in others)]),
-        tuple(number for each in (first, *others) for number in each.evidence),
-        ". ".join(dict.fromkeys(each.advice for each in advices if each.advice)),
-        min(begun, default=None),
-        first.rule,
-        first.device_uuid,
-        rank=first.rank,
+    return replace(
+        first,
+        sentence="; ".join([first.sentence, *(lower_first(each.sentence) for each in others)]),
+        evidence=tuple(number for each in (first, *others) for number in each.evidence),
+        advice=". ".join(dict.fromkeys(each.advice for each in advices if each.advice)),
+        since=min(begun, default=None),
     )
 
 
@@ -191,5 +176,4 @@ def shorten(text: str, width: int) -> str:
 
 
 def _clauses(text: str) -> list[str]:
-    """Split a text behind each comma, colon and semicolon that a blank follows."""
     return re.split(r"(?<=[,:;] )", text)

@@ -31,8 +31,6 @@ STATES: Mapping[str, str] = {
     DeviceState.NEEDS_RESET: "NEEDS RESET: the driver has given it up",
     DeviceState.NOT_RESPONDING: "NOT RESPONDING: calls to its driver hang or fail",
 }
-"""Words for each device state."""
-
 
 _REMEDIES = {
     DeviceState.LOST: "`dmesg` has the Xid; a reset or a reboot brings it back",
@@ -124,7 +122,6 @@ NO_NUMBER = 999
 PROGRAM_XIDS = frozenset({8, 11, 13, 31, 32, 39, 40, 41, 43, 45, 68, 69, 137})
 """Xids of a program that failed or was ended, as by Ctrl+C. The device itself is fine."""
 XID_RANKS = {79: 100, 95: 95, 48: 92, 119: 90, 120: 90, 140: 90, 46: 88, 62: 88, 64: 86, 74: 80}
-"""Ranks of Xids that are worse than others."""
 OTHER_XID_RANK, PROGRAM_XID_RANK = 60, 5
 
 
@@ -240,7 +237,6 @@ def _device_alerts(device: Device, sample: DeviceSample) -> Iterator[Finding]:
 def _xid_alerts(
     devices: Mapping[str, Device], events: Iterable[Event], now: float
 ) -> Iterator[Finding]:
-    """Yield one alert for each device with a recent Xid."""
     recent: dict[str, list[Event]] = {}
     for event in events:
         uuid = event.device_uuid or ""

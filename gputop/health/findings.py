@@ -14,15 +14,8 @@ from gputop.frozen import dataclass
 from gputop.schema.values import span_text
 from gputop.text import number, percentage, quantity, size
 
-_UNITS = {
-    "_percent": "%",
-    "_bytes_per_second": "B/s",
-    "_bytes": "B",
-    "_watts": "W",
-    "_mhz": "MHz",
-    "_celsius": "°C",
-    "_seconds": "s",
-}
+_UNITS = {"_percent": "%", "_bytes_per_second": "B/s", "_bytes": "B", "_watts": "W"}
+_UNITS |= {"_mhz": "MHz", "_celsius": "°C", "_seconds": "s"}
 
 
 @cache

@@ -101,9 +101,7 @@ def candidates(
     then the one with the most free memory, then the first.
     """
     allowed = {*visible_uuids}
-    found = [
-        _candidate(device, inventory, samples, wanted, allowed) for device in inventory.devices
-    ]
+    found = [_candidate(each, inventory, samples, wanted, allowed) for each in inventory.devices]
     fitting = [each for each in found if each.reason is None]
     fitting.sort(key=lambda each: (each.taken_percent, -(each.memory_free_bytes or 0)))
     return [*fitting, *(each for each in found if each.reason is not None)]

@@ -7,17 +7,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from gputop.health import thresholds as t
 from gputop.health.findings import Evidence, unit_of
-from gputop.health.thresholds import (
-    ENOUGH_OF_WINDOW,
-    FEWEST_BETWEEN,
-    FEWEST_SAMPLES,
-    NOISE,
-    SAW_TOOTH,
-    WHOLE,
-    WINDOW_SECONDS,
-    Limit,
-)
 from gputop.schema.clock_events import mask_of
 from gputop.schema.snapshot import DERIVED, PROCESS_CPU, PROCESS_IO_WAIT, SLOWDOWN_BITS
 
@@ -45,9 +36,9 @@ class EvenSamples(NamedTuple):
     def period(self) -> float | None:
         """Seconds from one rise to the next, or None for fewer than three, or no clear waves."""
         height = max(self.numbers) - min(self.numbers)
-        if height < SAW_TOOTH:
+        if height < t.SAW_TOOTH:
             return None
-        low, high = (self.mean + sign * NOISE * height for sign in (-1, 1))
+        low, high = (self.mean + sign * t.NOISE * height for sign in (-1, 1))
         rises, down = [], False
         for place, value in enumerate(self.numbers):
             if value <= low:
@@ -55,7 +46,7 @@ class EvenSamples(NamedTuple):
             elif down and value >= high:
                 rises.append(place)
                 down = False
-        if len(rises) < 3 or rises[-1] - rises[0] < FEWEST_BETWEEN * (len(rises) - 1):
+        if len(rises) < 3 or rises[-1] - rises[0] < t.FEWEST_BETWEEN * (len(rises) - 1):
             return None
         return (rises[-1] - rises[0]) / (len(rises) - 1) * self.step
 
@@ -103,7 +94,7 @@ class SampleWindows:
         self.history = history
         self.momentary = momentary
         """True if there is only one sample, whose numbers are the means of any window."""
-        self._shortest = FEWEST_SAMPLES * max(0.0, interval)
+        self._shortest = t.FEWEST_SAMPLES * max(0.0, interval)
         self._known: dict[float, SampleWindow] = {}
         self.read = 0
         """Count of numbers read from the history: the cost of a tick."""
@@ -135,10 +126,9 @@ class RuleView:
     memo: dict[str, Any] = field(default_factory=dict)
     """Values that several rules need, computed once."""
     _numbers: dict[tuple[str, float], _Numbers] = field(default_factory=dict)
-    _means: dict[tuple[str, float, bool], float | None] = field(default_factory=dict)
     _masks: Counter[float] | None = None
 
-    def passes(self, limit: Limit, value: float) -> bool:
+    def passes(self, limit: t.Limit, value: float) -> bool:
         """Return True if the value passes the limit, or keeps a held finding."""
         return limit.passed(value, held=self.held)
 
@@ -163,22 +153,19 @@ class RuleView:
         return self.sample.absent.get(name) or self.device.absent.get(name)
 
     def values(
-        self, name: str, seconds: float = WINDOW_SECONDS, enough: float = ENOUGH_OF_WINDOW
+        self, name: str, seconds: float = t.WINDOW_SECONDS, enough: float = t.ENOUGH_OF_WINDOW
     ) -> array[float]:
         """Return the numbers of the last seconds, oldest first, with NaN for missing ones."""
         if not self._has(name, seconds, enough):
             raise NoEvidence(name)
         return self._read(name, seconds).numbers
 
-    def mean_or_none(self, name: str, seconds: float = WINDOW_SECONDS) -> float | None:
+    def mean_or_none(self, name: str, seconds: float = t.WINDOW_SECONDS) -> float | None:
         """Return the mean of the last seconds, or None if numbers are missing."""
-        key = name, seconds, self.held
-        if key not in self._means:
-            there = self._has(name, seconds, ENOUGH_OF_WINDOW)
-            self._means[key] = self._read(name, seconds).mean if there else None
-        return self._means[key]
+        there = self._has(name, seconds, t.ENOUGH_OF_WINDOW)
+        return self._read(name, seconds).mean if there else None
 
-    def mean(self, name: str, seconds: float = WINDOW_SECONDS) -> float:
+    def mean(self, name: str, seconds: float = t.WINDOW_SECONDS) -> float:
         """Return the mean of the last seconds."""
         mean = self.mean_or_none(name, seconds)
         if mean is None:
@@ -186,7 +173,6 @@ class RuleView:
         return mean
 
     def _has(self, name: str, seconds: float, enough: float) -> bool:
-        """Return True if that time has enough numbers."""
         if self.windows.momentary:
             return self._read(name, seconds).present > 0
         count, span, wanted = self.windows.within(seconds)
@@ -194,15 +180,14 @@ class RuleView:
             enough /= 2
         if span < enough * wanted:
             return False
-        return self._read(name, seconds).present >= max(FEWEST_SAMPLES, enough * count)
+        return self._read(name, seconds).present >= max(t.FEWEST_SAMPLES, enough * count)
 
     def _read(self, name: str, seconds: float) -> _Numbers:
         key = name, seconds
         known = self._numbers.get(key)
         if known is None:
-            numbers = self.windows.history.last(
-                self.device.uuid, name, self.windows.within(seconds).samples
-            )
+            many = self.windows.within(seconds).samples
+            numbers = self.windows.history.last(self.device.uuid, name, many)
             self.windows.read += len(numbers)
             there: Sequence[float] = numbers
             if not math.isfinite(total := sum(numbers)):
@@ -243,9 +228,9 @@ class RuleView:
         value = self._newest(name)
         return [] if value is None else [Evidence(label, name, float(value), unit_of(name))]
 
-    def means(self, *labelled: tuple[str, str], seconds: float = WINDOW_SECONDS) -> list[Evidence]:
+    def means(self, *shown: tuple[str, str], seconds: float = t.WINDOW_SECONDS) -> list[Evidence]:
         """Return the means as evidence, by label and name, without those that there are not."""
-        known = ((label, name, self.mean_or_none(name, seconds)) for label, name in labelled)
+        known = ((label, name, self.mean_or_none(name, seconds)) for label, name in shown)
         return [
             self.measured(f"{label}, mean", name, mean, seconds=seconds)
             for label, name, mean in known
@@ -259,12 +244,12 @@ class RuleView:
         value: float,
         unit: str | None = None,
         *,
-        seconds: float = WINDOW_SECONDS,
+        seconds: float = t.WINDOW_SECONDS,
     ) -> Evidence:
         """Return a number of that time as evidence; `unit` is that of the reading by default."""
         return Evidence(label, name, value, unit or unit_of(name), self.span(seconds))
 
-    def driver_samples(self, name: str, seconds: float = WINDOW_SECONDS) -> EvenSamples | None:
+    def driver_samples(self, name: str, seconds: float = t.WINDOW_SECONDS) -> EvenSamples | None:
         """Return the driver's own samples of a reading.
 
         None if there are none, if some are missing, or if they are no denser than the ticks.
@@ -273,15 +258,15 @@ class RuleView:
         if name != "gpu_utilization_percent" or step is None:
             return None
         many, span, wanted = self.windows.within(seconds)
-        if span < ENOUGH_OF_WINDOW * wanted or step >= span / (many - 1):
+        if span < t.ENOUGH_OF_WINDOW * wanted or step >= span / (many - 1):
             return None
         numbers = self.windows.history.busy_samples(self.device.uuid, many)
         self.windows.read += len(numbers)
-        least, most = WHOLE
+        least, most = t.WHOLE
         is_whole = least <= len(numbers) * step / span <= most
         return EvenSamples(numbers, step) if is_whole else None
 
-    def samples(self, name: str, seconds: float = WINDOW_SECONDS) -> EvenSamples:
+    def samples(self, name: str, seconds: float = t.WINDOW_SECONDS) -> EvenSamples:
         """Return the newest numbers of that name, which has some, as if none were missing."""
         many, span, _ = self.windows.within(seconds)
         numbers = finite(self.windows.history.last(self.device.uuid, name, many))

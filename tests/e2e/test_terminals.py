@@ -154,7 +154,7 @@ def test_updates_that_are_not_known_are_sent_as_textual_makes_them(driver: FakeD
     later = "u.capture = lambda put, own=u.capture: own(put) and (u.release() or True)"
     for change in (another, later):
         code = (
-            "import textual._compositor as c; from gputop.ui.terminal import textual_updates as u; "
+            "import textual._compositor as c; from gputop.ui.terminal import textual_patches as u; "
             f"{change}; from gputop.cli import main; main()"
         )
         program = [sys.executable, "-P", "-c", code, "--interval", "0.25"]

@@ -16,16 +16,15 @@ from gputop.schema.device import DeviceState
 from gputop.schema.snapshot import decode, encode
 from gputop.stream.merge import MachineStream, inventory_of, sample_of
 from gputop.stream.ssh import explain_absence
-from gputop.ui.device.details import DetailsView
-from gputop.ui.device.screen import DeviceTitle, EventsView
+from gputop.ui.device.screen import DetailsView, DeviceTitle, EventsView
 from gputop.ui.drawing.cells import fit, width_of
 from gputop.ui.model import Telemetry
 from gputop.ui.monitor.devices import DevicesView
 from gputop.ui.monitor.panel import Density
+from gputop.ui.monitor.screen import HostView
 from gputop.ui.processes.screen import ProcessesView
 from gputop.ui.shell.header import Header
 from gputop.ui.why.screen import FindingsView, WhyTitle
-from gputop.ui.widgets.host import HostView
 from gputop.ui.widgets.timeline import SAMPLES_A_DOT, TimelineView
 from tests import streams
 from tests.fuzz.strategies import SIZES, machines

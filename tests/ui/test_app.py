@@ -27,6 +27,7 @@ from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from gputop.ui.drawing.look import Terminal
 from gputop.ui.monitor.devices import DevicesView
 from gputop.ui.monitor.panel import Density
+from gputop.ui.monitor.screen import HostView
 from gputop.ui.processes.screen import ProcessesView
 from gputop.ui.shell.action_screen import KeysView
 from gputop.ui.shell.actions import ACTIONS
@@ -35,8 +36,7 @@ from gputop.ui.shell.dashboard import Dashboard
 from gputop.ui.shell.header import Header
 from gputop.ui.shell.help import Help
 from gputop.ui.shell.settings_screen import ABOUT
-from gputop.ui.widgets.confirm import ConfirmScreen
-from gputop.ui.widgets.host import HostView
+from gputop.ui.widgets.dialogs import ConfirmScreen
 from tests.streams import (
     PreparedStream,
     device,

@@ -10,7 +10,7 @@ from textual._compositor import Compositor
 from gputop.ui.benchmark.screen import BenchmarkTab
 from gputop.ui.monitor.devices import DevicesView
 from gputop.ui.shell.app import GputopApp
-from gputop.ui.terminal import textual_updates
+from gputop.ui.terminal import textual_patches
 from gputop.ui.widgets.live import LiveView
 from tests.streams import PreparedStream, inventory, no_driver, readings, sample
 from tests.ui.pilots import settle, until
@@ -49,7 +49,7 @@ async def test_a_tick_draws_each_view_once_and_makes_no_strips(
     stream = PreparedStream(inventory(2), sample(2))
     app = GputopApp(stream)
     monkeypatch.setattr(Compositor, "render_partial_update", Compositor.render_partial_update)
-    assert textual_updates.install_live_updates()
+    assert textual_patches.install_live_updates()
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
         await until(pilot, lambda: bool(app.query(BenchmarkTab)))

@@ -17,11 +17,11 @@ from gputop.schema.labels import ROWS
 from gputop.schema.remedies import absence_text
 from gputop.schema.snapshot import Event, Sample, decode, encode
 from gputop.sources.nvml.driver import NvmlReader, start
-from gputop.ui.device.details import DetailsView, in_columns
-from gputop.ui.device.screen import DevicePage, DeviceTitle, EventsView
+from gputop.ui.device.screen import DetailsView, DevicePage, DeviceTitle, EventsView, in_columns
 from gputop.ui.drawing.cells import Span, width_of
 from gputop.ui.model import EVENTS_KEPT, Telemetry
 from gputop.ui.processes.screen import ProcessesView
+from gputop.ui.shell.app import GputopApp
 from gputop.ui.widgets.timeline import TimelineView
 from tests import streams
 from tests.sources.test_nvml import OLDER, Clock
@@ -44,6 +44,8 @@ WHOLE = (100, 170)
 
 class PageApp(App[None]):
     """Nothing but the page."""
+
+    CSS_PATH = GputopApp.CSS_PATH
 
     def __init__(self, *records: Record) -> None:
         super().__init__()

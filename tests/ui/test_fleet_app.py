@@ -27,10 +27,10 @@ from gputop.ui.shell.dashboard import Dashboard
 from gputop.ui.shell.fleet_screen import ACTIONS, FleetScreen
 from gputop.ui.shell.header import Header
 from gputop.ui.shell.help import Help, HelpPage
-from gputop.ui.terminal import textual_updates
+from gputop.ui.terminal import textual_patches
 from gputop.ui.terminal.frame import Sequences
 from gputop.ui.terminal.screen_model import ScreenModel
-from gputop.ui.widgets.choice import ChoiceDialog
+from gputop.ui.widgets.dialogs import ChoiceDialog
 from tests.fleets import AWAY, drawn, fleet, gpu
 from tests.ui.pilots import NoWatch, fleet_screen, lines, settle, text_of, until
 
@@ -492,9 +492,9 @@ class Sent:
 def model() -> Iterator[ScreenModel]:
     """What a terminal shows, as outside of tests."""
     model = ScreenModel(*LARGE, Sequences())
-    assert textual_updates.capture(model.put)
+    assert textual_patches.capture(model.put)
     yield model
-    textual_updates.release()
+    textual_patches.release()
 
 
 async def test_a_refresh_of_ten_thousand_sends_little(

@@ -15,7 +15,7 @@ from gputop.ui.drawing.cells import half_cells
 from gputop.ui.monitor.devices import DevicesView
 from gputop.ui.shell import dashboard
 from gputop.ui.shell.app import GputopApp
-from gputop.ui.terminal import layouts, textual_updates
+from gputop.ui.terminal import textual_patches
 from gputop.ui.terminal.frame import Sequences
 from gputop.ui.terminal.screen_model import ScreenModel
 from gputop.ui.widgets.live import LiveView
@@ -40,7 +40,7 @@ PAGE_BYTES, MONITOR_BYTES, TICK_BYTES = 10_500, 14_000, 1_400
 def frames(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Yield the frames that go to the terminal from now on."""
     model = ScreenModel(*SIZE, Sequences())
-    assert textual_updates.capture(model.put)
+    assert textual_patches.capture(model.put)
     display = App._display
     written: list[str] = []
 
@@ -53,7 +53,7 @@ def frames(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
     monkeypatch.setattr(App, "_display", record)
     yield written
-    textual_updates.release()
+    textual_patches.release()
 
 
 async def painted(pilot: Pilot[None]) -> None:
@@ -233,7 +233,7 @@ async def test_with_another_textual_the_pages_are_the_same(monkeypatch: pytest.M
     stock = getattr(Widget._size_updated, "stock", Widget._size_updated)
     check = Widget._check_refresh
     monkeypatch.setattr(Widget, "_size_updated", stock)
-    assert layouts.install()
+    assert textual_patches.install_layouts()
     usual = await pages()
 
     def size_updated(widget: Widget, *sizes: Any, **named: Any) -> Any:
@@ -244,7 +244,7 @@ async def test_with_another_textual_the_pages_are_the_same(monkeypatch: pytest.M
 
     monkeypatch.setattr(Widget, "_size_updated", size_updated)
     monkeypatch.setattr(Widget, "_check_refresh", check_refresh)
-    assert not layouts.install()
+    assert not textual_patches.install_layouts()
     assert await pages() == usual
 
 

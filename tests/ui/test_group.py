@@ -15,7 +15,7 @@ from gputop.bench.results.facts import best_row, rate_text
 from gputop.bench.run.group_state import GroupState
 from gputop.bench.run.supervision import RunLimit
 from gputop.problem import Problem
-from gputop.ui.benchmark import group_chart, group_table
+from gputop.ui.benchmark import group_table, throughput_chart
 from gputop.ui.benchmark import readout as run_title
 from gputop.ui.benchmark.plot import COLOURS, Plot
 from gputop.ui.drawing.cells import width_of
@@ -45,7 +45,7 @@ def table(made: GroupState, width: int = 80) -> list[Row]:
 
 
 def chart(made: GroupState, width: int = 80, height: int = 12) -> list[Row]:
-    return group_chart.group_chart_rows(made, Plot(), width, height)
+    return throughput_chart.group_chart_rows(made, Plot(), width, height)
 
 
 def title(made: GroupState, width: int = 120) -> str:

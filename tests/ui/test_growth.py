@@ -21,9 +21,9 @@ from gputop.ui.drawing.cells import Span
 from gputop.ui.drawing.look import THEMES
 from gputop.ui.shell import app as shell
 from gputop.ui.shell.app import GputopApp
-from gputop.ui.terminal import textual_caches
+from gputop.ui.terminal import textual_patches
 from gputop.ui.terminal.key_parser import KeyParser
-from gputop.ui.widgets.confirm import ConfirmScreen
+from gputop.ui.widgets.dialogs import ConfirmScreen
 from tests.streams import PreparedStream, inventory, readings, sample
 from tests.ui.pilots import dashboard_of, settle, until
 
@@ -75,7 +75,7 @@ async def test_stress_tests_and_screens_leave_nothing(
     session: type[PreparedSession], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(screen, "RESULTS_SHOWN", ROUNDS // 2)
-    textual_caches.install()
+    textual_patches.install_caches()
     app = GputopApp(PreparedStream(inventory(2), sample(2)))
     async with app.run_test(size=(120, 40)) as pilot:
         await until(pilot, lambda: bool(dashboard_of(app).telemetry.devices))

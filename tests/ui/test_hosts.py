@@ -11,8 +11,7 @@ from gputop.schema.snapshot import Event, Inventory, Sample, Source
 from gputop.settings import Settings
 from gputop.ui import model
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
-from gputop.ui.device.details import DetailsView
-from gputop.ui.device.screen import DevicePage, DeviceTitle, EventsView
+from gputop.ui.device.screen import DetailsView, DevicePage, DeviceTitle, EventsView
 from gputop.ui.monitor.devices import DevicesView, first_visible
 from gputop.ui.processes.page import ProcessDetailsView
 from gputop.ui.processes.screen import ProcessesView

@@ -30,9 +30,8 @@ from gputop.ui.shell.fleet_screen import HELP as FLEET_HELP
 from gputop.ui.shell.header import Header
 from gputop.ui.shell.help import FIRST, FRAME, Help, HelpPage, HelpText
 from gputop.ui.shell.settings_screen import ABOUT, SORTS
-from gputop.ui.widgets import choice
-from gputop.ui.widgets.choice import ChoiceDialog, ChoiceList
-from gputop.ui.widgets.confirm import ConfirmScreen
+from gputop.ui.widgets import dialogs
+from gputop.ui.widgets.dialogs import ChoiceDialog, ChoiceList, ConfirmScreen
 from tests.streams import PreparedStream, inventory, no_driver, sample
 from tests.ui import scenes
 from tests.ui.pilots import dashboard_of, settle, shown, text_of_help, until
@@ -362,7 +361,7 @@ async def test_g_and_a_number_select_a_device() -> None:
 
 
 async def test_a_pause_ends_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choice, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(dialogs, "PAUSE_SECONDS", 0.01)
     app = app_with(inventory(12), sample(12))
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)

@@ -187,7 +187,7 @@ async def test_a_theme_is_changed_while_it_runs() -> None:
         for theme in (LIGHT, ANSI, COLOUR_BLIND, COLOUR_BLIND_LIGHT, DARK):
             app.action_theme()
             await settle(pilot)
-            assert app._settings.theme == theme.name
+            assert app.settings.theme == theme.name
             assert names(theme) & coloured(lines(app)) - {"default"}
             assert text_of(lines(app)) == text
         accents = {s.style.color for s in lines(app)[0] if s.text == " gputop " and s.style}

@@ -12,16 +12,18 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gputop.ui.terminal.flow import (
+from gputop.ui.terminal.output import (
     ASK_AGAIN_SECONDS,
     ASK_BYTES,
     FIRST_BYTES,
     FIRST_SECONDS,
+    LATE_SECONDS,
     LOST_SECONDS,
+    PIECE_BYTES,
     QUERY,
     FlowControl,
+    FrameWriter,
 )
-from gputop.ui.terminal.output import LATE_SECONDS, PIECE_BYTES, FrameWriter
 
 SCREEN = "x" * 20_000
 

@@ -14,10 +14,10 @@ from gputop.schema.snapshot import DriverState
 from gputop.stream.child import Interruption
 from gputop.ui.device.screen import DeviceTitle
 from gputop.ui.monitor.devices import DevicesView
+from gputop.ui.monitor.screen import HostView
 from gputop.ui.processes.screen import ProcessesView
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
-from gputop.ui.widgets.host import HostView
 from tests.streams import PreparedStream, device, inventory, lost, readings, sample
 from tests.ui.pilots import dashboard_of, settle, shown
 

@@ -19,7 +19,7 @@ from gputop.ui.drawing.cells import width_of
 from gputop.ui.drawing.palette import DIM, FAULT, STRONG, WARN
 from gputop.ui.model import Telemetry
 from gputop.ui.shell.app import GputopApp
-from gputop.ui.widgets.confirm import ConfirmScreen
+from gputop.ui.widgets.dialogs import ConfirmScreen
 from tests.bench.kept import BASE, COPY, soak, table
 from tests.bench.workers import RESULT
 from tests.runs import gpu_run

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gputop.schema.snapshot import Event
-from gputop.ui.device.details import DetailsView
-from gputop.ui.device.screen import EventsView
+from gputop.ui.device.screen import DetailsView, EventsView
 from gputop.ui.fleet.fleet_state import FleetState
 from gputop.ui.fleet.problems import ProblemsView
 from gputop.ui.model import Telemetry

@@ -186,7 +186,7 @@ def test_a_later_process_of_the_same_pid_is_not_the_target() -> None:
 
 
 async def test_a_yes_that_comes_with_other_keys_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gputop.ui.widgets.confirm.QUIET_SECONDS", 0.2)
+    monkeypatch.setattr("gputop.ui.widgets.dialogs.QUIET_SECONDS", 0.2)
     app = SignalApp(process(4242, 0))
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot)

@@ -23,7 +23,7 @@ from textual.widgets import Static
 from textual.widgets._toast import Toast
 
 from gputop.ui.shell.app import GputopApp
-from gputop.ui.terminal import textual_caches
+from gputop.ui.terminal import textual_patches
 from tests.streams import PreparedStream, inventory, sample
 from tests.ui.pilots import until
 
@@ -69,7 +69,7 @@ async def caches_after_closing() -> list[object]:
 
 
 async def test_a_closed_screen_is_forgotten() -> None:
-    assert textual_caches.install()
+    assert textual_patches.install_caches()
     assert await caches_after_closing() == []
 
 
@@ -110,21 +110,21 @@ async def test_what_is_said_at_once_after_something_else_is_there() -> None:
 def test_the_colours_are_the_same() -> None:
     cache: Any = _styles_cache.StylesCache()
     stock = cache.get_inner_outer(RED, BLUE)
-    assert textual_caches.install()
+    assert textual_patches.install_caches()
     assert cache.get_inner_outer(RED, BLUE) == stock
-    assert not textual_caches.install(), "what is replaced is of another shape"
+    assert not textual_patches.install_caches(), "what is replaced is of another shape"
 
 
 @pytest.mark.parametrize("other", [None, len, property(len)])
 def test_another_textual_is_left_alone(monkeypatch: pytest.MonkeyPatch, other: object) -> None:
     monkeypatch.setattr(_styles_cache.StylesCache, "get_inner_outer", other)
-    assert not textual_caches.install()
+    assert not textual_patches.install_caches()
     assert _styles_cache.StylesCache.__dict__["get_inner_outer"] is other
 
 
 def test_without_the_cache_of_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(_styles_cache, "StylesCache")
-    assert not textual_caches.install()
+    assert not textual_patches.install_caches()
 
 
 class Line(Strip):
@@ -146,7 +146,7 @@ def is_kept(cuts: list[int]) -> bool:
 
 @pytest.mark.parametrize("cuts", [[4], [4, 9], [2]])
 def test_a_drawn_line_is_gone_at_once(cuts: list[int]) -> None:
-    assert textual_caches.install()
+    assert textual_patches.install_caches()
     assert not is_kept(cuts)
 
 
@@ -162,7 +162,7 @@ def parser_after_its_key() -> object:
     assert [event.key for event in parser.feed("\x1b[A") if isinstance(event, Key)] == ["up"]
     last = weakref.ref(parser)
     del parser
-    textual_caches.forget_keys()
+    textual_patches.forget_keys()
     gc.collect()
     return last()
 
@@ -182,7 +182,7 @@ def test_where_textual_remembers_keys_otherwise_nothing_is_done(
     monkeypatch.setattr(XTermParser, "_parse_extended_key", otherwise)
     assert parser_after_its_key() is not None, "else Textual has mended it"
     monkeypatch.delattr(XTermParser, "_parse_extended_key")
-    textual_caches.forget_keys()
+    textual_patches.forget_keys()
     cached.cache_clear()
 
 
@@ -195,7 +195,7 @@ def test_places_and_widths_are_forgotten() -> None:
     Region(0, 0, 1, 1).union(Region(2, 2, 3, 3))
     cells.cell_len("…")
     assert all(remembered())
-    textual_caches.forget_drawn([])
+    textual_patches.forget_drawn([])
     assert not any(remembered())
 
 
@@ -204,5 +204,5 @@ def test_where_places_and_widths_are_not_remembered_nothing_is_done(
 ) -> None:
     monkeypatch.delattr(cells, "cached_cell_len")
     monkeypatch.setattr(Region, "union", lambda one, _: one)
-    textual_caches.forget_drawn([])
-    textual_caches.forget_drawn([Widget.__new__(Widget)])
+    textual_patches.forget_drawn([])
+    textual_patches.forget_drawn([Widget.__new__(Widget)])

@@ -26,10 +26,10 @@ from textual.widgets import Label
 from gputop.ui.drawing.cells import Row, Span
 from gputop.ui.drawing.look import THEMES, Look
 from gputop.ui.drawing.palette import BUSY, DIM, TEXT
-from gputop.ui.terminal import textual_updates
+from gputop.ui.terminal import textual_patches
 from gputop.ui.terminal.frame import LINK, Sequences
 from gputop.ui.terminal.screen_model import ScreenModel
-from gputop.ui.terminal.textual_updates import CellsUpdate, codes_of, update_from_live_views
+from gputop.ui.terminal.textual_patches import CellsUpdate, codes_of, update_from_live_views
 from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:
@@ -47,9 +47,9 @@ STOCK_PARTIAL = Compositor.render_partial_update
 def model() -> Iterator[ScreenModel]:
     """A model that has the cells of all updates, and is shown on a terminal by `show`."""
     model = ScreenModel(WIDTH, HEIGHT + 1, Sequences())
-    assert textual_updates.capture(model.put)
+    assert textual_patches.capture(model.put)
     yield model
-    textual_updates.release()
+    textual_patches.release()
     assert {each: each.render_segments for each in STOCK} == STOCK
     assert Compositor.render_partial_update is STOCK_PARTIAL
 
@@ -205,15 +205,15 @@ def test_updates_of_another_shape_are_left_alone(
     )
     before = other.__dict__["render_segments"]
     monkeypatch.setattr(_compositor, name, other)
-    assert not textual_updates.capture(lambda *_: 0)
+    assert not textual_patches.capture(lambda *_: 0)
     assert other.__dict__["render_segments"] is before
 
 
 @pytest.mark.parametrize("name", ["LayoutUpdate", "ChopsUpdate"])
 def test_a_textual_without_them_is_left_alone(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.delattr(_compositor, name)
-    assert not textual_updates.capture(lambda *_: 0)
-    textual_updates.release()
+    assert not textual_patches.capture(lambda *_: 0)
+    textual_patches.release()
 
 
 def test_it_is_installed_once_and_where_textual_has_the_known_shape(
@@ -228,11 +228,11 @@ def test_it_is_installed_once_and_where_textual_has_the_known_shape(
 
     stock = Known.render_partial_update
     monkeypatch.setattr(_compositor, "Compositor", Known)
-    assert textual_updates.install_live_updates()
-    assert textual_updates.install_live_updates()
+    assert textual_patches.install_live_updates()
+    assert textual_patches.install_live_updates()
     assert Known.render_partial_update.stock is stock
     monkeypatch.setattr(Known, "_regions_to_spans", None)
-    assert not textual_updates.install_live_updates()
+    assert not textual_patches.install_live_updates()
 
 
 class Beside(App[None]):

@@ -22,8 +22,7 @@ from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from gputop.ui.drawing.palette import FAULT
 from gputop.ui.shell.action_screen import KeysView
 from gputop.ui.shell.app import GputopApp
-from gputop.ui.widgets.choice import ChoiceList
-from gputop.ui.widgets.confirm import ConfirmScreen
+from gputop.ui.widgets.dialogs import ChoiceList, ConfirmScreen
 from tests.streams import Lasting, PreparedStream, device, inventory, process, readings, sample
 from tests.ui.pilots import dashboard_of, reason, settle, shown, until, wrong_fields
 from tests.ui.test_kinds import in_style

@@ -9,7 +9,7 @@ import pytest
 
 from gputop.bench.events import Progress
 from gputop.bench.plan import devices, request
-from gputop.ui.benchmark import trace_chart
+from gputop.ui.benchmark import throughput_chart
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from gputop.ui.drawing.palette import DIM, WARN
 from tests.runs import alone, begin, cpu_run, gpu_run, gpu_sample, look, take
@@ -32,14 +32,14 @@ def drawn(run: RunState, width: int = 78, height: int = 30) -> list[str]:
 
 
 def labelled(rows: list[str], label: str) -> str:
-    (found,) = (row for row in rows if row[: trace_chart.LEFT].strip() == label)
+    (found,) = (row for row in rows if row[: throughput_chart.LEFT].strip() == label)
     return found
 
 
 def bottom(rows: list[str], label: str) -> str:
     """The lowest of the rows that it takes: something of it is there as long as it goes on."""
     n = rows.index(labelled(rows, label))
-    while n + 1 < len(rows) and not rows[n + 1][: trace_chart.LEFT].strip():
+    while n + 1 < len(rows) and not rows[n + 1][: throughput_chart.LEFT].strip():
         n += 1
     return rows[n]
 
@@ -152,7 +152,7 @@ def test_a_reading_that_comes_and_goes_leaves_gaps() -> None:
 def test_a_line_shows_how_much_it_changes() -> None:
     """A clock that sinks by a sixth is not a bar that is full all along."""
     run = gpu_run(60.0, 60.0, ended=True)
-    axis = trace_chart.TimeAxis(60.0, 60)
-    rows = ["".join(span.text for span in row) for row in trace_chart.trace_rows(run, axis, 4)]
-    cells = set(labelled(rows, "SM clock")[trace_chart.LEFT : -trace_chart.RIGHT])
+    axis = throughput_chart.TimeAxis(60.0, 60)
+    rows = ["".join(span.text for span in row) for row in throughput_chart.trace_rows(run, axis, 4)]
+    cells = set(labelled(rows, "SM clock")[throughput_chart.LEFT : -throughput_chart.RIGHT])
     assert len(cells & {chr(0x2800 + n) for n in range(256)}) >= 2

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from gputop.health.findings import Finding
 
 CHECKS = (*system.DRIVER_CHECKS, *devices.CHECKS, *cuda.CHECKS, *system.GPUTOP_CHECKS)
-"""All checks in the order of the page."""
 BY_NAME = {check.name: check for check in CHECKS}
 DEFAULT = "nvml"
 """Check that reports a problem of the driver if the problem names no check."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.health.findings import Finding, Severity
@@ -37,28 +38,21 @@ class Check(NamedTuple):
     """Rule whose finding about a device counts instead, if there is one."""
 
 
-def _finding(severity: Severity, text: str, remedy: str, device: Device | None) -> Finding:
+def _made(severity: Severity, text: str, remedy: str = "", device: Device | None = None) -> Finding:
     return Finding(severity, text, advice=remedy, device_uuid=device.uuid if device else "")
+
+
+note = partial(_made, Severity.INFORMATION)
+"""Makes a finding that is good to know, or that says why a check was not possible."""
+warning = partial(_made, Severity.WARNING)
+"""Makes one that costs speed or comfort, or may soon be a problem."""
+problem = partial(_made, Severity.FAULT)
+"""Makes one that something does not work or cannot be trusted."""
 
 
 def ok(text: str, device: Device | None = None) -> Finding:
     """Return a finding that nothing is wrong."""
-    return _finding(Severity.OK, text, "", device)
-
-
-def note(text: str, remedy: str = "", device: Device | None = None) -> Finding:
-    """Return a finding that is good to know, or that says why a check was not possible."""
-    return _finding(Severity.INFORMATION, text, remedy, device)
-
-
-def warning(text: str, remedy: str, device: Device | None = None) -> Finding:
-    """Return a finding that costs speed or comfort, or may soon be a problem."""
-    return _finding(Severity.WARNING, text, remedy, device)
-
-
-def problem(text: str, remedy: str, device: Device | None = None) -> Finding:
-    """Return a finding that something does not work or cannot be trusted."""
-    return _finding(Severity.FAULT, text, remedy, device)
+    return _made(Severity.OK, text, device=device)
 
 
 def absent(name: str, device: Device, readings: DeviceSample) -> Finding:

@@ -154,7 +154,6 @@ def _row(each: CudaDevice, device: Device) -> str:
 
 
 def _nvml(each: CudaDevice, facts: DoctorFacts) -> Device | None:
-    """Return the device as NVML has it, among the GPUs and their instances."""
     among = facts.inventory.devices if facts.inventory else ()
     for device in among:
         if each.uuid and _bare(device.uuid) == _bare(each.uuid):

@@ -6,16 +6,8 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from math import isfinite
 
+from gputop.health import conditions
 from gputop.health import thresholds as t
-from gputop.health.conditions import (
-    NO_SPARE_ROWS,
-    ROW_PENDING,
-    ecc_text,
-    event_text,
-    gravest_xid,
-    recovery_text,
-    xid_severity,
-)
 from gputop.health.findings import Evidence, Finding, Severity
 from gputop.health.rule_view import NoEvidence, RuleView, finite
 from gputop.schema.clock_events import BITS, BY_WORD, mask_of
@@ -255,12 +247,12 @@ def xid(view: RuleView) -> Finding | None:
     recent = [e for e in view.events if e.kind == "xid" and view.now - e.time < t.XID_SECONDS]
     if not recent:
         return None
-    last = gravest_xid(recent)
-    what, remedy = event_text(last)
+    last = conditions.gravest_xid(recent)
+    what, remedy = conditions.event_text(last)
     evidence = [Evidence("Xids in the last hour", "events", len(recent), "", t.XID_SECONDS)]
     if last.code is not None:
         evidence.append(Evidence("code", "events", last.code))
-    return Finding(xid_severity(last.code), what, evidence, remedy, last.time)
+    return Finding(conditions.xid_severity(last.code), what, evidence, remedy, last.time)
 
 
 def ecc(view: RuleView) -> Finding | None:
@@ -272,7 +264,7 @@ def ecc(view: RuleView) -> Finding | None:
     if uncorrected:
         return Finding(
             Severity.FAULT,
-            ecc_text(uncorrected),
+            conditions.ecc_text(uncorrected),
             view.newest("uncorrected", ECC_UNCORRECTED),
             "Affected jobs crashed or have corrupt data: restart them. Reset the device when idle; "
             "if the errors come back, have it replaced",
@@ -305,10 +297,10 @@ def remap(view: RuleView) -> Finding | None:
     """Find a memory row that waits for its spare, or a device without spares."""
     rows = view.newest("rows replaced in its life", "remapped_rows")
     if view.sample.remap_failed:
-        return Finding(Severity.FAULT, NO_SPARE_ROWS, rows, "Have it replaced")
+        return Finding(Severity.FAULT, conditions.NO_SPARE_ROWS, rows, "Have it replaced")
     if view.reading("remap_pending"):
         advice = "Reset it when it is idle: `nvidia-smi --gpu-reset`, or reboot"
-        return Finding(Severity.WARNING, ROW_PENDING, rows, advice)
+        return Finding(Severity.WARNING, conditions.ROW_PENDING, rows, advice)
     return None
 
 
@@ -321,4 +313,4 @@ def recovery(view: RuleView) -> Finding | None:
         return None
     remedy = value_text("recovery_action", action)
     remedy = remedy[:1].upper() + remedy[1:]
-    return Finding(Severity.FAULT, recovery_text(action), [], remedy)
+    return Finding(Severity.FAULT, conditions.recovery_text(action), [], remedy)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from itertools import takewhile
 from operator import mul
+from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.health import thresholds as t
@@ -60,7 +60,6 @@ def process_text(process: Process | None) -> str:
 
 
 def _idle_seconds(view: RuleView, activity: str) -> float:
-    """Return the seconds since it last worked, at most the length of the history."""
     history = view.windows.history
     newest_first = reversed(history.last(view.device.uuid, activity, history.count))
     return history.span(len([*takewhile(lambda number: not number > t.IDLE.end, newest_first)]))
@@ -130,19 +129,15 @@ def _trend(numbers: array[float], each: float) -> Trend | None:
     if not third:
         return None
     xs, ys = [x for x, _ in points], [y for _, y in points]
-    first, middle, last = map(_mean, (ys[:third], ys[third:-third], ys[-third:]))
+    first, middle, last = map(fmean, (ys[:third], ys[third:-third], ys[-third:]))
     if not first < middle < last:
         return None
-    mean_x, mean_y = _mean(xs), _mean(ys)
+    mean_x, mean_y = fmean(xs), fmean(ys)
     dx, dy = [x - mean_x for x in xs], [y - mean_y for y in ys]
     xx, yy, xy = (sum(map(mul, a, b)) for a, b in ((dx, dx), (dy, dy), (dx, dy)))
     if not (xx and yy and each) or xy <= 0:
         return None
     return Trend(xy / xx / each, xy * xy / (xx * yy), last - first, each * (len(numbers) - 1))
-
-
-def _mean(numbers: Sequence[float]) -> float:
-    return sum(numbers) / len(numbers)
 
 
 def almost_full(view: RuleView) -> Finding | None:

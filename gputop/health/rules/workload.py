@@ -13,14 +13,13 @@ from gputop.schema.snapshot import (
     PROCESS_COUNT,
     PROCESS_CPU,
     PROCESS_IO_WAIT,
-    Process,
     ProcessKind,
 )
 from gputop.text import percentage, size
 
 BUSY, SM, TENSOR = "gpu_utilization_percent", "sm_active_percent", "tensor_active_percent"
 DRAM, FP64, POWER = "dram_active_percent", "fp64_active_percent", "power_watts"
-CLOCK, USED, TEMPERATURE = "sm_clock_mhz", "memory_used_bytes", "temperature_celsius"
+CLOCK, USED, HEAT = "sm_clock_mhz", "memory_used_bytes", "temperature_celsius"
 COMPUTES = (ProcessKind.COMPUTE, ProcessKind.BOTH, ProcessKind.MPS)
 
 
@@ -52,15 +51,12 @@ def input_bound(view: RuleView) -> Finding | None:
     if period is not None:
         gaps = f", every {period:.0f} s" if period >= 9.95 else f", every {period:.1f} s"
         evidence.append(view.measured("from gap to gap", activity, period, "s"))
-    evidence += [
-        view.measured(label, name, value, "%")
-        for label, name, value in (
-            ("CPU of its busiest process", PROCESS_CPU, cpu),
-            ("waits for storage", PROCESS_IO_WAIT, waits),
-            ("CPU of the host", HOST_CPU, host),
-        )
-        if value is not None
-    ]
+    if cpu is not None:
+        evidence.append(view.measured("CPU of its busiest process", PROCESS_CPU, cpu, "%"))
+    if waits is not None:
+        evidence.append(view.measured("waits for storage", PROCESS_IO_WAIT, waits, "%"))
+    if host is not None:
+        evidence.append(view.measured("CPU of the host", HOST_CPU, host, "%"))
     idle = percentage(100 - busy)
     sentence = f"May be waiting for its input: idle {idle} of the time{gaps}, {why}"
     return Finding(Severity.WARNING, sentence, evidence, advice, cost_percent=100 - busy)
@@ -175,11 +171,11 @@ def find_peers(views: Mapping[str, RuleView], uuids: Iterable[str]) -> None:
     whole = {uuid: view for uuid, view in views.items() if view.device.parent_uuid is None}
     jobs: dict[tuple[str, object], dict[str, RuleView]] = defaultdict(dict)
     for uuid, view in whole.items():
-        for key in _jobs(view.processes):
+        for key in _jobs(view):
             jobs[key][uuid] = view
     for uuid in whole.keys() & uuids:
         view = views[uuid]
-        peers = {uuid: peer for key in _jobs(view.processes) for uuid, peer in jobs[key].items()}
+        peers = {uuid: peer for key in _jobs(view) for uuid, peer in jobs[key].items()}
         view.peers = [
             each
             for each in peers.values()
@@ -187,9 +183,9 @@ def find_peers(views: Mapping[str, RuleView], uuids: Iterable[str]) -> None:
         ]
 
 
-def _jobs(processes: Iterable[Process]) -> Iterator[tuple[str, object]]:
+def _jobs(view: RuleView) -> Iterator[tuple[str, object]]:
     """Yield keys that the processes of one job share."""
-    for process in processes:
+    for process in view.processes:
         yield "pid", process.pid
         if process.slurm_job is not None:
             yield "job", process.slurm_job
@@ -213,12 +209,7 @@ def straggler(view: RuleView) -> Finding | None:
     behind = 100 * (mine - theirs) / theirs
     if not view.passes(t.STRAGGLER, behind):
         return None
-    shown = (
-        ("SM clock", CLOCK),
-        ("power", POWER),
-        ("busy", view.activity),
-        ("temperature", TEMPERATURE),
-    )
+    shown = (("SM clock", CLOCK), ("power", POWER), ("busy", view.activity), ("temperature", HEAT))
     return Finding(
         Severity.WARNING,
         f"May hold up its job: its SM clock is {percentage(-behind)} below {_peers(view)}",

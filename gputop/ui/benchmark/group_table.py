@@ -36,24 +36,9 @@ WIDEST_DEVICE = 30
 MOST_NOTES = 4
 SHORTEST_BAR, LONGEST_BAR = 10, 30
 
-WIDTHS = {
-    "DEVICE": 6,
-    "STATE": 13,
-    "MEAN": 6,
-    "ALONE": 6,
-    "TOGETHER": 8,
-    "COST": 7,
-    "BEST": 14,
-    "ERRORS": 6,
-    "TEMP": 5,
-    "NOW": 6,
-    "OF PEAK": 7,
-    "DROOP": 6,
-    "ROWS": 8,
-    "PEAK": 6,
-    "POWER": 6,
-    "CLOCK": 8,
-}
+WIDTHS = {"DEVICE": 6, "STATE": 13, "MEAN": 6, "ALONE": 6, "TOGETHER": 8, "COST": 7, "BEST": 14}
+WIDTHS |= {"ERRORS": 6, "TEMP": 5, "NOW": 6, "OF PEAK": 7, "DROOP": 6, "ROWS": 8, "PEAK": 6}
+WIDTHS |= {"POWER": 6, "CLOCK": 8}
 """Cells of the columns. In a narrow table the first ones stay."""
 WORDS = ("DEVICE", "STATE")
 """Columns that are aligned to the left."""
@@ -95,7 +80,6 @@ def group_rows(group: GroupState, telemetry: Telemetry, width: int) -> list[Row]
 
 
 def _fitting(titles: Sequence[str], width: int) -> list[tuple[str, int]]:
-    """Return the columns that fit with their cells; the device gets the rest."""
     room = width - 2
     ranked = [title for title in WIDTHS if title in titles]
     shown = fit_columns(ranked, room, lambda title: WIDTHS[title] + 1)
@@ -210,7 +194,6 @@ def _progress(group: GroupState, width: int) -> Row:
 
 
 def _notes(group: GroupState, width: int) -> list[Row]:
-    """Return why devices failed, each problem once with its devices."""
     if group.problem is not None and not group.measured:
         return []  # the chart's space has it
     failed: dict[str, list[Target]] = {}

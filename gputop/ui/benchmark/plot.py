@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -103,7 +103,6 @@ class Plot:
     """Draws lines in their own colours. An unchanged plot is not drawn again."""
 
     def __init__(self) -> None:
-        self._figure: Any = None
         self._drawn: tuple[object, list[Row]] | None = None
 
     def rows(self, lines: Sequence[PlotLine], area: PlotArea) -> list[Row]:
@@ -120,7 +119,7 @@ class Plot:
 
     def _built(self, points: Sequence[tuple[float, float]], area: PlotArea) -> list[str]:
         x, y, left, width, height = area
-        figure = self._own_figure()
+        figure = self._figure
         figure.clear()
         figure.theme("colorless")
         figure.plot_size(width, height)
@@ -137,14 +136,13 @@ class Plot:
         figure.draw(figure.signal(xs, ys, marker="braille").lines())
         return Text.from_ansi(str(figure.build())).plain.splitlines()
 
-    def _own_figure(self) -> Any:
-        # Not the module's figure, which any other user of plotext in this process would draw on.
-        if self._figure is None:
-            import plotext
+    @cached_property
+    def _figure(self) -> Any:
+        """Not the module's, which any other user of plotext in this process would draw on."""
+        import plotext
 
-            plotext.terminal.limit(False, False)  # the widget's size counts, not the terminal's
-            self._figure = type(plotext.figure)(plotext.terminal)
-        return self._figure
+        plotext.terminal.limit(False, False)  # the widget's size counts, not the terminal's
+        return type(plotext.figure)(plotext.terminal)
 
 
 def _merged(layers: Sequence[str], styles: Sequence[Style]) -> list[Span]:
@@ -162,7 +160,6 @@ def _merged(layers: Sequence[str], styles: Sequence[Style]) -> list[Span]:
 
 
 def _set_marks(rows: list[list[Span]], lines: Sequence[PlotLine], area: PlotArea) -> None:
-    """Set each mark at the end of its line, or beside it if another is there."""
     x, y, left = area[:3]
     down, across = len(rows) - 3, max(len(row) for row in rows) - left - 1
     taken: set[tuple[int, int]] = set()

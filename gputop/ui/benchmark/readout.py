@@ -139,7 +139,6 @@ def _devices(targets: Sequence[Target]) -> str:
 
 
 def _faults(group: GroupState) -> str:
-    """Return the wrong elements by device, or those of the only one and when they were found."""
     if not group.is_several:
         return wrong_elements_text(group.first)
     wrong = {target: group.wrong_elements(target) for target in group.runs}
@@ -194,7 +193,6 @@ class ReadoutView(TelemetryView, RunView):
         return [figures, self._progress(run, width), checks, *bad]
 
     def _problem(self, run: RunState, problem: Problem, width: int) -> list[Row]:
-        """Return why a run failed and the remedy, if the chart shows its figures."""
         if not run.measured or (run.stopping and not run.faulty):
             return []
         style = FAULT if run.faulty else TEXT
@@ -243,7 +241,6 @@ class ReadoutView(TelemetryView, RunView):
 
 
 def _bad(run: RunState) -> list[str]:
-    """Return a line for each part of the verdict that is not ok."""
     if run.result is None or run.result.verdict is None:
         return []
     return [*verdict_lines(run.result)] if run.result.verdict.bad else []
@@ -252,18 +249,14 @@ def _bad(run: RunState) -> list[str]:
 def _figures(run: RunState) -> Row:
     row: Row = [Span(" ")]
     unit, factor = run.rate_scale(run.tflops_peak)
-    for name, value in (
-        ("now", run.tflops_now),
-        ("mean", run.tflops_mean),
-        ("peak", run.tflops_peak),
-    ):
+    rates = (run.tflops_now, run.tflops_mean, run.tflops_peak)
+    for name, value in zip(("now", "mean", "peak"), rates, strict=True):
         shown = tflops(value and factor * value)
         row += [Span(f"{name} ", DIM), reading(shown.ljust(7), STRONG)]
     return [*row, Span(unit, DIM)]
 
 
 def _add(row: Row, parts: Iterable[Row], width: int) -> None:
-    """Append the parts that fit."""
     for part in parts:
         if width_of([*row, *part]) <= width:
             row += part
@@ -282,15 +275,15 @@ def _checks(run: RunState) -> list[Row]:
     others: tuple[str, ...] = run.trace.others
     if result is not None:
         peaks, others = result.known_conditions.percent_of_peak, result.known_conditions.other_load
-    found = [[Span(f"{said}, "), Span(f"{wrong or 'none'} wrong", FAULT if wrong else GOOD)]]
-    found += [
-        [Span(f"  {percentage(share)}", STRONG), Span(f" of {visible(name, 60)}", DIM)]
-        for name, share in peaks.items()
-    ]
-    return [
-        *found[not checks :],
-        *([[Span(f"  also {visible('; '.join(others), 300)}", WARN)]] if others else []),
-    ]
+    verdict = Span(f"{wrong or 'none'} wrong", FAULT if wrong else GOOD)
+    found = [[Span(f"{said}, "), verdict]] if checks else []
+    for name, share in peaks.items():
+        found.append(
+            [Span(f"  {percentage(share)}", STRONG), Span(f" of {visible(name, 60)}", DIM)]
+        )
+    if others:
+        found.append([Span(f"  also {visible('; '.join(others), 300)}", WARN)])
+    return found
 
 
 def _conditions(run: RunState) -> list[Row]:

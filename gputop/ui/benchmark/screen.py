@@ -36,8 +36,7 @@ from gputop.ui.benchmark.throughput_chart import ThroughputChart, hint, problem_
 from gputop.ui.drawing.cells import Span
 from gputop.ui.drawing.palette import DIM, FAULT, WARN
 from gputop.ui.model import Telemetry, local_inventory
-from gputop.ui.widgets.choice import Choice, ChoiceDialog
-from gputop.ui.widgets.confirm import ConfirmScreen
+from gputop.ui.widgets.dialogs import Choice, ChoiceDialog, ConfirmScreen
 from gputop.ui.widgets.live import space_of
 
 if TYPE_CHECKING:
@@ -96,7 +95,6 @@ class BenchmarkTab(Vertical):
         yield self._results
 
     def on_mount(self) -> None:
-        """Offer the CPU at once; devices come with the stream."""
         self._chart.hint = lambda *size: hint(
             self._form.kinds, *size, others=any(not d.is_here for d in self._telemetry.devices)
         )
@@ -207,7 +205,6 @@ class BenchmarkTab(Vertical):
 
     @work(exclusive=True, group="bench", exit_on_error=False)
     async def _follow(self, group: GroupState, runs: DeviceGroup | Pairs) -> None:
-        """Follow the events of all devices to the end, and keep the results."""
         try:
             simulated = group.request.target.simulated
             watch = nullcontext(self._simulation) if simulated else supervision.Supervisor()
@@ -243,7 +240,6 @@ class BenchmarkTab(Vertical):
         self._show_results([*judged_results, *before][:RESULTS_SHOWN], problem)
 
     def _ended_by(self, group: GroupState, target: Target, limit: supervision.RunLimit) -> None:
-        """Notify about the limit that ends a run, on any tab."""
         group.runs[target].limit = limit
         which = f" of {visible(target.label)}" if group.is_several else ""
         title = f"{limit.title}: the stress test{which} ends"

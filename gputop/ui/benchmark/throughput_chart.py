@@ -1,29 +1,50 @@
-"""Large space of the benchmark tab: throughput over time, or the rows of a table."""
+"""Large space of the benchmark tab: throughput over time, or the rows of a table.
+
+Under the throughput are readings of the device on the same time axis: lines of power, clock and
+temperature, and a strip for each clock event reason: ▮ where it held. A reading that does not
+change is a number. Several devices have a line each, or tables side by side.
+"""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gputop.bench.plan.kinds import KINDS
-from gputop.text import visible
-from gputop.ui.benchmark import group_chart, sweep, trace_chart
+from gputop.bench.results import tables
+from gputop.bench.run.state import READINGS, RunState
+from gputop.schema.clock_events import gravity
+from gputop.schema.values import span_text
+from gputop.text import quantity, visible, watts_of
 from gputop.ui.benchmark import plot as plots
-from gputop.ui.benchmark import result_table as points
+from gputop.ui.benchmark import result_table, sweep
 from gputop.ui.benchmark.readout import RunView
-from gputop.ui.drawing.cells import Row, Span, cell, clip, wrap
+from gputop.ui.drawing import palette
+from gputop.ui.drawing.cells import Row, Span, cell, clip, history, width_of, wrap
 from gputop.ui.drawing.palette import ACCENT, BUSY, DIM, STRONG, TEXT, WARN
+from gputop.ui.monitor.panel import limit_text
 
 if TYPE_CHECKING:
     from rich.style import Style
 
     from gputop.bench.events import Result
-    from gputop.bench.run.state import RunState
+    from gputop.bench.plan.request import Target
+    from gputop.bench.run.group_state import GroupState
+    from gputop.bench.run.trace import Trace, TraceMoment
     from gputop.problem import Problem
+    from gputop.ui.benchmark.plot import Plot
 
+LEFT, RIGHT = 13, 15
+"""Cells beside the time axis: the row's label, and its value."""
+SHARE_SHOWN = 0.25
+"""Least share of its scale that a line shows, so that noise does not fill it."""
+ROWS_OF_TALL_LINES = 3
+MOST_REASONS = 4
 LEAST_PLOT_ROWS, LEAST_WIDTH = 7, 24
-LEAST_WIDTH_FOR_STRIPS = trace_chart.LEFT + trace_chart.RIGHT + 24
-
+LEAST_WIDTH_FOR_STRIPS = LEFT + RIGHT + 24
 OTHERS = "GPUs of other hosts are not offered here: use ssh -t HOST gputop."
 
 
@@ -43,7 +64,7 @@ class ThroughputChart(RunView):
         if group is None or not group.measured or height < 4 or width < LEAST_WIDTH:
             return self.hint(width, height)
         if run is None:
-            return group_chart.group_chart_rows(group, self._plot, width, height)
+            return group_chart_rows(group, self._plot, width, height)
         if not run.is_table:
             return self._over_time(run, width, height)
         wanted = _rows_of_readings(run, width)
@@ -51,7 +72,7 @@ class ThroughputChart(RunView):
         if run.request.kind == "sweep":
             rows = sweep.sweep_rows(run, self.results, self._plot, width, height, under)
         else:
-            rows = points.result_rows(run, width, height, under)
+            rows = result_table.result_rows(run, width, height, under)
         return [*rows, *_meanwhile(run, width, height - len(rows))]
 
     def _over_time(self, run: RunState, width: int, height: int) -> list[Row]:
@@ -59,10 +80,10 @@ class ThroughputChart(RunView):
         # What leaves the plot its least, for a row each; where there is more room, half of it.
         spare = max(0, height - LEAST_PLOT_ROWS) if wanted else 0
         under = max(min(wanted, spare), spare // 2)
-        left, right = (trace_chart.LEFT, trace_chart.RIGHT) if under else (plots.LABEL, 0)
+        left, right = (LEFT, RIGHT) if under else (plots.LABEL, 0)
         room = width - left - right
         seconds = max(run.request.seconds, run.points[-1][0])
-        below = trace_chart.trace_rows(run, trace_chart.TimeAxis(seconds, room), under)
+        below = trace_rows(run, TimeAxis(seconds, room), under)
         points = plots.thin_out(run.points, 2 * room)
         unit, factor = run.rate_scale(max(y for _, y in run.points))
         points = [(x, factor * y) for x, y in points]
@@ -76,21 +97,18 @@ class ThroughputChart(RunView):
 
 
 def _rows_of_readings(run: RunState, width: int) -> int:
-    return trace_chart.rows_wanted(run) if width >= LEAST_WIDTH_FOR_STRIPS else 0
+    return rows_wanted(run) if width >= LEAST_WIDTH_FOR_STRIPS else 0
 
 
 def _meanwhile(run: RunState, width: int, room: int) -> list[Row]:
     wanted = _rows_of_readings(run, width)
     if not wanted or room < 2:
         return []
-    across = width - trace_chart.LEFT - trace_chart.RIGHT
+    across = width - LEFT - RIGHT
     seconds = max(0.1, run.elapsed_seconds, run.trace.moments[-1].seconds)
     end = f"{seconds:.0f} s"
-    axis = f"{' ' * trace_chart.LEFT}0 {'─' * max(0, across - 3 - len(end))} {end}"
-    return [
-        [Span(axis, DIM)],
-        *trace_chart.trace_rows(run, trace_chart.TimeAxis(seconds, across), min(wanted, room - 1)),
-    ]
+    axis = f"{' ' * LEFT}0 {'─' * max(0, across - 3 - len(end))} {end}"
+    return [[Span(axis, DIM)], *trace_rows(run, TimeAxis(seconds, across), min(wanted, room - 1))]
 
 
 def hint(kinds: Sequence[str], width: int, height: int, *, others: bool = False) -> list[Row]:
@@ -119,3 +137,201 @@ def problem_rows(problem: Problem, style: Style, width: int, _: int) -> list[Row
             rows += [[Span(f"  {each}", style)] for each in wrap(visible(line), width - 4)]
         rows.append([])
     return rows
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingLine:
+    """A reading over the run."""
+
+    label: str
+    values: Sequence[float | None]
+    top: float | None
+    """Value of the full height, if there is a limit."""
+    text: str
+    style: Style
+
+    @property
+    def is_constant(self) -> bool:
+        """True if all values look the same as a number."""
+        return len({round(value) for value in self.values if value is not None}) == 1
+
+
+class TimeAxis:
+    """Seconds of the run as `width` cells with two dots each."""
+
+    def __init__(self, seconds: float, width: int) -> None:
+        self.seconds, self.width = seconds, width
+
+    def dots(self, since: float, until: float) -> range:
+        """Return the dots of a time interval, at least one."""
+        most = 2 * self.width
+        first = min(most - 1, int(since / self.seconds * most))
+        return range(first, max(first + 1, min(most, math.ceil(until / self.seconds * most))))
+
+
+def rows_wanted(run: RunState) -> int:
+    """Return the rows that show everything, each reading in one."""
+    lines, constant = _lines(run)
+    return len(lines) + bool(constant) + _reason_rows(run.trace)
+
+
+def trace_rows(run: RunState, axis: TimeAxis, height: int) -> list[Row]:
+    """Draw as many rows as fit: power and the gravest reason first."""
+    (lines, constant), reasons = _lines(run), _reason_rows(run.trace)
+    reasons = min(reasons, height // 2)
+    numbers = bool(constant) and height - reasons > min(1, len(lines))
+    room = height - reasons - numbers
+    lines = lines[:room]
+    drawn: list[Row] = []
+    for line in lines:
+        drawn += _line(line, run.trace.moments, axis, min(ROWS_OF_TALL_LINES, room // len(lines)))
+    if numbers:
+        drawn.append(_constant(constant, axis.width + RIGHT))
+    return drawn + _strips(run.trace, axis, reasons)
+
+
+def _constant(lines: Sequence[ReadingLine], room: int) -> Row:
+    words = (f"{line.label} {re.sub('^(mean|max) ', '', line.text)}" for line in lines)
+    return [_label("constant", DIM), Span(clip(" · ".join(words), room), STRONG)]
+
+
+def _lines(run: RunState) -> tuple[list[ReadingLine], list[ReadingLine]]:
+    """Return the known readings as they are now, or after the run as they were.
+
+    Those that change come first, and then those that do not.
+    """
+    trace, moments = run.trace, run.trace.moments
+    if not moments:
+        return [], []
+    last, gpu = moments[-1], trace.gpu
+    if run.ended:
+        power, clock = quantity(trace.power.value, " W"), quantity(trace.clock.value, " MHz")
+        texts = (f"mean {power}", f"mean {clock}", f"max {quantity(trace.temperature_max, '°C')}")
+    else:
+        texts = (
+            f"{watts_of(last.power_watts, trace.power_limit_watts, '')} W",
+            quantity(last.sm_clock_mhz, " MHz"),
+            quantity(last.temperature_celsius, "°C"),
+        )
+    clock_label = "clock" if trace.target.uuid is None else "SM clock"
+    clock_top = gpu.sm_clock_max_mhz if gpu else None
+    labels = ("power", clock_label, "temperature")
+    limits = {each.reading: each.celsius for each in trace.heat_limits}
+    tops = (trace.power_limit_watts, clock_top, limits.get("temperature_celsius"))
+    values = ([getattr(moment, name) for moment in moments] for name in READINGS)
+    styles = (palette.POWER, palette.CPU, palette.TEMPERATURE)
+    found = map(ReadingLine, labels, values, tops, texts, styles)
+    known = [line for line in found if any(value is not None for value in line.values)]
+    changing = [line for line in known if not line.is_constant]
+    return changing, [line for line in known if line.is_constant]
+
+
+def _line(
+    line: ReadingLine, moments: Sequence[TraceMoment], axis: TimeAxis, height: int
+) -> list[Row]:
+    known = [value for value in line.values if value is not None]
+    top = max(line.top or 0.0, *known)
+    floor = min(*known, (1 - SHARE_SHOWN) * top)
+    dots: list[list[float]] = [[] for _ in range(2 * axis.width)]
+    for moment, value in zip(moments, line.values, strict=True):
+        if value is None:
+            continue
+        for dot in axis.dots(moment.since, moment.seconds):
+            dots[dot].append(value - floor)
+    means = [math.fsum(dot) / len(dot) if dot else None for dot in dots]
+    drawn = history(means, len(means), axis.width, height, top - floor or 1.0, line.style)
+    left = [_label(line.label, DIM)] + [Span(" " * LEFT)] * (height - 1)
+    right = [Span(f" {line.text}", STRONG)] + [Span("")] * (height - 1)
+    return [[name, *_parted(row), text] for name, row, text in zip(left, drawn, right, strict=True)]
+
+
+def _parted(row: Row) -> Row:
+    """Part blanks from dots: in a screenshot a font may have another width for each."""
+    return [Span(part, span.style) for span in row for part in re.split("( +)", span.text) if part]
+
+
+def _label(text: str, style: Style) -> Span:
+    return cell(f" {clip(text, LEFT - 2)}", LEFT, style)
+
+
+def _reason_rows(trace: Trace) -> int:
+    """Return the rows for reasons; one if none held, so that the chart does not move."""
+    told = any(moment.reasons is not None for moment in trace.moments)
+    return min(MOST_REASONS, max(1, len(trace.intervals()))) if told else 0
+
+
+def _strips(trace: Trace, axis: TimeAxis, most: int) -> list[Row]:
+    intervals, held = trace.intervals(), trace.clock_event_seconds()
+    if most and not intervals:
+        nothing = Span("┄" * axis.width, palette.TRACK)
+        return [[_label("held back", DIM), nothing, Span(" by nothing", DIM)]]
+    drawn = []
+    for reason in sorted(intervals, key=gravity)[:most]:
+        word, style = limit_text(reason)
+        dots = (axis.dots(since, until) for since, until in intervals[reason])
+        cells = {dot // 2 for each in dots for dot in each}
+        text = "".join("▮" if x in cells else " " for x in range(axis.width))
+        seconds = Span(f" {span_text(held.get(reason, 0.0))}", style)
+        drawn.append([_label(word or reason, style), Span(text, style), seconds])
+    return drawn
+
+
+def group_chart_rows(group: GroupState, plot: Plot, width: int, height: int) -> list[Row]:
+    if not group.is_table:
+        return _over_time(group, plot, width, height)
+    if group.kind == "sweep":
+        return sweep.sweep_rows_of_group(group, plot, width, height)
+    return _tables(group, width, height)
+
+
+def _over_time(group: GroupState, plot: Plot, width: int, height: int) -> list[Row]:
+    lines, named = [], []
+    every = (*group.runs.values(), *group.alone.values())
+    unit, factor = group.first.rate_scale(max(run.peak or 0.0 for run in every))
+    for n, target in enumerate(group.runs):
+        mark, style = plots.mark_of(n)
+        named.append((f"{mark} {target.place}", style))
+        for run, alone in _parts(group, target):
+            begin = group.offset(target, alone=alone)
+            points = [(begin + at, factor * rate) for at, rate in run.points]
+            drawn = plots.thin_out(points, 2 * (width - plots.LABEL))
+            if drawn:
+                lines.append((tuple(drawn), style, mark))
+    rates = [rate for drawn, _, _ in lines for _, rate in drawn]
+    lasts = [drawn[-1][1] for drawn, _, _ in lines]
+    seconds = max(group.request.seconds, *(drawn[-1][0] for drawn, _, _ in lines))
+    low, high = min(rates), max(rates)
+    top = plots.round_up(1.08 * high)
+    # Where all are near each other the upper half: how they differ counts.
+    y = plots.linear_axis(top / 2 if low > top / 2 else 0.0, top, height - 1)
+    scaled: Callable[[float], float] = float
+    if 0 < high > sweep.FAR * min(lasts):  # a CPU beside a GPU
+        y, scaled = sweep.rates(max(low, high / 1e6), high, height - 1)
+    shown = [
+        plots.PlotLine(tuple((x, scaled(max(rate, high / 1e6))) for x, rate in drawn), style, mark)
+        for drawn, style, mark in lines
+    ]
+    area = plots.PlotArea(plots.PlotAxis(0, seconds), y, plots.LABEL, width, height - 1)
+    badge = plots.mark_of_simulation(group.request)
+    head = [*badge, *plots.legend(f" {unit} over time (s)", named, width - width_of(badge))]
+    return [head, *plot.rows(shown, area)]
+
+
+def _parts(group: GroupState, target: Target) -> list[tuple[RunState, bool]]:
+    """Return the runs of a device, and True for each that was alone."""
+    earlier = group.alone.get(target)
+    if earlier is None:
+        return [(group.runs[target], group.kind == "pairs")]
+    return [(earlier, True), (group.runs[target], False)]
+
+
+def _tables(group: GroupState, width: int, height: int) -> list[Row]:
+    drawn: list[Row] = []
+    devices = {target.place: run.rows for target, run in group.runs.items()}
+    for table in tables.device_tables(group.kind, devices):
+        block = result_table.table_rows(table, width)
+        room = height - len(drawn) - (1 if drawn else 0)
+        if drawn and room < len(block):
+            break
+        drawn += [*([[]] if drawn else []), *block[:room]]
+    return drawn

@@ -58,7 +58,6 @@ class FleetState:
         """Kind of the problem under the cursor, where that GPU has several."""
         self._numbers: dict[str, int] = {}
         self._space = (0, 0)
-        self._layout: tuple[object, MapLayout] | None = None
 
     # Data.
 
@@ -229,12 +228,8 @@ class FleetState:
         shown = self.grouping
         if shown is None or not shown.groups or min(self._space) < 1:
             return None
-        opened, density = self.place[0], self.density
-        asked = (shown.sizes, shown.labels, self._wide(), self._space)
-        if self._layout is None or self._layout[0] != (asked, opened, density):
-            made = arrange(*asked, opened, halves=self.halves, density=density)
-            self._layout = ((asked, opened, density), made)
-        return self._layout[1]
+        room = shown.sizes, shown.labels, self._wide(), self._space
+        return arrange(*room, self.place[0], halves=self.halves, density=self.density)
 
     def _wide(self) -> int:
         """Return the cells of a GPU with its number and value."""

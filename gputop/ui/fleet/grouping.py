@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from fnmatch import translate
 from functools import cached_property
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.fleet.findings import job_of
@@ -22,13 +23,8 @@ if TYPE_CHECKING:
     Test = Callable[[str], bool]
 
 _WORD = re.compile(r"([^\s=!~]*)(!=|!~|=|~)(\S*)")
-_OWN: Mapping[str, Callable[[Gpu], str]] = {
-    "host": lambda gpu: gpu.host,
-    "gpu": lambda gpu: gpu.index,
-    "index": lambda gpu: gpu.index,
-    "model": lambda gpu: gpu.name,
-    "uuid": lambda gpu: gpu.uuid,
-}
+_FIELDS = {"host": "host", "gpu": "index", "index": "index", "model": "name", "uuid": "uuid"}
+_OWN: Mapping[str, Callable[[Gpu], str]] = {n: attrgetter(f) for n, f in _FIELDS.items()}
 """Fields of a GPU that a filter knows besides its labels."""
 EXAMPLE = "rack=r3 pod~train host!=node7"
 
@@ -43,25 +39,20 @@ class GpuFilter:
         """
         self.refused = ""
         """Message about the first invalid word, with the right form, or ""."""
-        self._tests: list[Callable[[Gpu], bool]] = []
+        self.tests: list[Callable[[Gpu], bool]] = []
         words = text.split()
         if unfinished and words and any(name.startswith(words[-1]) for name in (*names, *_OWN)):
             words.pop()
         for word in words:
             try:
-                self._tests.append(_test(word, names))
+                self.tests.append(_test(word, names))
             except ValueError as error:
                 self.refused = self.refused or str(error)
 
-    @property
-    def leaves_out(self) -> bool:
-        """True if some GPUs may not pass."""
-        return bool(self._tests)
-
     def passing(self, gpus: Sequence[Gpu]) -> list[int]:
-        if not self._tests:
+        if not self.tests:
             return [*range(len(gpus))]
-        return [n for n, gpu in enumerate(gpus) if all(test(gpu) for test in self._tests)]
+        return [n for n, gpu in enumerate(gpus) if all(test(gpu) for test in self.tests)]
 
 
 def _test(word: str, names: Collection[str]) -> Callable[[Gpu], bool]:
@@ -161,7 +152,7 @@ class FilteredGpus:
 
     def __init__(self, fleet: Fleet, numbers: Mapping[str, int], passing: GpuFilter) -> None:
         """Filter a fleet, whose GPUs have these `numbers` by their keys."""
-        self.filtered = passing.leaves_out
+        self.filtered = bool(passing.tests)
         self.numbers = passing.passing(fleet.gpus)
         shown = set(self.numbers)
         self.wrong = [w for w in fleet.findings if numbers.get(w.device_uuid) in shown]

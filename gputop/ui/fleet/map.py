@@ -50,43 +50,12 @@ def mark(health: Severity) -> Span:
     return Span(SIGNS[health], MARKS[health])
 
 
-def wide_cell(index: str, level: Span, text: str, health: Severity | None, width: int) -> Row:
-    """Return a GPU with its number and value, and a sign if it has a problem."""
-    return [
-        cell(index, width - VALUE_CELLS - AROUND_VALUE, DIM, right=True),
-        Span(" "),
-        Span(" ") if text == ABSENT else level,
-        cell(text, VALUE_CELLS, DIM if text == ABSENT else TEXT, right=True),
-        Span(" ") if health is None else mark(health),
-        Span(" "),
-    ]
-
-
-def half_cell(
-    upper: Style, lower: Style | None, health: Severity | None, *, under: bool | None
-) -> Span:
-    """Return a cell of two GPUs, with the sign of the graver problem if there is one.
-
-    `under` is True if the cursor is on the lower GPU, and None if it is on neither.
-    """
-    if under is not None:
-        return Span(LOWER if under else UPPER, POINTER)
-    if health is not None:
-        return mark(health)
-    return Span(HALVES, _pair(upper, lower))
-
-
 @lru_cache(256)
 def _pair(upper: Style, lower: Style | None) -> Style:
     return Style(color=upper.color, bgcolor=lower.color if lower else None)
 
 
-HEALTH_WORDS = {
-    None: "ok",
-    Severity.WARNING: "warn",
-    Severity.FAULT: "fault",
-    Severity.STALE: "stale",
-}
+WORDS = {None: "ok", Severity.WARNING: "warn", Severity.FAULT: "fault", Severity.STALE: "stale"}
 
 
 class Painter:
@@ -99,9 +68,8 @@ class Painter:
         self._state, self._layout, self._grouping = state, layout, state.grouping
         self._gpus, self._levels, self._health = state.fleet.gpus, state.levels, state.view.health
         self._cursor, self._old = state.cursor, state.is_old
-        self._glyphs = {
-            level: glyph(level, state.metric, ascii=ascii) for level in range(-1, len(LEVELS))
-        }
+        levels = range(UNKNOWN, len(LEVELS))
+        self._glyphs = {level: glyph(level, state.metric, ascii=ascii) for level in levels}
 
     def row(self, y: int) -> Row:
         row: Row = []
@@ -134,19 +102,12 @@ class Painter:
         return [cell(visible(name) or self._grouping.unnamed, width, style if name else DIM)]
 
     def _figures(self, tile: Tile) -> Row:
-        """Return the number of GPUs, their median, and the number of those with problems."""
         metric = self._state.metric
         middle = "" if metric is HEALTH else metric.text(self._grouping.median(tile.group, metric))
-        return [
-            cell(str(tile.size), self._grouping.count_cells, DIM, right=True),
-            Span(" "),
-            cell(middle, VALUE, right=True),
-            Span(" "),
-            *self._wrong(tile),
-        ]
+        size = cell(str(tile.size), self._grouping.count_cells, DIM, right=True)
+        return [size, Span(" "), cell(middle, VALUE, right=True), Span(" "), *self._wrong(tile)]
 
     def _wrong(self, tile: Tile) -> Row:
-        """Return the gravest sign, and the number of GPUs with problems."""
         found, width = self._grouping.wrong.get(tile.group), self._grouping.count_cells + 1
         if not found:
             return [Span(" " * width)]
@@ -155,7 +116,6 @@ class Painter:
         return [Span(SIGNS[gravest], style), cell(str(sum(found.values())), width - 1, style)]
 
     def _line(self, tile: Tile) -> Row:
-        """Return a folded group: name, figures and the distribution over the levels."""
         figures = self._figures(tile)
         name = self._name(tile, self._layout.label - width_of(figures) - SHAPE - 2)
         row = [*name, Span(" "), *figures, Span(" ")]
@@ -168,7 +128,6 @@ class Painter:
     # GPUs.
 
     def _cells(self, tile: Tile, row: int) -> Row:
-        """Return the GPUs of a group in one of its rows."""
         members = self._grouping.groups[tile.group].members
         numbers = [members[n] for n in self._layout.members(tile, row)]
         if self._layout.density is MapDensity.WIDE:
@@ -187,26 +146,30 @@ class Painter:
         return Span(span.text, POINTER) if number == self._cursor else span
 
     def _halves(self, upper: int, lower: int | None) -> Span:
+        """Return a cell of two GPUs, with the sign of the graver problem if there is one."""
         glyphs, levels = self._glyphs, self._levels
-        below = None if lower is None else glyphs[levels[lower]].style
-        wrong = None
-        if self._health:
-            found = [h for n in (upper, lower) if n is not None and (h := self._health.get(n))]
-            wrong = min(found, key=GRAVEST_FIRST.index) if found else None
-        if self._old and wrong is None and lower is not None:  # in one colour, two are one
+        wrong = [h for n in (upper, lower) if n is not None and (h := self._health.get(n))]
+        if self._old and not wrong and lower is not None:  # in one colour, two are one
             return glyphs[max(levels[upper], levels[lower])]
-        under = None if self._cursor not in (upper, lower) else self._cursor != upper
-        return half_cell(glyphs[levels[upper]].style, below, wrong, under=under)
+        if self._cursor in (upper, lower):
+            return Span(UPPER if self._cursor == upper else LOWER, POINTER)
+        if wrong:
+            return mark(min(wrong, key=GRAVEST_FIRST.index))
+        below = None if lower is None else glyphs[levels[lower]].style
+        return Span(HALVES, _pair(glyphs[levels[upper]].style, below))
 
     def _wide(self, number: int) -> Row:
+        """Return a GPU with its number and value, and a sign if it has a problem."""
         gpu, health, metric = self._gpus[number], self._health.get(number), self._state.metric
-        text = HEALTH_WORDS[health] if metric is HEALTH else metric.text(metric.value(gpu))
-        row = wide_cell(
-            visible(gpu.index), self._glyphs[self._levels[number]], text, health, self._layout.cell
-        )
-        if number != self._cursor:
-            return row
-        return [*(Span(span.text, POINTER) for span in row[:-1]), row[-1]]
+        text = WORDS[health] if metric is HEALTH else metric.text(metric.value(gpu))
+        absent, index_cells = text == ABSENT, self._layout.cell - VALUE_CELLS - AROUND_VALUE
+        row = [cell(visible(gpu.index), index_cells, DIM, right=True), Span(" ")]
+        row.append(Span(" ") if absent else self._glyphs[self._levels[number]])
+        row.append(cell(text, VALUE_CELLS, DIM if absent else TEXT, right=True))
+        row.append(Span(" ") if health is None else mark(health))
+        if number == self._cursor:
+            row = [Span(span.text, POINTER) for span in row]
+        return [*row, Span(" ")]
 
 
 LEGEND_ROWS = 1
@@ -228,8 +191,6 @@ class MapView(Wheel, LiveView):
         self.ascii = False
         self.empty: Callable[[int], list[Row]] = lambda _: []
         """Rows to show in a width where there is no GPU."""
-        self._seen: tuple[int, int] | None = None
-        """Place of the cursor when it was last scrolled to."""
 
     def height_in(self, width: int, most: int) -> int:
         """Return how many of `most` rows the map can use."""
@@ -270,7 +231,6 @@ class MapView(Wheel, LiveView):
         self.action_move(step * lanes * max(1, self.size.height - LEGEND_ROWS - 1))
 
     def on_click(self, event: Click) -> None:
-        """Move the cursor to the GPU under the mouse; open a folded group."""
         layout = self._state.layout
         if layout is None or event.y < LEGEND_ROWS:
             return
@@ -289,23 +249,13 @@ class MapView(Wheel, LiveView):
         layout = self._state.layout
         if layout is None:
             return self.empty(width)
-        self._follow(layout, height - LEGEND_ROWS)
+        place = self._state.place
+        slot = layout.slot(*place) or layout.tiles[place[0]]
+        self.follow(place, slot.y, layout.height, height - LEGEND_ROWS)
         painter = Painter(self._state, layout, ascii=self.ascii)
         last = min(layout.height, self._first + height - LEGEND_ROWS)
         rows = [painter.row(y) for y in range(self._first, last)]
         return [self._legend(layout, width, len(rows)), *rows]
-
-    def _follow(self, layout: MapLayout, room: int) -> None:
-        """Scroll to the cursor after it has moved, and never past the end."""
-        place = self._state.place
-        if place != self._seen:
-            self._seen = place
-            slot = layout.slot(*place)
-            y = slot.y if slot else layout.tiles[place[0]].y
-            if y >= self._first + room:
-                self._first = y - room + 1
-            self._first = min(self._first, y or 0)
-        self._first = max(0, min(self._first, layout.height - room))
 
     def _legend(self, layout: MapLayout, width: int, rows: int) -> Row:
         state, metric = self._state, self._state.metric
@@ -327,11 +277,10 @@ class MapView(Wheel, LiveView):
         if rows < layout.height:
             words.append(f"rows {self._first + 1}–{self._first + rows} of {layout.height}")
         room = width - width_of(row) - 1
-        said = " · ".join(filter(None, words))
-        while len(said) > room and len(words) > 1:
+        words = [*filter(None, words)]
+        while len(" · ".join(words)) > room and len(words) > 1:
             words.pop(1)
-            said = " · ".join(filter(None, words))
-        return spread(row, [Span(clip(f"{said} ", max(0, room)), TEXT)], width)
+        return spread(row, [Span(clip(f"{' · '.join(words)} ", max(0, room)), TEXT)], width)
 
 
 LOOKED_FOR = "DCGM_FI_DEV_GPU_UTIL, DCGM_FI_DEV_FB_USED, … and gputop_gpu_…"

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -159,6 +160,7 @@ class MapLayout:
         return self.rows[y] if 0 <= y < self.height else ()
 
 
+@lru_cache(1)
 def arrange(
     sizes: Sequence[int],
     labels: Labels,
@@ -176,12 +178,9 @@ def arrange(
     """
     width, height = space[0] - MARGIN, space[1]
     wanted = (MapDensity.WIDE, MapDensity.ONE, MapDensity.HALF)
-    tried = [each for each in wanted if halves or each is not MapDensity.HALF]
-    if density in tried:
-        tried = [density]
-    elif density is not None:
-        tried = []
-    for each in tried:
+    for each in wanted:
+        if density not in (None, each) or (each is MapDensity.HALF and not halves):
+            continue
         cell = wide if each is MapDensity.WIDE else 1
         lanes = 2 if each is MapDensity.HALF else 1
         if density is None and sum(sizes) * cell > width * height * lanes:
@@ -208,7 +207,6 @@ class _Shape(NamedTuple):
 
 
 def _shape(sizes: Sequence[int], labels: Labels, cell: int, lanes: int, width: int) -> _Shape:
-    """Return the best shape for cells of that width."""
     largest = max(sizes, default=1)
     made = []
     for stacked, longest in ((False, labels.flat), (True, labels.stacked)):

@@ -41,10 +41,6 @@ class MapMetric:
             return duration(value).replace(" ", "") if value < HOUR else f"{value / HOUR:.0f}h"
         return percentage(value, "%") if self.unit == "%" else quantity(value, self.unit)
 
-    def level(self, value: float) -> int:
-        """Return the level of a value: the number of edges it has reached."""
-        return bisect_right(self.edges, value)
-
     def levels(self, gpus: Iterable[Gpu], before: Sequence[int | None]) -> list[int]:
         """Return the level of each; values near an edge keep the level they had `before`."""
         edges, value_of = self.edges, self.value

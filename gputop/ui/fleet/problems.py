@@ -46,8 +46,6 @@ class ProblemsView(Wheel, LiveView):
         """Call `moved` when a click has moved the cursor."""
         super().__init__(id="wrong")
         self._state, self._moved = state, moved
-        self._seen: int | None = None
-        """Row of the cursor when it was last scrolled to."""
 
     @property
     def _listed(self) -> list[Finding]:
@@ -79,11 +77,7 @@ class ProblemsView(Wheel, LiveView):
         if state.fleet is None or not state.fleet.gpus:
             return []
         wrong, room, row = self._listed, max(0, height - 1), state.row
-        if row != self._seen:
-            self._seen = row
-            if self._seen is not None:
-                self._first = max(self._seen - room + 1, min(self._first, self._seen))
-        self._first = max(0, min(self._first, len(wrong) - room))
+        self.follow(row, row, len(wrong), room)
         shown = wrong[self._first : self._first + room]
         longest = max((cells.cells_of(gpu_name(state.gpu_of(each))) for each in shown), default=0)
         names = min(LONGEST_NAME, longest)

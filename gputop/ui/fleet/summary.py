@@ -13,8 +13,7 @@ from gputop.ui.drawing.cells import Row, Span, cell, cells_of, clip, faded, fit,
 from gputop.ui.drawing.palette import ACCENT, BADGE, DIM, GOOD, LEVELS, STRONG, TEXT, WARN
 from gputop.ui.fleet.grouping import EXAMPLE, FilteredGpus
 from gputop.ui.fleet.map_metrics import GRAVEST_FIRST, SIGN_STYLES, SIGNS, SUMMARISED, TEMPERATURE
-from gputop.ui.widgets.filter import FilterView
-from gputop.ui.widgets.live import LiveView
+from gputop.ui.widgets.live import FilterView, LiveView
 
 if TYPE_CHECKING:
     from gputop.fleet.model import Fleet
@@ -143,7 +142,6 @@ class FilterLine(FilterView):
 
 
 def _distributions(view: FilteredGpus, fleet: Fleet, width: int) -> list[Row]:
-    """Return rows of distributions, as many beside each other as fit; old ones are dim."""
     beside = next(n for n in (4, 2, 1) if width >= n * NARROWEST or n == 1)
     drawn = [_distribution(metric, view, width // beside) for metric in SUMMARISED]
     old = [fleet.lag_seconds(metric.reading) > 0 for metric in SUMMARISED]
@@ -167,7 +165,6 @@ def _distribution(metric: MapMetric, view: FilteredGpus, width: int) -> Row:
 
 
 def _said(problem: Problem, width: int) -> list[Row]:
-    """Return a problem of the server or its targets, with the remedy."""
     lines = textwrap.wrap(visible(str(problem)), max(10, width - 4), max_lines=3, placeholder=" …")
     return [
         [Span(f" {' ' if n else SIGNS[Severity.WARNING]} {line}", WARN)]

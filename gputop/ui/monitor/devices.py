@@ -51,11 +51,7 @@ class DeviceLayout:
     panel_height: int
     rows: int
     """Rows in total, with the heading of the one-row density."""
-
-    @property
-    def heading_rows(self) -> int:
-        """Rows of the heading over panels of one row."""
-        return int(self.density is Density.ROW)
+    heading_rows: int
 
 
 def plan_layout(
@@ -98,7 +94,7 @@ def _layout_at(density: Density, sections: Sequence[int], width: int, room: int)
         lines = max(1, sum(-(-devices // columns) for devices in sections))
         each = (width - (columns - 1) * GAP) // columns
         rows = max(density, min(tallest, room // lines))
-        known.append(DeviceLayout(density, columns, each, rows, lines * rows + heading))
+        known.append(DeviceLayout(density, columns, each, rows, lines * rows + heading, heading))
     fitting = [
         each
         for each in known
@@ -164,10 +160,6 @@ class DevicesView(Wheel, TelemetryView):
         titles = sum(row.title_rows(each, self._space[0]) for each in telemetry.machines)
         return plan_layout(sections, telemetry.process_count, *self._space, chosen, titles)
 
-    def max_rows(self, height: int) -> int:
-        """Return the most rows for the devices: processes have their share."""
-        return height - process_rows(self._telemetry.process_count, height)
-
     @property
     def density(self) -> str:
         """Name of the density that the user chose, or `auto`."""
@@ -196,7 +188,8 @@ class DevicesView(Wheel, TelemetryView):
     def action_move(self, step: int) -> None:
         devices, selected = self._telemetry.devices, self.selected
         if selected is not None:
-            self._select(devices.index(selected) + step)
+            number = devices.index(selected) + step
+            self.select(devices[max(0, min(len(devices) - 1, number))])
 
     action_side = action_move
 
@@ -207,10 +200,6 @@ class DevicesView(Wheel, TelemetryView):
 
     def wheel(self, step: int) -> None:
         self.action_move(1 if step > 0 else -1)
-
-    def _select(self, number: int) -> None:
-        devices = self._telemetry.devices
-        self.select(devices[max(0, min(len(devices) - 1, number))])
 
     def select(self, device: Device) -> None:
         self._selected = device.uuid
@@ -225,11 +214,10 @@ class DevicesView(Wheel, TelemetryView):
             if top <= event.y < top + line.rows:
                 column = min(now.columns - 1, event.x // (now.panel_width + GAP))
                 if column < len(line.devices):
-                    self._select(self._telemetry.devices.index(line.devices[column]))
+                    self.select(line.devices[column])
             top += line.rows
 
     def draw(self, width: int, height: int) -> list[Row]:
-        """Draw the panels in the current layout, scrolled to the selected one."""
         if self.alone:
             return self._short_rows(width, height)
         now = self.current_layout
@@ -314,7 +302,6 @@ class DevicesView(Wheel, TelemetryView):
         return 0 if now is None or now.density is Density.FULL else len(self._finding_lines(80))
 
     def _finding_lines(self, width: int) -> list[Row]:
-        """Return the top findings of a few devices, the most severe first."""
         telemetry = self._telemetry
         lines = []
         told = telemetry.slowest.findings if telemetry.slowest else ()  # by the header
@@ -357,7 +344,6 @@ class DevicesView(Wheel, TelemetryView):
         )
 
     def _past(self, device: Device) -> list[PanelHistory]:
-        """Return the histories of the bars, where the device has those readings."""
         r = self._telemetry.readings(device.uuid)
         active = panel.activity_of(r)
         label, style = ("SM", SM) if active == "sm_active_percent" else ("busy", BUSY)

@@ -211,7 +211,6 @@ LEAST_HISTORY = 2
 
 
 def _histories(panel: Panel, width: int, rows: int) -> list[Row]:
-    """Draw the histories that fit under the bars: each with its name, its scale and its time."""
     many = min(len(panel.histories), max(1, rows // LEAST_HISTORY))
     across = max(1, width - LABEL - VALUE - 1)
     window = cells.live_window(panel.count, across, scroll=panel.scroll)
@@ -236,10 +235,8 @@ def _title(panel: Panel, width: int, *, rule: bool) -> Row:
     r = panel.readings
     label = panel.device.label
     label = label.rjust(len(label) - len(str(panel.device.index)) + panel.index_cells)
-    left = [
-        selection_mark(panel),
-        *map(Span, (f"{label} ", name_of(panel.device)), panel.title_styles),
-    ]
+    title = (f"{label} ", name_of(panel.device))
+    left = [selection_mark(panel), *map(Span, title, panel.title_styles)]
     figures: list[Row] = []
     if r.state is DeviceState.OK and not panel.unanswered:
         figures = [[Span("  "), *part] for part in _figures(panel.device, r, bars=rule)]
@@ -315,7 +312,6 @@ def limited_by(readings: DeviceSample) -> tuple[str, Style]:
 
 
 def _fault_rows(fault: Fault, what: Style, width: int, room: int) -> list[Row]:
-    """Draw fault and remedy in place of readings, word-wrapped where there is room."""
     lines = [
         (line, style)
         for text, style in ((fault.what, what), (fault.remedy, TEXT))
@@ -438,7 +434,6 @@ def rate(bytes_per_second: float | None) -> str:
 
 
 def _in_line(parts: Sequence[tuple[str, str]], width: int) -> Row:
-    """Draw the labels and values that fit completely."""
     gap = 3
     shown = fit_columns(parts, width + gap, lambda part: len(part[0]) + 1 + len(part[1]) + gap)
     row: Row = []

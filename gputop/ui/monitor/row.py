@@ -134,14 +134,11 @@ def shows_gpm(width: int, shape: RowShape) -> bool:
 
 def heading(width: int, shape: RowShape) -> Row:
     c = columns(width, shape)
-    parts = [
-        cell("", MARK),
-        cell("GPU", c.label + c.name + 1),
-        cell("BUSY", c.bar + BUSY_VALUE + 1),
-        cell("MEMORY", c.bar + MEMORY_VALUE + 1),
-        *(cell(column.heading, column.width, right=True) for column in c.others),
-    ]
-    return fit([Span(part.text, DIM) for part in parts], width)
+    row = [cell("", MARK, DIM), cell("GPU", c.label + c.name + 1, DIM)]
+    row.append(cell("BUSY", c.bar + BUSY_VALUE + 1, DIM))
+    row.append(cell("MEMORY", c.bar + MEMORY_VALUE + 1, DIM))
+    row += [cell(column.heading, column.width, DIM, right=True) for column in c.others]
+    return fit(row, width)
 
 
 def draw_row(panel: panels.Panel, shape: RowShape, width: int) -> Row:
@@ -202,11 +199,7 @@ def _busy(panel: panels.Panel, cells: int) -> Row:
     active = getattr(panel.readings, name)
     term, style = (" SM", SM) if name == "sm_active_percent" else ("", BUSY)
     drawn = panel.kept.bar(name, share_of(active, 100), cells - len(term), style)
-    return [
-        *drawn,
-        cell(term, min(cells, len(term)), DIM),
-        _value(percentage(active, "%"), BUSY_VALUE),
-    ]
+    return [*drawn, cell(term, min(cells, len(term)), DIM), _value(_percent(active), BUSY_VALUE)]
 
 
 def _value(text: str, width: int, style: Style = TEXT) -> Span:
@@ -236,7 +229,6 @@ def host_title(machine: Machine, width: int, behind: float | None, limit: float)
 
 
 def _problem(machine: Machine, width: int) -> list[Row]:
-    """Return the problem and its remedy, in one row if that fits."""
     problem = machine.problem
     if problem is None:
         return []
@@ -248,7 +240,6 @@ def _problem(machine: Machine, width: int) -> list[Row]:
 
 
 def _facts(machine: Machine) -> list[Row]:
-    """Return facts about the host, the most useful first."""
     host = machine.host
     parts: list[tuple[str, str]] = []
     if host.cpu_percent is not None:
@@ -265,7 +256,6 @@ def _facts(machine: Machine) -> list[Row]:
 
 
 def _state(machine: Machine, behind: float | None, limit: float) -> Row:
-    """Return the state for the right end; blank if all is well."""
     if machine.state is MachineState.CONNECTING:
         return [Span(" connecting ", WARN)]
     if machine.state is MachineState.AWAY:

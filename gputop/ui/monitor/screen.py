@@ -7,22 +7,35 @@ from typing import TYPE_CHECKING
 from textual import on
 
 from gputop.settings import CHARTS
-from gputop.ui.monitor.devices import DevicesView
+from gputop.text import ABSENT, duration, fit_columns, in_unit_of, number, percentage, size, visible
+from gputop.ui.drawing.cells import Row, Span, bar, beside, cell, fit, share_of, width_of, wrap
+from gputop.ui.drawing.palette import ACCENT, CPU, DIM, MEMORY, STRONG, TEXT, WARN
+from gputop.ui.monitor.devices import DevicesView, process_rows
 from gputop.ui.processes.screen import ListTab, ProcessesView
-from gputop.ui.widgets.host import HostView
-from gputop.ui.widgets.live import space_of
+from gputop.ui.widgets.live import TelemetryView, space_of
 
 if TYPE_CHECKING:
+    from rich.style import Style
     from textual.app import ComposeResult
     from textual.events import Click
     from textual.widget import Widget
 
     from gputop.schema.device import Device
+    from gputop.schema.snapshot import Host
     from gputop.ui.model import Telemetry
     from gputop.ui.processes.table_state import ProcessTable
 
 SMALLEST = "-smallest"
 """Class of a screen that has no room but for the devices."""
+NOTICED_SECONDS = 2.0
+"""Seconds of waiting for the driver before the view counts them and suggests a cause."""
+SLOW_DRIVER = (
+    "Without persistence mode it takes some seconds. "
+    "A driver that hangs leaves an Xid in `dmesg`, and may need a reboot."
+)
+LABEL, VALUE = 6, 22
+CORE_WIDTH = 26
+"""Fewest cells of a core: number, bar and percentage."""
 
 
 class MonitorTab(ListTab):
@@ -98,7 +111,6 @@ class MonitorTab(ListTab):
         self._go_to_list(to_it=True)
 
     def on_click(self, event: Click) -> None:
-        """Make keys act on the devices; a double click opens a device's page."""
         if event.widget is self.devices:
             self._go_to_list(to_it=False)
             if event.chain == 2:
@@ -116,7 +128,100 @@ class MonitorTab(ListTab):
         if alone:
             self.devices.styles.height = height
         elif has_devices and width and height:
-            rows = min(self.devices.plan(width, height).rows, self.devices.max_rows(height))
-            spare = height - rows - self.telemetry.process_count - 1
+            count = self.telemetry.process_count
+            rows = min(self.devices.plan(width, height).rows, height - process_rows(count, height))
+            spare = height - rows - count - 1
             rows += max(0, min(self.devices.finding_rows, spare))
             self.devices.styles.height = rows
+
+
+class HostView(TelemetryView):
+    """View that says why there are no devices, and shows the CPU, which can be tested meanwhile."""
+
+    def draw(self, width: int, height: int) -> list[Row]:
+        """Draw the problem, then memory and load, then the cores that fit."""
+        rows = [[Span("  "), *row] for row in self._problem(width - 4)]
+        host = self._telemetry.host
+        if host is None:
+            return rows if self._telemetry.interruption else [*rows, [Span("  Starting …", DIM)]]
+        inner, busy = width - 4, [Span(percentage(host.cpu_percent).rjust(5), STRONG)]
+        name = self._telemetry.inventory.cpu_name if self._telemetry.inventory else None
+        block: list[Row] = [
+            [Span(visible(name or "CPU"), STRONG), Span(_clock(host), DIM)],
+            _line("busy", share_of(host.cpu_percent, 100), busy, inner),
+            _memory(host, inner),
+            _load(host, inner),
+            [],
+        ]
+        block += _cores(host, inner, height - len(rows) - len(block) - 2)
+        return [*rows, *([Span("  "), *row] for row in block)]
+
+    def _problem(self, width: int) -> list[Row]:
+        telemetry = self._telemetry
+        if telemetry.starting and telemetry.interruption is None:
+            seconds = telemetry.waiting_seconds
+            if seconds < NOTICED_SECONDS:
+                return [[], [Span("Waiting for the NVIDIA driver to answer …", WARN)], []]
+            waiting = f"Waiting for {duration(seconds)} for the NVIDIA driver to answer …"
+            return [[], [Span(waiting, WARN)], *_paragraph(SLOW_DRIVER, width, TEXT), []]
+        inventory = telemetry.inventory
+        problem = telemetry.interruption or (inventory.problem if inventory else None)
+        what = "The NVIDIA driver is loaded but lists no devices"
+        remedy = "`lspci | grep -i nvidia` lists what is plugged in"
+        if problem is not None:
+            what = f"{visible(problem.what)}: {visible(problem.why)}"
+            remedy = visible(problem.remedy)
+        rows = [[], *_paragraph(f"{what}.", width, WARN), *_paragraph(f"{remedy}.", width, TEXT)]
+        press = [Span("Press ", DIM), Span("b", ACCENT), Span(" to stress-test the CPU. ", DIM)]
+        demo = [Span("gputop --demo", TEXT), Span(" simulates devices.", DIM)]
+        hints = [[*press, *demo]] if width_of([*press, *demo]) <= width else [press, demo]
+        if width_of(demo) > width:
+            hints = _paragraph("".join(span.text for span in (*press, *demo)), width, DIM)
+        return [*rows, *hints, []]
+
+
+def _paragraph(text: str, width: int, style: Style) -> list[Row]:
+    return [[Span(line, style)] for line in wrap(text, width)]
+
+
+def _line(label: str, share: float | None, value: Row, width: int) -> Row:
+    style = MEMORY if label == "mem" else CPU
+    room = max(0, min(60, width - LABEL - VALUE))
+    row = [cell(label, LABEL, DIM), *bar(share, room, style), Span(" " * (room > 0))]
+    return [*row, *fit_columns(value, width - width_of(row), lambda span: len(span.text))]
+
+
+def _memory(host: Host, width: int) -> Row:
+    used, total = host.memory_used_bytes, host.memory_total_bytes
+    number = ABSENT if used is None else in_unit_of(used, total)
+    value = [Span(number.rjust(5), STRONG), Span(f" of {size(total)}", DIM)]
+    return _line("mem", share_of(used, total), value, width)
+
+
+def _load(host: Host, width: int) -> Row:
+    parts = [cell("load", LABEL - 2, DIM)]
+    parts += [Span(f"  {number(value)}") for value in host.load_average]
+    parts.append(Span(f"  on {len(host.cpu_core_percent)} cores", DIM))
+    return fit_columns(parts, width, lambda span: len(span.text))
+
+
+def _clock(host: Host) -> str:
+    clock = f"  {host.cpu_clock_mhz:.0f} MHz" if host.cpu_clock_mhz else ""
+    heat = f"  {host.cpu_temperature_celsius:.0f}°C" if host.cpu_temperature_celsius else ""
+    return clock + heat
+
+
+def _cores(host: Host, width: int, room: int) -> list[Row]:
+    cores = host.cpu_core_percent
+    if not cores or room <= 0:
+        return []
+    columns = max(1, min(len(cores), width // CORE_WIDTH, -(-len(cores) // min(room, 8))))
+    columns = max(columns, min(width // CORE_WIDTH, -(-len(cores) // room)))
+    each = min(44, (width - 2 * (columns - 1)) // columns)
+    lines = -(-len(cores) // columns)
+    drawn = []
+    for n, percent in enumerate(cores):
+        row = [cell(str(n), 4, DIM, right=True), Span(" "), *bar(percent / 100, each - 11, CPU)]
+        drawn.append(fit([*row, Span(percentage(percent).rjust(6))], each))
+    blocks = [drawn[start : start + lines] for start in range(0, len(drawn), lines)]
+    return beside(blocks, each, 2)[:room]

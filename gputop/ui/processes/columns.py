@@ -27,12 +27,7 @@ WIDE_FROM = 180
 SEARCHED_CHARACTERS = 1024
 """Characters of a command that are searched and sorted by."""
 
-KINDS = {
-    ProcessKind.COMPUTE: "compute",
-    ProcessKind.GRAPHICS: "graphics",
-    ProcessKind.BOTH: "comp+gfx",
-    ProcessKind.MPS: "MPS",
-}
+KINDS = dict(zip(ProcessKind, ("compute", "graphics", "comp+gfx", "MPS"), strict=True))
 
 
 class DevicePlace(NamedTuple):
@@ -40,10 +35,6 @@ class DevicePlace(NamedTuple):
 
     position: int | None = None
     label: str = ABSENT
-
-
-NOWHERE = DevicePlace()
-"""Place of a process on an unknown device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +48,7 @@ class ProcessContext:
 
     def place(self, process: Process) -> DevicePlace:
         """Return the place of the process's device; blank if the device is unknown."""
-        return self.places.get(process.device_uuid, NOWHERE)
+        return self.places.get(process.device_uuid, DevicePlace())
 
     @classmethod
     def for_sample(

@@ -22,8 +22,7 @@ from gputop.ui.processes.columns import ProcessContext
 from gputop.ui.processes.screen import ProcessTab, why_untouched
 from gputop.ui.processes.signal import SIGNALS
 from gputop.ui.processes.table_state import rows_of
-from gputop.ui.widgets.filter import FilterView
-from gputop.ui.widgets.live import ScrolledView
+from gputop.ui.widgets.live import FilterView, ScrolledView
 
 if TYPE_CHECKING:
     from gputop.schema.device import Device
@@ -57,10 +56,8 @@ class Variable(NamedTuple):
 def variables_of(environment: Iterable[tuple[str, str]]) -> list[Variable]:
     """Return the variables about GPUs, then the others, each group sorted by name."""
     found = [
-        Variable(
-            visible(name), visible(value), name.startswith(GPU_PREFIXES), is_secret(name, value)
-        )
-        for name, value in environment
+        Variable(visible(n), visible(value), n.startswith(GPU_PREFIXES), is_secret(n, value))
+        for n, value in environment
     ]
     return sorted(found, key=lambda v: (not v.about_gpus, v.name))
 
@@ -201,7 +198,6 @@ def _folded(text: str, width: int) -> list[str]:
 
 
 def _variable_rows(variable: Variable, text: str, width: int) -> list[Row]:
-    """Return the lines of a variable and its value or mask; those after the first are indented."""
     room = max(2, width - len(INDENT))
     starts = range(0, len(text), room)  # a megabyte of it is cut at each drawing
     chunks = [text[n : n + room] for n in starts] if text.isascii() else chop_cells(text, room)

@@ -16,8 +16,7 @@ from gputop.ui.drawing.cells import Row, Span, cell, list_row, spread
 from gputop.ui.drawing.palette import DIM, STRONG, TEXT
 from gputop.ui.processes import columns
 from gputop.ui.processes.table_state import ProcessLine, ProcessTable
-from gputop.ui.widgets.filter import FilterView
-from gputop.ui.widgets.live import LiveTab, TelemetryView, Wheel
+from gputop.ui.widgets.live import FilterView, LiveTab, TelemetryView, Wheel
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult

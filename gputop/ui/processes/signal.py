@@ -13,7 +13,7 @@ from gputop.text import ABSENT, size, visible
 from gputop.ui.drawing.cells import Row, Span, cell, clip, wrap
 from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, TAB, TEXT, WARN
 from gputop.ui.processes.table_state import rows_of
-from gputop.ui.widgets.confirm import WAIT, Dialog, QuietPeriod
+from gputop.ui.widgets.dialogs import WAIT, Dialog, QuietPeriod
 from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:
@@ -90,10 +90,6 @@ class SignalList(LiveView):
         self._at = max(0, min(len(SIGNALS) - 1, self._at + step))
         self.redraw()
 
-    def ask(self, asking: bool) -> None:
-        self.asking = asking
-        self.redraw()
-
     @property
     def rows_needed(self) -> int:
         """Rows that show the process and all signals."""
@@ -113,11 +109,8 @@ class SignalList(LiveView):
     def _who(self, width: int) -> list[Row]:
         target = self._target
         user = ABSENT if target.user is None else visible(target.user, 64)
-        command = visible(target.command, 4 * width)
-        rows: list[Row] = [
-            [Span(f"{target.pid}", STRONG), Span(f"  {user}")],
-            [Span(clip(command, width))],
-        ]
+        command = clip(visible(target.command, 4 * width), width)
+        rows = [[Span(f"{target.pid}", STRONG), Span(f"  {user}")], [Span(command)]]
         for label, held in target.held[:DEVICE_LINES]:
             memory = "memory unknown" if held is None else size(held)
             rows.append([Span(f"GPU {label:<5}", DIM), Span(f"holds {memory}")])
@@ -146,16 +139,10 @@ class SignalList(LiveView):
         asked = f"{start}{command}){where}"
         if room < 8:  # the devices have a line of their own above
             asked = f"Send {name} to {target.pid}{where}"
-        return [
-            *([Span(line, WARN)] for line in wrap(asked, width)),
-            [],
-            [
-                Span("y", ACCENT if self.ready else DIM),
-                Span(f" Send {name}    ", TEXT if self.ready else DIM),
-                Span("n", ACCENT),
-                Span(" Back to the signals"),
-            ],
-        ]
+        key, style = (ACCENT, TEXT) if self.ready else (DIM, DIM)
+        answers = [Span("y", key), Span(f" Send {name}    ", style), Span("n", ACCENT)]
+        lines: list[Row] = [[Span(line, WARN)] for line in wrap(asked, width)]
+        return [*lines, [], [*answers, Span(" Back to the signals")]]
 
     def on_click(self, event: Click) -> None:
         number = event.y - self._first_row
@@ -168,11 +155,6 @@ class SendSignal(Dialog[Signals | None]):
     """Dialog that answers with the signal to send, or None.
 
     The target may end meanwhile: the sender checks the pid's start time again.
-    """
-
-    CSS = """
-    SendSignal .box { width: 60; }
-    #signals { max-height: 80vh; }
     """
 
     def __init__(self, target: SignalTarget, *, left: bool = False) -> None:
@@ -209,7 +191,7 @@ class SendSignal(Dialog[Signals | None]):
                 self._list.move(MOVES[key])
 
     def _ask(self, asking: bool) -> None:
-        self._list.ask(asking)
+        self._list.asking = asking
         self._quiet.begin()
 
     def _show_keys(self) -> None:

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from gputop.ui.processes.columns import (
-    COLUMNS,
-    COMMAND,
-    FIXED,
-    GPU,
-    HOST,
-    ProcessColumn,
-    ProcessContext,
-    search_text,
-)
+from gputop.ui.processes import columns
+from gputop.ui.processes.columns import ProcessColumn, ProcessContext, search_text
 
 if TYPE_CHECKING:
     from gputop.schema.device import Device
@@ -54,7 +47,7 @@ class ProcessTable:
         self.context = ProcessContext()
         self.several = False
         """True if processes of several machines are listed."""
-        self.sorted_by: ProcessColumn = GPU
+        self.sorted_by: ProcessColumn = columns.GPU
         self.descending = False
         self.tree = False
         self.hidden: frozenset[str] = frozenset()
@@ -66,9 +59,6 @@ class ProcessTable:
         self._devices: Sequence[Device] = ()
         self._only: str | None = None
         self._processes: Sequence[Process] = ()
-        self._columns: Sequence[ProcessColumn] | None = None
-        self._ordered: Sequence[Process] | None = None
-        self._lines: Sequence[ProcessLine] | None = None
         self._identity: Identity | None = None
         self._at = 0
 
@@ -81,8 +71,8 @@ class ProcessTable:
         self._sample, self._devices, self._only = sample, devices, only
         machines = sample.machines if sample else ()
         self.several = len(machines) > 1 and only is None
-        if self.sorted_by is HOST and sample is not None and not self.several:
-            self.sorted_by = GPU
+        if self.sorted_by is columns.HOST and sample is not None and not self.several:
+            self.sorted_by = columns.GPU
         self.context = ProcessContext.for_sample(sample.time if sample else 0.0, devices, machines)
         last = len(self.context.places)
 
@@ -107,50 +97,46 @@ class ProcessTable:
 
         The command and the one that they are sorted by are always among them.
         """
-        if self._columns is None:
-            always = {*FIXED, COMMAND, self.sorted_by}
-            self._columns = [
-                column
-                for column in ((HOST, *COLUMNS) if self.several else COLUMNS)
-                if column in always or not column.is_empty(self._processes, self.context)
-            ]
-        always = {COMMAND, self.sorted_by}
-        return [c for c in self._columns if c in always or c.title not in self.hidden]
+        always = {columns.COMMAND, self.sorted_by}
+        return [c for c in self._with_values if c in always or c.title not in self.hidden]
 
-    @property
+    @cached_property
+    def _with_values(self) -> Sequence[ProcessColumn]:
+        always = {*columns.FIXED, columns.COMMAND, self.sorted_by}
+        among = (columns.HOST, *columns.COLUMNS) if self.several else columns.COLUMNS
+        shown = self._processes, self.context
+        return [each for each in among if each in always or not each.is_empty(*shown)]
+
+    @cached_property
     def lines(self) -> Sequence[ProcessLine]:
         """Lines that match the filter, in order."""
-        if self._lines is None:
-            words = self.filter.casefold().split()
-            found = self._in_order()
-            if words:
-                texts = ((process, search_text(process, self.context)) for process in found)
-                found = [p for p, text in texts if all(word in text for word in words)]
-            self._lines = branches(found) if self.tree else [*map(ProcessLine, found)]
-            self._follow()
-        return self._lines
+        words, found = self.filter.casefold().split(), self._in_order
+        if words:
+            texts = ((process, search_text(process, self.context)) for process in found)
+            found = [p for p, text in texts if all(word in text for word in words)]
+        lines = branches(found) if self.tree else [*map(ProcessLine, found)]
+        self._follow(lines)
+        return lines
 
+    @cached_property
     def _in_order(self) -> Sequence[Process]:
-        if self._ordered is None:
-            column, context = self.sorted_by, self.context
-            processes = self._processes
-            if column is GPU:  # the largest first on each device
-                processes = sorted(processes, key=lambda p: p.memory_used_bytes or 0, reverse=True)
-            values = [(column.value(process, context), process) for process in processes]
-            known = [pair for pair in values if pair[0] is not None]
-            known.sort(key=itemgetter(0), reverse=self.descending)
-            unknown = (pair for pair in values if pair[0] is None)
-            self._ordered = [process for _, process in chain(known, unknown)]
-        return self._ordered
+        column, context = self.sorted_by, self.context
+        processes = self._processes
+        if column is columns.GPU:  # the largest first on each device
+            processes = sorted(processes, key=lambda p: p.memory_used_bytes or 0, reverse=True)
+        values = [(column.value(process, context), process) for process in processes]
+        known = [pair for pair in values if pair[0] is not None]
+        known.sort(key=itemgetter(0), reverse=self.descending)
+        unknown = (pair for pair in values if pair[0] is None)
+        return [process for _, process in chain(known, unknown)]
 
     def _changed(self, *, order: bool = True) -> None:
-        self._lines = None
-        if order:
-            self._ordered = self._columns = None
+        for name in ("lines", "_in_order", "_with_values") if order else ("lines",):
+            self.__dict__.pop(name, None)
 
     def apply_settings(self, title: str, reverse: bool, tree: bool) -> None:
         """Apply the settings: sort by the column of that title, if it exists."""
-        column = next((c for c in (HOST, *COLUMNS) if c.title == title), None)
+        column = next((c for c in (columns.HOST, *columns.COLUMNS) if c.title == title), None)
         if column is not None:
             self.sorted_by, self.descending = column, column.largest_first
         if reverse:
@@ -201,22 +187,19 @@ class ProcessTable:
         lines = self.lines
         return lines[self._at].process if lines else None
 
-    def _follow(self) -> None:
+    def _follow(self, lines: Sequence[ProcessLine]) -> None:
         """Keep the selection on its process, or at its position if the process is gone."""
-        if not self._lines:
-            return
-        if self._identity is not None:
-            for number, line in enumerate(self._lines):
-                if identity(line.process) == self._identity:
-                    self._at = number
-                    return
-            self.select(self._at)
-        else:
+        if self._identity is None:
             self._at = 0
+        elif lines:
+            same = (n for n, each in enumerate(lines) if identity(each.process) == self._identity)
+            self._select(next(same, self._at), lines)
 
     def select(self, number: int) -> None:
         """Select the line of that index, or the nearest one."""
-        lines = self.lines
+        self._select(number, self.lines)
+
+    def _select(self, number: int, lines: Sequence[ProcessLine]) -> None:
         if lines:
             self._at = max(0, min(len(lines) - 1, number))
             self._identity = identity(lines[self._at].process)

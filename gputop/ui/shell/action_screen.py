@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, cast
 
 from rich.cells import cell_len
@@ -15,14 +15,14 @@ from textual.worker import Worker, WorkerState
 from gputop.text import fit_columns
 from gputop.ui.drawing.cells import Row, Span, faded
 from gputop.ui.drawing.palette import ACCENT, DIM
-from gputop.ui.shell.actions import ACTIONS, CURSOR, LISTS, PAGES, PROCESSES, Action, key_name
+from gputop.ui.shell.actions import CURSOR, Action, key_name
 from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:
     from textual.dom import DOMNode
 
     from gputop.ui.shell.app import GputopApp
-    from gputop.ui.widgets.filter import FilterView
+    from gputop.ui.widgets.live import FilterView
 
 EXPLAIN_SECONDS, EXPLAINED_SECONDS = 1.0, 3.0
 """Seconds between explanations of keys that do nothing, and those that one is shown for."""
@@ -57,6 +57,14 @@ class ActionScreen(Screen[None]):
     def offers(self, action: Action) -> bool:
         """Return True if the action does something here and now."""
         return action.id == "quit" or not self.app.screen.is_modal
+
+    def label_of(self, action: Action) -> str:
+        """Return the label of an action on the line of keys; "" to leave it out."""
+        return action.label
+
+    def order(self, action: Action) -> int:
+        """Return the sort key of an action on the line of keys: the way back comes first."""
+        return int(action.id != "back")
 
     def action_for(self, key: str) -> Action | None:
         """Return what a key does here."""
@@ -122,7 +130,7 @@ class ActionScreen(Screen[None]):
         return next(each for each in self.actions if each.id == name)
 
     def action_commands(self) -> None:
-        from gputop.ui.widgets.choice import Choice, ChoiceDialog
+        from gputop.ui.widgets.dialogs import Choice, ChoiceDialog
 
         async def run(action: Action | None) -> None:
             if action is not None:
@@ -160,60 +168,18 @@ class Entry(NamedTuple):
 
 
 class KeysView(LiveView):
-    """Keys and their labels, as many as fit; a click does what the key does."""
+    """Keys of the screen and their labels, as many as fit; a click does what the key does."""
 
-    def __init__(
-        self, offers: Callable[[Action], bool], actions: Sequence[Action] = ACTIONS
-    ) -> None:
-        """List the `actions` for which `offers` returns True."""
-        super().__init__(id="keys")
-        self._offers, self._actions = offers, actions
-        self.tab = "monitor"
-        self.way_back = ""
-        """Label of Esc, unless the tab decides it."""
-        self.running = False
-        self.in_field = False
-        self.paused = False
-        self.on_list = False
-        """True while keys go to the processes."""
-
-    def _offered(self) -> Iterator[Entry]:
-        for action in self._actions:
-            hidden = action.id == "bench.stop" and not self.running
-            label = self._label(action)
-            if label and self._offers(action) and not hidden:
-                yield Entry(action, f" {action.key_names[0]}", f" {label} ")
-
-    def _label(self, action: Action) -> str:
-        match action.id:
-            case "back":
-                if self.in_field:
-                    return "Leave the field"
-                return "Back" if self.tab in (*PAGES, "process") else self.way_back
-            case "details" if self.tab == "process":
-                return "GPU"
-            case "switch" if self.on_list:
-                return "Devices"
-            case "fleet.switch" if self.on_list:
-                return "Map"
-            case "pause" if self.paused:
-                return "Resume"
-            case "play" if self.paused:
-                return "Play"
-        return action.label
-
-    def _order(self, entry: Entry) -> int:
-        """Sort by: the way back, then keys of a replay, then keys of processes if focused."""
-        action = entry.action
-        if action.id == "back":
-            return 0
-        if action.when == "replay":
-            return 1
-        return 2 if self.on_list and action.tabs in (LISTS, PROCESSES) else 3
+    def _offered(self) -> list[Entry]:
+        screen = self.screen
+        assert isinstance(screen, ActionScreen)
+        actions = sorted(filter(screen.offers, screen.actions), key=screen.order)
+        labelled = ((each, screen.label_of(each)) for each in actions)
+        return [Entry(a, f" {a.key_names[0]}", f" {label} ") for a, label in labelled if label]
 
     def _shown(self, width: int) -> list[Entry]:
         """Return the entries that fit, and always the last two, help and quit."""
-        entries = sorted(self._offered(), key=self._order)
+        entries = self._offered()
         if sum(entry.width for entry in entries) > width:
             entries = [entry._replace(label=entry.label.rstrip()) for entry in entries]
         others, last = entries[:-2], entries[-2:]

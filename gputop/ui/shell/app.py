@@ -24,7 +24,7 @@ from gputop.text import visible
 from gputop.ui.drawing import look
 from gputop.ui.shell.action_screen import ActionScreen
 from gputop.ui.shell.watchdog import Watchdog
-from gputop.ui.terminal import layouts
+from gputop.ui.terminal import textual_patches
 from gputop.ui.terminal.output import is_connected
 from gputop.ui.terminal.skeleton import SKELETON
 from gputop.ui.widgets.live import LiveView
@@ -97,21 +97,21 @@ class GputopApp(App[None], inherit_bindings=False):  # Ctrl+Q is for who pressed
         `problems` are the settings that could not be used, and `config` is their file. The other
         arguments are the dashboard's.
         """
-        layouts.install()
+        textual_patches.install_layouts()
         # ansi_color is given from the start: what NO_COLOR does goes by it
         super().__init__(driver_class=(driver := _driver()), ansi_color=True)
         if driver is None:
             SKELETON.hide()  # Textual's own clears the screen
         self.stylesheet = Sheet(variables=self.get_css_variables())
         self.theme = next(name for name in ANSI_THEMES if name in self.available_themes)
-        self._settings = settings
+        self.settings = settings
+        """The settings as they are now, which `keep` saves."""
         self._problems = problems
         self._config = config or path()
         self._terminal = terminal
         self.look = look.choose_look(settings.theme, settings.ascii, terminal)
         self._watchdog = Watchdog()
         self.fault: str | None = None
-        """Fault that ended the app, if one did."""
         if first is None:
             from gputop.ui.shell.dashboard import Dashboard
 
@@ -152,7 +152,7 @@ class GputopApp(App[None], inherit_bindings=False):  # Ctrl+Q is for who pressed
         self._held_until = time.monotonic() + LAYOUT_SECONDS
 
         def paint() -> None:
-            layouts.collect(screen)
+            textual_patches.collect_changes(screen)
             self._held.close()
             screen.check_idle()
 
@@ -199,12 +199,10 @@ class GputopApp(App[None], inherit_bindings=False):  # Ctrl+Q is for who pressed
 
     def _return_memory(self, *, collect: bool) -> None:
         """Empty caches, collect garbage, and return to the system what glibc keeps of both."""
-        import ctypes  # the first screen does without both
-
-        from gputop.ui.terminal import textual_caches
+        import ctypes  # the first screen does without it
 
         views = (view for screen in self.screen_stack for view in screen.query(LiveView))
-        textual_caches.forget_drawn(views)
+        textual_patches.forget_drawn(views)
         if collect:
             gc.collect()
         with contextlib.suppress(AttributeError, OSError):  # other C libraries have no such call
@@ -237,13 +235,8 @@ class GputopApp(App[None], inherit_bindings=False):  # Ctrl+Q is for who pressed
 
     # Look and settings.
 
-    @property
-    def settings(self) -> Settings:
-        """The settings as they are now, which `keep` saves."""
-        return self._settings
-
     def change_settings(self, **changes: Any) -> None:
-        self._settings = replace(self._settings, **changes)
+        self.settings = replace(self.settings, **changes)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Return the filters of all that is drawn: the look first, then NO_COLOR of the rest."""
@@ -251,7 +244,7 @@ class GputopApp(App[None], inherit_bindings=False):  # Ctrl+Q is for who pressed
 
     def show_look(self) -> None:
         """Show everything in the theme and the characters of the settings, if they have changed."""
-        chosen = look.choose_look(self._settings.theme, self._settings.ascii, self._terminal)
+        chosen = look.choose_look(self.settings.theme, self.settings.ascii, self._terminal)
         if (chosen.theme, chosen.ascii) == (self.look.theme, self.look.ascii):
             return
         self.look = chosen
@@ -278,7 +271,7 @@ class GputopApp(App[None], inherit_bindings=False):  # Ctrl+Q is for who pressed
 
     async def action_keep(self) -> None:
         try:
-            await asyncio.to_thread(save, self._config, self._settings)  # the home may be far away
+            await asyncio.to_thread(save, self._config, self.settings)  # the home may be far away
         except SettingsError as error:
             self.notify(str(error), title="Not kept", severity="error")
         else:

@@ -23,10 +23,10 @@ from gputop.ui.processes.columns import GPU
 from gputop.ui.processes.screen import ListTab, ProcessesTab
 from gputop.ui.processes.table_state import ProcessTable
 from gputop.ui.shell.action_screen import ActionScreen, KeysView
-from gputop.ui.shell.actions import ACTIONS, LISTS, PROCESSES, Action, bindings, explanation
+from gputop.ui.shell.actions import ACTIONS, LISTS, PAGES, PROCESSES, Action, bindings, explanation
 from gputop.ui.shell.header import Header, ReplayBar
 from gputop.ui.shell.recording import Recordings
-from gputop.ui.terminal import layouts
+from gputop.ui.terminal import textual_patches
 from gputop.ui.widgets.live import LiveTab
 
 if TYPE_CHECKING:
@@ -35,13 +35,11 @@ if TYPE_CHECKING:
     from textual.dom import DOMNode
     from textual.events import Resize
     from textual.geometry import Region
-    from textual.widget import Widget
 
     from gputop.recording.replay import Played, Replay
     from gputop.schema.snapshot import Record
     from gputop.ui.benchmark.screen import BenchmarkTab
-    from gputop.ui.widgets.filter import FilterView
-    from gputop.ui.widgets.live import LiveTab
+    from gputop.ui.widgets.live import FilterView, LiveTab
 
 BENCHMARK_CSS = Path(__file__).parents[1] / "benchmark" / "benchmark.tcss"
 """Style sheet that is slow to parse, and that the first screen does not need."""
@@ -124,8 +122,7 @@ class Dashboard(ActionScreen):
             "monitor": self._monitor,
             "processes": ProcessesTab(self.telemetry, self._table),
         }
-        self._keys = KeysView(self.offers)
-        self._keys.way_back = self._back_to
+        self._keys = KeysView(id="keys")
         self._apply_settings()
         yield self._header
         if self._replay is not None:
@@ -156,7 +153,7 @@ class Dashboard(ActionScreen):
         # While the sampler is awaited; no thread, which the first number would have to wait for.
         self.call_after_refresh(import_module, "gputop.health.judge")
         self.set_timer(PRELOAD_SECONDS, self._preload)
-        self.watch(self, "focused", self._focus_changed, init=False)
+        self.watch(self, "focused", self._keys.redraw, init=False)
 
     @work(group="load", exit_on_error=False)
     async def _preload(self) -> None:
@@ -231,7 +228,6 @@ class Dashboard(ActionScreen):
             self._benchmark.show_targets()
 
     def _ring(self) -> None:
-        """Show new alerts, and ring the bell if the settings say so."""
         alerts = {(alert.device_uuid, alert.rule) for alert in self.telemetry.alerts}
         if alerts - self._rung:
             self._header.redraw()  # also while the rest is paused
@@ -262,16 +258,43 @@ class Dashboard(ActionScreen):
 
     async def act(self, action: Action) -> bool:
         done = await super().act(action)
-        self._show_keys()
+        self._keys.redraw()
         return done
 
-    def _show_keys(self) -> None:
-        tab = self._tab
-        self._keys.paused = self.telemetry.paused or (
-            self._replay is not None and not self._replay.playing
-        )
-        self._keys.on_list = isinstance(tab, ListTab) and tab.processes.focused_list
-        self._keys.redraw()
+    @property
+    def _on_list(self) -> bool:
+        """True while keys go to the processes."""
+        return isinstance(self._tab, ListTab) and self._tab.processes.focused_list
+
+    @property
+    def _is_testing(self) -> bool:
+        return self._benchmark is not None and self._benchmark.running
+
+    def label_of(self, action: Action) -> str:
+        match action.id:
+            case "back" if self.focused is not None:
+                return "Leave the field"
+            case "back":
+                return "Back" if self._header.tab in (*PAGES, "process") else self._back_to
+            case "details" if self._header.tab == "process":
+                return "GPU"
+            case "switch" if self._on_list:
+                return "Devices"
+            case "pause" if self.telemetry.paused:
+                return "Resume"
+            case "play" if self._replay is not None and not self._replay.playing:
+                return "Play"
+            case "bench.stop" if not self._is_testing:
+                return ""
+        return action.label
+
+    def order(self, action: Action) -> int:
+        """Return the sort key: the way back, keys of a replay, keys of processes if focused."""
+        if action.id == "back":
+            return 0
+        if action.when == "replay":
+            return 1
+        return 2 if self._on_list and action.tabs in (LISTS, PROCESSES) else 3
 
     def offers(self, action: Action) -> bool:
         if not super().offers(action) or (action.id == "signal" and self.app.settings.readonly):
@@ -280,13 +303,9 @@ class Dashboard(ActionScreen):
         of_devices = lists or action.id == "why"
         return self.knows(action) and (bool(self.telemetry.devices) or not of_devices)
 
-    def _focus_changed(self, focused: Widget | None) -> None:
-        self._keys.in_field = focused is not None
-        self._keys.redraw()
-
     def show(self) -> None:
         self._header.redraw()
-        self._show_keys()
+        self._keys.redraw()
         shown = self._tab or self._benchmark
         if shown is not None and shown.is_attached:  # not while the screen goes
             shown.show_telemetry()
@@ -311,7 +330,7 @@ class Dashboard(ActionScreen):
             self.show()
         elif self._bar is not None:
             self._bar.redraw()
-            self._show_keys()  # the end comes without a record
+            self._keys.redraw()  # the end comes without a record
         elif self._recordings.current is not None:
             self._header.redraw()  # also while the rest is paused
 
@@ -323,17 +342,17 @@ class Dashboard(ActionScreen):
 
     def _to_tab(self, name: str) -> None:
         self.set_focus(None)
-        self._header.tab = self._keys.tab = name
+        self._header.tab = name
         self._show_tab()
         self.show()
         # What changed, for one frame; the screen itself would forget a layout that is due.
-        layouts.collect(*self.children)
+        textual_patches.collect_changes(*self.children)
 
     def _show_tab(self) -> None:
         self._switcher.current = self._header.tab
 
     def action_number(self) -> None:
-        from gputop.ui.widgets.choice import Choice, NumberDialog
+        from gputop.ui.widgets.dialogs import Choice, NumberDialog
 
         tab, devices = self._tab, self.telemetry.devices
         choices = [Choice(f"{d.label} {short_name(d.name)}", "", d) for d in devices]
@@ -342,7 +361,7 @@ class Dashboard(ActionScreen):
 
     async def action_details(self) -> None:
         tab = self._tab
-        if isinstance(tab, ListTab) and tab.processes.focused_list and tab.process is not None:
+        if self._on_list and isinstance(tab, ListTab) and tab.process is not None:
             await self.action_environment(first=False)
             return
         from gputop.ui.device.screen import DevicePage  # the first screen does without it
@@ -379,7 +398,6 @@ class Dashboard(ActionScreen):
     async def _show_page(
         self, name: str, make: Callable[[Telemetry], LiveTab], *shown: Any
     ) -> None:
-        """Show a page, which is made when it is first needed."""
         with self.app.batch_update():
             page: Any = self._live.get(name)
             if page is None:
@@ -493,7 +511,7 @@ class Dashboard(ActionScreen):
             a
             for a in super().commands()
             if a.action != f"tab('{tab}')"
-            and (a.id != "bench.stop" or self._keys.running)
+            and (a.id != "bench.stop" or self._is_testing)
             and (a.id != "back" or tab != "monitor" or self._back_to)
         )
 
@@ -510,7 +528,6 @@ class Dashboard(ActionScreen):
 
     def on_benchmark_tab_changed(self) -> None:
         """Show in the footer that a run started or ended."""
-        self._keys.running = self._benchmark is not None and self._benchmark.running
         self._keys.redraw()
 
     async def on_unmount(self) -> None:

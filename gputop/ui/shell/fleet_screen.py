@@ -133,9 +133,8 @@ class FleetScreen(ActionScreen):
         self._map.empty = lambda width: empty_rows(state, self._where, self._match, width)
         self._detail = DetailView(state)
         self._wrong = ProblemsView(state, self.show)
-        self._keys = KeysView(self.offers, ACTIONS)
-        rows = (self._header, self._filter, self._map, self._detail, self._wrong, self._keys)
-        self._views: tuple[LiveView, ...] = rows
+        rows = (self._header, self._filter, self._map, self._detail, self._wrong)
+        self._views: tuple[LiveView, ...] = (*rows, KeysView(id="keys"))
         yield from self._views
 
     def on_mount(self) -> None:
@@ -171,8 +170,6 @@ class FleetScreen(ActionScreen):
         self._old = state.is_old
         self._map.ascii = look.ascii
         state.halves = look.theme.colours > 16 and not look.ascii
-        self._keys.on_list = state.on_list
-        self._keys.way_back = "Show all" if self._filter.wanted else ""
         self._share_height(*self.app.size)
         for view in self._views:
             view.redraw()
@@ -222,6 +219,11 @@ class FleetScreen(ActionScreen):
         state = self.state
         some = state.on_list or bool(state.view and state.view.wrong)
         return super().offers(action) and (some or action.id != "fleet.switch")
+
+    def label_of(self, action: Action) -> str:
+        if action.id == "back":
+            return "Show all" if self._filter.wanted else ""
+        return "Map" if action.id == "fleet.switch" and self.state.on_list else action.label
 
     async def act(self, action: Action) -> bool:
         done = await super().act(action)

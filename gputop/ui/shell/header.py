@@ -38,13 +38,11 @@ class Header(TelemetryView):
     def __init__(self, telemetry: Telemetry) -> None:
         super().__init__(telemetry, id="header")
         self.tab = TABS[0][0]
-        self._short = False
         self.recording: Callable[[], str] | None = None
         """Function that returns the length of the recording, while there is one."""
 
     def redraw(self) -> None:
         """Draw again, with rows for what slows the work, and for alerts or a remedy."""
-        self._short = self.app.size.height < TALL
         self.styles.height = len(self._lines())
         super().redraw()
 
@@ -62,7 +60,7 @@ class Header(TelemetryView):
         if cause is not None:
             lines.append(partial(_slowness, cause, telemetry))
         alerts = alerts_beside(telemetry.alerts, cause)
-        if not (cause and alerts and self._short):
+        if not (cause and alerts and self.app.size.height < TALL):
             lines.append(self._summary)
         return [*lines, partial(_alerts, alerts)] if alerts else lines
 
@@ -122,10 +120,10 @@ class Header(TelemetryView):
         if not telemetry.devices:
             return [Span(" The driver has no devices: this is the host alone", WARN)]
         devices, host = self._devices(), self._host()
-        while host and _width(devices) + _width(host) > width:
+        while host and sum(map(width_of, (*devices, *host))) > width:
             # What the devices say beyond their sums gives way first.
             (devices if len(devices) > SUMS else host).pop()
-        while len(devices) > 1 and _width(devices) > width:
+        while len(devices) > 1 and sum(map(width_of, devices)) > width:
             devices.pop()
         left, right = ([span for part in parts for span in part] for parts in (devices, host))
         return spread(left, right, width)
@@ -145,7 +143,6 @@ class Header(TelemetryView):
         return f"{text}: the driver is restarting" if telemetry.restarting else text
 
     def _host(self) -> list[Row]:
-        """Return the host in parts, the most important first."""
         host = self._telemetry.host
         if host is None or self._telemetry.machines:  # their titles say it of each
             return []
@@ -221,12 +218,7 @@ def _without_devices(machines: Sequence[Machine]) -> str:
     return f"No devices on {hosts}"
 
 
-def _width(parts: Sequence[Row]) -> int:
-    return sum(width_of(part) for part in parts)
-
-
 def _slowness(cause: Cause, telemetry: Telemetry, width: int) -> Row:
-    """Return what slows the work most, in whole clauses, and the key that says more."""
     hint = "w Why " if width >= ROOMY else ""
     labels = {device.uuid: device.label for device in telemetry.devices}
     text = shorten(cause_text(cause, labels), width - len(hint) - 5)
@@ -234,7 +226,6 @@ def _slowness(cause: Cause, telemetry: Telemetry, width: int) -> Row:
 
 
 def _alerts(alerts: Sequence[Finding], width: int) -> Row:
-    """Return the alerts that fit, and the number of the others with the key that shows them."""
     row, said = [Span(" ")], summarize(alerts)
     for n, (severity, words) in enumerate(said):
         style = FAULT if severity is Severity.FAULT else WARN
@@ -257,8 +248,6 @@ SHORTEST_BAR = 8
 
 class ReplayBar(TelemetryView):
     """The line of a replay: time, speed and position. A click on its bar seeks."""
-
-    DEFAULT_CSS = "ReplayBar { height: 1; }"
 
     def __init__(self, telemetry: Telemetry, replay: Replay) -> None:
         super().__init__(telemetry, id="replay")
@@ -283,7 +272,6 @@ class ReplayBar(TelemetryView):
         return [fit([*row, *lost], width)]
 
     def _moment(self) -> str:
-        """Return the date and time of what is shown, in the local time zone."""
         telemetry = self._telemetry
         if telemetry.latest is None:
             return "…"

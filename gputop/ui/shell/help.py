@@ -14,7 +14,7 @@ from gputop.ui.drawing.cells import Row, Span, beside, cells_of, fit, width_of, 
 from gputop.ui.drawing.palette import ACCENT, STRONG
 from gputop.ui.processes.columns import COLUMNS, HOST
 from gputop.ui.shell.actions import ACTIONS, DEVICES, LISTS, LIVE, PAGES, PROCESSES, Action
-from gputop.ui.widgets.confirm import Dialog
+from gputop.ui.widgets.dialogs import Dialog
 from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:
@@ -89,6 +89,9 @@ BENCHMARK = {
     "peak": "best window of 0.1 to 0.2 s; the mean is of the whole run",
     "droop": "how far the second half is below the first seconds",
 }
+LEGENDS: dict[str, Mapping[str, str]] = {"Mouse": MOUSE, "Signs": SIGNS, "Panels and rows": PANELS}
+LEGENDS |= {"Why is it slow?": WHY, "Readings": LEGEND}
+LEGENDS |= {"Processes": {each.title: each.about for each in COLUMNS}, "Stress test": BENCHMARK}
 
 
 class HelpText(LiveView):
@@ -128,7 +131,6 @@ class HelpPage(Dialog[None]):
         self._text.styles.width, self._text.styles.height = width_of(rows[0]), len(rows)
 
     def _rows(self, screen_width: int) -> list[Row]:
-        """Return all groups, in one column or in two of about the same height."""
         width = screen_width * 96 // 100 - FRAME  # the box has at most 96 % of the screen
         two = screen_width >= TWO_FROM
         width = min(WIDEST, (width - GAP) // 2 if two else width)
@@ -153,20 +155,7 @@ class Help(HelpPage):
             title: _lines(a for a in actions.values() if a.tabs == tabs)
             for tabs, title in PLACES.items()
         }
-        super().__init__(
-            first
-            | others
-            | ({"Several hosts": HOSTS} if hosts else {})
-            | {
-                "Mouse": MOUSE,
-                "Signs": SIGNS,
-                "Panels and rows": PANELS,
-                "Why is it slow?": WHY,
-                "Readings": LEGEND,
-                "Processes": {column.title: column.about for column in COLUMNS},
-                "Stress test": BENCHMARK,
-            }
-        )
+        super().__init__(first | others | ({"Several hosts": HOSTS} if hosts else {}) | LEGENDS)
 
 
 def _lines(actions: Iterable[Action]) -> dict[str, str]:

@@ -42,8 +42,8 @@ class RecordingThread:
         self._over = False
         self.is_last = False
         """True if the dashboard ends with it, and nobody reads about it any more."""
-        self._thread = threading.Thread(target=self._work, name="recording", daemon=True)
-        self._thread.start()
+        self.thread = threading.Thread(target=self._work, name="recording", daemon=True)
+        self.thread.start()
 
     def length(self) -> str:
         """Return duration and size, such as `1:02, 1.2 MiB`."""
@@ -61,10 +61,6 @@ class RecordingThread:
         """Stop once the queued records are written."""
         with contextlib.suppress(queue.Full):
             self._waiting.put_nowait(None)
-
-    def wait(self) -> None:
-        """Wait for the file to be written, for `END_SECONDS` at most."""
-        self._thread.join(END_SECONDS)
 
     def _fail(self, problem: Problem) -> None:
         if not self._over:
@@ -137,7 +133,7 @@ class Recordings:
         if (recording := self.current) is not None:
             recording.is_last = True
             recording.stop()
-            await asyncio.to_thread(recording.wait)
+            await asyncio.to_thread(recording.thread.join, END_SECONDS)
 
     def _begin(self, path: Path, inventory: Inventory, sample: Sample) -> None:
         loop = asyncio.get_running_loop()

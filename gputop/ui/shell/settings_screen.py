@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gputop.settings import AUTO, CHOICES, Settings
 from gputop.ui.processes.columns import COLUMNS, COMMAND
-from gputop.ui.widgets.choice import Choice, ChoiceDialog
+from gputop.ui.widgets.dialogs import Choice, ChoiceDialog
 
 if TYPE_CHECKING:
     from gputop.ui.shell.app import GputopApp
@@ -59,7 +59,6 @@ class SettingsScreen(ChoiceDialog):
         self._list.redraw()
 
     def press(self, key: str, character: str | None) -> None:
-        """Change, save or sort; other keys move the cursor or close."""
         choice = self._list.choices[self._list.at]
         if key in STEPS:
             self._step(choice, STEPS[key])

@@ -144,7 +144,6 @@ def run_fleet(
 
 
 def _show(app: GputopApp) -> int:
-    """Run the app; return the exit status, and print the fault that ended it, if one did."""
     app.run(mouse=app.settings.mouse)
     SKELETON.hide()  # if the app did not even begin
     if app.fault is not None and os.strerror(errno.EMFILE) in app.fault:
@@ -164,9 +163,9 @@ def load() -> None:
     _say_colours()
     load_textual()
 
-    from gputop.ui.terminal import textual_caches
+    from gputop.ui.terminal import textual_patches
 
-    textual_caches.install()
+    textual_patches.install_caches()
     for stream in (sys.__stdout__, sys.__stderr__):
         if isinstance(stream, io.TextIOWrapper):
             # Whatever the locale says; Textual writes to standard error. Where it is best not to

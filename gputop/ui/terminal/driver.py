@@ -22,11 +22,9 @@ from textual.events import Resize
 from textual.geometry import Size
 
 from gputop.console import INTERRUPTED, terminal_size
-from gputop.ui.terminal import textual_updates
-from gputop.ui.terminal.flow import ANSWER
+from gputop.ui.terminal import output, textual_patches
 from gputop.ui.terminal.frame import Sequences
 from gputop.ui.terminal.key_parser import KeyParser
-from gputop.ui.terminal.output import END_SECONDS, RESTORE, FrameWriter, is_connected, open_terminal
 from gputop.ui.terminal.screen_model import ScreenModel
 from gputop.ui.terminal.skeleton import SKELETON, silent
 
@@ -69,14 +67,14 @@ class TerminalDriver(Driver):
         super().__init__(app, debug=debug, mouse=mouse, size=size or terminal_size())
         self._typed = KeyParser(answered=self._answered)
         self._screen = ScreenModel(*terminal_size(), Sequences.of_terminal())
-        self._is_modelled = textual_updates.capture(self._screen.put)
+        self._is_modelled = textual_patches.capture(self._screen.put)
         """False if Textual's own output is sent, which is not the known one."""
         self._marks_frames = False
         """True if the terminal knows synchronized output."""
         # What is there to read may be gone: a shell reads it while the app is stopped.
-        self._input = open_terminal(0, os.O_RDONLY)
-        self._outlet = FrameWriter(
-            self._loop, open_terminal(1, os.O_WRONLY), self.repaint, self._next_frame
+        self._input = output.open_terminal(0, os.O_RDONLY)
+        self._outlet = output.FrameWriter(
+            self._loop, output.open_terminal(1, os.O_WRONLY), self.repaint, self._next_frame
         )
         self._modes: list[Any] | None = None
         """Modes of the terminal before the app."""
@@ -110,7 +108,7 @@ class TerminalDriver(Driver):
 
     def _stop_modelling(self) -> None:
         """Send Textual's own output from now on: there is an update that is not known."""
-        textual_updates.release()
+        textual_patches.release()
         self._is_modelled = False
         self.send_message(self.SignalResume())
 
@@ -135,7 +133,7 @@ class TerminalDriver(Driver):
 
     def start_application_mode(self) -> None:
         """Take the terminal, also again after another program had it unnoticed."""
-        before = SKELETON.take_over(RESTORE)
+        before = SKELETON.take_over(output.RESTORE)
         with contextlib.suppress(termios.error):
             modes = termios.tcgetattr(0)
             if not self._active:
@@ -166,7 +164,7 @@ class TerminalDriver(Driver):
             return
         self._active = False
         self.disable_input()
-        self._outlet.finish(RESTORE)
+        self._outlet.finish(output.RESTORE)
         self._await_answer()
         with contextlib.suppress(termios.error):
             termios.tcflush(0, termios.TCIFLUSH)
@@ -175,9 +173,9 @@ class TerminalDriver(Driver):
 
     def _await_answer(self) -> None:
         """Read the terminal's last answer: the shell would take it for typed."""
-        until = time.monotonic() + min(END_SECONDS, self._outlet.flow.answer_seconds)
+        until = time.monotonic() + min(output.END_SECONDS, self._outlet.flow.answer_seconds)
         read = b""
-        while ANSWER.encode() not in read and (left := until - time.monotonic()) > 0:
+        while output.ANSWER.encode() not in read and (left := until - time.monotonic()) > 0:
             if not select.select([self._input], [], [], left)[0]:
                 return
             try:
@@ -188,7 +186,7 @@ class TerminalDriver(Driver):
     def close(self) -> None:
         self._outlet.close()
         os.close(self._input)
-        textual_updates.release()
+        textual_patches.release()
 
     def _suspend(self) -> None:
         self.stop_application_mode()
@@ -226,13 +224,13 @@ class TerminalDriver(Driver):
         except OSError:
             data = b""
         if not data:
-            if is_connected():
+            if output.is_connected():
                 self._pause_input()
             else:
                 self._loop.remove_reader(self._input)
                 self._app.exit(return_code=INTERRUPTED)
             return
-        if data.replace(ANSWER.encode(), b""):  # answers do not keep a paste open
+        if data.replace(output.ANSWER.encode(), b""):  # answers do not keep a paste open
             self._typed_at = self._loop.time()
         for message in self._typed.feed(data):
             self.process_message(message)

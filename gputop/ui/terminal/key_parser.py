@@ -16,8 +16,8 @@ from textual._xterm_parser import BRACKETED_PASTE_END, BRACKETED_PASTE_START, XT
 from textual.events import Key, Paste, Resize
 from textual.messages import InBandWindowResize
 
-from gputop.ui.terminal import textual_caches
-from gputop.ui.terminal.flow import ANSWER
+from gputop.ui.terminal import textual_patches
+from gputop.ui.terminal.output import ANSWER
 
 if TYPE_CHECKING:
     from textual.message import Message
@@ -156,7 +156,7 @@ class KeyParser:
             found = []
         if not found or (is_sequence and len(token) == 2):
             self._parser = XTermParser()  # the old one waits for the rest
-            textual_caches.forget_keys()
+            textual_patches.forget_keys()
         if is_sequence and len(token) > 2 and token[-1] != "u":
             # Textual takes an unknown function key for the character of its number.
             found = [each for each in found if not (isinstance(each, Key) and each.is_printable)]

@@ -188,7 +188,6 @@ class ScreenModel:
 
 
 def _end_of(texts: list[str], x: int) -> int:
-    """Return the cell after the character that begins at a cell."""
     x += 1
     while x < len(texts) and not texts[x]:
         x += 1

@@ -185,11 +185,8 @@ def _kept_theme(file: str | None, environment: Mapping[str, str]) -> str:
     try:
         if not os.path.isfile(file):  # noqa: PTH113
             return ""
-        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK)
-        try:
-            lines = os.read(descriptor, SETTINGS_BYTES).decode(errors="replace").splitlines()
-        finally:
-            os.close(descriptor)
+        with open(file, "rb") as opened:  # noqa: PTH123
+            lines = opened.read(SETTINGS_BYTES).decode(errors="replace").splitlines()
     except (OSError, ValueError):
         return ""
     values = (line.partition("=") for line in lines)

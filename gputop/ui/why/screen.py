@@ -60,7 +60,6 @@ class FindingsView(ScrolledView):
         return [*rows, *self._clear(width), *self._cannot_tell(width)]
 
     def _of_device(self, width: int) -> Iterator[Row]:
-        """Yield the findings of the device, with charts of their numbers."""
         if self.device is not None:
             for finding in self._telemetry.judgement.for_device(self.device.uuid):
                 yield from block(finding, self.device, self._telemetry, width)
@@ -98,7 +97,6 @@ class FindingsView(ScrolledView):
                 yield words, ""
 
     def _clear(self, width: int) -> list[Row]:
-        """Return the rules that found nothing on any of the devices shown."""
         judgement = self._telemetry.judgement
         clear = [set(judgement.clear(device.uuid)) for device in self.devices]
         names = set.intersection(*clear) if clear else set()
@@ -107,7 +105,6 @@ class FindingsView(ScrolledView):
         return [_heading("Looked for, not found", width), *_wrapped(text, width), []]
 
     def _cannot_tell(self, width: int) -> list[Row]:
-        """Return the rules that lack evidence, by what they lack."""
         groups: dict[str, dict[str, None]] = {}
         for device in self.devices:
             for verdict in self._telemetry.judgement.insufficient(device.uuid):
@@ -162,12 +159,6 @@ def _wrapped(text: str, width: int) -> list[Row]:
 
 class WhyPage(DeviceTab):
     """Findings with their evidence, the rules that found nothing, and those that cannot tell."""
-
-    DEFAULT_CSS = """
-    WhyPage { height: 1fr; }
-    WhyPage #why-title { height: 1; }
-    WhyPage #findings { height: 1fr; }
-    """
 
     def __init__(self, telemetry: Telemetry) -> None:
         self._findings = FindingsView(telemetry, id="findings")

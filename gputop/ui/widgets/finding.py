@@ -98,7 +98,6 @@ def cause_rows(
 
 
 def _numbers(evidence: Sequence[Evidence], width: int) -> list[Row]:
-    """Draw label, number and time of each evidence, as many to a line as fit."""
     rows: list[Row] = [[]]
     said = ""
     for each in evidence:
@@ -117,7 +116,6 @@ def _charts(finding: Finding) -> list[Chart]:
 
 
 def _drawn(each: Chart, device: Device, telemetry: Telemetry, width: int) -> list[Row]:
-    """Draw a chart with its name, the value at its full height, and how long it reaches back."""
     room, history = width - GUTTER, telemetry.history
     values = history.series(device.uuid, each.name)
     if room < 10 or not any(value is not None for value in values[-2 * room :]):

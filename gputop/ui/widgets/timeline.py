@@ -89,7 +89,6 @@ class TimelineView(DeviceView):
 
     @property
     def _dots(self) -> int:
-        """Columns of dots since the start."""
         return -(-self._telemetry.history.count // self._samples)
 
     @property
@@ -135,7 +134,6 @@ class TimelineView(DeviceView):
         return [*rows, self._axis(window)]
 
     def _charts(self, uuid: str, rows: int) -> list[Chart]:
-        """Return the charts with data that fit, in screen order."""
         has = {
             chart
             for chart in CHARTS
@@ -202,16 +200,11 @@ class TimelineView(DeviceView):
 
 
 def _mark(row: Row, x: int) -> Row:
-    """Return the row with the cell at `x` reversed: the cursor."""
-    (span,) = row
-    if not 0 <= x < len(span.text):
+    ((text, style),) = row
+    if not 0 <= x < len(text):
         return row
-    style = span.style + CURSOR_INK
-    return [
-        Span(span.text[:x], span.style),
-        Span(span.text[x], style),
-        Span(span.text[x + 1 :], span.style),
-    ]
+    marked = Span(text[x], style + CURSOR_INK)
+    return [Span(text[:x], style), marked, Span(text[x + 1 :], style)]
 
 
 CURSOR_INK = ink(75, reverse=True)

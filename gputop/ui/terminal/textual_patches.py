@@ -1,9 +1,18 @@
-"""Patch Textual's updates to give their cells to a screen model instead of sending them.
+"""Patches of Textual: updates give their cells to a screen model, and what is gone is let go of.
 
 The classes of updates are private. Their methods are replaced only where they have the tested
 signatures; otherwise Textual's own output is sent, with more bytes.
 Textual also renders whole lines of every widget on a changed line, and cuts them. Where no other
 widget covers the cells of a live view, its own row has them.
+Textual lays everything out again after a change of any widget's size, as scroll bars may come or
+go, and repaints what it laid out: each page was painted twice. And it collects what changed from
+each widget on its own, when that is idle: some of it came in a frame of its own.
+
+Textual keeps the last 1,024 pairs of colours that it mixed by the widget's cache of drawn lines,
+and so every line of a screen or a notification long after it was closed: tens of megabytes in an
+hour. The method does not look at the cache; it is replaced only where it has the shape that was
+tested. The last 1,024 keys are kept by the parser that read them, and with it its app. A strip that
+nothing cuts keeps itself as its only part: garbage of each line that was ever drawn.
 """
 
 from __future__ import annotations
@@ -11,26 +20,28 @@ from __future__ import annotations
 import inspect
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import accumulate, islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
+from rich import cells as rich_cells
 from rich.color import ColorSystem
 from rich.console import COLOR_SYSTEMS
 from rich.segment import Segment
-from textual import _compositor
+from rich.style import Style
+from textual import _compositor, _styles_cache
 from textual._compositor import CompositorUpdate
+from textual.css.scalar import Scalar
+from textual.geometry import Region
 from textual.strip import Strip
+from textual.widget import Widget
 
 from gputop.ui.drawing.cells import is_narrow
 from gputop.ui.terminal.frame import LINK
 from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:
-    from rich.style import Style
-    from textual.geometry import Region
-    from textual.widget import Widget
-
     Put = Callable[[int, int, str, str], int]
     """Function that takes a cell's column and row, text and SGR codes, and returns the width."""
 
@@ -38,6 +49,10 @@ RENDER = {"render_segments": ["self", "console"]}
 LAYOUT_SHAPE = {"__init__": ["self", "strips", "region"], **RENDER}
 CHOPS_SHAPE = {"__init__": ["self", "chops", "spans", "chop_ends"], **RENDER}
 STRIP_SHAPE = {"render_ansi": ["style", "color_system"]}
+SIZE_UPDATED = ["self", "size", "virtual_size", "container_size", "layout"]
+MIX_SHAPE = ["cls", "base_background", "background"]
+"""The first is the cache itself, whatever it is called."""
+PAIRS = 1024
 COMPOSITOR_SHAPE = {"render_partial_update": ["self"], "_regions_to_spans": ["regions"]}
 
 
@@ -47,7 +62,11 @@ def capture(put: Put) -> bool:
     chops: Any = getattr(_compositor, "ChopsUpdate", None)
     if not (has(layout, LAYOUT_SHAPE) and has(chops, CHOPS_SHAPE) and has(Strip, STRIP_SHAPE)):
         return False
-    for update, cells in ((layout, _layout_cells), (chops, _chops_cells), (CellsUpdate, _parts)):
+    for update, cells in (
+        (layout, _layout_cells),
+        (chops, _chops_cells),
+        (CellsUpdate, attrgetter("parts")),
+    ):
         _replace(update, "render_segments", _capturing(cells, put))
     install_live_updates()
     return True
@@ -146,18 +165,6 @@ class StyledLine:
             yield Segment(text[max(0, start - first) : stop - first], style)
 
 
-class Box(NamedTuple):
-    """Position of a widget, and its visible part."""
-
-    widget: Widget
-    x: int
-    y: int
-    left: int
-    top: int
-    right: int
-    bottom: int
-
-
 class CellsUpdate(CompositorUpdate):
     """Update of parts of lines: column, row and segments of each."""
 
@@ -167,10 +174,6 @@ class CellsUpdate(CompositorUpdate):
     def render_segments(self, console: Any) -> str:
         """Return nothing: there are such updates only where they are captured."""
         raise NotImplementedError
-
-
-def _parts(update: CellsUpdate) -> Iterable[tuple[int, int, Iterable[Segment]]]:
-    return update.parts
 
 
 def install_live_updates() -> bool:
@@ -189,32 +192,123 @@ def install_live_updates() -> bool:
 
 def update_from_live_views(compositor: Any) -> CellsUpdate | None:
     """Return the update for the changed cells, or None if other widgets have some of them."""
-    boxes = [_box(widget, *where) for widget, where in compositor.visible_widgets.items()]
-    lines: dict[tuple[Widget, int], StyledLine | None] = {}
+    boxes = [
+        (widget, region.offset, region.intersection(clip).corners)
+        for widget, (region, clip) in compositor.visible_widgets.items()
+    ]
+    nothing: tuple[Any, Any, bool] = None, None, False
+    lines: dict[tuple[Widget, int], StyledLine] = {}
     parts: list[tuple[int, int, Sequence[Segment]]] = []
     for y, left, right in compositor._regions_to_spans(compositor._dirty_regions):  # noqa: SLF001
-        # Widgets in front come first.
-        over = (box for box in boxes if box.top <= y < box.bottom)
-        box = next((each for each in over if each.left < right and left < each.right), None)
-        if box is None or not (box.left <= left and right <= box.right):
+        over = (  # widgets in front come first
+            (widget, at, first <= left and right <= end)
+            for widget, at, (first, top, end, bottom) in boxes
+            if top <= y < bottom and first < right and left < end
+        )
+        view, at, has_all = next(over, nothing)
+        row = view.row_at(y - at.y) if isinstance(view, LiveView) and has_all else None
+        if row is None:
             return None
-        view = box.widget
         if (view, y) not in lines:
-            lines[view, y] = _styled_line(view, y - box.y, box.x)
+            lines[view, y] = StyledLine(row, at.x)
         line = lines[view, y]
-        if line is None or not isinstance(view, LiveView):
+        if not line.is_narrow:
             return None
         parts.append((left, y, view.apply_filters([*line.between(left, right)])))
     compositor._dirty_regions.clear()  # noqa: SLF001
     return CellsUpdate(parts) if parts else None
 
 
-def _styled_line(widget: Widget, y: int, x: int) -> StyledLine | None:
-    row = widget.row_at(y) if isinstance(widget, LiveView) else None
-    line = StyledLine(row, x) if row is not None else None
-    return line if line is not None and line.is_narrow else None
+def install_layouts() -> bool:
+    """Replace the method if it has the known signature; return True if so."""
+    if not has(Widget, {"_size_updated": SIZE_UPDATED}):
+        return False
+    _replace(Widget, "_size_updated", _once(_stock(Widget._size_updated)))  # noqa: SLF001
+    return True
 
 
-def _box(widget: Widget, region: Region, clip: Region) -> Box:
-    seen = region.intersection(clip)
-    return Box(widget, region.x, region.y, seen.x, seen.y, seen.right, seen.bottom)
+def _once(stock: Callable[..., bool]) -> Callable[..., bool]:
+    def size_updated(
+        self: Widget, size: Any, virtual_size: Any, container_size: Any, layout: bool = True
+    ) -> bool:
+        scrolls = "auto" in (self.styles.overflow_x, self.styles.overflow_y)
+        over = any(each.id == "textual-toastrack" for each in self.ancestors_with_self)
+        if not layout or scrolls or over:  # notifications are laid out as they are painted
+            return stock(self, size, virtual_size, container_size, layout)
+        changed = stock(self, size, virtual_size, container_size, False)
+        if changed:  # the frame of this layout has it all
+            getattr(self, "_repaint_regions", set()).clear()
+        return changed
+
+    return size_updated
+
+
+def collect_changes(*widgets: Widget) -> None:
+    """Have the screen know now what changed in the widgets and in those that they contain."""
+    if has(Widget, {"_check_refresh": ["self"]}):
+        for widget in widgets:
+            for each in widget.walk_children(Widget, with_self=True):
+                each._check_refresh()  # noqa: SLF001
+
+
+def install_caches() -> bool:
+    """Replace the methods that this Textual has in the known shape; return whether it has both."""
+    return all([_mix_by_colours(), _divide_without_circles()])
+
+
+def _divide_without_circles() -> bool:
+    if not has(Strip, {"divide": ["self", "cuts"]}):
+        return False
+    kept = Strip.divide
+
+    def divide(strip: Strip, cuts: Any) -> Any:
+        within = [cut for cut in cuts if cut <= strip.cell_length]
+        return [strip] if within == [strip.cell_length] else kept(strip, within)
+
+    Strip.divide = divide  # type: ignore[method-assign,assignment]
+    return True
+
+
+def _mix_by_colours() -> bool:
+    styles_cache = getattr(_styles_cache, "StylesCache", None)
+    kept = getattr(styles_cache, "get_inner_outer", None)
+    mixed = getattr(kept, "__wrapped__", None)
+    if mixed is None or list(inspect.signature(mixed).parameters) != MIX_SHAPE:
+        return False
+    by_colours = lru_cache(PAIRS)(partial(mixed, None))
+
+    def get_inner_outer(_: object, base_background: Any, background: Any) -> Any:
+        return by_colours(base_background, background)
+
+    _styles_cache.StylesCache.get_inner_outer = get_inner_outer  # type: ignore[method-assign,assignment]
+    return True
+
+
+def forget_keys() -> None:
+    """Have Textual forget the keys that it knows, and so whoever read them: parsers and apps."""
+    from textual import _xterm_parser  # loaded with the driver
+
+    _clear(getattr(_xterm_parser.XTermParser, "_parse_extended_key", None))
+
+
+def forget_drawn(views: Iterable[Widget]) -> None:
+    """Clear the caches of regions, sizes, styles and text widths, and the views' dirty regions.
+
+    Each cache has room for thousands of entries that are seldom asked for again: a change is in
+    other cells each time, in other text, and each terminal size and theme has its own. A widget
+    keeps the regions that it was asked to refresh until Textual draws it; `views` draw themselves.
+    """
+    for view in views:
+        regions = getattr(view, "_dirty_regions", None)
+        if isinstance(regions, set):
+            regions.clear()
+    _clear(getattr(rich_cells, "cached_cell_len", None))
+    for owner in (Region, Scalar, Strip, Style):
+        for each in vars(owner).values():
+            _clear(getattr(each, "__func__", each))
+
+
+def _clear(cached: object) -> None:
+    clear = getattr(cached, "cache_clear", None)
+    if clear is not None:
+        clear()

@@ -1,21 +1,109 @@
-"""Dialogs that list choices, narrowed down by typing: commands, users, settings."""
+"""Dialogs: questions that ignore stray keystrokes, and lists of choices narrowed down by typing."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from rich.text import Text
 from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Static
 
 from gputop.ui.drawing.cells import Row, Span, fit, width_of
 from gputop.ui.drawing.palette import ACCENT, DIM, TAB, TEXT
-from gputop.ui.widgets.confirm import Dialog
-from gputop.ui.widgets.filter import FilterView
-from gputop.ui.widgets.live import Wheel
+from gputop.ui.widgets.live import FilterView, Wheel
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.events import Click, Key
+    from textual.message_pump import MessagePump
+    from textual.timer import Timer
+
+Answer = TypeVar("Answer")
+QUIET_SECONDS = 0.3
+WAIT = "a moment …"
+"""Shown in place of the key that confirms, until it is accepted."""
+
+
+class Dialog(ModalScreen[Answer]):
+    """Modal screen that closes once, with an answer.
+
+    The screen below stays as it is around it: to dim that would take ten kilobytes, twice.
+    """
+
+    def close(self, answer: Answer) -> None:
+        """Close with that answer; a second key may come before the first has closed it."""
+        if self.is_current:
+            self.dismiss(answer)
+
+
+class QuietPeriod:
+    """Wait until no key was pressed for a moment: a stray keystroke must not confirm.
+
+    `changed` is called when the period starts and when it is over.
+    """
+
+    def __init__(self, owner: MessagePump, changed: Callable[[], object]) -> None:
+        self._owner, self._changed = owner, changed
+        self._timer: Timer | None = None
+        self.over = False
+
+    def begin(self) -> None:
+        """Start again: a key was pressed, or the question has just come up."""
+        self.over = QUIET_SECONDS == 0
+        if self._timer is not None:
+            self._timer.stop()
+        if not self.over:
+            self._wait(QUIET_SECONDS)
+        self._changed()
+
+    def _wait(self, seconds: float) -> None:
+        due = time.monotonic() + seconds
+        self._timer = self._owner.set_timer(seconds, lambda: self._look(due))
+
+    def _look(self, due: float) -> None:
+        if time.monotonic() - due > QUIET_SECONDS / 2:  # it stalled: its keys are still unread
+            self._wait(QUIET_SECONDS / 2)
+            return
+        self.over = True
+        self._changed()
+
+
+class ConfirmScreen(Dialog[bool]):
+    """Yes-or-no question; every way out but `y` means no."""
+
+    def __init__(self, title: str, lines: Sequence[str], yes: str) -> None:
+        super().__init__()
+        self._title, self._lines, self._yes = title, lines, yes
+        self._answers = Static()
+        self._quiet = QuietPeriod(self, self._show_answers)
+
+    def compose(self) -> ComposeResult:
+        # Text objects: names of processes are never parsed as markup.
+        with Vertical(classes="box"):
+            yield Static(Text(self._title, style="bold"))
+            yield Static(Text("\n".join(self._lines)), classes="lines")
+            yield self._answers
+
+    def on_mount(self) -> None:
+        self._quiet.begin()
+
+    def _show_answers(self) -> None:
+        yes = Text.assemble(("y", "bold"), f" {self._yes}") if self._quiet.over else Text(WAIT)
+        yes.pad_right(len(self._yes) + 5 - len(yes))
+        self._answers.update(Text.assemble(yes, ("n", "bold"), " Cancel"))
+
+    def on_key(self, event: Key) -> None:
+        event.stop()
+        if event.key == "y" and self._quiet.over:
+            self.close(True)
+        elif event.key in ("n", "escape", "q"):
+            self.close(False)
+        else:
+            self._quiet.begin()
+
 
 MOVES = {"down": 1, "up": -1, "pagedown": 8, "pageup": -8, "home": -999, "end": 999}
 
@@ -102,7 +190,6 @@ class ChoiceDialog(Dialog[Any]):
         self.press(event.key, event.character)
 
     def press(self, key: str, character: str | None) -> None:
-        """Close, move the cursor, or narrow down the list."""
         match key:
             case "escape" | "ctrl+p":
                 self.close(None)
@@ -123,7 +210,6 @@ class NumberDialog(ChoiceDialog):
     """Dialog that a number closes: at once if no other begins with it, or else after a pause."""
 
     def press(self, key: str, character: str | None) -> None:
-        """Narrow down the list; choose what is found for certain."""
         super().press(key, character)
         typed, chosen = self._list.typed, self._list.chosen
         begun = sum(typed != "" and each.text.startswith(typed) for each in self._list.choices)
