@@ -80,7 +80,8 @@ def judged_rows(result: Result) -> dict[str, Point]:
     """Return the rows by which a table is judged, by name.
 
     Copies have the largest of each series (of pageable memory none: it is the host's doing), a
-    sweep the fastest of each data type, and a search its best, without a name.
+    sweep the fastest of each data type, training steps all of theirs, and a search its best,
+    without a name.
     """
     kind, found = kind_of(result.kind), {}
     if kind.finds_shape:
@@ -88,7 +89,7 @@ def judged_rows(result: Result) -> dict[str, Point]:
     for name, line in points_by_series(result.points).items():
         if kind.moves_bytes and "pageable" not in name:
             found[name] = max(line, key=lambda point: point.x)
-        elif kind.several_dtypes:
+        elif kind.several_dtypes or kind.name == "step":
             found[name] = max(line, key=lambda point: point.values.get("tflops", 0.0))
     return found
 

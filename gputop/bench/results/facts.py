@@ -128,7 +128,7 @@ def mismatch_text(result: Result) -> str:
     )
 
 
-PARTS = {"copy": "copies", "memory": "blocks"}
+PARTS = {"copy": "copies", "memory": "blocks", "step": "steps"}
 
 
 def verified_text(result: Result) -> str:
@@ -242,8 +242,10 @@ def figure_facts(result: Result) -> Iterator[Fact]:
     if not kind_of(result.kind).has_rows:
         yield from _throughput(result)
     elif result.tflops_peak is not None:
-        said = f"{result.tflops_peak:.4g} TFLOP/s at {result.m} x {result.n} x {result.k}"
-        scatter = ranked_shapes(result.points)[0].values.get("spread_percent")
+        best = ranked_shapes(result.points)[0]
+        where = f"{result.m} x {result.n} x {result.k}" if result.n else visible(best.series, 60)
+        said = f"{result.tflops_peak:.4g} TFLOP/s at {where}"
+        scatter = best.values.get("spread_percent")
         yield "best", said if scatter is None else f"{said}, ± {scatter:.1f} %"
     for line in _of_peak(result):
         yield "of peak", line

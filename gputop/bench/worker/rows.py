@@ -80,8 +80,14 @@ class Rows:
             why = "the time was up before all rows were measured"
             self.run.notes.append(f"{why}: give more --seconds")
 
-    def plan(self, dtype: str, shape: Shape, method: str, **fields: Any) -> None:
-        """Send the plan. `shape` is the largest of the run."""
+    def prolong(self, seconds: float) -> None:
+        """Let the run end that much later, for work that is not measured."""
+        self._until += seconds
+
+    def plan(
+        self, dtype: str, shape: Shape, method: str, silence: float = 0.0, **fields: Any
+    ) -> None:
+        """Send the plan. `shape` is the largest of the run; a row may take `silence` seconds."""
         request = self.run.request
         threads = self.device.torch.get_num_threads()
         where = f"; {threads} threads" if self.device.place == "cpu" else ""
@@ -91,7 +97,7 @@ class Rows:
             relative_error=0.0,
             rows=self.to_come,
             expected_seconds=min(request["seconds"], 2 * ROW_SECONDS * self.to_come),
-            patience_seconds=max(self.device.patience, request["seconds"]),
+            patience_seconds=max(self.device.patience, request["seconds"], silence),
             method=method + where,
             **fields,
         )

@@ -1,0 +1,323 @@
+"""`step`: the training step of a transformer block, eager and compiled."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from functools import partial
+from itertools import repeat
+from pathlib import Path
+from signal import SIGKILL
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional
+
+from .errors import RunError, first_line, is_death, is_memory, no_dtype
+from .formats import Plain
+from .product import room_beside
+from .rows import COLD_SECONDS, WAKE_SECONDS, Rows
+
+if TYPE_CHECKING:
+    from .main import Run
+
+TRAINED = ("float32", "tf32", "float16", "bfloat16", "float64")
+EAGER, COMPILED = "eager", "compiled"
+SEED = 7
+"""The eager and the compiled step have the same weights and inputs."""
+COMPILE_SECONDS = 300.0
+"""Longest compilation of a block, with one thread. It takes 10 to 40 s."""
+COPIES = 5
+"""Copies of the weights: they, their gradients, two moments, and one for what is on the way."""
+REPEATED_BAND, COMPILED_BAND = 1, 4
+"""Factors of `band` for the same step again, and for the compiled step against the eager one."""
+EPSILON = 2.0**-13
+"""AdamW's. The usual 1e-8 is zero in float16."""
+
+
+class Block(NamedTuple):
+    """Shape of a block and of its input, one sequence of so many tokens."""
+
+    name: str
+    hidden: int
+    heads: int
+    kv_heads: int
+    ffn: int
+    tokens: int = 4096
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Shapes of the weights: norm, Q, K, V, output, norm, gate, up, down."""
+        h, f, kv = self.hidden, self.ffn, self.hidden // self.heads * self.kv_heads
+        return (h,), (h, h), (kv, h), (kv, h), (h, h), (h,), (f, h), (f, h), (h, f)
+
+    @property
+    def weights(self) -> int:
+        """Number of the weights that are multiplied."""
+        return sum(math.prod(shape) for shape in self.shapes if len(shape) > 1)
+
+    @property
+    def flop(self) -> int:
+        """FLOP of a step by the usual count: forward, and twice as much backward.
+
+        Forward it is 2 for each weight and token, and 2·tokens²·hidden of attention: two products
+        of tokens x tokens x hidden, of which the causal mask leaves half. Norms, SwiGLU, softmax,
+        the optimizer, and what is computed again backward are not counted.
+        """
+        return 3 * (2 * self.tokens * self.weights + 2 * self.tokens**2 * self.hidden)
+
+    def bytes_needed(self, each: int) -> int:
+        """Return the bytes that a step takes at most; an element has `each`."""
+        activations = self.tokens * (24 * self.hidden + 8 * self.ffn)
+        return each * (COPIES * self.weights + activations)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name}: hidden {self.hidden}, heads {self.heads}, KV heads {self.kv_heads}, "
+            f"ffn {self.ffn}, {self.tokens} tokens"
+        )
+
+
+BLOCKS = (Block("7B", 4096, 32, 32, 11008), Block("70B", 8192, 64, 8, 28672))
+SCALED = (Block("7B/16", 256, 4, 4, 688, 256), Block("70B/16", 512, 8, 1, 1792, 256))
+"""Blocks for CPUs: hidden, ffn and tokens are a 16th, and the heads in proportion."""
+
+
+def step(device: Any, run: Run) -> None:
+    """Measure a row for each block eager, and then for each compiled."""
+    torch, dtype = device.torch, run.request["dtype"]
+    if dtype not in TRAINED:
+        raise no_dtype(dtype, f"a step trains in {', '.join(TRAINED)}")
+    if not hasattr(torch.nn.functional, "rms_norm"):
+        raise no_dtype(dtype, "this torch has no rms_norm, which 2.4 has")
+    # The old name of the setting: with the new one, torch 2.9 and 2.10 do not compile.
+    torch.set_float32_matmul_precision("high" if dtype == "tf32" else "highest")
+    form, blocks = Plain(torch, dtype, device.place), BLOCKS
+    if device.place == "cpu":
+        blocks = SCALED
+        run.notes.append("the blocks are scaled for a CPU: a 16th of hidden, ffn and tokens")
+    rows = Rows(device, run, 2 * len(blocks))
+    rows.plan(
+        dtype,
+        (0, 0, 0),
+        "RMSNorm, QKV, causal scaled_dot_product_attention, output, RMSNorm, SwiGLU, residuals, no "
+        f"rotary embedding; forward, backward, AdamW ({_optimizer(torch, [torch.ones(1)])[1]}, "
+        "learning rate 0, so that each step has the same loss); weights, gradients and moments in "
+        f"{dtype}, no float32 copy; {'; '.join(map(str, blocks))}; FLOP: 6 for each weight and "
+        "token, 6·tokens²·hidden of attention (half the square, as it is causal), nothing else; "
+        "wall time, without compiling; medians",
+        silence=COMPILE_SECONDS,
+        accumulate=form.accumulate,
+        layout="one sequence",
+        data="random normal",
+    )
+    eager: dict[str, list[float]] = {}
+    for way in (EAGER, COMPILED):
+        for block in blocks:
+            if rows.over:
+                rows.note_time_up()
+                return
+            _row(rows, block, way, form, eager)
+            rows.to_come -= 1
+    if not rows.table.rows and not run.halt.is_set():
+        remedy = "End what holds the memory, or choose another device or --memory-share"
+        raise RunError("memory", "No training step could be run", run.notes[-1], remedy)
+
+
+class Step:
+    """A block with its weights, an input, and the gradient of a loss by its output.
+
+    That is random: the loss is its scalar product with the output.
+    """
+
+    def __init__(self, torch: Any, block: Block, kind: Any, place: str, *, compiled: bool) -> None:
+        torch.manual_seed(SEED)
+        self.torch, self.weights = torch, []
+
+        def normal(shape: tuple[int, ...], deviation: float = 1.0) -> Any:
+            return torch.empty(shape, dtype=kind, device=place).normal_(0.0, deviation)
+
+        for shape in block.shapes:
+            norm = len(shape) == 1
+            made = torch.ones_like(normal(shape)) if norm else normal(shape, shape[1] ** -0.5)
+            self.weights.append(made.requires_grad_())
+        self.x = normal((block.tokens, block.hidden)).requires_grad_()
+        self.upstream = normal(tuple(self.x.shape), block.tokens**-0.5)
+        self.output: Any = None
+        self.optimizer, _ = _optimizer(torch, self.weights)
+        forward = torch.compile(_forward, fullgraph=True, dynamic=False) if compiled else _forward
+        functional = torch.nn.functional
+        self.forward = partial(forward, functional, block.heads, block.kv_heads, self.x)
+
+    def run(self, times: int) -> None:
+        """Make steps. They leave the weights as they are, and the gradients of the last one."""
+        for _ in repeat(None, times):
+            self.optimizer.zero_grad(set_to_none=True)
+            self.x.grad = None
+            output = self.forward(*self.weights)
+            output.backward(self.upstream)
+            self.optimizer.step()
+            self.output = output.detach()
+
+    def figures(self) -> list[float]:
+        """Return the loss in units of its standard deviation, and the norms of all gradients."""
+        torch, double = self.torch, self.torch.float64
+        wide = torch.promote_types(self.x.dtype, torch.float32)
+        norm = partial(torch.linalg.vector_norm, dtype=double)
+        loss = (self.output.to(wide) * self.upstream.to(wide)).sum(dtype=double)
+        deviation = norm(self.output) * norm(self.upstream) / self.output.numel() ** 0.5
+        gradients = [norm(each.grad) for each in (*self.weights, self.x)]
+        found: list[float] = torch.stack([loss / deviation, *gradients]).tolist()
+        return found
+
+
+def _forward(
+    functional: Any,
+    heads: int,
+    kv_heads: int,
+    x: Any,
+    norm: Any,
+    q: Any,
+    k: Any,
+    v: Any,
+    out: Any,
+    second_norm: Any,
+    gate: Any,
+    up: Any,
+    down: Any,
+) -> Any:
+    linear, hidden = functional.linear, x.shape[1:]
+    y = functional.rms_norm(x, hidden, norm)
+
+    def of_heads(weight: Any, count: int) -> Any:
+        split = linear(y, weight).view(len(x), count, -1).transpose(0, 1).unsqueeze(0)
+        return split if count == heads else split.repeat_interleave(heads // count, 1)
+
+    operands = of_heads(q, heads), of_heads(k, kv_heads), of_heads(v, kv_heads)
+    attended = functional.scaled_dot_product_attention(*operands, is_causal=True)
+    x = x + linear(attended[0].transpose(0, 1).reshape(x.shape), out)
+    y = functional.rms_norm(x, hidden, second_norm)
+    return x + linear(functional.silu(linear(y, gate)) * linear(y, up), down)
+
+
+def _optimizer(torch: Any, weights: list[Any]) -> tuple[Any, str]:
+    """Return AdamW in one kernel where torch has that for the device, and how it is done."""
+    make = partial(torch.optim.AdamW, weights, lr=0.0, eps=EPSILON)
+    try:
+        return make(fused=True), "fused"
+    except (RuntimeError, TypeError):
+        return make(foreach=True), "foreach"
+
+
+def band(form: Plain) -> float:
+    """Return how far a figure may be off, relative to its size: a rounding of the data type.
+
+    In wide types what counts is the order of the sums, by 16 roundings. On CPUs the same step has
+    the same bits, and a compiled one is off by half a rounding in bfloat16 and by two in float32.
+    """
+    epsilon = 2.0**-10 if form.name == "tf32" else form.epsilon
+    return epsilon + 16 * min(epsilon, 2.0**-23)
+
+
+def differing(found: list[float], right: list[float], allowed: float) -> int:
+    """Return how many figures are off by more than allowed, or not finite."""
+    pairs = zip(found, right)  # noqa: B905 - Python 3.9 has no `strict`
+    return sum(not abs(one - other) <= allowed * max(1.0, abs(other)) for one, other in pairs)
+
+
+def _row(rows: Rows, block: Block, way: str, form: Plain, eager: dict[str, list[float]]) -> None:
+    device, run, allowed = rows.device, rows.run, band(form)
+    made = _begun(rows, block, way, form)
+    if made is None:
+        return
+    first = made.figures()
+    wrong = differing(first, eager.setdefault(block.name, first), COMPILED_BAND * allowed)
+    began, each = time.monotonic(), 0.0
+    while not each or time.monotonic() - began < WAKE_SECONDS:
+        each = device.wall(made.run, 1)
+    run.verified(wrong + differing(made.figures(), first, REPEATED_BAND * allowed), 0)
+    timed = rows.time(made.run, device.wall, each, flop=block.flop)
+    if timed is None:
+        return
+    rows.expect("a check", COLD_SECONDS)
+    run.verified(differing(made.figures(), first, REPEATED_BAND * allowed), 1)
+    run.known.update(device.memories())
+    tflops = block.flop / timed.seconds / 1e12
+    rows.table.best(tflops, (0, 0, 0))
+    values = {"tflops": tflops, "tokens_per_second": block.tokens / timed.seconds}
+    rows.point(f"{block.name}, {way}", block.tokens, timed, values)
+
+
+def _begun(rows: Rows, block: Block, way: str, form: Plain) -> Optional[Step]:  # noqa: UP045
+    """Return a step that was made once, or None and a note if it cannot be made here."""
+    device, run, compiled = rows.device, rows.run, way == COMPILED
+    label, torch = f"{block.name}, {way}: left out", device.torch
+    needed = block.bytes_needed(torch.empty((), dtype=form.a).element_size())
+    room = room_beside(0, device, run.request)
+    if room < needed:
+        has = f"it needs {needed / 2**30:.1f} GiB, and {max(0, room) / 2**30:.1f} GiB may be used"
+        run.notes.append(f"{label}, {has}")
+        return None
+    limit = COMPILE_SECONDS if compiled else max(rows.left, COLD_SECONDS)
+    run.expect(limit, _late(label, limit))
+    began = time.monotonic()
+    try:
+        if compiled:
+            compile_apart(run)
+        made = Step(torch, block, form.a, device.place, compiled=compiled)
+        device.wall(made.run, 1)
+    except Exception as error:
+        left = is_memory(error) or (compiled and not is_death(error))
+        if not left:
+            raise
+        why = "the memory is too small" if is_memory(error) else f"torch.compile: {reason(error)}"
+        run.notes.append(f"{label}, {why}")
+        return None
+    finally:
+        if compiled:
+            rows.prolong(time.monotonic() - began)
+    return made
+
+
+def _late(label: str, seconds: float) -> RunError:
+    why = f"{label}, its first step took more than {seconds:.3g} s"
+    remedy = "See what else uses the device and the cores, or give more --seconds"
+    return RunError("too_slow", "The training step does not end in time", why, remedy)
+
+
+def reason(error: BaseException) -> str:
+    """Return the telling line of a compiler's error, which is long."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    telling = (line for line in lines if "error:" in line or "Error:" in line)
+    plain = (line for line in lines if not line.startswith("backend="))
+    found = next(telling, None) or next(plain, None) or first_line(error)
+    return (found or type(error).__name__)[:200]
+
+
+def compile_apart(run: Run) -> None:
+    """Have torch compile in this process, and keep its files in a folder that goes with the run."""
+    if run.tidy is not None:
+        return
+    folder = tempfile.mkdtemp(prefix="gputop-compiled-")
+    run.tidy = partial(_tidy, folder)
+    tempfile.tempdir = folder
+    names = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TMPDIR")
+    os.environ.update(dict.fromkeys(names, folder), TORCHINDUCTOR_COMPILE_THREADS="1")
+
+
+def _tidy(folder: str) -> None:
+    for pid in [*_descendants(os.getpid())]:
+        with contextlib.suppress(OSError):
+            os.kill(pid, SIGKILL)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _descendants(pid: int) -> Iterator[int]:
+    """Yield the processes that a process has started, such as compilers, and theirs."""
+    with contextlib.suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in map(int, (task / "children").read_text().split()):
+                yield child
+                yield from _descendants(child)
