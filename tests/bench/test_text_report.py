@@ -65,6 +65,22 @@ def test_latency_is_ways_by_sizes() -> None:
     ]
 
 
+def test_training_steps_are_blocks_by_values() -> None:
+    values = {"tflops": 0.1, "tokens_per_second": 19188.2, "seconds": 0.0133}
+    eager, compiled = (Point(f"7B, {way}", 4096, values) for way in ("eager", "compiled"))
+    assert lines("step", (eager,)) == [
+        ["training", "step", "TFLOP/s", "tokens/s", "time"],
+        ["7B,", "eager", "0.100", "19188", "13.3", "ms"],
+    ]
+    compiled = replace(compiled, values=values | {"percent_of_peak": 45.25})
+    heading, first, second = lines("step", (eager, compiled))
+    assert heading[-3:] == ["of", "peak", "time"]
+    assert (first[4], second[4:6]) == ("–", ["45.2", "%"])
+    text = result_page(of("step", (eager,), m=0, n=0, k=0, tflops_peak=0.1))
+    assert "best       0.1 TFLOP/s at 7B, eager" in text
+    assert "420, 1 rows" in text
+
+
 def test_a_search_has_what_was_confirmed_first() -> None:
     table = lines("peak", PEAK)
     assert [line[0] for line in table] == ["TFLOP/s", "3.90", "4.00", "3.00"]

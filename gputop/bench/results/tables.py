@@ -113,7 +113,6 @@ LAYOUTS = {
             "seconds": ("time", brief),
         },
         by_series=True,
-        at_largest="TFLOP/s",
     ),
     "latency": Layout(
         "time per product",

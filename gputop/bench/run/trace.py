@@ -319,16 +319,13 @@ class Trace:
 
     def completed(self, result: Result) -> Result:
         """Return the result with the state of the device, and steps with their part of its peak."""
-        known = self.conditions(result)
+        known, points = self.conditions(result), list[Point]()
         share = known.percent_of_peak.get(datasheet_peaks.DATASHEET) if known else None
         if share and result.kind == "step" and result.tflops_peak:
-            each = share / result.tflops_peak
-            points = (
-                replace(row, values={**row.values, "percent_of_peak": each * row.values["tflops"]})
-                for row in result.points
-            )
-            result = replace(result, points=tuple(points))
-        return replace(result, conditions=known)
+            for row in result.points:
+                percent = share * row.values["tflops"] / result.tflops_peak
+                points.append(replace(row, values={**row.values, "percent_of_peak": percent}))
+        return replace(result, conditions=known, points=tuple(points) or result.points)
 
     def conditions(self, result: Result) -> Conditions | None:
         """Return the state of the device up to now, the run's end, or None if unknown."""

@@ -84,11 +84,9 @@ class Rows:
         """Let the run end that much later, for work that is not measured."""
         self._until += seconds
 
-    def plan(
-        self, dtype: str, shape: Shape, method: str, silence: float = 0.0, **fields: Any
-    ) -> None:
+    def plan(self, dtype: str, shape: Shape, method: str, **fields: Any) -> None:
         """Send the plan. `shape` is the largest of the run; a row may take `silence` seconds."""
-        request = self.run.request
+        request, silence = self.run.request, fields.pop("silence", 0.0)
         threads = self.device.torch.get_num_threads()
         where = f"; {threads} threads" if self.device.place == "cpu" else ""
         self.run.planned(

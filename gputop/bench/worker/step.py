@@ -8,14 +8,13 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
 from functools import partial
 from itertools import repeat
 from pathlib import Path
 from signal import SIGKILL
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
-from .errors import RunError, first_line, is_death, is_memory, no_dtype
+from .errors import RunError, is_death, is_memory, no_dtype
 from .formats import Plain
 from .product import room_beside
 from .rows import COLD_SECONDS, WAKE_SECONDS, Rows
@@ -24,17 +23,11 @@ if TYPE_CHECKING:
     from .main import Run
 
 TRAINED = ("float32", "tf32", "float16", "bfloat16", "float64")
-EAGER, COMPILED = "eager", "compiled"
-SEED = 7
-"""The eager and the compiled step have the same weights and inputs."""
 COMPILE_SECONDS = 300.0
 """Longest compilation of a block, with one thread. It takes 10 to 40 s."""
-COPIES = 5
-"""Copies of the weights: they, their gradients, two moments, and one for what is on the way."""
-REPEATED_BAND, COMPILED_BAND = 1, 4
-"""Factors of `band` for the same step again, and for the compiled step against the eager one."""
-EPSILON = 2.0**-13
-"""AdamW's. The usual 1e-8 is zero in float16."""
+COMPILED_BAND = 4
+"""Factor of `band` for the compiled step against the eager one."""
+REMEDY = "End what else uses the device, or choose another --device or --memory-share"
 
 
 class Block(NamedTuple):
@@ -55,8 +48,8 @@ class Block(NamedTuple):
 
     @property
     def weights(self) -> int:
-        """Number of the weights that are multiplied."""
-        return sum(math.prod(shape) for shape in self.shapes if len(shape) > 1)
+        """Number of the weights."""
+        return sum(map(math.prod, self.shapes))
 
     @property
     def flop(self) -> int:
@@ -66,18 +59,19 @@ class Block(NamedTuple):
         of tokens x tokens x hidden, of which the causal mask leaves half. Norms, SwiGLU, softmax,
         the optimizer, and what is computed again backward are not counted.
         """
-        return 3 * (2 * self.tokens * self.weights + 2 * self.tokens**2 * self.hidden)
+        multiplied = self.weights - 2 * self.hidden
+        return 6 * self.tokens * (multiplied + self.tokens * self.hidden)
 
     def bytes_needed(self, each: int) -> int:
-        """Return the bytes that a step takes at most; an element has `each`."""
-        activations = self.tokens * (24 * self.hidden + 8 * self.ffn)
-        return each * (COPIES * self.weights + activations)
+        """Return about how many bytes a step takes; an element has `each`.
+
+        Weights, gradients and two moments, once as much on the way, and activations.
+        """
+        return each * (5 * self.weights + self.tokens * (24 * self.hidden + 8 * self.ffn))
 
     def __str__(self) -> str:
-        return (
-            f"{self.name}: hidden {self.hidden}, heads {self.heads}, KV heads {self.kv_heads}, "
-            f"ffn {self.ffn}, {self.tokens} tokens"
-        )
+        sides = (f"{name.replace('_', ' ')} {getattr(self, name)}" for name in self._fields[1:])
+        return f"{self.name}: {', '.join(sides)}"
 
 
 BLOCKS = (Block("7B", 4096, 32, 32, 11008), Block("70B", 8192, 64, 8, 28672))
@@ -90,8 +84,7 @@ def step(device: Any, run: Run) -> None:
     torch, dtype = device.torch, run.request["dtype"]
     if dtype not in TRAINED:
         raise no_dtype(dtype, f"a step trains in {', '.join(TRAINED)}")
-    if not hasattr(torch.nn.functional, "rms_norm"):
-        raise no_dtype(dtype, "this torch has no rms_norm, which 2.4 has")
+    compile_apart(run)
     # The old name of the setting: with the new one, torch 2.9 and 2.10 do not compile.
     torch.set_float32_matmul_precision("high" if dtype == "tf32" else "highest")
     form, blocks = Plain(torch, dtype, device.place), BLOCKS
@@ -103,18 +96,18 @@ def step(device: Any, run: Run) -> None:
         dtype,
         (0, 0, 0),
         "RMSNorm, QKV, causal scaled_dot_product_attention, output, RMSNorm, SwiGLU, residuals, no "
-        f"rotary embedding; forward, backward, AdamW ({_optimizer(torch, [torch.ones(1)])[1]}, "
-        "learning rate 0, so that each step has the same loss); weights, gradients and moments in "
+        "rotary embedding; forward, backward, fused AdamW (learning rate 0, so that each step has "
+        "the same loss); weights, gradients and moments in "
         f"{dtype}, no float32 copy; {'; '.join(map(str, blocks))}; FLOP: 6 for each weight and "
         "token, 6·tokens²·hidden of attention (half the square, as it is causal), nothing else; "
-        "wall time, without compiling; medians",
+        "wall time, without the first step, which compiles; medians",
         silence=COMPILE_SECONDS,
         accumulate=form.accumulate,
         layout="one sequence",
         data="random normal",
     )
     eager: dict[str, list[float]] = {}
-    for way in (EAGER, COMPILED):
+    for way in ("eager", "compiled"):
         for block in blocks:
             if rows.over:
                 rows.note_time_up()
@@ -122,8 +115,7 @@ def step(device: Any, run: Run) -> None:
             _row(rows, block, way, form, eager)
             rows.to_come -= 1
     if not rows.table.rows and not run.halt.is_set():
-        remedy = "End what holds the memory, or choose another device or --memory-share"
-        raise RunError("memory", "No training step could be run", run.notes[-1], remedy)
+        raise RunError("memory", "No training step could be run", run.notes[-1], REMEDY)
 
 
 class Step:
@@ -133,20 +125,19 @@ class Step:
     """
 
     def __init__(self, torch: Any, block: Block, kind: Any, place: str, *, compiled: bool) -> None:
-        torch.manual_seed(SEED)
+        torch.manual_seed(0)  # the eager and the compiled step have the same numbers
         self.torch, self.weights = torch, []
 
         def normal(shape: tuple[int, ...], deviation: float = 1.0) -> Any:
             return torch.empty(shape, dtype=kind, device=place).normal_(0.0, deviation)
 
         for shape in block.shapes:
-            norm = len(shape) == 1
-            made = torch.ones_like(normal(shape)) if norm else normal(shape, shape[1] ** -0.5)
-            self.weights.append(made.requires_grad_())
+            deviation = shape[1] ** -0.5 if len(shape) > 1 else 1.0
+            self.weights.append(normal(shape, deviation).requires_grad_())
         self.x = normal((block.tokens, block.hidden)).requires_grad_()
         self.upstream = normal(tuple(self.x.shape), block.tokens**-0.5)
         self.output: Any = None
-        self.optimizer, _ = _optimizer(torch, self.weights)
+        self.optimizer = torch.optim.AdamW(self.weights, lr=0.0, fused=True)
         forward = torch.compile(_forward, fullgraph=True, dynamic=False) if compiled else _forward
         functional = torch.nn.functional
         self.forward = partial(forward, functional, block.heads, block.kv_heads, self.x)
@@ -173,21 +164,8 @@ class Step:
         return found
 
 
-def _forward(
-    functional: Any,
-    heads: int,
-    kv_heads: int,
-    x: Any,
-    norm: Any,
-    q: Any,
-    k: Any,
-    v: Any,
-    out: Any,
-    second_norm: Any,
-    gate: Any,
-    up: Any,
-    down: Any,
-) -> Any:
+def _forward(functional: Any, heads: int, kv_heads: int, x: Any, *weights: Any) -> Any:
+    norm, q, k, v, out, second_norm, gate, up, down = weights
     linear, hidden = functional.linear, x.shape[1:]
     y = functional.rms_norm(x, hidden, norm)
 
@@ -200,15 +178,6 @@ def _forward(
     x = x + linear(attended[0].transpose(0, 1).reshape(x.shape), out)
     y = functional.rms_norm(x, hidden, second_norm)
     return x + linear(functional.silu(linear(y, gate)) * linear(y, up), down)
-
-
-def _optimizer(torch: Any, weights: list[Any]) -> tuple[Any, str]:
-    """Return AdamW in one kernel where torch has that for the device, and how it is done."""
-    make = partial(torch.optim.AdamW, weights, lr=0.0, eps=EPSILON)
-    try:
-        return make(fused=True), "fused"
-    except (RuntimeError, TypeError):
-        return make(foreach=True), "foreach"
 
 
 def band(form: Plain) -> float:
@@ -237,12 +206,12 @@ def _row(rows: Rows, block: Block, way: str, form: Plain, eager: dict[str, list[
     began, each = time.monotonic(), 0.0
     while not each or time.monotonic() - began < WAKE_SECONDS:
         each = device.wall(made.run, 1)
-    run.verified(wrong + differing(made.figures(), first, REPEATED_BAND * allowed), 0)
+    run.verified(wrong + differing(made.figures(), first, allowed), 0)
     timed = rows.time(made.run, device.wall, each, flop=block.flop)
     if timed is None:
         return
     rows.expect("a check", COLD_SECONDS)
-    run.verified(differing(made.figures(), first, REPEATED_BAND * allowed), 1)
+    run.verified(differing(made.figures(), first, allowed), 1)
     run.known.update(device.memories())
     tflops = block.flop / timed.seconds / 1e12
     rows.table.best(tflops, (0, 0, 0))
@@ -252,54 +221,40 @@ def _row(rows: Rows, block: Block, way: str, form: Plain, eager: dict[str, list[
 
 def _begun(rows: Rows, block: Block, way: str, form: Plain) -> Optional[Step]:  # noqa: UP045
     """Return a step that was made once, or None and a note if it cannot be made here."""
-    device, run, compiled = rows.device, rows.run, way == COMPILED
+    device, run, compiled = rows.device, rows.run, way == "compiled"
     label, torch = f"{block.name}, {way}: left out", device.torch
     needed = block.bytes_needed(torch.empty((), dtype=form.a).element_size())
-    room = room_beside(0, device, run.request)
-    if room < needed:
-        has = f"it needs {needed / 2**30:.1f} GiB, and {max(0, room) / 2**30:.1f} GiB may be used"
-        run.notes.append(f"{label}, {has}")
+    if (room := room_beside(0, device, run.request)) < needed:
+        has = f"{max(0, room) / 2**30:.1f} GiB may be used"
+        run.notes.append(f"{label}, it needs {needed / 2**30:.1f} GiB, and {has}")
         return None
     limit = COMPILE_SECONDS if compiled else max(rows.left, COLD_SECONDS)
-    run.expect(limit, _late(label, limit))
+    why = f"{label}, its first step took more than {limit:.3g} s"
+    run.expect(limit, RunError("too_slow", "The training step does not end in time", why, REMEDY))
     began = time.monotonic()
     try:
-        if compiled:
-            compile_apart(run)
         made = Step(torch, block, form.a, device.place, compiled=compiled)
         device.wall(made.run, 1)
     except Exception as error:
-        left = is_memory(error) or (compiled and not is_death(error))
-        if not left:
+        if not is_memory(error) and (is_death(error) or not compiled):
             raise
-        why = "the memory is too small" if is_memory(error) else f"torch.compile: {reason(error)}"
+        why = "it does not fit after all" if is_memory(error) else f"torch.compile: {reason(error)}"
         run.notes.append(f"{label}, {why}")
         return None
     finally:
-        if compiled:
-            rows.prolong(time.monotonic() - began)
+        rows.prolong(time.monotonic() - began)
     return made
-
-
-def _late(label: str, seconds: float) -> RunError:
-    why = f"{label}, its first step took more than {seconds:.3g} s"
-    remedy = "See what else uses the device and the cores, or give more --seconds"
-    return RunError("too_slow", "The training step does not end in time", why, remedy)
 
 
 def reason(error: BaseException) -> str:
     """Return the telling line of a compiler's error, which is long."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    telling = (line for line in lines if "error:" in line or "Error:" in line)
-    plain = (line for line in lines if not line.startswith("backend="))
-    found = next(telling, None) or next(plain, None) or first_line(error)
-    return (found or type(error).__name__)[:200]
+    lines = [line for line in str(error).splitlines() if line and not line.startswith("backend=")]
+    telling = (line.strip()[:200] for line in lines if " error: " in line)
+    return next(telling, "") or (lines[0][:200] if lines else type(error).__name__)
 
 
 def compile_apart(run: Run) -> None:
     """Have torch compile in this process, and keep its files in a folder that goes with the run."""
-    if run.tidy is not None:
-        return
     folder = tempfile.mkdtemp(prefix="gputop-compiled-")
     run.tidy = partial(_tidy, folder)
     tempfile.tempdir = folder
@@ -308,16 +263,13 @@ def compile_apart(run: Run) -> None:
 
 
 def _tidy(folder: str) -> None:
-    for pid in [*_descendants(os.getpid())]:
+    """End the compilers that still run, and remove their files."""
+    found = [os.getpid()]
+    for pid in found:  # which grows: what it has started, and what that has
+        with contextlib.suppress(OSError):
+            for task in Path(f"/proc/{pid}/task").iterdir():
+                found += map(int, (task / "children").read_text().split())
+    for pid in found[1:]:
         with contextlib.suppress(OSError):
             os.kill(pid, SIGKILL)
     shutil.rmtree(folder, ignore_errors=True)
-
-
-def _descendants(pid: int) -> Iterator[int]:
-    """Yield the processes that a process has started, such as compilers, and theirs."""
-    with contextlib.suppress(OSError):
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            for child in map(int, (task / "children").read_text().split()):
-                yield child
-                yield from _descendants(child)
