@@ -8,6 +8,7 @@ import pytest
 
 from gputop.bench.events import Conditions, Point, Result
 from gputop.bench.plan.datasheet_peaks import AT_LIVE_CLOCK, DATASHEET
+from gputop.bench.results.facts import best_row
 from gputop.bench.results.text_report import result_page
 from gputop.text import brief
 from tests.bench.workers import RESULT
@@ -85,6 +86,14 @@ def test_a_search_has_what_was_confirmed_first() -> None:
     table = lines("peak", PEAK)
     assert [line[0] for line in table] == ["TFLOP/s", "3.90", "4.00", "3.00"]
     assert table[1][1:4] == ["640", "512", "512"]
+    zeros = product("B column-major, zeros", 512, 9.0, 1e-5, 640)
+    assert [line[0] for line in lines("peak", (zeros, *PEAK))][1:] == [
+        "3.90",
+        "9.00",
+        "4.00",
+        "3.00",
+    ]
+    assert best_row((zeros, *PEAK)) is PEAK[-1], "zeros are no speed of a device"
     many = tuple(product("B row-major", 64 * n, 1.0, 1e-5) for n in range(1, 100))
     assert len(lines("peak", many)) == 11
 

@@ -107,10 +107,11 @@ def measured(result: Result) -> dict[str, float]:
 
 
 def ranked_shapes(points: Sequence[Point]) -> list[Point]:
-    """Return the shapes of a search, best first, confirmed ones before the others."""
+    """Return the shapes of a search, best first: confirmed, then in other ways, then the others."""
 
-    def rank(point: Point) -> tuple[bool, float]:
-        return "confirmed" in point.series, point.values.get("tflops", 0.0)
+    def rank(point: Point) -> tuple[bool, bool, float]:
+        tflops = point.values.get("tflops", 0.0)
+        return "confirmed" in point.series, ", " in point.series, tflops
 
     return sorted(points, key=rank, reverse=True)
 

@@ -165,10 +165,14 @@ def best_row_text(result: Result) -> str:
 def best_row(points: Iterable[Point]) -> Point | None:
     """Return the fastest row of those with the most telling value, or None without any.
 
-    A launch that waits for nothing has a time and no throughput: it competes with none.
+    A launch that waits for nothing has a time and no throughput: it competes with none. Of a search
+    the confirmed shapes count.
     """
-    rated = [point for point in points if row_rate(point)]
-    return max(rated, key=lambda point: row_rate(point) or (), default=None)
+
+    def rank(point: Point) -> tuple[object, ...]:
+        return "confirmed" in point.series, row_rate(point)
+
+    return max(filter(row_rate, points), key=rank, default=None)
 
 
 def rate_text(point: Point | None) -> str:

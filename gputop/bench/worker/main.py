@@ -44,8 +44,8 @@ class Run:
         """Result fields that are not counts: memory, the best shape."""
         self.notes: list[str] = []
         """Notes of the result: what was left out and why, and what follows from the rows."""
-        self.tidy: Callable[[], object] | None = None
-        """Removes what the run would leave behind, or None."""
+        self.tidy: Callable[[], object] = lambda: None
+        """Removes what the run would leave behind."""
         self._ready_by = time.monotonic() + request["prepare_seconds"]
         self._fd = fd
         self._go = threading.Event()
@@ -102,8 +102,7 @@ class Run:
 
     def _leave(self, status: int) -> NoReturn:
         try:
-            if self.tidy is not None:
-                self.tidy()
+            self.tidy()
         finally:
             # Not sys.exit: tearing torch down takes longer than a stop may.
             os._exit(status)

@@ -62,12 +62,12 @@ class Rows:
     def __init__(self, device: Any, run: Run, to_come: int) -> None:
         self.device, self.run, self.to_come = device, run, to_come
         self.table = run.totals = TableTotals()
-        self._until = time.monotonic() + run.request["seconds"]
+        self.until = time.monotonic() + run.request["seconds"]
 
     @property
     def left(self) -> float:
         """Seconds left of the run."""
-        return float(self._until - time.monotonic())
+        return float(self.until - time.monotonic())
 
     @property
     def over(self) -> bool:
@@ -79,10 +79,6 @@ class Rows:
         if not self.run.halt.is_set():
             why = "the time was up before all rows were measured"
             self.run.notes.append(f"{why}: give more --seconds")
-
-    def prolong(self, seconds: float) -> None:
-        """Let the run end that much later, for work that is not measured."""
-        self._until += seconds
 
     def plan(self, dtype: str, shape: Shape, method: str, **fields: Any) -> None:
         """Send the plan. `shape` is the largest of the run; a row may take `silence` seconds."""
@@ -99,7 +95,7 @@ class Rows:
             method=method + where,
             **fields,
         )
-        self._until = time.monotonic() + request["seconds"]  # what came before was preparation
+        self.until = time.monotonic() + request["seconds"]  # what came before was preparation
 
     def wake(self, dtype: str) -> None:
         """Make products for a moment: the first ones are slow, whatever their size."""

@@ -139,8 +139,8 @@ class Step:
         self.output: Any = None
         self.optimizer = torch.optim.AdamW(self.weights, lr=0.0, fused=True)
         forward = torch.compile(_forward, fullgraph=True, dynamic=False) if compiled else _forward
-        functional = torch.nn.functional
-        self.forward = partial(forward, functional, block.heads, block.kv_heads, self.x)
+        heads = block.heads, block.kv_heads
+        self.forward = partial(forward, torch.nn.functional, *heads, self.x)
 
     def run(self, times: int) -> None:
         """Make steps. They leave the weights as they are, and the gradients of the last one."""
@@ -242,7 +242,7 @@ def _begun(rows: Rows, block: Block, way: str, form: Plain) -> Optional[Step]:  
         run.notes.append(f"{label}, {why}")
         return None
     finally:
-        rows.prolong(time.monotonic() - began)
+        rows.until += time.monotonic() - began
     return made
 
 
