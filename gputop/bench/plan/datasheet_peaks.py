@@ -103,8 +103,9 @@ RATES = {
 programming guide and, for tensor cores, from the architecture white papers.
 
 8.7, 11.0 and 12.1 follow from what NVIDIA says of Orin (16 SMs at 1.3 GHz: 5.3 TFLOP/s, and 170
-TOP/s of sparse int8), Thor (20 SMs at 1.57 GHz: 2070 TFLOP/s of sparse fp4) and GB10 (48 SMs: 31 TFLOP/s,
-and 1 PFLOP/s of sparse fp4); their other types are in the proportions of 8.0, 10.0 and 12.0.
+TOP/s of sparse int8), Thor (20 SMs at 1.57 GHz: 2070 TFLOP/s of sparse fp4) and GB10 (48 SMs: 31
+TFLOP/s, and 1 PFLOP/s of sparse fp4); their other types are in the proportions of 8.0, 10.0 and
+12.0.
 """
 
 _FIELDS = {

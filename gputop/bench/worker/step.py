@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import math
 import os
 import shutil
@@ -223,6 +224,7 @@ def _begun(rows: Rows, block: Block, way: str, form: Plain) -> Optional[Step]:  
     """Return a step that was made once, or None and a note if it cannot be made here."""
     device, run, compiled = rows.device, rows.run, way == "compiled"
     label, torch = f"{block.name}, {way}: left out", device.torch
+    gc.collect()  # an optimizer may hold the step before in a cycle
     needed = block.bytes_needed(torch.empty((), dtype=form.a).element_size())
     if (room := room_beside(0, device, run.request)) < needed:
         has = f"{max(0, room) / 2**30:.1f} GiB may be used"
