@@ -49,7 +49,7 @@ _BESIDE = {"datasheet": "copies beside the products slow them down"}
 _SMALL = {"datasheet": "it measures small products"}
 _BLOCK = {"datasheet": "attention, norms and the optimizer are not products"}
 _LATENCY = "small products, and what launching and waiting cost"
-_STEP = "training step of a transformer block, eager and compiled"
+_STEP = "training steps of a transformer, eager and compiled"
 _PAIRS = "the same work on each device alone, and then on all at once"
 
 KINDS = {
