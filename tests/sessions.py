@@ -66,6 +66,8 @@ WAYS = {
     "norm fetched at the end": (1.4e-5, 1.5e-5, 6.1e-5),
     "norm fetched each step": (3.1e-5, 3.2e-5, 7.9e-5),
 }
+STEPS = {"7B": (4096, 0.41, 0.55), "70B": (4096, 0.52, 0.61)}
+"""Tokens, and TFLOP/s eager and compiled."""
 COPIES = {
     "device to device": 3.9e12,
     "host to device, pageable": 1.2e10,
@@ -80,6 +82,16 @@ POINTS: dict[str, tuple[Point, ...]] = {
         for at, n in enumerate((5, 100, 1000))
         for way, each in WAYS.items()
         for seconds in each[at : at + 1]
+    ),
+    "step": tuple(
+        Point(
+            f"{name}, {way}",
+            tokens,
+            {"tflops": rate, "tokens_per_second": 1e5 * rate, "seconds": tokens / rate / 1e5},
+        )
+        for at, way in enumerate(("eager", "compiled"))
+        for name, (tokens, *rates) in STEPS.items()
+        for rate in rates[at : at + 1]
     ),
     "copy": tuple(
         Point(way, 1 << power, {"bytes_per_second": rate * share, "seconds": 1e-3})
@@ -108,6 +120,7 @@ NOTES = {
         ),
         "100 x 100: a product takes 5.4 µs; 1.9 µs in a CUDA graph, so that launching costs 3.5 µs",
     ),
+    "step": ("70B, compiled: left out, torch.compile: no working C++ compiler found",),
     "copy": (),
     "peak": ("the best of 14 shapes and layouts is 1920 x 512 x 1024: 0.413 TFLOP/s",),
 }

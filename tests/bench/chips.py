@@ -69,4 +69,7 @@ CHIPS = {
     "GB300": Chip("NVIDIA GB300", "10.3", 152, 2062),
     "RTX 5090": Chip("NVIDIA GeForce RTX 5090", "12.0", 170, 2407),
     "RTX PRO 6000": Chip("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", "12.0", 188, 2617),
+    "RTX PRO 6000 MQ": Chip(
+        "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition", "12.0", 188, 2288
+    ),
 }

@@ -130,7 +130,7 @@ def test_the_formula_is_right_to_a_tenth_or_it_is_known_why_not(peak: Peak) -> N
 def test_float64_without_tensor_cores(peak: Peak) -> None:
     chip = CHIPS[peak.name]
     if peak.fp64 is not None and "fp64" not in DIFFERS.get(peak.name, {}):
-        figure = chip.sms * RATES[chip.capability].fp64 * chip.boost / 1e6
+        figure = chip.sms * (RATES[chip.capability].fp64 or 0) * chip.boost / 1e6
         assert figure == pytest.approx(peak.fp64, rel=0.1)
 
 
@@ -177,6 +177,22 @@ def test_an_id_that_is_not_in_the_table_is_unknown(pci_device_id: str | None) ->
 )
 def test_the_formula(name: str, dtype: str, tflops: float | None) -> None:
     assert computed(CHIPS[name], dtype) == (tflops and pytest.approx(tflops, abs=0.05))
+
+
+@pytest.mark.parametrize(
+    ("chip", "dtype", "tflops"),
+    [
+        (Chip("Orin (nvgpu)", "8.7", 16, 1300), "float32", 5.3),
+        (Chip("Orin (nvgpu)", "8.7", 16, 1300), "int8", 170 / 2),
+        (Chip("Orin (nvgpu)", "8.7", 16, 1300), "float64", None),
+        (Chip("NVIDIA Thor", "11.0", 20, 1575), "fp4", 2070 / 2),
+        (Chip("NVIDIA Thor", "11.0", 20, 1575), "int8", None),
+        (Chip("NVIDIA GB10", "12.1", 48, 2525), "float32", 31.0),
+        (Chip("NVIDIA GB10", "12.1", 48, 2525), "fp4", 1000 / 2),
+    ],
+)
+def test_systems_on_a_chip_by_the_formula(chip: Chip, dtype: str, tflops: float | None) -> None:
+    assert computed(chip, dtype) == (tflops and pytest.approx(tflops, rel=0.01))
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 
 from gputop.bench.events import Conditions, Point, Result
 from gputop.bench.plan.datasheet_peaks import AT_LIVE_CLOCK, DATASHEET
+from gputop.bench.results.facts import best_row
 from gputop.bench.results.text_report import result_page
 from gputop.text import brief
 from tests.bench.workers import RESULT
@@ -65,10 +66,34 @@ def test_latency_is_ways_by_sizes() -> None:
     ]
 
 
+def test_training_steps_are_blocks_by_values() -> None:
+    values = {"tflops": 0.1, "tokens_per_second": 19188.2, "seconds": 0.0133}
+    eager, compiled = (Point(f"7B, {way}", 4096, values) for way in ("eager", "compiled"))
+    assert lines("step", (eager,)) == [
+        ["training", "step", "TFLOP/s", "tokens/s", "time"],
+        ["7B,", "eager", "0.100", "19188", "13.3", "ms"],
+    ]
+    compiled = replace(compiled, values=values | {"percent_of_peak": 45.25})
+    heading, first, second = lines("step", (eager, compiled))
+    assert heading[-3:] == ["of", "peak", "time"]
+    assert (first[4], second[4:6]) == ("–", ["45.2", "%"])
+    text = result_page(of("step", (eager,), m=0, n=0, k=0, tflops_peak=0.1))
+    assert "best       0.1 TFLOP/s at 7B, eager" in text
+    assert "420, 1 rows" in text
+
+
 def test_a_search_has_what_was_confirmed_first() -> None:
     table = lines("peak", PEAK)
     assert [line[0] for line in table] == ["TFLOP/s", "3.90", "4.00", "3.00"]
     assert table[1][1:4] == ["640", "512", "512"]
+    zeros = product("B column-major, zeros", 512, 9.0, 1e-5, 640)
+    assert [line[0] for line in lines("peak", (zeros, *PEAK))][1:] == [
+        "3.90",
+        "9.00",
+        "4.00",
+        "3.00",
+    ]
+    assert best_row((zeros, *PEAK)) is PEAK[-1], "zeros are no speed of a device"
     many = tuple(product("B row-major", 64 * n, 1.0, 1e-5) for n in range(1, 100))
     assert len(lines("peak", many)) == 11
 

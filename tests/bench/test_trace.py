@@ -17,6 +17,7 @@ from gputop.bench.plan.datasheet_peaks import AT_LIVE_CLOCK, AT_MAXIMUM_CLOCK, B
 from gputop.bench.run.trace import LONGEST_SECONDS, MOST_ITEMS, WITHIN, Trace, TraceMoment
 from gputop.schema.device import Device
 from gputop.schema.snapshot import Sample
+from tests.bench.workers import CPU, RESULT
 from tests.runs import Clock, cpu_run, gpu_result, gpu_run, gpu_sample
 from tests.sessions import PLANNED
 from tests.streams import NOW, host, inventory, sample
@@ -248,6 +249,16 @@ def test_of_a_table_it_is_the_best_row_that_is_compared_with_the_peak() -> None:
     points = (Point("eager", 1000, {"tflops": 790.0}),)
     found = conditions(trace_of(KNOWN), kind="latency", points=points)
     assert found.percent_of_peak[DATASHEET] == pytest.approx(100 * 790 / 989)
+
+
+def test_each_training_step_is_compared_with_the_peak() -> None:
+    rows = tuple(Point(name, 4096, {"tflops": rate}) for name, rate in (("a", 400.0), ("b", 494.5)))
+    result = dataclasses.replace(
+        RESULT, kind="step", points=rows, dtype="bfloat16", tflops_peak=494.5
+    )
+    found = [row.values.get("percent_of_peak") for row in trace_of(KNOWN).completed(result).points]
+    assert found == pytest.approx([100 * 400 / 989, 50.0])
+    assert traced(target=CPU).completed(result).points == rows, "of which no peak is known"
 
 
 def test_of_an_instance_the_peak_of_its_gpu_is_not_the_measure() -> None:

@@ -278,6 +278,7 @@ def test_limits_are_options() -> None:
     [
         ({"n": 1024}, "datasheet", "matrices under 2048"),
         ({"kind": "latency"}, "datasheet", "small products"),
+        ({"kind": "step"}, "datasheet", "attention, norms and the optimizer are not products"),
         ({"conditions": None}, "datasheet", "no datasheet value"),
         ({"conditions": None}, "throttling", "does not say why"),
         ({}, "like devices", "no other device like it"),

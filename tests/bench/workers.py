@@ -117,7 +117,7 @@ def fake_interpreter(folder: Path, body: str, torch: str | None = "9.9.9") -> st
 
 
 PARTS = "backends burn checksums copies environment errors formats latency main memory peak pulse"
-PARTS += " product rows soak sweep throughput"
+PARTS += " product rows soak step sweep throughput"
 """Modules of the worker that faults are made in."""
 
 

@@ -55,7 +55,8 @@ INHERITED: tuple[tuple[str, dict[str, str]], ...] = (
     ("bfloat16", {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}),
 )
 """Variables that would change the arithmetic or the speed; the worker takes them away."""
-KINDS = {"copy": 20, "latency": 15, "sweep": 20, "peak": 40, "memory": 30, "pulse": 15, "burn": 20}
+KINDS = {"copy": 20, "latency": 15, "sweep": 20, "peak": 40, "step": 30, "memory": 30}
+KINDS |= {"pulse": 15, "burn": 20}
 """Seconds of each kind."""
 
 

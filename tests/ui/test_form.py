@@ -219,6 +219,7 @@ def disabled(app: GputopApp) -> set[str | None]:
         ("sweep", set()),
         ("peak", set()),
         ("latency", {"size"}),
+        ("step", {"size"}),
         ("copy", {"dtype", "size"}),
         ("memory", {"dtype", "size"}),
         ("pulse", set()),

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from gputop.ui.drawing.cells import Row
     from tests.sessions import EndlessSession, PreparedSession
 
-TABLES = ("sweep", "latency", "copy", "peak")
+TABLES = ("sweep", "latency", "step", "copy", "peak")
 H100 = table_result(
     "sweep",
     device="NVIDIA H100 80GB HBM3",

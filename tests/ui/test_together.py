@@ -280,6 +280,7 @@ async def test_a_gpu_and_the_cpu_are_a_pair(scripted: type[Scripted]) -> None:
             "sweep",
             "latency",
             "peak",
+            "step",
             "copy",
             "memory",
             "pulse",
@@ -307,7 +308,7 @@ async def test_pairs_that_are_too_short_are_refused(scripted: type[Scripted]) ->
 
 
 @pytest.mark.daily(2)
-@pytest.mark.parametrize("kind", ["sweep", "latency", "peak", "copy"])
+@pytest.mark.parametrize("kind", ["sweep", "latency", "peak", "step", "copy"])
 @pytest.mark.parametrize("size", [(80, 24), SIZE])
 async def test_tables_of_several_run_to_their_ends(
     scripted: type[Scripted], kept: list[Result], kind: str, size: tuple[int, int]

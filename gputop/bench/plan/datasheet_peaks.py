@@ -71,7 +71,7 @@ AT_LIVE_CLOCK = "formula at the live clock"
 class Rates(NamedTuple):
     """Operations per clock and SM, without sparsity; the fields match those of `Peak`."""
 
-    fp64: int
+    fp64: int | None
     fp32: int
     tf32: int | None = None
     fp16: int | None = None
@@ -91,13 +91,22 @@ RATES = {
     "7.5": Rates(4, 128, fp16=1024, int8=2048),
     "8.0": Rates(64, 128, 1024, 2048, 4096, fp64_tensor=128),
     "8.6": Rates(4, 256, 512, 1024, 2048),
+    "8.7": Rates(None, 256, 1024, 2048, 4096),
     "8.9": Rates(4, 256, 512, 1024, 2048, 2048),
     "9.0": Rates(128, 256, 2048, 4096, 8192, 8192, fp64_tensor=256),
     "10.0": Rates(128, 256, 4096, 8192, 16384, 16384, 32768, fp64_tensor=128),
+    "11.0": Rates(None, 256, 4096, 8192, None, 16384, 32768),
     "12.0": Rates(4, 256, 512, 1024, 2048, 2048, 4096),
+    "12.1": Rates(None, 256, 512, 1024, 2048, 2048, 4096),
 }
 """Rates by compute capability; others are unknown. From the throughput table of the CUDA
-programming guide and, for tensor cores, from the architecture white papers."""
+programming guide and, for tensor cores, from the architecture white papers.
+
+8.7, 11.0 and 12.1 follow from what NVIDIA says of Orin (16 SMs at 1.3 GHz: 5.3 TFLOP/s, and 170
+TOP/s of sparse int8), Thor (20 SMs at 1.57 GHz: 2070 TFLOP/s of sparse fp4) and GB10 (48 SMs: 31
+TFLOP/s, and 1 PFLOP/s of sparse fp4); their other types are in the proportions of 8.0, 10.0 and
+12.0.
+"""
 
 _FIELDS = {
     r"float64": "fp64",

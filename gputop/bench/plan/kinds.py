@@ -47,7 +47,9 @@ _PATTERNS = {"datasheet": "patterns are slower than copies", "droop": "patterns 
 _PULSED = dict.fromkeys(("datasheet", "droop"), "the load was pulsed")
 _BESIDE = {"datasheet": "copies beside the products slow them down"}
 _SMALL = {"datasheet": "it measures small products"}
+_BLOCK = {"datasheet": "attention, norms and the optimizer are not products"}
 _LATENCY = "small products, and what launching and waiting cost"
+_STEP = "training steps of a transformer, eager and compiled"
 _PAIRS = "the same work on each device alone, and then on all at once"
 
 KINDS = {
@@ -57,6 +59,7 @@ KINDS = {
         Kind("sweep", "square products of every size", several_dtypes=True),
         Kind("latency", _LATENCY, measures="seconds", has_size=False, unjudged=_SMALL),
         Kind("peak", "search for the fastest shape", finds_shape=True),
+        Kind("step", _STEP, has_size=False, unjudged=_BLOCK),
         _Bytes("copy", "bandwidth of memory"),
         _Bytes("memory", "patterns in nearly all free memory", over_time=True, unjudged=_PATTERNS),
         _Shape("pulse", "a square wave of products, for power supplies", unjudged=_PULSED),

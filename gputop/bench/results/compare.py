@@ -80,7 +80,8 @@ def judged_rows(result: Result) -> dict[str, Point]:
     """Return the rows by which a table is judged, by name.
 
     Copies have the largest of each series (of pageable memory none: it is the host's doing), a
-    sweep the fastest of each data type, and a search its best, without a name.
+    sweep the fastest of each data type, training steps all of theirs, and a search its best,
+    without a name.
     """
     kind, found = kind_of(result.kind), {}
     if kind.finds_shape:
@@ -88,7 +89,7 @@ def judged_rows(result: Result) -> dict[str, Point]:
     for name, line in points_by_series(result.points).items():
         if kind.moves_bytes and "pageable" not in name:
             found[name] = max(line, key=lambda point: point.x)
-        elif kind.several_dtypes:
+        elif kind.several_dtypes or kind.name == "step":
             found[name] = max(line, key=lambda point: point.values.get("tflops", 0.0))
     return found
 
@@ -106,10 +107,11 @@ def measured(result: Result) -> dict[str, float]:
 
 
 def ranked_shapes(points: Sequence[Point]) -> list[Point]:
-    """Return the shapes of a search, best first, confirmed ones before the others."""
+    """Return the shapes of a search, best first: confirmed, then in other ways, then the others."""
 
-    def rank(point: Point) -> tuple[bool, float]:
-        return "confirmed" in point.series, point.values.get("tflops", 0.0)
+    def rank(point: Point) -> tuple[bool, bool, float]:
+        tflops = point.values.get("tflops", 0.0)
+        return "confirmed" in point.series, ", " in point.series, tflops
 
     return sorted(points, key=rank, reverse=True)
 

@@ -128,7 +128,7 @@ def mismatch_text(result: Result) -> str:
     )
 
 
-PARTS = {"copy": "copies", "memory": "blocks"}
+PARTS = {"copy": "copies", "memory": "blocks", "step": "steps"}
 
 
 def verified_text(result: Result) -> str:
@@ -165,10 +165,14 @@ def best_row_text(result: Result) -> str:
 def best_row(points: Iterable[Point]) -> Point | None:
     """Return the fastest row of those with the most telling value, or None without any.
 
-    A launch that waits for nothing has a time and no throughput: it competes with none.
+    A launch that waits for nothing has a time and no throughput: it competes with none. Of a search
+    the confirmed shapes count.
     """
-    rated = [point for point in points if row_rate(point)]
-    return max(rated, key=lambda point: row_rate(point) or (), default=None)
+
+    def rank(point: Point) -> tuple[object, ...]:
+        return "confirmed" in point.series, row_rate(point)
+
+    return max(filter(row_rate, points), key=rank, default=None)
 
 
 def rate_text(point: Point | None) -> str:
@@ -242,8 +246,10 @@ def figure_facts(result: Result) -> Iterator[Fact]:
     if not kind_of(result.kind).has_rows:
         yield from _throughput(result)
     elif result.tflops_peak is not None:
-        said = f"{result.tflops_peak:.4g} TFLOP/s at {result.m} x {result.n} x {result.k}"
-        scatter = ranked_shapes(result.points)[0].values.get("spread_percent")
+        best = ranked_shapes(result.points)[0]
+        where = f"{result.m} x {result.n} x {result.k}" if result.n else visible(best.series, 60)
+        said = f"{result.tflops_peak:.4g} TFLOP/s at {where}"
+        scatter = best.values.get("spread_percent")
         yield "best", said if scatter is None else f"{said}, ± {scatter:.1f} %"
     for line in _of_peak(result):
         yield "of peak", line

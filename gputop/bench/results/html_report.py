@@ -264,7 +264,7 @@ def _charts(result: Result, course: RunCurves) -> Iterator[str]:
             yield chart({name: series}, x, _title(name), height)
         if course.reasons:
             yield strip(course.reasons, x)
-    alike = kind_of(result.kind).moves_bytes and course.progress  # rows of one size are no line
+    alike = len({row.x for row in result.points}) < 2  # rows of one size are no line
     for name, lines in by_value(() if alike else result.points).items():
         title = "bytes" if name == "bytes_per_second" else "N"
         yield chart(lines, x_axis(lines, title), _title(name))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.bench.results.compare import SPOILED_PERCENT, points_by_series, ranked_shapes
@@ -102,6 +103,17 @@ LAYOUTS = {
         by_series=True,
         at_largest="GB/s",
     ),
+    "step": Layout(
+        "training step",
+        "{:.0f} tokens".format,
+        {
+            "tflops": ("TFLOP/s", tflops),
+            "tokens_per_second": ("tokens/s", "{:.0f}".format),
+            "percent_of_peak": ("of peak", partial(percentage, digits=1)),
+            "seconds": ("time", brief),
+        },
+        by_series=True,
+    ),
     "latency": Layout(
         "time per product",
         "{0:.0f} x {0:.0f}".format,
@@ -159,6 +171,8 @@ def _grid(points: Sequence[Point], layout: Layout) -> TextTable:
         known = [cell.scatter for cell in cells.values() if cell.scatter is not None]
         if known:
             cells[SCATTER] = Cell(percentage(max(known), digits=1), None, max(known))
+    shown = {each for cells in lines.values() for each in cells if cells[each].text != ABSENT}
+    columns = [column for column in columns if column in shown]
     if any(SCATTER in cells for cells in lines.values()):
         columns.append(SCATTER)
     return _table(layout.heading, columns, lines)

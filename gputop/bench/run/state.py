@@ -143,6 +143,8 @@ class RunState:
                 self.end, self.ended_at = event, self.last_event_at
 
     def _completed(self, result: Result) -> Result:
+        if self.is_table:
+            self.rows = [*result.points]
         if "droop" in KINDS[self.request.kind].unjudged:
             return result
         windows = [(each.window_seconds, each.tflops) for each in self.windows.items]

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, Self
 
@@ -170,8 +170,7 @@ class SupervisedRun:
             async for event in received:
                 self._trace.add_event(event)
                 if isinstance(event, Done):
-                    conditions = self._trace.conditions(event.result)
-                    take(Done(replace(event.result, conditions=conditions)))
+                    take(Done(self._trace.completed(event.result)))
                 else:
                     take(event)
         await asyncio.gather(*self._stops)

@@ -6,7 +6,7 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from gputop.bench.events import Conditions, Event, Hello, Planned, Point, Progress, Result
@@ -316,6 +316,16 @@ class Trace:
         counted = {cause: count.increase for cause, count in self._counted.items()}
         held = {cause: self._seen[cause] if s is None else s for cause, s in counted.items()}
         return {cause: seconds for cause, seconds in {**self._seen, **held}.items() if seconds > 0}
+
+    def completed(self, result: Result) -> Result:
+        """Return the result with the state of the device, and steps with their part of its peak."""
+        known, points = self.conditions(result), list[Point]()
+        share = known.percent_of_peak.get(datasheet_peaks.DATASHEET) if known else None
+        if share and result.kind == "step" and result.tflops_peak:
+            for row in result.points:
+                percent = share * row.values["tflops"] / result.tflops_peak
+                points.append(replace(row, values={**row.values, "percent_of_peak": percent}))
+        return replace(result, conditions=known, points=tuple(points) or result.points)
 
     def conditions(self, result: Result) -> Conditions | None:
         """Return the state of the device up to now, the run's end, or None if unknown."""

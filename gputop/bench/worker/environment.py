@@ -21,8 +21,11 @@ CHANGING = (
     "PYTORCH_*ALLOC_CONF",
     "PYTORCH_NO_CUDA_MEMORY_CACHING",
     "PYTORCH_TUNABLEOP_*",
+    "TORCHDYNAMO_*",
+    "TORCHINDUCTOR_*",
     "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
     "TORCH_BLAS_PREFER_*",
+    "TORCH_COMPILE_*",
 )
 """Variables that change arithmetic, kernels, or how memory is taken."""
 

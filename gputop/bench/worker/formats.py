@@ -109,6 +109,8 @@ class Scaled(Plain):
 
     call = "torch._scaled_mm"
     column_major_only = True
+    fast = False
+    """True to add in the tensor cores' own format, which is less exact."""
 
     def __init__(self, torch: Any, name: str, place: str) -> None:
         self.torch, self.name, self.place = torch, name, place
@@ -144,6 +146,7 @@ class Scaled(Plain):
             scale_b=second,
             out_dtype=self.result,
             out=product.c,
+            **({"use_fast_accum": True} if self.fast else {}),
         )
 
 

@@ -23,6 +23,7 @@ from .memory import memory
 from .peak import peak
 from .pulse import pulse
 from .soak import soak
+from .step import step
 from .sweep import sweep
 from .throughput import SoakTotals, TableTotals
 
@@ -43,6 +44,8 @@ class Run:
         """Result fields that are not counts: memory, the best shape."""
         self.notes: list[str] = []
         """Notes of the result: what was left out and why, and what follows from the rows."""
+        self.tidy: Callable[[], object] = lambda: None
+        """Removes what the run would leave behind."""
         self._ready_by = time.monotonic() + request["prepare_seconds"]
         self._fd = fd
         self._go = threading.Event()
@@ -95,8 +98,14 @@ class Run:
         try:
             self.send(event, **fields, **self.totals.result())
         finally:
+            self._leave(0)
+
+    def _leave(self, status: int) -> NoReturn:
+        try:
+            self.tidy()
+        finally:
             # Not sys.exit: tearing torch down takes longer than a stop may.
-            os._exit(0)
+            os._exit(status)
 
     def finish(self) -> NoReturn:
         """End with the measured figures."""
@@ -109,7 +118,7 @@ class Run:
             if select.select([0], [], [], WATCH_SECONDS)[0]:
                 data = os.read(0, 4096)
                 if not data:
-                    os._exit(1)  # the parent is gone, and nobody reads what could be said
+                    self._leave(1)  # the parent is gone, and nobody reads what could be said
                 received += data
             if b"stop\n" in received:
                 self.halted_by = "user"
@@ -175,6 +184,7 @@ KINDS: dict[str, Callable[[Any, Run], None]] = {
     "sweep": sweep,
     "latency": latency,
     "peak": peak,
+    "step": step,
     "copy": copy,
     "memory": memory,
     "pulse": pulse,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from .formats import Plain, Scaled
 from .product import Product, Shape, dtype_facts, fits, require
 from .rows import LONG_SECONDS, ROW_SECONDS, Rows
 
@@ -18,6 +19,8 @@ PROBES = 200
 """Least number of probes. Short runs shorten each probe to reach it."""
 CONFIRMED = 3
 """Shapes timed again at the end: the best of many short figures is partly luck."""
+WAYS = 3
+"""Most other ways in which the best shape is timed."""
 FINEST, COARSEST = 64, 256
 """Smallest and largest step in m, n and k around the best shape."""
 
@@ -29,7 +32,7 @@ def peak(device: Any, run: Run) -> None:
     """Try squares, then rectangles, then ever smaller steps around the best."""
     request, dtype = run.request, run.request["dtype"]
     require(device.torch, dtype, device.place)
-    rows = Rows(device, run, PROBES + CONFIRMED)
+    rows = Rows(device, run, PROBES + CONFIRMED + WAYS)
     known = dtype_facts(request, dtype)
     largest = min(request["size"] or 2 * known["largest"], known["fitting"])
     largest = max(SMALLEST, largest // FINEST * FINEST)
@@ -40,7 +43,8 @@ def peak(device: Any, run: Run) -> None:
         (largest, largest, largest),
         f"{form.call} {dtype}, accumulated {form.accumulate}; shapes to {largest}, both layouts, "
         f"multiples of {FINEST}; {form.data}; 2mnk FLOP; {device.timing}; medians; the best "
-        f"{CONFIRMED} timed again, and of those the best; each shape verified",
+        f"{CONFIRMED} timed again, and of those the best, that one in other ways, too; each shape "
+        "verified",
         accumulate=form.accumulate,
         layout="B column-major" if form.column_major_only else "both",
         data=form.data,
@@ -120,7 +124,7 @@ class Search:
         if rows.over or not ranked:
             return
         table.peak, table.shape = 0.0, None
-        rows.to_come = len(ranked)
+        rows.to_come = len(ranked) + WAYS
         for candidate in ranked:
             if rows.run.halt.is_set():
                 break
@@ -131,6 +135,26 @@ class Search:
             f"the best of {len(self.found)} shapes and layouts is {m} x {n} x {k}: "
             f"{table.peak:.4g} TFLOP/s"
         )
+        if not rows.run.halt.is_set():
+            self._compare(max(ranked, key=self.found.__getitem__))
+
+    def _compare(self, candidate: Candidate) -> None:
+        """Time a shape with other libraries, sums and numbers, which do not count as its speed."""
+        rows, (shape, column_major) = self.rows, candidate
+        product, each = rows.open(self.dtype, shape, column_major)
+        for way in other_ways(rows.device, product):
+            product.keep_first()
+            rows.run.verified(product.judge(), 0)
+            timed = rows.time(product.multiply, rows.device.timed, each, flop=product.flop)
+            if timed is None:
+                return
+            rows.check(product)
+            tflops = product.flop / timed.seconds / 1e12
+            series = f"{_layout(column_major)}, {way}"
+            rows.point(series, _edge(shape), timed, {"tflops": tflops}, shape)
+            change = 100 * (tflops / self.found[candidate] - 1)
+            rows.run.notes.append(f"that shape with {way}: {tflops:.4g} TFLOP/s, {change:+.1f} %")
+            rows.to_come = max(1, rows.to_come - 1)
 
     def _is_short(self, shape: Shape) -> bool:
         m, n, k = shape
@@ -149,7 +173,36 @@ class Search:
             return
         rows.run.known.update(rows.device.memories())
         rows.check(product)
-        edge = round((shape[0] * shape[1] * shape[2]) ** (1 / 3), 1)
-        layout = "B column-major" if column_major else "B row-major"
-        self.found[candidate] = rows.send(f"{layout}{mark}", edge, timed, product)
+        series = f"{_layout(column_major)}{mark}"
+        self.found[candidate] = rows.send(series, _edge(shape), timed, product)
         rows.to_come = max(CONFIRMED, rows.to_come - 1)
+
+
+def _layout(column_major: bool) -> str:
+    return "B column-major" if column_major else "B row-major"
+
+
+def _edge(shape: Shape) -> float:
+    return float(round((shape[0] * shape[1] * shape[2]) ** (1 / 3), 1))
+
+
+def other_ways(device: Any, product: Product) -> Iterator[str]:
+    """Change how a product is made, one way after the other, and yield the name of each.
+
+    On a GPU by the library, or for float8 by how sums are kept; everywhere with zeros.
+    """
+    cuda, form = device.place == "cuda", product.format
+    if cuda and type(form) is Plain:
+        choose = device.torch.backends.cuda.preferred_blas_library
+        usual = choose()
+        for name in ("cuBLAS", "cuBLASLt"):
+            choose(name.lower())
+            yield name
+        choose(usual)
+    if cuda and type(form) is Scaled:
+        form.fast = True
+        yield "fast accumulate"
+        form.fast = False
+    for operand in (product.a, product.stored_b):
+        operand.view(device.torch.uint8).zero_()
+    yield "zeros"

@@ -62,12 +62,12 @@ class Rows:
     def __init__(self, device: Any, run: Run, to_come: int) -> None:
         self.device, self.run, self.to_come = device, run, to_come
         self.table = run.totals = TableTotals()
-        self._until = time.monotonic() + run.request["seconds"]
+        self.until = time.monotonic() + run.request["seconds"]
 
     @property
     def left(self) -> float:
         """Seconds left of the run."""
-        return float(self._until - time.monotonic())
+        return float(self.until - time.monotonic())
 
     @property
     def over(self) -> bool:
@@ -81,8 +81,8 @@ class Rows:
             self.run.notes.append(f"{why}: give more --seconds")
 
     def plan(self, dtype: str, shape: Shape, method: str, **fields: Any) -> None:
-        """Send the plan. `shape` is the largest of the run."""
-        request = self.run.request
+        """Send the plan. `shape` is the largest of the run; a row may take `silence` seconds."""
+        request, silence = self.run.request, fields.pop("silence", 0.0)
         threads = self.device.torch.get_num_threads()
         where = f"; {threads} threads" if self.device.place == "cpu" else ""
         self.run.planned(
@@ -91,11 +91,11 @@ class Rows:
             relative_error=0.0,
             rows=self.to_come,
             expected_seconds=min(request["seconds"], 2 * ROW_SECONDS * self.to_come),
-            patience_seconds=max(self.device.patience, request["seconds"]),
+            patience_seconds=max(self.device.patience, request["seconds"], silence),
             method=method + where,
             **fields,
         )
-        self._until = time.monotonic() + request["seconds"]  # what came before was preparation
+        self.until = time.monotonic() + request["seconds"]  # what came before was preparation
 
     def wake(self, dtype: str) -> None:
         """Make products for a moment: the first ones are slow, whatever their size."""

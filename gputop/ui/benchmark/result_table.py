@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gputop.bench.results.compare import ranked_shapes
 from gputop.bench.results.facts import best_row, rate_text
 from gputop.bench.results.tables import FASTEST, TextTable, table
 from gputop.text import ABSENT, brief, count, duration, size, visible
@@ -85,8 +84,6 @@ def last_and_best(run: RunState, width: int) -> Row:
     if not run.rows:
         return [*row, Span("the first row is being measured" if run.planned else "", DIM)]
     last, best = run.rows[-1], best_row(run.rows) or run.rows[-1]
-    if run.request.kind == "peak":
-        best = ranked_shapes(run.rows)[0]
     if run.request.kind == "latency":  # work of several sorts: the table says what is best of each
         named = [] if run.ended else [("last", last)]
     elif run.ended or last is best:

@@ -1,0 +1,277 @@
+"""`step`: the training step of a transformer block, eager and compiled."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import math
+import os
+import shutil
+import tempfile
+import time
+from functools import partial
+from itertools import repeat
+from pathlib import Path
+from signal import SIGKILL
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional
+
+from .errors import RunError, is_death, is_memory, no_dtype
+from .formats import Plain
+from .product import room_beside
+from .rows import COLD_SECONDS, WAKE_SECONDS, Rows
+
+if TYPE_CHECKING:
+    from .main import Run
+
+TRAINED = ("float32", "tf32", "float16", "bfloat16", "float64")
+COMPILE_SECONDS = 300.0
+"""Longest compilation of a block, with one thread. It takes 10 to 40 s."""
+COMPILED_BAND = 4
+"""Factor of `band` for the compiled step against the eager one."""
+REMEDY = "End what else uses the device, or choose another --device or --memory-share"
+
+
+class Block(NamedTuple):
+    """Shape of a block and of its input, one sequence of so many tokens."""
+
+    name: str
+    hidden: int
+    heads: int
+    kv_heads: int
+    ffn: int
+    tokens: int = 4096
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Shapes of the weights: norm, Q, K, V, output, norm, gate, up, down."""
+        h, f, kv = self.hidden, self.ffn, self.hidden // self.heads * self.kv_heads
+        return (h,), (h, h), (kv, h), (kv, h), (h, h), (h,), (f, h), (f, h), (h, f)
+
+    @property
+    def weights(self) -> int:
+        """Number of the weights."""
+        return sum(map(math.prod, self.shapes))
+
+    @property
+    def flop(self) -> int:
+        """FLOP of a step by the usual count: forward, and twice as much backward.
+
+        Forward it is 2 for each weight and token, and 2·tokens²·hidden of attention: two products
+        of tokens x tokens x hidden, of which the causal mask leaves half. Norms, SwiGLU, softmax,
+        the optimizer, and what is computed again backward are not counted.
+        """
+        multiplied = self.weights - 2 * self.hidden
+        return 6 * self.tokens * (multiplied + self.tokens * self.hidden)
+
+    def bytes_needed(self, each: int) -> int:
+        """Return about how many bytes a step takes; an element has `each`.
+
+        Weights, gradients and two moments, once as much on the way, and activations.
+        """
+        return each * (5 * self.weights + self.tokens * (24 * self.hidden + 8 * self.ffn))
+
+    def __str__(self) -> str:
+        sides = (f"{name.replace('_', ' ')} {getattr(self, name)}" for name in self._fields[1:])
+        return f"{self.name}: {', '.join(sides)}"
+
+
+BLOCKS = (Block("7B", 4096, 32, 32, 11008), Block("70B", 8192, 64, 8, 28672))
+SCALED = (Block("7B/16", 256, 4, 4, 688, 256), Block("70B/16", 512, 8, 1, 1792, 256))
+"""Blocks for CPUs: hidden, ffn and tokens are a 16th, and the heads in proportion."""
+
+
+def step(device: Any, run: Run) -> None:
+    """Measure a row for each block eager, and then for each compiled."""
+    torch, dtype = device.torch, run.request["dtype"]
+    if dtype not in TRAINED:
+        raise no_dtype(dtype, f"a step trains in {', '.join(TRAINED)}")
+    compile_apart(run)
+    # The old name of the setting: with the new one, torch 2.9 and 2.10 do not compile.
+    torch.set_float32_matmul_precision("high" if dtype == "tf32" else "highest")
+    form, blocks = Plain(torch, dtype, device.place), BLOCKS
+    if device.place == "cpu":
+        blocks = SCALED
+        run.notes.append("the blocks are scaled for a CPU: a 16th of hidden, ffn and tokens")
+    rows = Rows(device, run, 2 * len(blocks))
+    rows.plan(
+        dtype,
+        (0, 0, 0),
+        "RMSNorm, QKV, causal scaled_dot_product_attention, output, RMSNorm, SwiGLU, residuals, no "
+        "rotary embedding; forward, backward, fused AdamW (learning rate 0, so that each step has "
+        "the same loss); weights, gradients and moments in "
+        f"{dtype}, no float32 copy; {'; '.join(map(str, blocks))}; FLOP: 6 for each weight and "
+        "token, 6·tokens²·hidden of attention (half the square, as it is causal), nothing else; "
+        "wall time, without the first step, which compiles; medians",
+        silence=COMPILE_SECONDS,
+        accumulate=form.accumulate,
+        layout="one sequence",
+        data="random normal",
+    )
+    eager: dict[str, list[float]] = {}
+    for way in ("eager", "compiled"):
+        for block in blocks:
+            if rows.over:
+                rows.note_time_up()
+                return
+            _row(rows, block, way, form, eager)
+            rows.to_come -= 1
+    if not rows.table.rows and not run.halt.is_set():
+        raise RunError("memory", "No training step could be run", run.notes[-1], REMEDY)
+
+
+class Step:
+    """A block with its weights, an input, and the gradient of a loss by its output.
+
+    That is random: the loss is its scalar product with the output.
+    """
+
+    def __init__(self, torch: Any, block: Block, kind: Any, place: str, *, compiled: bool) -> None:
+        torch.manual_seed(0)  # the eager and the compiled step have the same numbers
+        self.torch, self.weights = torch, []
+
+        def normal(shape: tuple[int, ...], deviation: float = 1.0) -> Any:
+            return torch.empty(shape, dtype=kind, device=place).normal_(0.0, deviation)
+
+        for shape in block.shapes:
+            deviation = shape[1] ** -0.5 if len(shape) > 1 else 1.0
+            self.weights.append(normal(shape, deviation).requires_grad_())
+        self.x = normal((block.tokens, block.hidden)).requires_grad_()
+        self.upstream = normal(tuple(self.x.shape), block.tokens**-0.5)
+        self.output: Any = None
+        self.optimizer = torch.optim.AdamW(self.weights, lr=0.0, fused=True)
+        forward = torch.compile(_forward, fullgraph=True, dynamic=False) if compiled else _forward
+        heads = block.heads, block.kv_heads
+        self.forward = partial(forward, torch.nn.functional, *heads, self.x)
+
+    def run(self, times: int) -> None:
+        """Make steps. They leave the weights as they are, and the gradients of the last one."""
+        for _ in repeat(None, times):
+            self.optimizer.zero_grad(set_to_none=True)
+            self.x.grad = None
+            output = self.forward(*self.weights)
+            output.backward(self.upstream)
+            self.optimizer.step()
+            self.output = output.detach()
+
+    def figures(self) -> list[float]:
+        """Return the loss in units of its standard deviation, and the norms of all gradients."""
+        torch, double = self.torch, self.torch.float64
+        wide = torch.promote_types(self.x.dtype, torch.float32)
+        norm = partial(torch.linalg.vector_norm, dtype=double)
+        loss = (self.output.to(wide) * self.upstream.to(wide)).sum(dtype=double)
+        deviation = norm(self.output) * norm(self.upstream) / self.output.numel() ** 0.5
+        gradients = [norm(each.grad) for each in (*self.weights, self.x)]
+        found: list[float] = torch.stack([loss / deviation, *gradients]).tolist()
+        return found
+
+
+def _forward(functional: Any, heads: int, kv_heads: int, x: Any, *weights: Any) -> Any:
+    norm, q, k, v, out, second_norm, gate, up, down = weights
+    linear, hidden = functional.linear, x.shape[1:]
+    y = functional.rms_norm(x, hidden, norm)
+
+    def of_heads(weight: Any, count: int) -> Any:
+        split = linear(y, weight).view(len(x), count, -1).transpose(0, 1).unsqueeze(0)
+        return split if count == heads else split.repeat_interleave(heads // count, 1)
+
+    operands = of_heads(q, heads), of_heads(k, kv_heads), of_heads(v, kv_heads)
+    attended = functional.scaled_dot_product_attention(*operands, is_causal=True)
+    x = x + linear(attended[0].transpose(0, 1).reshape(x.shape), out)
+    y = functional.rms_norm(x, hidden, second_norm)
+    return x + linear(functional.silu(linear(y, gate)) * linear(y, up), down)
+
+
+def band(form: Plain) -> float:
+    """Return how far a figure may be off, relative to its size: a rounding of the data type.
+
+    In wide types what counts is the order of the sums, by 16 roundings. On CPUs the same step has
+    the same bits, and a compiled one is off by half a rounding in bfloat16 and by two in float32.
+    """
+    epsilon = 2.0**-10 if form.name == "tf32" else form.epsilon
+    return epsilon + 16 * min(epsilon, 2.0**-23)
+
+
+def differing(found: list[float], right: list[float], allowed: float) -> int:
+    """Return how many figures are off by more than allowed, or not finite."""
+    pairs = zip(found, right)  # noqa: B905 - Python 3.9 has no `strict`
+    return sum(not abs(one - other) <= allowed * max(1.0, abs(other)) for one, other in pairs)
+
+
+def _row(rows: Rows, block: Block, way: str, form: Plain, eager: dict[str, list[float]]) -> None:
+    device, run, allowed = rows.device, rows.run, band(form)
+    made = _begun(rows, block, way, form)
+    if made is None:
+        return
+    first = made.figures()
+    wrong = differing(first, eager.setdefault(block.name, first), COMPILED_BAND * allowed)
+    began, each = time.monotonic(), 0.0
+    while not each or time.monotonic() - began < WAKE_SECONDS:
+        each = device.wall(made.run, 1)
+    run.verified(wrong + differing(made.figures(), first, allowed), 0)
+    timed = rows.time(made.run, device.wall, each, flop=block.flop)
+    if timed is None:
+        return
+    rows.expect("a check", COLD_SECONDS)
+    run.verified(differing(made.figures(), first, allowed), 1)
+    run.known.update(device.memories())
+    tflops = block.flop / timed.seconds / 1e12
+    rows.table.best(tflops, (0, 0, 0))
+    values = {"tflops": tflops, "tokens_per_second": block.tokens / timed.seconds}
+    rows.point(f"{block.name}, {way}", block.tokens, timed, values)
+
+
+def _begun(rows: Rows, block: Block, way: str, form: Plain) -> Optional[Step]:  # noqa: UP045
+    """Return a step that was made once, or None and a note if it cannot be made here."""
+    device, run, compiled = rows.device, rows.run, way == "compiled"
+    label, torch = f"{block.name}, {way}: left out", device.torch
+    gc.collect()  # an optimizer may hold the step before in a cycle
+    needed = block.bytes_needed(torch.empty((), dtype=form.a).element_size())
+    if (room := room_beside(0, device, run.request)) < needed:
+        has = f"{max(0, room) / 2**30:.1f} GiB may be used"
+        run.notes.append(f"{label}, it needs {needed / 2**30:.1f} GiB, and {has}")
+        return None
+    limit = COMPILE_SECONDS if compiled else max(rows.left, COLD_SECONDS)
+    why = f"{label}, its first step took more than {limit:.3g} s"
+    run.expect(limit, RunError("too_slow", "The training step does not end in time", why, REMEDY))
+    began = time.monotonic()
+    try:
+        made = Step(torch, block, form.a, device.place, compiled=compiled)
+        device.wall(made.run, 1)
+    except Exception as error:
+        if not is_memory(error) and (is_death(error) or not compiled):
+            raise
+        why = "it does not fit after all" if is_memory(error) else f"torch.compile: {reason(error)}"
+        run.notes.append(f"{label}, {why}")
+        return None
+    finally:
+        rows.until += time.monotonic() - began
+    return made
+
+
+def reason(error: BaseException) -> str:
+    """Return the telling line of a compiler's error, which is long."""
+    lines = [line for line in str(error).splitlines() if line and not line.startswith("backend=")]
+    telling = (line.strip()[:200] for line in lines if " error: " in line)
+    return next(telling, "") or (lines[0][:200] if lines else type(error).__name__)
+
+
+def compile_apart(run: Run) -> None:
+    """Have torch compile in this process, and keep its files in a folder that goes with the run."""
+    folder = tempfile.mkdtemp(prefix="gputop-compiled-")
+    run.tidy = partial(_tidy, folder)
+    tempfile.tempdir = folder
+    names = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TMPDIR")
+    os.environ.update(dict.fromkeys(names, folder), TORCHINDUCTOR_COMPILE_THREADS="1")
+
+
+def _tidy(folder: str) -> None:
+    """End the compilers that still run, and remove their files."""
+    found = [os.getpid()]
+    for pid in found:  # which grows: what it has started, and what that has
+        with contextlib.suppress(OSError):
+            for task in Path(f"/proc/{pid}/task").iterdir():
+                found += map(int, (task / "children").read_text().split())
+    for pid in found[1:]:
+        with contextlib.suppress(OSError):
+            os.kill(pid, SIGKILL)
+    shutil.rmtree(folder, ignore_errors=True)

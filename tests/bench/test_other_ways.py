@@ -1,0 +1,63 @@
+"""Other ways in which `peak` makes the product of its best shape."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from gputop.bench.worker import formats, peak
+from gputop.bench.worker.product import Product
+from tests.bench.test_worker import cpu
+from tests.bench.workers import RawWorker, load_torch, needs_torch, request
+
+pytestmark = needs_torch
+
+
+def made(dtype: str = "float32") -> Product:
+    product = Product(load_torch(), dtype, (64, 64, 64), "cpu")
+    product.fill()
+    return product
+
+
+def test_a_cpu_multiplies_zeros() -> None:
+    product = made()
+    assert list(peak.other_ways(cpu(), product)) == ["zeros"]
+    product.keep_first()
+    assert not product.first.any()
+    assert product.judge() == 0
+    product.first[3, 5] = 1.0
+    assert product.judge() > 0
+
+
+def test_a_gpu_has_two_libraries_and_float8_two_sums() -> None:
+    asked = ["default"]
+
+    def preferred(name: str | None = None) -> str:
+        asked.extend([name] if name else [])
+        return asked[-1]
+
+    torch = load_torch()
+    backends = SimpleNamespace(cuda=SimpleNamespace(preferred_blas_library=preferred))
+    device = SimpleNamespace(
+        place="cuda", torch=SimpleNamespace(backends=backends, uint8=torch.uint8)
+    )
+    during = [(way, asked[-1]) for way in peak.other_ways(device, made())]
+    assert during == [("cuBLAS", "cublas"), ("cuBLASLt", "cublaslt"), ("zeros", "default")]
+    product = made()
+    product.format = formats.Scaled.__new__(formats.Scaled)
+    fast = [(way, product.format.fast) for way in peak.other_ways(device, product)]
+    assert fast == [("fast accumulate", True), ("zeros", False)]
+
+
+@pytest.mark.slow
+def test_zeros_are_a_row_that_does_not_count() -> None:
+    with RawWorker(request("float32", 384, 3.0, "peak")) as raw:
+        events = list(raw.events())
+    rows = [event for event in events if event["event"] == "point"]
+    zeros, done = rows[-1], events[-1]
+    assert zeros["series"].endswith(", zeros")
+    confirmed = [each["values"]["tflops"] for each in rows if "confirmed" in each["series"]]
+    assert done["tflops_peak"] == max(confirmed)
+    assert zeros["shape"] == [done["m"], done["n"], done["k"]]
+    assert done["notes"][-1].startswith("that shape with zeros: ")

@@ -1,0 +1,217 @@
+"""The training step: what it counts, how it is verified, and what it leaves behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gputop.bench.run import worker_launch
+from gputop.bench.worker import backends, errors, formats, rows, step
+from gputop.bench.worker import main as runs
+from tests.bench.workers import RawWorker, load_torch, needs_torch, request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+pytestmark = needs_torch
+
+BLOCK, SCALED = step.Block("tiny", 64, 4, 2, 96, 32), step.SCALED
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One small block, and a compiler that does nothing."""
+    monkeypatch.setattr(step, "SCALED", (BLOCK,))
+    monkeypatch.setattr(step, "WAKE_SECONDS", 0.0)
+    monkeypatch.setattr(rows, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(step, "compile_apart", lambda _: None)
+    monkeypatch.setattr(load_torch(), "compile", lambda forward, **_: forward)
+
+
+def stepped(dtype: str = "float32", **changes: Any) -> tuple[runs.Run, list[dict[str, Any]]]:
+    """A run in this process, and what it has sent."""
+    sent: list[dict[str, Any]] = []
+
+    class Recorded(runs.Run):
+        def send(self, event: str, **fields: Any) -> None:
+            sent.append({"event": event, **fields})
+
+    asked = worker_launch.worker_request(request(dtype, None, 0.5, "step")) | changes
+    run = Recorded(-1, asked)
+    step.step(backends.Cpu(load_torch(), threading.Event()), run)
+    return run, sent
+
+
+def made(dtype: str = "float32") -> step.Step:
+    torch = load_torch()
+    return step.Step(torch, BLOCK, getattr(torch, dtype), "cpu", compiled=False)
+
+
+def test_rows_of_each_block_eager_and_compiled() -> None:
+    run, sent = stepped()
+    points = [event for event in sent if event["event"] == "point"]
+    assert [point["series"] for point in points] == ["tiny, eager", "tiny, compiled"]
+    for point in points:
+        values = point["values"]
+        assert values["tokens_per_second"] == pytest.approx(32 / values["seconds"])
+        assert values["tflops"] == pytest.approx(BLOCK.flop / values["seconds"] / 1e12)
+    assert (run.totals.wrong, run.totals.checks, run.totals.verified) == (0, 4, 2)
+    assert "scaled for a CPU" in run.notes[0]
+
+
+def test_products_are_counted_as_torch_counts_them() -> None:
+    from torch.utils.flop_counter import FlopCounterMode
+
+    made_step = made()
+    with FlopCounterMode(display=False) as counted:
+        made_step.run(1)
+    by_name = {str(name): count for name, count in counted.get_flop_counts()["Global"].items()}
+    attention = 3 * 2 * BLOCK.tokens**2 * BLOCK.hidden
+    assert by_name["aten.mm"] == BLOCK.flop - attention
+    ahead = by_name.get("aten._scaled_dot_product_flash_attention_for_cpu")
+    assert ahead in (None, 2 * attention // 3), "torch counts the whole square, and we half of it"
+
+
+def test_the_blocks_have_their_published_numbers_of_weights() -> None:
+    seven, seventy = step.BLOCKS
+    assert 32 * seven.weights == pytest.approx(6.74e9 - 2 * 32000 * 4096, rel=0.01)
+    assert 80 * seventy.weights == pytest.approx(68.98e9 - 2 * 32000 * 8192, rel=0.01)
+    for scaled, real in zip(SCALED, step.BLOCKS, strict=True):
+        for side in ("hidden", "ffn", "tokens"):
+            assert 16 * getattr(scaled, side) == getattr(real, side)
+        assert scaled.heads / scaled.kv_heads == real.heads / real.kv_heads
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
+def test_a_step_is_the_same_each_time_and_leaves_the_weights(dtype: str) -> None:
+    one, other = made(dtype), made(dtype)
+    weights = [each.detach().clone() for each in one.weights]
+    one.run(1)
+    other.run(20)
+    allowed = step.band(formats.Plain(load_torch(), dtype, "cpu"))
+    assert step.differing(other.figures(), one.figures(), allowed) == 0
+    pairs = zip(weights, one.weights, strict=True)
+    assert all(load_torch().equal(before, after) for before, after in pairs)
+    assert all(state["exp_avg"].any() for state in one.optimizer.state.values())
+
+
+def broken(change: Callable[[step.Step], object], after: int) -> Callable[..., None]:
+    """A `Step.run` that changes what it made from that call on."""
+    run, calls = step.Step.run, [0]
+
+    def failing(self: step.Step, times: int) -> None:
+        run(self, times)
+        calls[0] += 1
+        if calls[0] > after:
+            change(self)
+
+    return failing
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda made: made.weights[1].grad.mul_(1.001),
+        lambda made: made.x.grad[0, 0].fill_(float("nan")),
+        lambda made: made.output.add_(1e-3 * made.upstream),
+    ],
+    ids=["a gradient", "not a number", "the loss"],
+)
+def test_a_wrong_step_is_found(
+    change: Callable[[step.Step], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(step.Step, "run", broken(change, 3))
+    run, _ = stepped()
+    assert run.totals.wrong > 0
+
+
+def test_a_compiled_step_has_the_loss_of_the_eager_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(forward: Callable[..., Any], **_: object) -> Callable[..., Any]:
+        return lambda *arguments: 1.001 * forward(*arguments)
+
+    monkeypatch.setattr(load_torch(), "compile", wrong)
+    run, sent = stepped()
+    found = [event["wrong_elements"] for event in sent if event["event"] == "verify"]
+    assert found[:2] == [0, 0]
+    assert run.totals.wrong == found[-1] > 0
+
+
+def test_without_a_compiler_eager_steps_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: object, **__: object) -> None:
+        raise RuntimeError("backend='inductor' raised:\nNo working C++ compiler found\nAdvice")
+
+    monkeypatch.setattr(load_torch(), "compile", failing)
+    run, sent = stepped()
+    assert [each["series"] for each in sent if each["event"] == "point"] == ["tiny, eager"]
+    why = "torch.compile: No working C++ compiler found"
+    assert run.notes[1:] == [f"tiny, compiled: left out, {why}"]
+
+
+def test_the_telling_line_of_a_compiler_is_its_error() -> None:
+    text = "C++ compile error\n\nCommand:\ng++ x\nOutput:\nx.cpp:5: fatal error: Python.h: No such"
+    assert step.reason(RuntimeError(text)) == "x.cpp:5: fatal error: Python.h: No such"
+    assert step.reason(RuntimeError("")) == "RuntimeError"
+
+
+def test_what_does_not_fit_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    room = (384 << 20) + BLOCK.bytes_needed(4)
+    monkeypatch.setattr(step, "SCALED", (BLOCK, step.BLOCKS[0]))
+    run, sent = stepped(free_bytes=room, fixed_bytes=384 << 20)
+    assert {each["series"] for each in sent if each["event"] == "point"} == {
+        "tiny, eager",
+        "tiny, compiled",
+    }
+    assert run.notes[1] == "7B, eager: left out, it needs 6.6 GiB, and 0.0 GiB may be used"
+    with pytest.raises(errors.RunError) as refused:
+        stepped(free_bytes=384 << 20, fixed_bytes=384 << 20)
+    assert "7B, compiled: left out" in str(refused.value.fields["why"])
+
+
+def test_types_that_nobody_trains_in_are_refused() -> None:
+    with pytest.raises(errors.RunError) as refused:
+        stepped("int8")
+    assert "a step trains in float32, tf32" in str(refused.value.fields["why"])
+
+
+def descendants(pid: int) -> Iterator[int]:
+    with contextlib.suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in map(int, (task / "children").read_text().split()):
+                yield child
+                yield from descendants(child)
+
+
+def running(pid: int) -> bool:
+    """False for one that has ended, also if nobody has asked for its status."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+@pytest.mark.slow
+def test_a_stop_while_it_compiles_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with RawWorker(request("float32", None, 60.0, "step")) as raw:
+        compilers: list[int] = []
+        while len(compilers) < 2:  # the compiler, and what does its work
+            assert raw.process.poll() is None
+            compilers = [*descendants(raw.process.pid)]
+            os.sched_yield()
+        assert [each.name[:16] for each in tmp_path.iterdir()] == ["gputop-compiled-"]
+        began = time.monotonic()
+        raw.tell("stop")
+        done = raw.until("done")
+        assert time.monotonic() - began < 0.5
+        raw.process.wait(5)
+    assert done["stopped"] == "user"
+    assert done["iterations"] > 0
+    assert list(tmp_path.iterdir()) == []
+    assert not any(map(running, compilers))
