@@ -199,7 +199,11 @@ def with_peers(requests: Sequence[Request]) -> list[Request]:
     """Return requests to copy on GPUs with a peer and with equal shares of the host's memory.
 
     Each copies to the next, in a ring. A process sees only one MIG instance: those have no peer.
+    The ranks of `collective` learn of each other.
     """
+    if requests and requests[0].kind == "collective":
+        ranks = tuple(each.target for each in requests)
+        return [replace(each, ranks=ranks) for each in requests]
     copies = [each for each in requests if each.kind == "copy" and each.target.kind == "cuda"]
     ring = [each.target for each in copies if not each.target.parent_uuid]
     peers = dict(zip(ring, [*ring[1:], *ring[:1]], strict=True)) if len(ring) > 1 else {}
@@ -236,7 +240,8 @@ def select_targets(named: Sequence[str] | None, kind: str, *, ignore_busy: bool)
     """Return the named devices, after a question if another process uses one.
 
     Without names it is the first GPU that CUDA_VISIBLE_DEVICES leaves, or else the CPU. `pairs`
-    takes every such GPU, and the CPU if there are fewer than two. Raise `RunRefusedError`.
+    takes every such GPU, and the CPU if there are fewer than two; `collective` every such GPU, and
+    the CPU if there is none. Raise `RunRefusedError`.
     """
     if named == ("cpu",):
         return [plan.cpu_target()]
@@ -277,7 +282,9 @@ def _found(
         return [choose(left, sample, None)]
     *gpus, cpu = targets(left, sample)
     usable = [target for target in gpus if why_unusable(sample, target) is None]
-    return usable if len(usable) > 1 else [*usable, cpu]
+    if len(usable) > 1 or (usable and kind == "collective"):
+        return usable
+    return [*usable, cpu]
 
 
 def _say_why_cpu(inventory: Inventory, left: Inventory) -> None:
@@ -333,7 +340,7 @@ def usable_requests(
     left = [request for request in requests if request.target not in problems]
     if problems and (not left or not of_all):
         raise ValueError(str(next(iter(problems.values()))))
-    if left[0].kind == "pairs" and (problem := plan.check_pairs(left)):
+    if problem := plan.check_together(left):
         raise ValueError(str(problem))
     if len(left) == 1 and (problem := plan.check_request(left[0])):
         raise ValueError(str(problem))

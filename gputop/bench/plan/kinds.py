@@ -48,6 +48,8 @@ _PULSED = dict.fromkeys(("datasheet", "droop"), "the load was pulsed")
 _BESIDE = {"datasheet": "copies beside the products slow them down"}
 _SMALL = {"datasheet": "it measures small products"}
 _LATENCY = "small products, and what launching and waiting cost"
+_COLLECTIVES = "all-reduce, all-gather and reduce-scatter between devices"
+_RANKS = {"datasheet": "it has no speed of collectives", "like devices": "all have the same rows"}
 _PAIRS = "the same work on each device alone, and then on all at once"
 
 KINDS = {
@@ -62,6 +64,7 @@ KINDS = {
         _Shape("pulse", "a square wave of products, for power supplies", unjudged=_PULSED),
         _Shape("burn", "products all over the memory, copies beside", unjudged=_BESIDE),
         Kind("pairs", _PAIRS, over_time=True, several_devices=True),
+        _Bytes("collective", _COLLECTIVES, several_devices=True, unjudged=_RANKS),
     )
 }
 """Kinds of run by name, in the order in which they are offered."""

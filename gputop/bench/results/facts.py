@@ -128,7 +128,7 @@ def mismatch_text(result: Result) -> str:
     )
 
 
-PARTS = {"copy": "copies", "memory": "blocks"}
+PARTS = {"copy": "copies", "memory": "blocks", "collective": "operations"}
 
 
 def verified_text(result: Result) -> str:

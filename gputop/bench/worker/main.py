@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 from .backends import Cpu, open_cuda
 from .burn import burn
+from .collective import collective
 from .copies import copy
 from .environment import bind_near, cublas_version, unset_changing
 from .errors import RunError, explain, nobody_comes, not_ready
@@ -179,6 +180,7 @@ KINDS: dict[str, Callable[[Any, Run], None]] = {
     "memory": memory,
     "pulse": pulse,
     "burn": burn,
+    "collective": collective,
 }
 
 

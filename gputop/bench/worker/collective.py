@@ -1,0 +1,208 @@
+"""`collective`: all-reduce, all-gather and reduce-scatter between devices, as nccl-tests does."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from .errors import is_death
+from .rows import COLD_SECONDS, ROW_SECONDS, WARM_UP, Rows
+from .throughput import products_in
+
+if TYPE_CHECKING:
+    from .main import Run
+
+    Operation = Callable[[], object]
+ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER = "all-reduce", "all-gather", "reduce-scatter"
+SIZES = tuple(1 << power for power in range(10, 31, 2))
+LARGEST_BYTES = {"cpu": 16 << 20, "cuda": 1 << 30}
+SHARE_OF_FREE = 6
+"""Divisor of the free memory for the largest message: it exists four times when it is checked."""
+LEAST_OPERATIONS, MOST_OPERATIONS = 5, 2000
+BYTES_PER_ELEMENT = 4
+PERIOD = 97
+"""Place i of rank r has the integer i % 97 + r, whose sums float32 has exactly."""
+HELD_BACK_SECONDS = 0.5
+"""Time for the parent to name the rank that died, before those that it leaves alone complain."""
+
+
+def bus_factor(series: str, ranks: int) -> float:
+    """Return bus bandwidth over algorithm bandwidth, from PERFORMANCE.md of nccl-tests."""
+    return (2 if series == ALL_REDUCE else 1) * (ranks - 1) / ranks
+
+
+def percentile_99(seconds: list[float]) -> float:
+    """Return the time that 99 of 100 operations keep to: of fewer than 100 the longest."""
+    return sorted(seconds)[math.ceil(0.99 * len(seconds)) - 1]
+
+
+class Ranks:
+    """This process among the ranks of the run.
+
+    What they agree on goes through a file, and not through the devices that are tested.
+    """
+
+    def __init__(self, device: Any, run: Run) -> None:
+        self.dist = device.torch.distributed
+        self.rank, self.count = run.request["rank"], run.request["ranks"]
+        self.backend = "nccl" if device.place == "cuda" else "gloo"
+        self._agreed = 0
+        changing = sorted(name for name in os.environ if name.startswith(("NCCL_", "GLOO_")))
+        run.notes += [f"set: {name}={os.environ[name][:80]}" for name in changing]
+        for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
+            os.environ[name] = "lo"  # nothing leaves this machine
+        patience = timedelta(seconds=run.request["prepare_seconds"])
+        self._store = self.dist.FileStore(run.request["rendezvous"], self.count)
+        self._store.set_timeout(patience)
+        order = (self.backend, None, patience, self.count, self.rank, self._store)
+        self.dist.init_process_group(*order)
+
+    def agree(self, *figures: float) -> list[list[float]]:
+        """Return the figures that each rank gives here, in their order. All wait for the last."""
+        self._agreed += 1
+        self._store.set(f"{self._agreed}/{self.rank}", json.dumps(figures))
+        said = (self._store.get(f"{self._agreed}/{rank}") for rank in range(self.count))
+        return [json.loads(each) for each in said]
+
+
+class Message:
+    """The buffers of a size: `full`, and `part`, of which each rank has one."""
+
+    def __init__(self, device: Any, ranks: Ranks, size: int) -> None:
+        self._torch, self._ranks = device.torch, ranks
+        self._share = size // (BYTES_PER_ELEMENT * ranks.count)
+        options = {"dtype": device.torch.float32, "device": device.place}
+        self.full = device.torch.empty(self._share * ranks.count, **options)
+        self.part = device.torch.empty(self._share, **options)
+        self.bytes = BYTES_PER_ELEMENT * self._share * ranks.count
+
+    @property
+    def operations(self) -> dict[str, Operation]:
+        """Operations on these buffers by name."""
+        dist = self._ranks.dist
+        return {
+            ALL_REDUCE: partial(dist.all_reduce, self.full),
+            ALL_GATHER: partial(dist.all_gather_into_tensor, self.full, self.part),
+            REDUCE_SCATTER: partial(dist.reduce_scatter_tensor, self.part, self.full),
+        }
+
+    def wrong(self, series: str, operation: Operation) -> int:
+        """Return the wrong elements of one operation on known integers."""
+        rank, count = self._ranks.rank, self._ranks.count
+        own = slice(rank * self._share, (rank + 1) * self._share)
+        device, found = self.full.device, self.full
+        # float32 does not count up to the largest sizes.
+        known = self._torch.arange(len(found), dtype=self._torch.int32, device=device)
+        known = known.remainder_(PERIOD).to(self.full.dtype)
+        if series == ALL_GATHER:
+            known.view(count, -1).add_(self._torch.arange(count, device=device).unsqueeze(1))
+            self.part.copy_(known[own])
+            self.full.zero_()
+        else:
+            self.full.copy_(known).add_(rank)
+            self.part.zero_()
+            known.mul_(count).add_(count * (count - 1) // 2)
+        operation()
+        if series == REDUCE_SCATTER:
+            known, found = known[own], self.part
+        return int((found != known).sum())
+
+
+def collective(device: Any, run: Run) -> None:
+    """Measure a row for each size and operation."""
+    if device.place == "cpu":
+        device.torch.set_num_threads(1)  # the ranks share the cores
+    try:
+        _measure(device, run)
+    except RuntimeError as error:
+        if not is_death(error) and run.halt.wait(HELD_BACK_SECONDS):
+            run.finish()
+        raise
+
+
+def _measure(device: Any, run: Run) -> None:
+    ranks = Ranks(device, run)
+    free = min(filter(None, (device.free_bytes(), run.request["free_bytes"])), default=1 << 30)
+    most = min(free for (free,) in ranks.agree(free)) // SHARE_OF_FREE
+    sizes = [size for size in SIZES if size <= min(most, LARGEST_BYTES[device.place])]
+    first = Message(device, ranks, SIZES[0])
+    for operation in first.operations.values():
+        operation()  # connects
+    rows = Rows(device, run, len(first.operations) * len(sizes))
+    timing = "device events" if device.place == "cuda" else device.timing
+    rows.plan(
+        "float32",
+        (0, 0, 0),
+        f"torch.distributed by {ranks.backend}, {ranks.count} ranks on this machine; bytes as in "
+        "nccl-tests, whose formulas give the bus bandwidth from the mean time of an operation, "
+        f"averaged over the ranks; p99 is the slowest rank's; {timing}; sums of known integers "
+        "compared before and after each row",
+        accumulate="float32",
+        layout=f"{ranks.count} ranks, {ranks.backend}",
+        data="known integers",
+    )
+    for size in sizes:
+        rows.expect("making buffers", COLD_SECONDS)
+        message = Message(device, ranks, size)
+        for series in message.operations:
+            if not _row(rows, ranks, message, series):
+                rows.note_time_up()
+                return
+            rows.to_come -= 1
+        run.known.update(device.memories())
+
+
+def _row(rows: Rows, ranks: Ranks, message: Message, series: str) -> bool:
+    """Measure a row; return False if the time was up before it, on any rank."""
+    device, operation, size = rows.device, message.operations[series], message.bytes
+    work = f"{series} of {size} bytes"
+    rows.expect(work, COLD_SECONDS)
+    wrong = message.wrong(series, operation)
+    own = min(device.wall(lambda _: operation(), 1) for _ in range(WARM_UP))
+    each, over = map(max, zip(*ranks.agree(own, -rows.left)))  # noqa: B905 - Python 3.9
+    if over >= 0:
+        return False
+    seconds = min(ROW_SECONDS, -over / rows.to_come)
+    times = max(LEAST_OPERATIONS, min(MOST_OPERATIONS, products_in(seconds, each)))
+    rows.expect(work, times * each)
+    operation()  # the ranks come here one after the other, and leave together
+    took = _seconds_of_each(device, operation, times)
+    rows.table.add(times, sum(took))
+    wrong += message.wrong(series, operation)
+    rows.run.verified(wrong, 1)
+    said = ranks.agree(sum(took) / times, percentile_99(took), wrong)
+    mean = sum(mean for mean, *_ in said) / ranks.count
+    rate = size / mean
+    values = {
+        "bytes_per_second": bus_factor(series, ranks.count) * rate,
+        "algorithm_bytes_per_second": rate,
+        "seconds": mean,
+        "p99_seconds": max(tail for _, tail, _ in said),
+        "wrong": sum(wrong for *_, wrong in said),
+    }
+    rows.run.send("point", series=series, x=size, values=values, shape=[])
+    rows.table.rows += 1
+    return True
+
+
+def _seconds_of_each(device: Any, operation: Operation, times: int) -> list[float]:
+    """Return the time of each of so many operations, one right after the other."""
+    if device.place == "cpu":
+        ends = [time.perf_counter()]
+        for _ in range(times):
+            operation()
+            ends.append(time.perf_counter())
+        return [ends[n + 1] - ends[n] for n in range(times)]
+    events = [device.torch.cuda.Event(enable_timing=True) for _ in range(times + 1)]
+    events[0].record()
+    for event in events[1:]:
+        operation()
+        event.record()
+    device.synchronize()
+    return [events[n].elapsed_time(events[n + 1]) / 1000 for n in range(times)]
