@@ -42,10 +42,11 @@ GRAVEST_FIRST = (FAULT, INTERRUPTED, COULD_NOT_RUN, DEGRADED, FINE)
 def report_runs(runs: Sequence[RunState], args: argparse.Namespace) -> int:
     """Store, print and export results; return the gravest exit status of all devices."""
     _keep(runs, args)
-    shown = runs[:1] if args.kind == "collective" else runs  # whose ranks have the same rows
+    # All ranks of a collective have the same rows, or one problem.
+    shown = runs[:1] if args.kind == "collective" else runs
     print_output(_text(runs, shown, args))
-    for problem in dict.fromkeys(run.problem for run in runs if run.problem is not None):
-        print_message(f"error: {problem}")  # the ranks of a collective fail by one
+    for problem in filter(None, (run.problem for run in shown)):
+        print_message(f"error: {problem}")
     statuses = [_status(run, args) for run in runs]
     exports = [
         _export(Path(args.report), run.result, run.history())

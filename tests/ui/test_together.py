@@ -286,7 +286,6 @@ async def test_a_gpu_and_the_cpu_are_a_pair(scripted: type[Scripted]) -> None:
             "pulse",
             "burn",
             "pairs",
-            "collective",
         ]
         choose_look(pilot, "kind", "pairs")
         await settle(pilot)
