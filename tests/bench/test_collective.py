@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.bench.events import Done, Event, Failed, Hello, Point
-from gputop.bench.plan.devices import targets, with_peers
+from gputop.bench.plan.devices import targets
 from gputop.bench.plan.request import Request, Target, check_together, cpu_ranks
 from gputop.bench.results.tables import device_tables, table
 from gputop.bench.run import supervision
@@ -39,9 +39,7 @@ SERIES = (collective.ALL_REDUCE, collective.ALL_GATHER, collective.REDUCE_SCATTE
 
 
 def asked(*targets: Target, seconds: float = 30.0, python: str | None = None) -> list[Request]:
-    return with_peers(
-        [Request(each, "float32", None, seconds, python, "collective") for each in targets]
-    )
+    return [Request(each, "float32", None, seconds, python, "collective") for each in targets]
 
 
 @pytest.mark.parametrize(
@@ -118,8 +116,8 @@ def test_sums_are_compared_exactly(series: str, fault: Callable[[Any], object], 
 
 
 def test_each_rank_knows_its_number_and_sees_its_own_gpu_first() -> None:
-    _, second, _ = asked(*GPUS)
-    order = worker_request(replace(second, rendezvous="/a/file"))
+    second = replace(asked(GPUS[1])[0], ranks=tuple(GPUS), rendezvous="/a/file")
+    order = worker_request(second)
     assert (order["rank"], order["ranks"], order["rendezvous"]) == (1, 3, "/a/file")
     seen_by = worker_environment(second.target, second.peer, *second.ranks)
     assert seen_by["CUDA_VISIBLE_DEVICES"].split(",") == [GPUS[n].uuid for n in (1, 0, 2)]

@@ -199,11 +199,7 @@ def with_peers(requests: Sequence[Request]) -> list[Request]:
     """Return requests to copy on GPUs with a peer and with equal shares of the host's memory.
 
     Each copies to the next, in a ring. A process sees only one MIG instance: those have no peer.
-    The ranks of `collective` learn of each other.
     """
-    if requests and requests[0].kind == "collective":
-        ranks = tuple(each.target for each in requests)
-        return [replace(each, ranks=ranks) for each in requests]
     copies = [each for each in requests if each.kind == "copy" and each.target.kind == "cuda"]
     ring = [each.target for each in copies if not each.target.parent_uuid]
     peers = dict(zip(ring, [*ring[1:], *ring[:1]], strict=True)) if len(ring) > 1 else {}
@@ -240,8 +236,8 @@ def select_targets(named: Sequence[str] | None, kind: str, *, ignore_busy: bool)
     """Return the named devices, after a question if another process uses one.
 
     Without names it is the first GPU that CUDA_VISIBLE_DEVICES leaves, or else the CPU. `pairs`
-    takes every such GPU, and the CPU if there are fewer than two; `collective` every such GPU, and
-    the CPU if there is none. Raise `RunRefusedError`.
+    takes every such GPU, and the CPU if there are fewer than two, `collective` if there is none.
+    Raise `RunRefusedError`.
     """
     if named == ("cpu",):
         return [plan.cpu_target()]
@@ -282,9 +278,8 @@ def _found(
         return [choose(left, sample, None)]
     *gpus, cpu = targets(left, sample)
     usable = [target for target in gpus if why_unusable(sample, target) is None]
-    if len(usable) > 1 or (usable and kind == "collective"):
-        return usable
-    return [*usable, cpu]
+    least = 1 if kind == "collective" else 2
+    return usable if len(usable) >= least else [*usable, cpu]
 
 
 def _say_why_cpu(inventory: Inventory, left: Inventory) -> None:

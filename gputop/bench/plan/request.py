@@ -140,10 +140,8 @@ def cpu_ranks(ranks: int | None) -> list[Target]:
     """Return the CPU as that many ranks, which share its memory; None is 2 to 4, by its cores."""
     cpu, count = cpu_target(), ranks or min(4, max(2, os.cpu_count() or 2))
     free = cpu.memory_free_bytes and cpu.memory_free_bytes // count
-    return [
-        replace(cpu, index=rank, name=f"{cpu.name}, rank {rank}", memory_free_bytes=free)
-        for rank in range(count)
-    ]
+    each = replace(cpu, memory_free_bytes=free)
+    return [replace(each, index=rank, name=f"{cpu.name}, rank {rank}") for rank in range(count)]
 
 
 def offered_dtypes(target: Target) -> tuple[str, ...]:

@@ -108,8 +108,9 @@ class Collective(DeviceGroup):
         # A file in memory, which no other user can open, and which ends with this process.
         self._file = os.memfd_create("gputop-ranks")
         path = f"/proc/{os.getpid()}/fd/{self._file}"
-        requests = [replace(each, rendezvous=path) for each in state.requests]
-        super().__init__(requests, state.traces, make=make)
+        ranks = tuple(each.target for each in state.requests)
+        asked = [replace(each, ranks=ranks, rendezvous=path) for each in state.requests]
+        super().__init__(asked, state.traces, make=make)
 
     async def follow(self, watch: Supervision, ending: Ending, take: Take) -> None:
         """Follow all ranks; what one of them failed by is the end of all."""
@@ -136,15 +137,14 @@ class Collective(DeviceGroup):
 
     def _failure(self, ends: Mapping[Target, Done | Failed]) -> Failed | None:
         """Return what the first rank failed by, with the name of the one that is to blame."""
-        failed = ((target, end) for target, end in ends.items() if isinstance(end, Failed))
-        target, first = next(failed, (None, None))
-        if target is None or first is None or first.status == INTERRUPTED:
+        failed = [(target, end) for target, end in ends.items() if isinstance(end, Failed)]
+        if not failed or failed[0][1].status == INTERRUPTED:
             return None
-        problem = first.problem
-        why, stuck = problem.why, [each for each, one in self._sessions.items() if one.was_stuck]
+        target, first = failed[0]
+        why, stuck = first.problem.why, [t for t, one in self._sessions.items() if one.was_stuck]
         if stuck and target not in stuck:  # the first only waited for it
             target, why = stuck[0], "it does not answer any more"
-        return replace(first, problem=replace(problem, why=f"{target.label}: {why}"))
+        return replace(first, problem=replace(first.problem, why=f"{target.label}: {why}"))
 
 
 class Pairs:

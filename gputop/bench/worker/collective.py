@@ -29,7 +29,6 @@ BYTES_PER_ELEMENT = 4
 PERIOD = 97
 """Place i of rank r has the integer i % 97 + r, whose sums float32 has exactly."""
 HELD_BACK_SECONDS = 0.5
-"""Time for the parent to name the rank that died, before those that it leaves alone complain."""
 
 
 def bus_factor(series: str, ranks: int) -> float:
@@ -43,10 +42,7 @@ def percentile_99(seconds: list[float]) -> float:
 
 
 class Ranks:
-    """This process among the ranks of the run.
-
-    What they agree on goes through a file, and not through the devices that are tested.
-    """
+    """This process among the ranks, which agree through a file, not through what is tested."""
 
     def __init__(self, device: Any, run: Run) -> None:
         self.dist = device.torch.distributed
@@ -86,10 +82,13 @@ class Message:
     def operations(self) -> dict[str, Operation]:
         """Operations on these buffers by name."""
         dist = self._ranks.dist
+        # The new names, which old versions of torch do not have, or the old ones.
+        gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+        scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
         return {
             ALL_REDUCE: partial(dist.all_reduce, self.full),
-            ALL_GATHER: partial(dist.all_gather_into_tensor, self.full, self.part),
-            REDUCE_SCATTER: partial(dist.reduce_scatter_tensor, self.part, self.full),
+            ALL_GATHER: partial(gather, self.full, self.part),
+            REDUCE_SCATTER: partial(scatter, self.part, self.full),
         }
 
     def wrong(self, series: str, operation: Operation) -> int:
@@ -121,6 +120,7 @@ def collective(device: Any, run: Run) -> None:
     try:
         _measure(device, run)
     except RuntimeError as error:
+        # Where another rank has died, the parent names that one, and ends those that it left.
         if not is_death(error) and run.halt.wait(HELD_BACK_SECONDS):
             run.finish()
         raise
