@@ -273,7 +273,7 @@ def _requests(args: argparse.Namespace, targets: Sequence[Target]) -> list[Reque
                 verify_all=args.verify == "all",
             )
         )
-    if problem := request.check_together(requests):
+    if KINDS[args.kind].several_devices and (problem := request.check_together(requests)):
         raise RunRefusedError(f"{problem}.", USAGE if args.kind == "collective" else COULD_NOT_RUN)
     return requests if args.ray is not None else devices.with_peers(requests)
 

@@ -138,7 +138,7 @@ def test_ranks_of_a_cpu_share_its_memory() -> None:
         (GPUS[:2], None),
         (cpu_ranks(2), None),
         (GPUS[:1], "GPU 0, .* is the only device"),
-        ((GPUS[0], CPU), "is not like the others"),
+        ((GPUS[0], CPU), "between whole GPUs"),
     ],
 )
 def test_who_can_be_ranks(ranks: Sequence[Target], says: str | None) -> None:
@@ -274,7 +274,7 @@ def failing(self, event, **fields):
 main.Run.send = failing
 """
 """Rank 1 ends, or stops, where it has told of its first check."""
-IMPATIENT = "backends.Cpu.patience, collective.COLD_SECONDS = 2.0, 0.01\n"
+IMPATIENT = "backends.Cpu.patience, collective.FIRST_SECONDS = 2.0, 0.01\n"
 ONE_MORE = """
 operations = collective.Message.operations
 def wrong(self):

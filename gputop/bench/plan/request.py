@@ -228,8 +228,8 @@ def check_together(requests: Sequence[Request]) -> Problem | None:
     sorts = {(each.target.kind, each.target.parent_uuid) for each in requests}
     if len(requests) > 1 and sorts in ({("cpu", None)}, {("cuda", None)}):
         return None
-    why = f"it is between whole GPUs, or ranks of the CPU, and {requests[0].target.label} "
-    why += "is the only device" if len(requests) == 1 else "is not like the others"
+    why = f"{requests[0].target.label} is the only device"
+    why = why if len(requests) == 1 else "it is between whole GPUs, or between ranks of the CPU"
     remedy = "Name GPUs with --device, such as 0,1, or type --device cpu --ranks 4"
     return Problem("There is no collective to run", why, remedy)
 

@@ -12,23 +12,21 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .errors import is_death
-from .rows import COLD_SECONDS, ROW_SECONDS, WARM_UP, Rows
+from .rows import ROW_SECONDS, WARM_UP, Rows
 from .throughput import products_in
 
 if TYPE_CHECKING:
     from .main import Run
-
-    Operation = Callable[[], object]
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER = "all-reduce", "all-gather", "reduce-scatter"
 SIZES = tuple(1 << power for power in range(10, 31, 2))
 LARGEST_BYTES = {"cpu": 16 << 20, "cuda": 1 << 30}
 SHARE_OF_FREE = 6
 """Divisor of the free memory for the largest message: it exists four times when it is checked."""
 LEAST_OPERATIONS, MOST_OPERATIONS = 5, 2000
-BYTES_PER_ELEMENT = 4
-PERIOD = 97
+BYTES_PER_ELEMENT, PERIOD = 4, 97
 """Place i of rank r has the integer i % 97 + r, whose sums float32 has exactly."""
-HELD_BACK_SECONDS = 0.5
+FIRST_SECONDS, HELD_BACK_SECONDS = 2.0, 0.5
+"""Expected seconds of the first operations of a size, and those until an error is told."""
 
 
 def bus_factor(series: str, ranks: int) -> float:
@@ -49,21 +47,23 @@ class Ranks:
         self.rank, self.count = run.request["rank"], run.request["ranks"]
         self.backend = "nccl" if device.place == "cuda" else "gloo"
         self._agreed = 0
+        for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
+            os.environ.pop(name, None)
         changing = sorted(name for name in os.environ if name.startswith(("NCCL_", "GLOO_")))
         run.notes += [f"set: {name}={os.environ[name][:80]}" for name in changing]
-        for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
-            os.environ[name] = "lo"  # nothing leaves this machine
-        patience = timedelta(seconds=run.request["prepare_seconds"])
-        self._store = self.dist.FileStore(run.request["rendezvous"], self.count)
-        self._store.set_timeout(patience)
-        order = (self.backend, None, patience, self.count, self.rank, self._store)
-        self.dist.init_process_group(*order)
+        # Nothing leaves this machine.
+        os.environ.update(GLOO_SOCKET_IFNAME="lo", NCCL_SOCKET_IFNAME="lo")
+        limit = timedelta(seconds=run.request["prepare_seconds"])
+        self.store = self.dist.FileStore(run.request["rendezvous"], self.count)
+        self.store.set_timeout(limit)
+        group = (self.backend, None, limit, self.count, self.rank, self.store)
+        self.dist.init_process_group(*group)
 
     def agree(self, *figures: float) -> list[list[float]]:
         """Return the figures that each rank gives here, in their order. All wait for the last."""
         self._agreed += 1
-        self._store.set(f"{self._agreed}/{self.rank}", json.dumps(figures))
-        said = (self._store.get(f"{self._agreed}/{rank}") for rank in range(self.count))
+        self.store.set(f"{self._agreed}/{self.rank}", json.dumps(figures))
+        said = (self.store.get(f"{self._agreed}/{rank}") for rank in range(self.count))
         return [json.loads(each) for each in said]
 
 
@@ -79,7 +79,7 @@ class Message:
         self.bytes = BYTES_PER_ELEMENT * self._share * ranks.count
 
     @property
-    def operations(self) -> dict[str, Operation]:
+    def operations(self) -> dict[str, Callable[[], object]]:
         """Operations on these buffers by name."""
         dist = self._ranks.dist
         # The new names, which old versions of torch do not have, or the old ones.
@@ -91,7 +91,7 @@ class Message:
             REDUCE_SCATTER: partial(scatter, self.part, self.full),
         }
 
-    def wrong(self, series: str, operation: Operation) -> int:
+    def wrong(self, series: str, operation: Callable[[], object]) -> int:
         """Return the wrong elements of one operation on known integers."""
         rank, count = self._ranks.rank, self._ranks.count
         own = slice(rank * self._share, (rank + 1) * self._share)
@@ -139,16 +139,14 @@ def _measure(device: Any, run: Run) -> None:
     rows.plan(
         "float32",
         (0, 0, 0),
-        f"torch.distributed by {ranks.backend}, {ranks.count} ranks on this machine; bytes as in "
-        "nccl-tests, whose formulas give the bus bandwidth from the mean time of an operation, "
-        f"averaged over the ranks; p99 is the slowest rank's; {timing}; sums of known integers "
-        "compared before and after each row",
+        "torch.distributed on one machine; bytes, mean over the ranks and bus bandwidth as in "
+        f"nccl-tests; p99 of the slowest rank; {timing}; compared before and after each row",
         accumulate="float32",
         layout=f"{ranks.count} ranks, {ranks.backend}",
         data="known integers",
     )
     for size in sizes:
-        rows.expect("making buffers", COLD_SECONDS)
+        rows.expect("making buffers", FIRST_SECONDS)
         message = Message(device, ranks, size)
         for series in message.operations:
             if not _row(rows, ranks, message, series):
@@ -162,7 +160,7 @@ def _row(rows: Rows, ranks: Ranks, message: Message, series: str) -> bool:
     """Measure a row; return False if the time was up before it, on any rank."""
     device, operation, size = rows.device, message.operations[series], message.bytes
     work = f"{series} of {size} bytes"
-    rows.expect(work, COLD_SECONDS)
+    rows.expect(work, FIRST_SECONDS)
     wrong = message.wrong(series, operation)
     own = min(device.wall(lambda _: operation(), 1) for _ in range(WARM_UP))
     each, over = map(max, zip(*ranks.agree(own, -rows.left)))  # noqa: B905 - Python 3.9
@@ -191,7 +189,7 @@ def _row(rows: Rows, ranks: Ranks, message: Message, series: str) -> bool:
     return True
 
 
-def _seconds_of_each(device: Any, operation: Operation, times: int) -> list[float]:
+def _seconds_of_each(device: Any, operation: Callable[[], object], times: int) -> list[float]:
     """Return the time of each of so many operations, one right after the other."""
     if device.place == "cpu":
         ends = [time.perf_counter()]

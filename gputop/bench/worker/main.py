@@ -171,17 +171,8 @@ def end_with_parent() -> None:
         os._exit(1)
 
 
-KINDS: dict[str, Callable[[Any, Run], None]] = {
-    "soak": soak,
-    "sweep": sweep,
-    "latency": latency,
-    "peak": peak,
-    "copy": copy,
-    "memory": memory,
-    "pulse": pulse,
-    "burn": burn,
-    "collective": collective,
-}
+_KINDS = (soak, sweep, latency, peak, copy, memory, pulse, burn, collective)
+KINDS: dict[str, Callable[[Any, Run], None]] = {each.__name__: each for each in _KINDS}
 
 
 def main() -> NoReturn:
