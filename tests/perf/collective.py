@@ -4,8 +4,9 @@
 
 In each of four gloo ranks the worker's own way to time a row and a bare loop (barrier, some
 operations, the mean, and the mean of all ranks as nccl-tests has it) take turns on the same
-buffers, in an order that alternates: what the machine does beside them meets both. A ratio is of
-the seconds of an operation, ours over the bare loop's, the median of the rounds; the bar is 5 %.
+buffers, in an order that goes round: what the machine does beside them meets both. A ratio is of
+the seconds of an operation, ours over the bare loop's, the medians of the rounds; the bar is 5 %.
+`bare` is a second bare loop over the first: what it is off 1 is the scatter of the machine.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from gputop.bench.worker.rows import Rows
 
 SECONDS = 0.1
 """Of each turn."""
-Figures = dict[str, tuple[list[float], list[float]]]
-"""Seconds of an operation, by `series/bytes`: ours and the bare loop's, round by round."""
+Figures = dict[str, tuple[list[float], list[float], list[float]]]
+"""Seconds of an operation, by `series/bytes`: the bare loop's, ours, and the bare loop's again."""
 
 
 class Kept(Run):
@@ -56,18 +57,16 @@ def rank(order: dict[str, Any], rounds: int, sizes: list[int]) -> Figures:
     for size in sizes:
         message = collective.Message(device, ranks, size)
         for series, operation in message.operations.items():
-            ours, bare = found.setdefault(f"{series}/{size}", ([], []))
-            times = 0
-            for turn in range(rounds):
-                if turn % 2 == 0:
+            figures = found.setdefault(f"{series}/{size}", ([], [], []))
+            collective._row(rows, ranks, message, series)
+            times = max(5, round(SECONDS / run.known[series]))  # as many as ours
+            for turn in range(3 * rounds):
+                which = (turn + turn // 3) % 3  # each is first, second and third as often
+                if which == 1:
                     collective._row(rows, ranks, message, series)
-                    ours.append(run.known[series])
-                    # As many operations, so that neither has more of the first ones.
-                    times = times or max(5, round(SECONDS / ours[0]))
-                bare.append(_bare(dist, operation, times or 20, ranks.count))
-                if turn % 2:
-                    collective._row(rows, ranks, message, series)
-                    ours.append(run.known[series])
+                    figures[which].append(run.known[series])
+                else:
+                    figures[which].append(_bare(dist, operation, times, ranks.count))
     return found
 
 
@@ -111,11 +110,10 @@ def main() -> None:
         for order in map(worker_launch.worker_request, asked)
     ]
     first, *_ = [json.loads(each.communicate()[0]) for each in started]
-    print("row                        ms: bare   gputop  median ratio")
-    for name, (ours, bare) in first.items():
-        ratio = statistics.median(a / b for a, b in zip(ours, bare, strict=True))
-        both = (statistics.median(bare) * 1e3, statistics.median(ours) * 1e3)
-        print(f"{name:<24} {both[0]:>10.4g} {both[1]:>8.4g}         {ratio:.3f}")
+    print("row                        ms: bare   gputop  ratio   bare")
+    for name, figures in first.items():
+        bare, ours, again = (1e3 * statistics.median(each) for each in figures)
+        print(f"{name:<24} {bare:>10.4g} {ours:>8.4g}  {ours / bare:.3f}  {again / bare:.3f}")
 
 
 if __name__ == "__main__":
