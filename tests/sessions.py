@@ -107,6 +107,25 @@ POINTS: dict[str, tuple[Point, ...]] = {
         )
         for m in range(256, 2048, 128)
     ),
+    "collective": tuple(
+        Point(
+            series,
+            1 << power,
+            {
+                "bytes_per_second": factor * rate,
+                "algorithm_bytes_per_second": rate,
+                "seconds": (1 << power) / rate,
+                "p99_seconds": 1.2 * (1 << power) / rate,
+                "wrong": 0,
+            },
+        )
+        for power, rate in ((10, 5e7), (20, 3.1e10), (30, 2.6e11))
+        for series, factor in (
+            ("all-reduce", 1.75),
+            ("all-gather", 0.875),
+            ("reduce-scatter", 0.875),
+        )
+    ),
 }
 """The rows of every kind that has some."""
 NOTES = {
@@ -122,6 +141,7 @@ NOTES = {
     ),
     "step": ("70B, compiled: left out, torch.compile: no working C++ compiler found",),
     "copy": (),
+    "collective": (),
     "peak": ("the best of 14 shapes and layouts is 1920 x 512 x 1024: 0.413 TFLOP/s",),
 }
 

@@ -15,7 +15,7 @@ from gputop.bench.plan.devices import RunRefusedError, select_targets
 from gputop.bench.plan.dtypes import DTYPES, parse_dtypes
 from gputop.bench.plan.kinds import DEFAULT_KIND, KINDS
 from gputop.commands.arguments import Parser, count, output_width, print_text
-from gputop.console import FINE, INTERRUPTED, USAGE, print_message
+from gputop.console import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE, print_message
 from gputop.problem import Problem, ProblemError
 from gputop.text import visible
 
@@ -59,6 +59,8 @@ def add_arguments(parser: Parser) -> None:
     )
     parser.add_argument("--verify", choices=("some", "all"), default="some", help=words)
     parser.flag("--json", "the result as one JSON document")
+    words = "of collective on the CPU: how many processes (default: 2 to 4, by the cores)"
+    parser.value("--ranks", "N", count, words)
     words = "the interpreter whose torch is used (default: the active environment's)"
     # Without a default, which would overwrite the one before the command.
     parser.value("--python", "PATH", request.parse_python, words, argparse.SUPPRESS)
@@ -235,6 +237,8 @@ def _refuse_misuse(args: argparse.Namespace) -> None:
             args.frequency is not None and kind.name != "pulse",
             f"{kind.name} is not pulsed. Leave out --frequency.",
         ),
+        (args.ranks and kind.name != "collective", f"{kind.name} has no ranks. Leave out --ranks."),
+        ((args.ranks or 2) not in range(2, 65), "--ranks is from 2 to 64. Choose one such as 4."),
         (args.json and args.csv, "--json and --csv exclude each other. Choose one."),
         (
             args.history and args.report,
@@ -248,7 +252,11 @@ def _refuse_misuse(args: argparse.Namespace) -> None:
 
 
 def _requests(args: argparse.Namespace, targets: Sequence[Target]) -> list[Request]:
-    if len(targets) > 1 and args.ray is None:
+    if args.kind == "collective" and [each.kind for each in targets] == ["cpu"]:
+        targets = request.cpu_ranks(args.ranks)
+    elif args.ranks is not None:
+        raise RunRefusedError("The GPUs are the ranks. Leave out --ranks.", USAGE)
+    if len(targets) > 1 and args.ray is None and args.kind != "collective":
         _look_over_several(args)
     python = getattr(args, "python", None)
     dtypes = args.dtype or ((devices.common_dtype(targets),) if args.kind == "pairs" else ())
@@ -265,8 +273,8 @@ def _requests(args: argparse.Namespace, targets: Sequence[Target]) -> list[Reque
                 verify_all=args.verify == "all",
             )
         )
-    if args.kind == "pairs" and (problem := request.check_pairs(requests)):
-        raise RunRefusedError(f"{problem}.")
+    if KINDS[args.kind].several_devices and (problem := request.check_together(requests)):
+        raise RunRefusedError(f"{problem}.", USAGE if args.kind == "collective" else COULD_NOT_RUN)
     return requests if args.ray is not None else devices.with_peers(requests)
 
 

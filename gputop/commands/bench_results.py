@@ -42,11 +42,15 @@ GRAVEST_FIRST = (FAULT, INTERRUPTED, COULD_NOT_RUN, DEGRADED, FINE)
 def report_runs(runs: Sequence[RunState], args: argparse.Namespace) -> int:
     """Store, print and export results; return the gravest exit status of all devices."""
     _keep(runs, args)
-    print_output(_text(runs, args))
+    # All ranks of a collective have the same rows, or one problem.
+    shown = runs[:1] if args.kind == "collective" else runs
+    print_output(_text(runs, shown, args))
+    for problem in filter(None, (run.problem for run in shown)):
+        print_message(f"error: {problem}")
     statuses = [_status(run, args) for run in runs]
     exports = [
         _export(Path(args.report), run.result, run.history())
-        for run in runs
+        for run in shown
         if args.report is not None and run.result is not None
     ]
     problems = [problem for problem in exports if problem is not None]
@@ -120,7 +124,6 @@ def _keep(runs: Sequence[RunState], args: argparse.Namespace) -> None:
 def _status(run: RunState, args: argparse.Namespace) -> int:
     result = run.result
     if result is None:
-        print_message(f"error: {run.problem}")
         return run.status or COULD_NOT_RUN
     if result.wrong_elements:
         wrong = wrong_results(result.wrong_elements, result.checks)
@@ -134,7 +137,7 @@ def _status(run: RunState, args: argparse.Namespace) -> int:
     return INTERRUPTED if result.stopped == "user" else status(result)
 
 
-def _text(runs: Sequence[RunState], args: argparse.Namespace) -> str:
+def _text(runs: Sequence[RunState], shown: Sequence[RunState], args: argparse.Namespace) -> str:
     """Return standard output; empty without results, except as JSON."""
     if args.json:
         documents = [_document(run) for run in runs]
@@ -143,15 +146,15 @@ def _text(runs: Sequence[RunState], args: argparse.Namespace) -> str:
     results = [(run.request.target, run.result) for run in runs if run.result is not None]
     if not results:
         return ""
+    pages = [run.result for run in shown if run.result is not None]
     if args.csv:
-        if len(results) == 1 and results[0][1].points:
-            return history.points_csv(results[0][1])
+        if len(pages) == 1 and pages[0].points:
+            return history.points_csv(pages[0])
         return history.as_csv([result for _, result in results])
     if len(runs) == 1:
         return result_page(results[0][1])
-    over_time = KINDS[args.kind].over_time
-    pages = [] if over_time else [result_page(result) for _, result in results]
-    return "\n\n".join([*pages, comparison_table(results)])
+    texts = [] if KINDS[args.kind].over_time else map(result_page, pages)
+    return "\n\n".join([*texts, comparison_table(results)])
 
 
 def _document(run: RunState) -> dict[str, Any]:

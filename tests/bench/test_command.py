@@ -315,7 +315,7 @@ def concluded(last: Done | Failed, *arguments: str) -> int:
     return report_runs([ended(CPU, last)], parsed(*arguments))
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "pairs"])
+@pytest.mark.parametrize("kind", [name for name, kind in KINDS.items() if not kind.several_devices])
 def test_every_kind_can_be_asked_for(asked: dict[str, Any], kind: str) -> None:
     assert run(kind, "--device", "0") == 0
     assert asked["request"].kind == kind

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 pytestmark = needs_torch
 
-TABLES = tuple(name for name, kind in KINDS.items() if not kind.over_time)
+TABLES = tuple(name for name, kind in KINDS.items() if not (kind.over_time or kind.several_devices))
 PRODUCTS = tuple(kind for kind in TABLES if kind not in ("copy", "step"))
 SIZES = {"sweep": 96, "peak": 384}
 

@@ -23,6 +23,7 @@ from gputop.ui.drawing.palette import FAULT
 from gputop.ui.shell.action_screen import KeysView
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.widgets.dialogs import ChoiceList, ConfirmScreen
+from tests.bench.machines import divided, seen
 from tests.streams import Lasting, PreparedStream, device, inventory, process, readings, sample
 from tests.ui.pilots import dashboard_of, reason, settle, shown, until, wrong_fields
 from tests.ui.test_kinds import in_style
@@ -307,8 +308,18 @@ async def test_pairs_that_are_too_short_are_refused(scripted: type[Scripted]) ->
         assert scripted.requests == []
 
 
+async def test_instances_are_refused_as_ranks(scripted: type[Scripted]) -> None:
+    app = GputopApp(PreparedStream(divided(), seen()))
+    async with app.run_test(size=SIZE) as pilot:
+        await opened(pilot, "collective")
+        await pilot.press("b")
+        await settle(pilot)
+        assert "it is between whole GPUs, or between ranks of the CPU" in reason(app)
+        assert scripted.requests == []
+
+
 @pytest.mark.daily(2)
-@pytest.mark.parametrize("kind", ["sweep", "latency", "peak", "step", "copy"])
+@pytest.mark.parametrize("kind", ["sweep", "latency", "peak", "step", "copy", "collective"])
 @pytest.mark.parametrize("size", [(80, 24), SIZE])
 async def test_tables_of_several_run_to_their_ends(
     scripted: type[Scripted], kept: list[Result], kind: str, size: tuple[int, int]

@@ -236,7 +236,8 @@ def select_targets(named: Sequence[str] | None, kind: str, *, ignore_busy: bool)
     """Return the named devices, after a question if another process uses one.
 
     Without names it is the first GPU that CUDA_VISIBLE_DEVICES leaves, or else the CPU. `pairs`
-    takes every such GPU, and the CPU if there are fewer than two. Raise `RunRefusedError`.
+    takes every such GPU, and the CPU if there are fewer than two, `collective` if there is none.
+    Raise `RunRefusedError`.
     """
     if named == ("cpu",):
         return [plan.cpu_target()]
@@ -277,7 +278,8 @@ def _found(
         return [choose(left, sample, None)]
     *gpus, cpu = targets(left, sample)
     usable = [target for target in gpus if why_unusable(sample, target) is None]
-    return usable if len(usable) > 1 else [*usable, cpu]
+    least = 1 if kind == "collective" else 2
+    return usable if len(usable) >= least else [*usable, cpu]
 
 
 def _say_why_cpu(inventory: Inventory, left: Inventory) -> None:
@@ -333,7 +335,7 @@ def usable_requests(
     left = [request for request in requests if request.target not in problems]
     if problems and (not left or not of_all):
         raise ValueError(str(next(iter(problems.values()))))
-    if left[0].kind == "pairs" and (problem := plan.check_pairs(left)):
+    if problem := plan.check_together(left):
         raise ValueError(str(problem))
     if len(left) == 1 and (problem := plan.check_request(left[0])):
         raise ValueError(str(problem))

@@ -50,6 +50,8 @@ _SMALL = {"datasheet": "it measures small products"}
 _BLOCK = {"datasheet": "attention, norms and the optimizer are not products"}
 _LATENCY = "small products, and what launching and waiting cost"
 _STEP = "training steps of a transformer, eager and compiled"
+_COLLECTIVES = "all-reduce, all-gather and reduce-scatter between devices"
+_RANKS = {"datasheet": "it has no speed of collectives", "like devices": "all have the same rows"}
 _PAIRS = "the same work on each device alone, and then on all at once"
 
 KINDS = {
@@ -65,6 +67,7 @@ KINDS = {
         _Shape("pulse", "a square wave of products, for power supplies", unjudged=_PULSED),
         _Shape("burn", "products all over the memory, copies beside", unjudged=_BESIDE),
         Kind("pairs", _PAIRS, over_time=True, several_devices=True),
+        _Bytes("collective", _COLLECTIVES, several_devices=True, unjudged=_RANKS),
     )
 }
 """Kinds of run by name, in the order in which they are offered."""

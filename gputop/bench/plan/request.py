@@ -9,7 +9,7 @@ import re
 import shutil
 import stat
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -120,6 +120,10 @@ class Request:
     host_bytes: int | None = None
     """Host memory that copies may use, or None if it is not bounded."""
     hertz: float = DEFAULT_HERTZ
+    ranks: tuple[Target, ...] = ()
+    """All devices of `collective`, by their ranks."""
+    rendezvous: str | None = None
+    """Path of the file by which the ranks find each other."""
 
     @property
     def dtypes(self) -> tuple[str, ...]:
@@ -130,6 +134,14 @@ class Request:
 def cpu_target() -> Target:
     """Return the CPU of this machine."""
     return Target("cpu", None, None, cpu_name() or os.uname().machine, None, available_bytes())
+
+
+def cpu_ranks(ranks: int | None) -> list[Target]:
+    """Return the CPU as that many ranks, which share its memory; None is 2 to 4, by its cores."""
+    cpu, count = cpu_target(), ranks or min(4, max(2, os.cpu_count() or 2))
+    free = cpu.memory_free_bytes and cpu.memory_free_bytes // count
+    each = replace(cpu, memory_free_bytes=free)
+    return [replace(each, index=rank, name=f"{cpu.name}, rank {rank}") for rank in range(count)]
 
 
 def offered_dtypes(target: Target) -> tuple[str, ...]:
@@ -207,6 +219,19 @@ def auto_limit(target: Target, dtype: str, times: int = 1) -> int:
 def check_request(request: Request) -> Problem | None:
     """Return why the request cannot be run, or None."""
     return next(filter(None, (_check(request, dtype) for dtype in request.dtypes)), None)
+
+
+def check_together(requests: Sequence[Request]) -> Problem | None:
+    """Return why `pairs` or `collective` cannot be run on these devices, or None."""
+    if requests[0].kind != "collective":
+        return check_pairs(requests) if requests[0].kind == "pairs" else None
+    sorts = {(each.target.kind, each.target.parent_uuid) for each in requests}
+    if len(requests) > 1 and sorts in ({("cpu", None)}, {("cuda", None)}):
+        return None
+    why = f"{requests[0].target.label} is the only device"
+    why = why if len(requests) == 1 else "it is between whole GPUs, or between ranks of the CPU"
+    remedy = "Name GPUs with --device, such as 0,1, or type --device cpu --ranks 4"
+    return Problem("There is no collective to run", why, remedy)
 
 
 def check_pairs(requests: Sequence[Request]) -> Problem | None:

@@ -128,7 +128,7 @@ def mismatch_text(result: Result) -> str:
     )
 
 
-PARTS = {"copy": "copies", "memory": "blocks", "step": "steps"}
+PARTS = {"copy": "copies", "memory": "blocks", "step": "steps", "collective": "operations"}
 
 
 def verified_text(result: Result) -> str:

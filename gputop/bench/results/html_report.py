@@ -266,7 +266,7 @@ def _charts(result: Result, course: RunCurves) -> Iterator[str]:
             yield strip(course.reasons, x)
     alike = len({row.x for row in result.points}) < 2  # rows of one size are no line
     for name, lines in by_value(() if alike else result.points).items():
-        title = "bytes" if name == "bytes_per_second" else "N"
+        title = "bytes" if kind_of(result.kind).moves_bytes else "N"
         yield chart(lines, x_axis(lines, title), _title(name))
 
 
@@ -309,9 +309,9 @@ def _value(name: str, value: float | None) -> str:
         return ABSENT
     if name == "tflops":
         return tflops(value)
-    if name == "seconds":
+    if name in ("seconds", "p99_seconds"):
         return brief(value)
-    return f"{number(value / 1e9)} GB/s" if name == "bytes_per_second" else f"{value:.4g}"
+    return f"{number(value / 1e9)} GB/s" if name.endswith("bytes_per_second") else f"{value:.4g}"
 
 
 def _table(found: Iterable[Fact]) -> str:

@@ -68,6 +68,8 @@ class Layout:
     """True if the lowest value is the best, not the highest."""
     by_series: bool = False
     """True for a line for each series, and columns for each size."""
+    by_row: bool = False
+    """True for a line for each row, which is named by its series and size."""
     at_largest: str | None = None
     """Heading of devices side by side at the largest size; None for a table at each size."""
 
@@ -114,6 +116,19 @@ LAYOUTS = {
         },
         by_series=True,
     ),
+    "collective": Layout(
+        "",
+        size,
+        {
+            "bytes_per_second": ("bus GB/s", lambda rate: f"{rate / 1e9:.4g}"),
+            "algorithm_bytes_per_second": ("algorithm GB/s", lambda rate: f"{rate / 1e9:.4g}"),
+            "seconds": ("mean", brief),
+            "p99_seconds": ("p99", brief),
+            "wrong": ("wrong", "{:.0f}".format),
+        },
+        by_row=True,
+        at_largest="bus GB/s, largest size",
+    ),
     "latency": Layout(
         "time per product",
         "{0:.0f} x {0:.0f}".format,
@@ -159,11 +174,14 @@ def _grid(points: Sequence[Point], layout: Layout) -> TextTable:
     series = list(points_by_series(points))
     sizes = [layout.size(x) for x in sorted({point.x for point in points})]
     names, across = (series, sizes) if layout.by_series else (sizes, series)
+    if layout.by_row:
+        names, across = [f"{each.series} {layout.size(each.x)}" for each in points], [""]
     titles = [title for title, _ in layout.values.values()]
     lines: dict[str, dict[str, Cell]] = {name: {} for name in names}
     for point in points:
         keys = (point.series, layout.size(point.x))
         name, column = keys if layout.by_series else reversed(keys)
+        name = " ".join(keys) if layout.by_row else name
         for title, cell in zip(titles, layout.cells(point), strict=True):
             lines[name][title.format(column)] = cell
     columns = [title.format(column) for column in across for title in titles]

@@ -56,9 +56,10 @@ def comparison_table(results: Sequence[tuple[Target, Result]]) -> str:
         if result.tflops_peak is not None:
             cells = [tflops(score(result)), tflops(result.tflops_peak)]
         lines.append([target.label, result.dtype, str(result.n or ABSENT), *cells, *_state(result)])
-        if kind_of(result.kind).over_time:  # the others have pages of their own
+        kind = kind_of(result.kind)
+        if kind.over_time or kind.several_devices:  # the others have pages of their own
             how = f"{result.method}; torch {result.torch_version}"
-            said = (*result.notes, how, *heat_limit_lines([result]))
+            said = (*result.notes, how, *heat_limit_lines([result])) if kind.over_time else ()
             methods += [visible(f"  {target.label}: {line}") for line in said]
             judged = verdict_lines(result)
             verdicts += [visible(f"  {target.label}: {line}", 400) for line in judged]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -98,6 +99,52 @@ class DeviceGroup:
                         session.begin()
 
         await watch.follow(self._sessions[target], trace, partial(ending, target), received)
+
+
+class Collective(DeviceGroup):
+    """The ranks of `collective`. Where one fails or is ended early, all end. Never used twice."""
+
+    def __init__(self, state: GroupState, make: MakeSession | None = None) -> None:
+        # A file in memory, which no other user can open, and which ends with this process.
+        self._file = os.memfd_create("gputop-ranks")
+        path = f"/proc/{os.getpid()}/fd/{self._file}"
+        ranks = tuple(each.target for each in state.requests)
+        asked = [replace(each, ranks=ranks, rendezvous=path) for each in state.requests]
+        super().__init__(asked, state.traces, make=make)
+
+    async def follow(self, watch: Supervision, ending: Ending, take: Take) -> None:
+        """Follow all ranks; what one of them failed by is the end of all."""
+        ends: dict[Target, Done | Failed] = {}
+        stops: list[asyncio.Task[None]] = []
+
+        def received(target: Target, event: Event) -> None:
+            if not isinstance(event, Done | Failed):
+                take(target, event)
+                return
+            ends[target] = event
+            by = event.result.stopped if isinstance(event, Done) else "user"
+            if not stops and (by != "time" or isinstance(event, Failed)):
+                stops.append(asyncio.create_task(self.stop(by)))
+
+        try:
+            await super().follow(watch, ending, received)
+            await asyncio.gather(*stops)
+        finally:
+            os.close(self._file)
+        failed = self._failure(ends)
+        for target, event in ends.items():
+            take(target, failed or event)
+
+    def _failure(self, ends: Mapping[Target, Done | Failed]) -> Failed | None:
+        """Return what the first rank failed by, with the name of the one that is to blame."""
+        failed = [(target, end) for target, end in ends.items() if isinstance(end, Failed)]
+        if not failed or failed[0][1].status == INTERRUPTED:
+            return None
+        target, first = failed[0]
+        why, stuck = first.problem.why, [t for t, one in self._sessions.items() if one.was_stuck]
+        if stuck and target not in stuck:  # the first only waited for it
+            target, why = stuck[0], "it does not answer any more"
+        return replace(first, problem=replace(first.problem, why=f"{target.label}: {why}"))
 
 
 class Pairs:
@@ -218,4 +265,6 @@ def group_runner(state: GroupState, make: MakeSession | None = None) -> DeviceGr
     """Return the runner of a group on this machine, with sessions that `make` makes if given."""
     if state.kind == "pairs":
         return Pairs(state, make)
+    if state.kind == "collective":
+        return Collective(state, make)
     return DeviceGroup(state.requests, state.traces, make=make)

@@ -112,6 +112,12 @@ class Session:
             if await worker.ended(STEP_SECONDS):
                 return
 
+    @property
+    def was_stuck(self) -> bool:
+        """True if the worker had begun, and was killed: by somebody, or as it did not end."""
+        killed = self._worker is not None and self._worker.status in (None, -signal.SIGKILL)
+        return killed and self._hello is not None
+
     def kill(self) -> None:
         """Kill the worker without a result, for exits that cannot wait."""
         self._stopping.set()

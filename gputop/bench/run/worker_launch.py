@@ -32,15 +32,15 @@ PREPARE_PRODUCTS = 4
 MARGIN_SECONDS = 10.0
 
 
-def worker_environment(target: Target, peer: Target | None = None) -> dict[str, str]:
-    """Return the worker's environment: one device visible, and a `peer` behind it.
+def worker_environment(target: Target, *others: Target | None) -> dict[str, str]:
+    """Return the worker's environment: one device visible, and the others behind it.
 
     The worker itself unsets what changes figures, and says what was set.
     """
     found = dict(child_environment())
     if target.kind == "cuda":
         found["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
-        seen = [target] if peer is None else [target, peer]
+        seen = dict.fromkeys(each for each in (target, *others) if each is not None)
         found["CUDA_VISIBLE_DEVICES"] = ",".join(each.uuid or str(each.index) for each in seen)
     return found
 
@@ -72,6 +72,9 @@ def worker_request(request: Request, wait_seconds: float = 0.0) -> dict[str, Any
         "host_bytes": request.host_bytes and request.host_bytes - plan.PROCESS_BYTES,
         "pci_bus_id": target.pci_bus_id,
         "hertz": request.hertz if request.kind == "pulse" else None,
+        "rank": request.ranks.index(target) if request.ranks else 0,
+        "ranks": len(request.ranks),
+        "rendezvous": request.rendezvous,
         "wait_seconds": wait_seconds,
         "prepare_seconds": prepare_seconds(request.seconds),
         "free_bytes": target.memory_allowed_bytes,
@@ -174,7 +177,7 @@ class LocalLauncher:
 
     async def start(self, python: str, request: Request, order: bytes) -> ChildProcess:
         """Start a child process."""
-        environment = worker_environment(request.target, request.peer)
+        environment = worker_environment(request.target, request.peer, *request.ranks)
         try:
             worker = await ChildProcess.start(
                 python, str(WORKER), environment=environment, limit=WORKER_LINE_BYTES

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 from .backends import Cpu, open_cuda
 from .burn import burn
+from .collective import collective
 from .copies import copy
 from .environment import bind_near, cublas_version, unset_changing
 from .errors import RunError, explain, nobody_comes, not_ready
@@ -179,17 +180,8 @@ def end_with_parent() -> None:
         os._exit(1)
 
 
-KINDS: dict[str, Callable[[Any, Run], None]] = {
-    "soak": soak,
-    "sweep": sweep,
-    "latency": latency,
-    "peak": peak,
-    "step": step,
-    "copy": copy,
-    "memory": memory,
-    "pulse": pulse,
-    "burn": burn,
-}
+_KINDS = (soak, sweep, latency, peak, step, copy, memory, pulse, burn, collective)
+KINDS: dict[str, Callable[[Any, Run], None]] = {each.__name__: each for each in _KINDS}
 
 
 def main() -> NoReturn:

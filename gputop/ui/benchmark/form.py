@@ -264,10 +264,12 @@ class Form(Container):
         """Kinds that the devices on offer can run."""
         several = self.choice.can_pair or KINDS[self.kind].several_devices
         simulated = self.choice.one.simulated
+        gpus = sum(target.kind == "cuda" for target in self.choice.offered)
         return tuple(
             name
             for name, kind in KINDS.items()
             if (several or not kind.several_devices) and (kind.over_time or not simulated)
+            if gpus > 1 or name != "collective"
         )
 
     @property

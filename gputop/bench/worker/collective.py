@@ -1,0 +1,206 @@
+"""`collective`: all-reduce, all-gather and reduce-scatter between devices, as nccl-tests does."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from .errors import is_death
+from .rows import ROW_SECONDS, WARM_UP, Rows
+from .throughput import products_in
+
+if TYPE_CHECKING:
+    from .main import Run
+ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER = "all-reduce", "all-gather", "reduce-scatter"
+SIZES = tuple(1 << power for power in range(10, 31, 2))
+LARGEST_BYTES = {"cpu": 16 << 20, "cuda": 1 << 30}
+SHARE_OF_FREE = 6
+"""Divisor of the free memory for the largest message: it exists four times when it is checked."""
+LEAST_OPERATIONS, MOST_OPERATIONS = 5, 2000
+BYTES_PER_ELEMENT, PERIOD = 4, 97
+"""Place i of rank r has the integer i % 97 + r, whose sums float32 has exactly."""
+FIRST_SECONDS, HELD_BACK_SECONDS = 2.0, 0.5
+"""Expected seconds of the first operations of a size, and those until an error is told."""
+
+
+def bus_factor(series: str, ranks: int) -> float:
+    """Return bus bandwidth over algorithm bandwidth, from PERFORMANCE.md of nccl-tests."""
+    return (2 if series == ALL_REDUCE else 1) * (ranks - 1) / ranks
+
+
+def percentile_99(seconds: list[float]) -> float:
+    """Return the time that 99 of 100 operations keep to: of fewer than 100 the longest."""
+    return sorted(seconds)[math.ceil(0.99 * len(seconds)) - 1]
+
+
+class Ranks:
+    """This process among the ranks, which agree through a file, not through what is tested."""
+
+    def __init__(self, device: Any, run: Run) -> None:
+        self.dist = device.torch.distributed
+        self.rank, self.count = run.request["rank"], run.request["ranks"]
+        self.backend = "nccl" if device.place == "cuda" else "gloo"
+        self._agreed = 0
+        for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
+            os.environ.pop(name, None)
+        changing = sorted(name for name in os.environ if name.startswith(("NCCL_", "GLOO_")))
+        run.notes += [f"set: {name}={os.environ[name][:80]}" for name in changing]
+        # Nothing leaves this machine.
+        os.environ.update(GLOO_SOCKET_IFNAME="lo", NCCL_SOCKET_IFNAME="lo")
+        limit = timedelta(seconds=run.request["prepare_seconds"])
+        self.store = self.dist.FileStore(run.request["rendezvous"], self.count)
+        self.store.set_timeout(limit)
+        group = (self.backend, None, limit, self.count, self.rank, self.store)
+        self.dist.init_process_group(*group)
+
+    def agree(self, *figures: float) -> list[list[float]]:
+        """Return the figures that each rank gives here, in their order. All wait for the last."""
+        self._agreed += 1
+        self.store.set(f"{self._agreed}/{self.rank}", json.dumps(figures))
+        said = (self.store.get(f"{self._agreed}/{rank}") for rank in range(self.count))
+        return [json.loads(each) for each in said]
+
+
+class Message:
+    """The buffers of a size: `full`, and `part`, of which each rank has one."""
+
+    def __init__(self, device: Any, ranks: Ranks, size: int) -> None:
+        self._torch, self._ranks = device.torch, ranks
+        self._share = size // (BYTES_PER_ELEMENT * ranks.count)
+        options = {"dtype": device.torch.float32, "device": device.place}
+        self.full = device.torch.empty(self._share * ranks.count, **options)
+        self.part = device.torch.empty(self._share, **options)
+        self.bytes = BYTES_PER_ELEMENT * self._share * ranks.count
+
+    @property
+    def operations(self) -> dict[str, Callable[[], object]]:
+        """Operations on these buffers by name."""
+        dist = self._ranks.dist
+        # The new names, which old versions of torch do not have, or the old ones.
+        gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+        scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+        return {
+            ALL_REDUCE: partial(dist.all_reduce, self.full),
+            ALL_GATHER: partial(gather, self.full, self.part),
+            REDUCE_SCATTER: partial(scatter, self.part, self.full),
+        }
+
+    def wrong(self, series: str, operation: Callable[[], object]) -> int:
+        """Return the wrong elements of one operation on known integers."""
+        rank, count = self._ranks.rank, self._ranks.count
+        own = slice(rank * self._share, (rank + 1) * self._share)
+        device, found = self.full.device, self.full
+        # float32 does not count up to the largest sizes.
+        known = self._torch.arange(len(found), dtype=self._torch.int32, device=device)
+        known = known.remainder_(PERIOD).to(self.full.dtype)
+        if series == ALL_GATHER:
+            known.view(count, -1).add_(self._torch.arange(count, device=device).unsqueeze(1))
+            self.part.copy_(known[own])
+            self.full.zero_()
+        else:
+            self.full.copy_(known).add_(rank)
+            self.part.zero_()
+            known.mul_(count).add_(count * (count - 1) // 2)
+        operation()
+        if series == REDUCE_SCATTER:
+            known, found = known[own], self.part
+        return int((found != known).sum())
+
+
+def collective(device: Any, run: Run) -> None:
+    """Measure a row for each size and operation."""
+    if device.place == "cpu":
+        device.torch.set_num_threads(1)  # the ranks share the cores
+    try:
+        _measure(device, run)
+    except RuntimeError as error:
+        # Where another rank has died, the parent names that one, and ends those that it left.
+        if not is_death(error) and run.halt.wait(HELD_BACK_SECONDS):
+            run.finish()
+        raise
+
+
+def _measure(device: Any, run: Run) -> None:
+    ranks = Ranks(device, run)
+    free = min(filter(None, (device.free_bytes(), run.request["free_bytes"])), default=1 << 30)
+    most = min(free for (free,) in ranks.agree(free)) // SHARE_OF_FREE
+    sizes = [size for size in SIZES if size <= min(most, LARGEST_BYTES[device.place])]
+    first = Message(device, ranks, SIZES[0])
+    for operation in first.operations.values():
+        operation()  # connects
+    rows = Rows(device, run, len(first.operations) * len(sizes))
+    timing = "device events" if device.place == "cuda" else device.timing
+    rows.plan(
+        "float32",
+        (0, 0, 0),
+        "torch.distributed on one machine; bytes, mean over the ranks and bus bandwidth as in "
+        f"nccl-tests; p99 of the slowest rank; {timing}; compared before and after each row",
+        accumulate="float32",
+        layout=f"{ranks.count} ranks, {ranks.backend}",
+        data="known integers",
+    )
+    for size in sizes:
+        rows.expect("making buffers", FIRST_SECONDS)
+        message = Message(device, ranks, size)
+        for series in message.operations:
+            if not _row(rows, ranks, message, series):
+                rows.note_time_up()
+                return
+            rows.to_come -= 1
+        run.known.update(device.memories())
+
+
+def _row(rows: Rows, ranks: Ranks, message: Message, series: str) -> bool:
+    """Measure a row; return False if the time was up before it, on any rank."""
+    device, operation, size = rows.device, message.operations[series], message.bytes
+    work = f"{series} of {size} bytes"
+    rows.expect(work, FIRST_SECONDS)
+    wrong = message.wrong(series, operation)
+    own = min(device.wall(lambda _: operation(), 1) for _ in range(WARM_UP))
+    each, over = map(max, zip(*ranks.agree(own, -rows.left)))  # noqa: B905 - Python 3.9
+    if over >= 0:
+        return False
+    seconds = min(ROW_SECONDS, -over / rows.to_come)
+    times = max(LEAST_OPERATIONS, min(MOST_OPERATIONS, products_in(seconds, each)))
+    rows.expect(work, times * each)
+    operation()  # the ranks come here one after the other, and leave together
+    took = _seconds_of_each(device, operation, times)
+    rows.table.add(times, sum(took))
+    wrong += message.wrong(series, operation)
+    rows.run.verified(wrong, 1)
+    said = ranks.agree(sum(took) / times, percentile_99(took), wrong)
+    mean = sum(mean for mean, *_ in said) / ranks.count
+    rate = size / mean
+    values = {
+        "bytes_per_second": bus_factor(series, ranks.count) * rate,
+        "algorithm_bytes_per_second": rate,
+        "seconds": mean,
+        "p99_seconds": max(tail for _, tail, _ in said),
+        "wrong": sum(wrong for *_, wrong in said),
+    }
+    rows.run.send("point", series=series, x=size, values=values, shape=[])
+    rows.table.rows += 1
+    return True
+
+
+def _seconds_of_each(device: Any, operation: Callable[[], object], times: int) -> list[float]:
+    """Return the time of each of so many operations, one right after the other."""
+    if device.place == "cpu":
+        ends = [time.perf_counter()]
+        for _ in range(times):
+            operation()
+            ends.append(time.perf_counter())
+        return [ends[n + 1] - ends[n] for n in range(times)]
+    events = [device.torch.cuda.Event(enable_timing=True) for _ in range(times + 1)]
+    events[0].record()
+    for event in events[1:]:
+        operation()
+        event.record()
+    device.synchronize()
+    return [events[n].elapsed_time(events[n + 1]) / 1000 for n in range(times)]

@@ -1,0 +1,370 @@
+"""`collective`: what its rows say, how ranks find what is wrong, and what ends all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gputop.bench.events import Done, Event, Failed, Hello, Point
+from gputop.bench.plan.devices import targets
+from gputop.bench.plan.request import Request, Target, check_together, cpu_ranks
+from gputop.bench.results.tables import device_tables, table
+from gputop.bench.run import supervision
+from gputop.bench.run.group import group_runner
+from gputop.bench.run.group_state import GroupState
+from gputop.bench.run.worker_launch import worker_environment, worker_request
+from gputop.bench.worker import collective
+from gputop.problem import Problem
+from tests.bench.commands import ran
+from tests.bench.machines import divided, seen
+from tests.bench.test_peers import GPUS
+from tests.bench.workers import CPU, broken_worker, fake_interpreter, load_torch, needs_torch
+from tests.sessions import RESULT, PreparedSession
+from tests.streams import PreparedStream, inventory, sample
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+    from pathlib import Path
+
+SERIES = (collective.ALL_REDUCE, collective.ALL_GATHER, collective.REDUCE_SCATTER)
+
+
+def asked(*targets: Target, seconds: float = 30.0, python: str | None = None) -> list[Request]:
+    return [Request(each, "float32", None, seconds, python, "collective") for each in targets]
+
+
+@pytest.mark.parametrize(
+    ("series", "ranks", "factor"),
+    [
+        ("all-reduce", 2, 1.0),
+        ("all-reduce", 4, 1.5),
+        ("all-reduce", 8, 1.75),
+        ("all-gather", 2, 0.5),
+        ("all-gather", 8, 0.875),
+        ("reduce-scatter", 4, 0.75),
+    ],
+)
+def test_bus_bandwidth_is_that_of_nccl_tests(series: str, ranks: int, factor: float) -> None:
+    assert collective.bus_factor(series, ranks) == factor
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"), [(1, 1), (5, 5), (99, 99), (100, 99), (101, 100), (2000, 1980)]
+)
+def test_the_99th_percentile(count: int, expected: int) -> None:
+    assert collective.percentile_99([float(n) for n in range(count, 0, -1)]) == expected
+
+
+class Together:
+    """A torch.distributed of one process, which knows what the other ranks have."""
+
+    def __init__(self, rank: int, count: int, fault: Callable[[Any], object]) -> None:
+        self.rank, self.count, self.fault = rank, count, fault
+
+    def all_reduce(self, full: Any) -> None:
+        full.sub_(self.rank).mul_(self.count).add_(self.count * (self.count - 1) // 2)
+        self.fault(full)
+
+    def all_gather_into_tensor(self, full: Any, part: Any) -> None:
+        for rank, own in enumerate(full.view(self.count, -1)):
+            places = range(rank * len(part), (rank + 1) * len(part))
+            own.copy_(own.new_tensor([place % 97 + rank for place in places]))
+        full.view(self.count, -1)[self.rank].copy_(part)
+        self.fault(full)
+
+    def reduce_scatter_tensor(self, part: Any, full: Any) -> None:
+        self.all_reduce(full)
+        part.copy_(full.view(self.count, -1)[self.rank])
+        self.fault(part)
+
+
+def nothing(_: Any) -> None:
+    """No fault."""
+
+
+def one_more(result: Any) -> None:
+    result[7] += 1
+
+
+def shifted(result: Any) -> None:
+    result.copy_(result.roll(1))
+
+
+@needs_torch
+@pytest.mark.parametrize("series", SERIES)
+@pytest.mark.parametrize(
+    ("fault", "least"), [(nothing, 0), (one_more, 1), (shifted, 80)], ids=["none", "one", "shifted"]
+)
+def test_sums_are_compared_exactly(series: str, fault: Callable[[Any], object], least: int) -> None:
+    for rank, count in ((0, 2), (2, 3)):
+        device: Any = SimpleNamespace(torch=load_torch(), place="cpu")
+        ranks: Any = SimpleNamespace(rank=rank, count=count, dist=Together(rank, count, fault))
+        message = collective.Message(device, ranks, 1000)
+        assert message.bytes == 1000 // (4 * count) * 4 * count
+        wrong = message.wrong(series, message.operations[series])
+        assert (wrong == 0) is (fault is nothing)
+        assert wrong >= least
+
+
+def test_each_rank_knows_its_number_and_sees_its_own_gpu_first() -> None:
+    second = replace(asked(GPUS[1])[0], ranks=tuple(GPUS), rendezvous="/a/file")
+    order = worker_request(second)
+    assert (order["rank"], order["ranks"], order["rendezvous"]) == (1, 3, "/a/file")
+    seen_by = worker_environment(second.target, second.peer, *second.ranks)
+    assert seen_by["CUDA_VISIBLE_DEVICES"].split(",") == [GPUS[n].uuid for n in (1, 0, 2)]
+
+
+def test_ranks_of_a_cpu_share_its_memory() -> None:
+    ranks = cpu_ranks(4)
+    assert [each.place for each in ranks] == ["CPU 0", "CPU 1", "CPU 2", "CPU 3"]
+    assert len({each.label for each in ranks}) == 4
+    free = [each.memory_free_bytes or 0 for each in ranks]
+    assert len(set(free)) == 1
+    assert 2 <= len(cpu_ranks(None)) <= 4
+
+
+@pytest.mark.parametrize(
+    ("ranks", "says"),
+    [
+        (GPUS[:2], None),
+        (cpu_ranks(2), None),
+        (GPUS[:1], "GPU 0, .* is the only device"),
+        ((GPUS[0], CPU), "between whole GPUs"),
+    ],
+)
+def test_who_can_be_ranks(ranks: Sequence[Target], says: str | None) -> None:
+    problem = check_together(asked(*ranks))
+    assert (problem is None) is (says is None)
+    if problem is not None and says is not None:
+        assert re.search(says, problem.why)
+        assert "--ranks 4" in problem.remedy
+
+
+def test_instances_are_no_ranks() -> None:
+    instances = [each for each in targets(divided(), seen()) if each.parent_uuid]
+    problem = check_together(asked(*instances))
+    assert problem is not None
+    assert "between whole GPUs" in problem.why
+
+
+VALUES = {
+    "bytes_per_second": 3e11,
+    "algorithm_bytes_per_second": 2e11,
+    "seconds": 5e-6,
+    "p99_seconds": 9e-6,
+    "wrong": 0,
+}
+
+
+def test_a_row_has_a_line() -> None:
+    rows = [Point(series, size, VALUES) for size in (1 << 10, 1 << 30) for series in SERIES[:2]]
+    head, first, *_, last = table("collective", rows).lines
+    assert head == ["", "bus GB/s", "algorithm GB/s", "mean", "p99", "wrong"]
+    assert first == ["all-reduce 1.00 KiB", "300", "200", "5 µs", "9 µs", "0"]
+    assert last[0] == "all-gather 1.00 GiB"
+    (side_by_side,) = device_tables("collective", {"GPU 0": rows, "GPU 1": rows})
+    assert side_by_side.lines[0] == ["bus GB/s, largest size", "GPU 0", "GPU 1"]
+
+
+async def ends_of(
+    requests: list[Request], heard: Callable[[Event], bool] = lambda _: False, make: Any = None
+) -> tuple[dict[Target, Done | Failed], list[int], float]:
+    """How each rank ended, the workers' pids, and the seconds of a stop after what was heard."""
+    runs = group_runner(GroupState(requests), make)
+    ends: dict[Target, Done | Failed] = {}
+    pids: list[int] = []
+    stops: list[asyncio.Task[float]] = []
+
+    async def stop() -> float:
+        began = time.monotonic()
+        await runs.stop()
+        return time.monotonic() - began
+
+    def take(target: Target, event: Event) -> None:
+        if isinstance(event, Hello):
+            pids.append(event.pid)
+        if isinstance(event, Done | Failed):
+            assert target not in ends, "a rank ends once"
+            ends[target] = event
+        if heard(event) and not stops:
+            stops.append(asyncio.create_task(stop()))
+
+    async with asyncio.timeout(100):
+        with supervision.Supervisor() as watch:
+            await runs.follow(watch, lambda *_: None, take)
+            took = [await each for each in stops]
+    return ends, pids, max(took, default=0.0)
+
+
+@pytest.fixture(autouse=True)
+def _devices_that_are_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = PreparedStream(inventory(3), sample(3))
+    monkeypatch.setattr(supervision, "open_stream", lambda: made)
+
+
+class Rank(PreparedSession):
+    """A rank that runs until it is stopped, unless it ends by itself."""
+
+    by_itself: Mapping[str, Done | Failed]
+    stuck: Collection[str] = ()
+
+    def __init__(self, request: Request, *, waits: bool = False, launcher: None = None) -> None:
+        super().__init__(request, waits=waits)
+        self.number, self.stopped = request.target.number or "", asyncio.Event()
+        self.was_stuck, self.by = self.number in self.stuck, ""
+
+    async def events(self) -> AsyncGenerator[Any]:
+        yield Hello("3.11", "2.13", "a device", 1, 1)
+        if self.number in self.by_itself:
+            yield self.by_itself[self.number]
+            return
+        await self.stopped.wait()
+        yield Done(replace(RESULT, stopped=self.by))
+
+    async def stop(self, by: str = "user") -> None:
+        self.by = by
+        self.stopped.set()
+
+
+BROKEN = Failed(Problem("It broke", "it did", "Mend it"), 1)
+
+
+@pytest.mark.parametrize(
+    ("stuck", "says"),
+    [
+        (set(), f"{GPUS[1].label}: it did"),
+        ({"1"}, f"{GPUS[1].label}: it did"),
+        ({"2"}, f"{GPUS[2].label}: it does not answer any more"),
+    ],
+)
+async def test_what_one_rank_fails_by_is_the_end_of_all(stuck: Collection[str], says: str) -> None:
+    made = type("Made", (Rank,), {"by_itself": {"1": BROKEN}, "stuck": stuck, "requests": []})
+    ends, _, _ = await ends_of(asked(*GPUS), make=made)
+    (end,) = set(ends.values())
+    assert end == Failed(Problem("It broke", says, "Mend it"), 1)
+    assert list(ends) == list(dict.fromkeys(ends)), "each is told"
+
+
+async def test_a_rank_that_is_too_hot_ends_all() -> None:
+    hot = Done(replace(RESULT, stopped="limit"))
+    made = type("Made", (Rank,), {"by_itself": {"0": hot}, "requests": []})
+    ends, _, _ = await ends_of(asked(*GPUS), make=made)
+    assert [end.result.stopped for end in ends.values() if isinstance(end, Done)] == ["limit"] * 3
+
+
+QUICK = """
+import os, signal
+collective.SIZES, collective.ROW_SECONDS = (1 << 10, 1 << 14), 0.1
+send = main.Run.send
+"""
+AT_A_CHECK = """
+def failing(self, event, **fields):
+    send(self, event, **fields)
+    if event == "verify" and self.request["rank"] == 1:
+        os.kill(os.getpid(), signal.{signal})
+main.Run.send = failing
+"""
+"""Rank 1 ends, or stops, where it has told of its first check."""
+IMPATIENT = "backends.Cpu.patience, collective.FIRST_SECONDS = 2.0, 0.01\n"
+ONE_MORE = """
+operations = collective.Message.operations
+def wrong(self):
+    found = operations.fget(self)
+    def one_more():
+        found["all-reduce"]()
+        self.full[7] += 1
+    return {**found, "all-reduce": one_more} if self._ranks.rank == 1 else found
+collective.Message.operations = property(wrong)
+"""
+
+
+def python_of(folder: Path, fault: str = "") -> str:
+    return fake_interpreter(folder, broken_worker(QUICK + fault))
+
+
+@pytest.mark.slow
+@needs_torch
+def test_four_ranks_of_a_cpu(tmp_path: Path) -> None:
+    done = ran(
+        *("collective", "--device", "cpu", "--ranks", "4", "--seconds", "30", "--json"),
+        *("--no-verdict", "--python", python_of(tmp_path)),
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    first, *others = json.loads(done.stdout)
+    assert [each["points"] for each in others] == [first["points"]] * 3
+    assert {(each["wrong_elements"], each["checks"]) for each in (first, *others)} == {(0, 6)}
+    rows = [(row["series"], row["x"]) for row in first["points"]]
+    assert rows == [(series, size) for size in (1 << 10, 1 << 14) for series in SERIES]
+    for row in first["points"]:
+        values, factor = row["values"], collective.bus_factor(row["series"], 4)
+        rate = row["x"] / values["seconds"]
+        assert values["algorithm_bytes_per_second"] == pytest.approx(rate)
+        assert values["bytes_per_second"] == pytest.approx(factor * rate)
+        assert values["p99_seconds"] > 0
+        assert values["wrong"] == 0
+
+
+@pytest.mark.slow
+@needs_torch
+def test_a_wrong_sum_is_found_and_the_rank_named(tmp_path: Path) -> None:
+    python = python_of(tmp_path, ONE_MORE)
+    done = ran("collective", "--device", "cpu", "--ranks", "2", "--python", python, "--csv")
+    assert done.returncode == 1
+    (line,) = (each for each in done.stderr.splitlines() if "error" in each)
+    assert "rank 1 computed wrong results: 4 elements in 6 checks" in line
+    assert [row.rpartition(",")[2] for row in done.stdout.split()[1:]] == ["2.0", "0.0", "0.0"] * 2
+
+
+@pytest.mark.slow
+@needs_torch
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        (AT_A_CHECK.format(signal="SIGKILL"), "it was ended by SIGKILL"),
+        (AT_A_CHECK.format(signal="SIGSTOP") + IMPATIENT, "it does not answer any more"),
+    ],
+    ids=["killed", "stopped"],
+)
+async def test_a_rank_that_is_gone_ends_all(tmp_path: Path, fault: str, says: str) -> None:
+    ranks = cpu_ranks(3)
+    ends, pids, _ = await ends_of(asked(*ranks, python=python_of(tmp_path, fault)))
+    (end,) = set(ends.values())
+    assert isinstance(end, Failed)
+    assert end.problem.why == f"{ranks[1].label}: {says}"
+    assert len(ends) == len(pids) == 3
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+@pytest.mark.slow
+@needs_torch
+async def test_a_stop_keeps_the_rows_of_all(tmp_path: Path) -> None:
+    requests = asked(*cpu_ranks(2), seconds=600.0, python=python_of(tmp_path, LONG))
+    told = iter(range(4))
+    ends, _, seconds = await ends_of(requests, lambda e: isinstance(e, Point) and next(told) == 1)
+    results = [end.result for end in ends.values() if isinstance(end, Done)]
+    assert [(each.stopped, len(each.points)) for each in results] == [("user", 1)] * 2
+    assert seconds < 0.5
+
+
+LONG = """
+seconds_of_each = collective._seconds_of_each
+def long(device, operation, times):
+    if long.rows:
+        threading.Event().wait()
+    long.rows += 1
+    return seconds_of_each(device, operation, times)
+long.rows = 0
+collective._seconds_of_each = long
+"""
+"""The second row has no end."""
