@@ -30,6 +30,9 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(step, "SCALED", (BLOCK,))
     monkeypatch.setattr(step, "WAKE_SECONDS", 0.0)
     monkeypatch.setattr(rows, "LEAST_SECONDS", 0.0)
+    # Of a minute, which no busy machine needs.
+    defaults: Any = rows.Rows.time.__kwdefaults__
+    monkeypatch.setitem(defaults, "at_most", 0.1)
     monkeypatch.setattr(step, "compile_apart", lambda _: None)
     monkeypatch.setattr(load_torch(), "compile", lambda forward, **_: forward)
 
@@ -42,7 +45,7 @@ def stepped(dtype: str = "float32", **changes: Any) -> tuple[runs.Run, list[dict
         def send(self, event: str, **fields: Any) -> None:
             sent.append({"event": event, **fields})
 
-    asked = worker_launch.worker_request(request(dtype, None, 0.5, "step")) | changes
+    asked = worker_launch.worker_request(request(dtype, None, 60.0, "step")) | changes
     run = Recorded(-1, asked)
     step.step(backends.Cpu(load_torch(), threading.Event()), run)
     return run, sent
