@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.bench.events import Done, Event, Failed, Hello, Point
-from gputop.bench.plan.devices import targets
+from gputop.bench.plan.devices import RunRefusedError, targets
 from gputop.bench.plan.request import Request, Target, check_together, cpu_ranks
 from gputop.bench.results.tables import device_tables, table
 from gputop.bench.run import supervision
@@ -23,10 +23,12 @@ from gputop.bench.run.group import group_runner
 from gputop.bench.run.group_state import GroupState
 from gputop.bench.run.worker_launch import worker_environment, worker_request
 from gputop.bench.worker import collective
+from gputop.commands import bench as command
 from gputop.problem import Problem
 from tests.bench.commands import ran
 from tests.bench.machines import divided, seen
 from tests.bench.test_peers import GPUS
+from tests.bench.test_several import parsed
 from tests.bench.workers import CPU, broken_worker, fake_interpreter, load_torch, needs_torch
 from tests.sessions import RESULT, PreparedSession
 from tests.streams import PreparedStream, inventory, sample
@@ -154,6 +156,30 @@ def test_instances_are_no_ranks() -> None:
     problem = check_together(asked(*instances))
     assert problem is not None
     assert "between whole GPUs" in problem.why
+
+
+@pytest.mark.parametrize(
+    ("chosen", "arguments", "says"),
+    [
+        (GPUS[:1], (), "is the only device"),
+        (GPUS[:2], ("--ranks", "4"), "The GPUs are the ranks"),
+        ((CPU, GPUS[0]), (), "between whole GPUs"),
+    ],
+)
+def test_what_is_no_collective_is_an_error_of_the_command_line(
+    chosen: Sequence[Target], arguments: Sequence[str], says: str
+) -> None:
+    with pytest.raises(RunRefusedError, match=says) as refused:
+        command._requests(parsed("collective", *arguments), chosen)
+    assert refused.value.status == 2
+    assert "\n" not in str(refused.value)
+
+
+def test_the_cpu_becomes_as_many_ranks_as_are_asked_for() -> None:
+    requests = command._requests(parsed("collective", "--ranks", "3", "--csv"), [CPU])
+    assert [each.target.index for each in requests] == [0, 1, 2]
+    for arguments in (("collective", "--ranks", "65"), ("soak", "--ranks", "2")):
+        assert command.run(parsed(*arguments)) == 2
 
 
 VALUES = {
