@@ -13,7 +13,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gputop.schema.device import Absence, Device, DeviceState
-from gputop.schema.snapshot import Event
 from gputop.sources.interface import DeviceReading, DriverError
 from gputop.sources.linux.driver_files import inspect_system
 from gputop.sources.nvml import diagnosis
@@ -32,6 +31,7 @@ from gputop.sources.nvml.query import (
     DRIVER_IS_GONE,
     SLOW,
     Answers,
+    Clock,
     QueryCache,
     absence_of,
     answered_sample,
@@ -165,7 +165,7 @@ class NvmlReader:
         self,
         index: int,
         driver_version: str | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Clock = time.monotonic,
         events: XidEvents | None = None,
     ) -> None:
         self.index = index
@@ -269,19 +269,16 @@ class NvmlReader:
 
     def _reset(self) -> None:
         """Make the next `read` attach to the device again: its counters may have restarted."""
-        self._detach()
-        self._cache.forget()
-        self._modes.forget()
-        self._processes = process_queries(self._version, self._clock)
-        self._start_counting()
-
-    def _detach(self) -> None:
         if self._gpm is not None:
             self._gpm.close()
             self._gpm = None
         if self._events and self._handle is not None:
             self._events.forget(self._handle)
         self._handle = None
+        self._cache.forget()
+        self._modes.forget()
+        self._processes = process_queries(self._version, self._clock)
+        self._start_counting()
 
     def _update_modes(self) -> None:
         answers = self._modes.ask_due(self._handle, MODES)

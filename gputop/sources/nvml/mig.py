@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from gputop.schema.device import READINGS, Absence, Device
@@ -23,6 +23,7 @@ from gputop.sources.nvml.processes import (
 )
 from gputop.sources.nvml.query import (
     SLOW,
+    Clock,
     NvmlQuery,
     QueryCache,
     absence_of,
@@ -84,7 +85,7 @@ class InstanceReadings(NamedTuple):
 class Instances:
     """The instances on one GPU, as they come and go. `lists` are the queries for processes."""
 
-    def __init__(self, lists: Sequence[NvmlQuery], clock: Callable[[], float]) -> None:
+    def __init__(self, lists: Sequence[NvmlQuery], clock: Clock) -> None:
         self._lists = lists
         self._clock = clock
         self._cache = QueryCache(clock)
@@ -162,7 +163,7 @@ class Instances:
                 if known:
                     known.silent(error.value)
                 continue
-            if again or not known.seems_gone:
+            if again or known.answers[0] not in _GONE:
                 break
         return known
 
@@ -184,7 +185,7 @@ def _device(cache: QueryCache, handle: Any, parent: Device, **known: Any) -> Dev
     return Device(absent=absent, **values)
 
 
-def _gpm(gpu: Any, device: Device, clock: Callable[[], float]) -> Gpm | None:
+def _gpm(gpu: Any, device: Device, clock: Clock) -> Gpm | None:
     """Return the instance's GPM, or None without an id: it would be that of the whole GPU."""
     instance = device.mig_gpu_instance
     return None if instance is None else Gpm(gpu, instance, clock)
@@ -198,16 +199,12 @@ class _Instance:
         self.cache = cache
         self._ids = (device.mig_gpu_instance, device.mig_compute_instance)
         self._queries = lists
-        self._answers: Sequence[Any] = ()
+        self.answers: Sequence[Any] = ()
         self._lists: Sequence[Any] = ()
         self._gpm = gpm
         self._percentages: Percentages = {}
-        self._processes: tuple[GpuProcess, ...] = ()
+        self.processes: tuple[GpuProcess, ...] = ()
         self._missing: Absence | None = None
-
-    @property
-    def seems_gone(self) -> bool:
-        return self._answers[0] in _GONE
 
     @property
     def shares(self) -> int | str:
@@ -218,15 +215,11 @@ class _Instance:
     @property
     def attributed(self) -> int | Absence:
         """Bytes held by its processes."""
-        return attributed_bytes(self._processes, self._missing)
-
-    @property
-    def pids(self) -> set[int]:
-        return {process.pid for process in self._processes}
+        return attributed_bytes(self.processes, self._missing)
 
     def ask(self, handle: Any, *, gpm: bool) -> None:
         """Ask what is due. Raises `NVMLError` if it, or the GPU, is lost."""
-        self._answers = self.cache.ask_due(handle, _READINGS)
+        self.answers = self.cache.ask_due(handle, _READINGS)
         self._lists = self.cache.ask_due(handle, self._queries)
         if not gpm:
             self.close()
@@ -242,7 +235,7 @@ class _Instance:
 
     def silent(self, code: int) -> _Instance:
         """Note that it exists, and answers everything with that code."""
-        self._answers = [code] * len(_READINGS)
+        self.answers = [code] * len(_READINGS)
         self._lists = [code] * len(self._queries)
         self._percentages = all_missing(absence_of(code))
         return self
@@ -254,7 +247,7 @@ class _Instance:
     def assign_processes(self, gpu: Sequence[Any]) -> None:
         """Set its processes from its own lists or, if it has none, from those of the GPU."""
         rows = [self._rows(own, all_) for own, all_ in zip(self._lists, gpu, strict=True)]
-        self._processes, self._missing = merge_processes(*(*rows, nvml.NVML_ERROR_NOT_SUPPORTED))
+        self.processes, self._missing = merge_processes(*(*rows, nvml.NVML_ERROR_NOT_SUPPORTED))
 
     def _rows(self, own: Any, gpu: Any) -> Any:
         if isinstance(own, list):
@@ -264,21 +257,21 @@ class _Instance:
 
     def reading(self, held: int | Absence) -> DeviceReading:
         """Return its reading; `held` are the bytes held by processes in the memory it shares."""
-        found = answers_by_name(_READINGS, self._answers)
+        found = answers_by_name(_READINGS, self.answers)
         if self._missing:
             found.absent["processes"] = self._missing
         add_attributed(found, self.attributed, held)
         found.update(self._percentages.items())
-        answers = *self._answers, *self._lists, (*self._percentages.values(),)
+        answers = *self.answers, *self._lists, (*self._percentages.values(),)
         unsaid = [name for name in READINGS if name not in found.values | found.absent]
         found.absent |= dict.fromkeys(unsaid, Absence.NOT_SUPPORTED)
         sample = answered_sample(self.device.uuid, found, answers)
-        return DeviceReading(self.device, sample, self._processes)
+        return DeviceReading(self.device, sample, self.processes)
 
 
 def _others(rows: Any, instances: Sequence[_Instance]) -> Any:
     """Return the rows of the GPU's list that belong to no instance: a process is listed once."""
     if not isinstance(rows, list):
         return rows
-    pids = {pid for instance in instances for pid in instance.pids}
+    pids = {process.pid for instance in instances for process in instance.processes}
     return [row for row in rows if row.pid not in pids and not any(i.owns(row) for i in instances)]

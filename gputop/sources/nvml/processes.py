@@ -8,16 +8,21 @@ import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from gputop.schema.device import Absence
 from gputop.schema.snapshot import ProcessKind
 from gputop.sources.interface import GpuProcess
 from gputop.sources.nvml.bindings import check, nvml, raw_function
-from gputop.sources.nvml.query import SECOND, Answers, NvmlQuery, Source, absence_of, value_of
-
-if TYPE_CHECKING:
-    from gputop.sources.nvml.fields import Clock
+from gputop.sources.nvml.query import (
+    SECOND,
+    Answers,
+    Clock,
+    NvmlQuery,
+    Source,
+    absence_of,
+    value_of,
+)
 
 _LISTS = ("Compute", "Graphics", "MPSCompute")
 _ROW = struct.Struct("I4xQII")
@@ -186,14 +191,14 @@ def merge_processes(
             if not 0 < row.pid <= _LARGEST_PID:
                 missing = missing or Absence.ERROR  # a process without a pid
                 continue
-            kinds[row.pid] = _both(kinds.get(row.pid, kind), kind)
+            known = kinds.get(row.pid, kind)
+            kinds[row.pid] = known if known in (kind, ProcessKind.MPS) else ProcessKind.BOTH
             used = value_of("memory_used_bytes", row.usedGpuMemory)
             if not isinstance(used, Absence):
                 # Each list has all memory of the process: a sum would count it twice.
                 memory[row.pid] = max(used, memory.get(row.pid, 0))
-    unknown = absence_of(usage) if isinstance(usage, int) else None
-    if isinstance(usage, Absence):
-        unknown = usage
+    reason = absence_of(usage) if isinstance(usage, int) else usage
+    unknown = reason if isinstance(reason, Absence) else None
     percentages: Mapping[int, Percentages] = {} if unknown else usage
     nothing: Percentages = (None, None, None, None) if unknown else (0, 0, 0, 0)
     processes = (
@@ -208,12 +213,6 @@ def merge_processes(
         for pid, kind in sorted(kinds.items())
     )
     return tuple(processes), missing
-
-
-def _both(known: ProcessKind, kind: ProcessKind) -> ProcessKind:
-    if known in (kind, ProcessKind.MPS):
-        return known
-    return ProcessKind.BOTH
 
 
 def attributed_bytes(processes: tuple[GpuProcess, ...], missing: Absence | None) -> int | Absence:

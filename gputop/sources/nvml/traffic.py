@@ -8,15 +8,8 @@ from typing import Any
 
 from gputop.schema.device import Absence
 from gputop.sources.nvml.bindings import nvml
-from gputop.sources.nvml.fields import (
-    Clock,
-    FieldKey,
-    FieldReading,
-    FieldValue,
-    FieldValues,
-    first_reason,
-)
-from gputop.sources.nvml.query import AGAIN, SECOND, SLOW, UNAVAILABLE, absence_of
+from gputop.sources.nvml.fields import FieldKey, FieldReading, FieldValue, FieldValues, first_reason
+from gputop.sources.nvml.query import AGAIN, SECOND, SLOW, UNAVAILABLE, Clock, absence_of
 
 
 class RateCounter:

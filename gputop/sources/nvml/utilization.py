@@ -26,8 +26,8 @@ from typing import Any
 from gputop.schema.codec import rounded
 from gputop.schema.device import GPM_READINGS, SERIES_READINGS, Absence
 from gputop.sources.nvml.bindings import check, nvml, raw_function
-from gputop.sources.nvml.fields import VALUE_TYPES, Clock
-from gputop.sources.nvml.query import AGAIN, SLOW, absence_of
+from gputop.sources.nvml.fields import VALUE_TYPES
+from gputop.sources.nvml.query import AGAIN, SLOW, Clock, absence_of
 
 _ROOM = 256
 """Room for samples: more than the driver keeps of utilization (100), or of anything (120)."""
