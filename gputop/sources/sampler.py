@@ -98,6 +98,9 @@ class _Slot:
     sent: bool = False
     """True if these have been sent before."""
     late: bool = False
+    age: float = 0.0
+    """Age of these at the last tick, and whether the device hung then."""
+    hung: bool = False
     over: bool = False
     """True if the driver is gone, and the thread should end."""
 
@@ -113,16 +116,6 @@ class _Slot:
         takes long over each question is slow, and does not hang.
         """
         return now - max(self.since, self.reader.heard_at, self.asked_at - interval)
-
-
-class _SlotState(NamedTuple):
-    """State of a slot at one moment."""
-
-    devices: tuple[Device, ...]
-    readings: tuple[_Owned, ...]
-    age: float
-    hung: bool
-    sent: bool
 
 
 @dataclass(frozen=True)
@@ -366,36 +359,28 @@ class Sampler:
         interval = self._interval
         # The last tick within the limit comes a moment before it, and is the one that tells.
         limit = silence_limit(interval) - interval / 2
+        first: dict[str, tuple[tuple[Device, ...], _Slot]] = {}
         with self._changed:
             now = time.monotonic()
-            states = [
-                _SlotState(
-                    slot.devices,
-                    slot.readings,
-                    age=rounded(now - (slot.read_at or slot.since)),
-                    hung=slot.seconds_silent(now, interval) > limit,
-                    sent=slot.sent,
-                )
-                for slot in slots
-            ]
             for slot in slots:
+                slot.age = rounded(now - (slot.read_at or slot.since))
+                slot.hung = slot.seconds_silent(now, interval) > limit
+                known = slot.devices
+                # Indices move when a device is lost: two readers may have found the same one.
+                first.setdefault(known[0].uuid, (known, dataclasses.replace(slot)))
                 slot.sent = True
             events = tuple(self._events)
             self._events.clear()
-        # Indices move when a device is lost: two readers may have found the same one.
-        first: dict[str, _SlotState] = {}
-        for state in states:
-            first.setdefault(state.devices[0].uuid, state)
         states = [*first.values()]
-        devices = tuple(device for state in states for device in state.devices)
+        devices = tuple(device for known, _ in states for device in known)
         samples = tuple(
             _device_sample(device, owned, state)
-            for state in states
-            for device, owned in zip_longest(state.devices, state.readings)
+            for known, state in states
+            for device, owned in zip_longest(known, state.readings)
         )
         processes = tuple(
-            joined_process(reading.device.uuid, listed, owner, hung=state.hung)
-            for state in states
+            joined_process(listed, owner, hung=state.hung)
+            for _, state in states
             for reading, owners in state.readings
             for listed, owner in zip(reading.processes, owners, strict=True)
         )
@@ -415,7 +400,7 @@ def _grace(interval: float) -> float:
     return max(GRACE_SECONDS, min(FIRST_GRACE_SECONDS, interval / 10))
 
 
-def _device_sample(device: Device, owned: _Owned | None, state: _SlotState) -> DeviceSample:
+def _device_sample(device: Device, owned: _Owned | None, state: _Slot) -> DeviceSample:
     """Return the last reading of a device with its age, or the reason that there is none."""
     if owned is not None and not state.hung:
         sample = without_samples(owned.reading.sample) if state.sent else owned.reading.sample

@@ -23,7 +23,7 @@ from gputop.frozen import dataclass
 from gputop.masking import masked_arguments
 from gputop.schema.codec import rounded
 from gputop.schema.device import Absence
-from gputop.sources.interface import OWNER_FIELDS, Owner
+from gputop.sources.interface import OWNER_FIELDS, Owner, unseen
 from gputop.sources.linux import procfs
 from gputop.sources.linux.procfs import PROC, Stat
 
@@ -233,7 +233,7 @@ class Owners:
             return self._hidden(pid, error)
         if now - known.seen_from < LISTED_SECONDS:
             # The driver may have listed the process that had the pid before.
-            return Owner(absence=Absence.NO_DATA_YET)
+            return unseen(Absence.NO_DATA_YET)
         if now - self._boot_at > BOOT_SECONDS:
             self._boot_at, self._booted = now, self._boot.now()
         parts = (known.stat, known.identity, *known.children[2:], known.cpu.percent, self._booted)
@@ -338,13 +338,13 @@ class Owners:
             try:
                 user = self._user(pid)
             except (OSError, ValueError):
-                return Owner(absence=Absence.NO_PERMISSION)
+                return unseen(Absence.NO_PERMISSION)
             hidden = (name for name in OWNER_FIELDS if name != "user")
             return Owner(user=user, absent=dict.fromkeys(hidden, Absence.NO_PERMISSION))
         if not isinstance(error, GONE):
-            return Owner(absence=Absence.ERROR)
+            return unseen(Absence.ERROR)
         # hidepid=2 hides the directory, too; else it is gone, or in a pid namespace of its own.
-        return Owner(absence=Absence.NO_PERMISSION if _exists(pid) else Absence.LOST)
+        return unseen(Absence.NO_PERMISSION if _exists(pid) else Absence.LOST)
 
 
 def _exists(pid: int) -> bool:

@@ -213,7 +213,7 @@ class NvmlReader:
         answers += [*lists, usage]
         if not DRIVER_IS_GONE.isdisjoint(each for each in answers if isinstance(each, int)):
             _check_driver()
-        processes, missing = merge_processes(*(*parts.others, usage))
+        processes, missing = merge_processes(*(self.device.uuid, *parts.others, usage))
         if missing:
             found.absent["processes"] = missing
         held = total_bytes(attributed_bytes(processes, missing), parts.attributed)

@@ -9,10 +9,10 @@ from __future__ import annotations
 import dataclasses
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gputop.schema.device import READINGS, Absence, Device
-from gputop.sources.interface import DeviceReading, GpuProcess
+from gputop.sources.interface import DeviceReading
 from gputop.sources.nvml.bindings import nvml
 from gputop.sources.nvml.device_queries import BAR1, BAR1_TOTAL, MEMORY, MEMORY_TOTAL
 from gputop.sources.nvml.processes import (
@@ -34,6 +34,9 @@ from gputop.sources.nvml.query import (
     unreadable_sample,
 )
 from gputop.sources.nvml.utilization import Gpm, Percentages, all_missing
+
+if TYPE_CHECKING:
+    from gputop.schema.snapshot import Process
 
 _COUNT = NvmlQuery("", scalar(nvml.nvmlDeviceGetMaxMigDeviceCount), seconds=SLOW)
 _IDENTITY = (
@@ -203,7 +206,7 @@ class _Instance:
         self._lists: Sequence[Any] = ()
         self._gpm = gpm
         self._percentages: Percentages = {}
-        self.processes: tuple[GpuProcess, ...] = ()
+        self.processes: tuple[Process, ...] = ()
         self._missing: Absence | None = None
 
     @property
@@ -247,7 +250,9 @@ class _Instance:
     def assign_processes(self, gpu: Sequence[Any]) -> None:
         """Set its processes from its own lists or, if it has none, from those of the GPU."""
         rows = [self._rows(own, all_) for own, all_ in zip(self._lists, gpu, strict=True)]
-        self.processes, self._missing = merge_processes(*(*rows, nvml.NVML_ERROR_NOT_SUPPORTED))
+        self.processes, self._missing = merge_processes(
+            *(self.device.uuid, *rows, nvml.NVML_ERROR_NOT_SUPPORTED)
+        )
 
     def _rows(self, own: Any, gpu: Any) -> Any:
         if isinstance(own, list):

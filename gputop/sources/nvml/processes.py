@@ -11,8 +11,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from gputop.schema.device import Absence
-from gputop.schema.snapshot import ProcessKind
-from gputop.sources.interface import GpuProcess
+from gputop.schema.snapshot import Process, ProcessKind
+from gputop.sources.interface import UTILIZATIONS
 from gputop.sources.nvml.bindings import check, nvml, raw_function
 from gputop.sources.nvml.query import (
     SECOND,
@@ -164,9 +164,9 @@ def _fetch_rows(call: Callable[[Any, int], Any], handle: Any, seen: int) -> Any:
 
 
 def merge_processes(
-    compute: Any, graphics: Any, mps: Any, usage: Any
-) -> tuple[tuple[GpuProcess, ...], Absence | None]:
-    """Return the processes by pid, and the reason that the list may lack some, or None.
+    uuid: str, compute: Any, graphics: Any, mps: Any, usage: Any
+) -> tuple[tuple[Process, ...], Absence | None]:
+    """Return the device's processes by pid, and the reason that the list may lack some, or None.
 
     Each list is rows or a return code. `usage` is percentages by pid, a return code, or an
     `Absence`.
@@ -201,25 +201,26 @@ def merge_processes(
     unknown = reason if isinstance(reason, Absence) else None
     percentages: Mapping[int, Percentages] = {} if unknown else usage
     nothing: Percentages = (None, None, None, None) if unknown else (0, 0, 0, 0)
+    absent = dict.fromkeys(UTILIZATIONS, unknown) if unknown else {}
+    unsized = {"memory_used_bytes": Absence.NOT_SUPPORTED, **absent}
     processes = (
-        GpuProcess(
+        Process(
             pid,
+            uuid,
             kind,
             memory.get(pid),
-            None if pid in memory else Absence.NOT_SUPPORTED,
-            *percentages.get(pid, nothing),
-            unknown,
+            **dict[str, Any](zip(UTILIZATIONS, percentages.get(pid, nothing), strict=True)),
+            absent=absent if pid in memory else unsized,
         )
         for pid, kind in sorted(kinds.items())
     )
     return tuple(processes), missing
 
 
-def attributed_bytes(processes: tuple[GpuProcess, ...], missing: Absence | None) -> int | Absence:
+def attributed_bytes(processes: tuple[Process, ...], missing: Absence | None) -> int | Absence:
     """Return the bytes held by the listed processes, or the reason that some are missing."""
-    reasons = [missing, *(process.absence for process in processes)]
-    reason = next((reason for reason in reasons if reason), None)
-    return reason or sum(process.memory_used_bytes or 0 for process in processes)
+    held = (p.absent.get("memory_used_bytes", p.memory_used_bytes or 0) for p in processes)
+    return total_bytes(missing or 0, *held)
 
 
 def total_bytes(*parts: int | Absence) -> int | Absence:
