@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Protocol
+from typing import Any, Protocol
 
 from gputop.frozen import dataclass
 from gputop.problem import Problem, ProblemError
@@ -35,7 +35,6 @@ class DeviceReading:
     device: Device
     sample: DeviceSample
     processes: tuple[Process, ...] = ()
-    """As the driver lists them: nothing is known of their owners."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +69,17 @@ def unseen(reason: Absence) -> Owner:
     return Owner(absent=dict.fromkeys(OWNER_FIELDS, reason))
 
 
-def joined_process(listed: Process, owner: Owner, *, hung: bool) -> Process:
-    """Return what the driver and the host say of a process, as one record.
-
-    A device that hangs still has its processes, without the driver's numbers: they show whom to
-    ask.
-    """
-    if hung:
-        absent = dict.fromkeys(("memory_used_bytes", *UTILIZATIONS), Absence.TIMED_OUT)
-        listed = Process(listed.pid, listed.device_uuid, listed.kind, absent=absent)
+def joined_process(listed: Process, owner: Owner) -> Process:
+    """Return what the driver and the host say of a process, as one record."""
     known = {name: getattr(owner, name) for name in (*OWNER_FIELDS, "unmasked")}
     return dataclasses.replace(listed, **known, absent={**owner.absent, **listed.absent})
+
+
+def unanswered_process(process: Process) -> Process:
+    """Return a process of a device that hangs, without the driver's numbers: whom to ask."""
+    nothing: dict[str, Any] = dict.fromkeys(("memory_used_bytes", *UTILIZATIONS))
+    absent = {**process.absent, **dict.fromkeys(nothing, Absence.TIMED_OUT)}
+    return dataclasses.replace(process, **nothing, absent=absent)
 
 
 class OwnerLookup(Protocol):

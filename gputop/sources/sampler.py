@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from gputop import __version__
 from gputop.bounds import EVENTS
@@ -38,11 +38,11 @@ from gputop.sources.interface import (
     DeviceReading,
     Driver,
     DriverError,
-    Owner,
     OwnerLookup,
     Reader,
     ReplacedError,
     joined_process,
+    unanswered_process,
 )
 from gputop.sources.linux.host import FIRST_WINDOW_SECONDS, HostReader
 from gputop.sources.linux.owners import Owners
@@ -71,13 +71,6 @@ def pause(seconds: float, cut_short: threading.Event | None = None) -> bool:
     return (cut_short or threading.Event()).wait(max(0.0, seconds))
 
 
-class _Owned(NamedTuple):
-    """A reading, and the owners of the processes that it lists."""
-
-    reading: DeviceReading
-    owners: tuple[Owner, ...]
-
-
 @dataclass
 class _Slot:
     """A reader and what it read last; guarded by the sampler's lock."""
@@ -94,7 +87,7 @@ class _Slot:
     """Start of the last read: no value in `readings` is older."""
     asked_at: float = 0.0
     """Time of the question that it answers, or answered last."""
-    readings: tuple[_Owned, ...] = ()
+    readings: tuple[DeviceReading, ...] = ()
     sent: bool = False
     """True if these have been sent before."""
     late: bool = False
@@ -107,7 +100,7 @@ class _Slot:
     @property
     def devices(self) -> tuple[Device, ...]:
         """The GPU and its known instances."""
-        return tuple(owned.reading.device for owned in self.readings) or (self.reader.device,)
+        return tuple(reading.device for reading in self.readings) or (self.reader.device,)
 
     def seconds_silent(self, now: float, interval: float) -> float:
         """Return the seconds in which it was asked and answered none of its questions.
@@ -291,11 +284,8 @@ class Sampler:
                 self._discard_driver(slot, error.problem)
                 return
             # Owners here, and not in the loop: /proc blocks for one that hangs in the kernel.
-            readings = tuple(
-                _Owned(reading, tuple(slot.owners.find(p.pid) for p in reading.processes))
-                for reading in read
-            )
-            slot.owners.forget_others({p.pid for reading, _ in readings for p in reading.processes})
+            readings = tuple(_with_owners(reading, slot.owners) for reading in read)
+            slot.owners.forget_others({p.pid for reading in read for p in reading.processes})
             with self._changed:
                 if slot.readings and not slot.sent:
                     readings = _with_unsent(slot.readings, readings)
@@ -374,15 +364,15 @@ class Sampler:
         states = [*first.values()]
         devices = tuple(device for known, _ in states for device in known)
         samples = tuple(
-            _device_sample(device, owned, state)
+            _device_sample(device, reading, state)
             for known, state in states
-            for device, owned in zip_longest(known, state.readings)
+            for device, reading in zip_longest(known, state.readings)
         )
         processes = tuple(
-            joined_process(listed, owner, hung=state.hung)
+            unanswered_process(process) if state.hung else process
             for _, state in states
-            for reading, owners in state.readings
-            for listed, owner in zip(reading.processes, owners, strict=True)
+            for reading in state.readings
+            for process in reading.processes
         )
         sample = Sample(
             rounded(time.time()),
@@ -400,10 +390,15 @@ def _grace(interval: float) -> float:
     return max(GRACE_SECONDS, min(FIRST_GRACE_SECONDS, interval / 10))
 
 
-def _device_sample(device: Device, owned: _Owned | None, state: _Slot) -> DeviceSample:
+def _with_owners(reading: DeviceReading, owners: OwnerLookup) -> DeviceReading:
+    processes = (joined_process(listed, owners.find(listed.pid)) for listed in reading.processes)
+    return dataclasses.replace(reading, processes=tuple(processes))
+
+
+def _device_sample(device: Device, reading: DeviceReading | None, state: _Slot) -> DeviceSample:
     """Return the last reading of a device with its age, or the reason that there is none."""
-    if owned is not None and not state.hung:
-        sample = without_samples(owned.reading.sample) if state.sent else owned.reading.sample
+    if reading is not None and not state.hung:
+        sample = without_samples(reading.sample) if state.sent else reading.sample
         return dataclasses.replace(sample, age_seconds=state.age)
     reason = Absence.TIMED_OUT if state.hung else Absence.NO_DATA_YET
     return DeviceSample(
@@ -414,11 +409,11 @@ def _device_sample(device: Device, owned: _Owned | None, state: _Slot) -> Device
     )
 
 
-def _with_unsent(unsent: tuple[_Owned, ...], readings: tuple[_Owned, ...]) -> tuple[_Owned, ...]:
+def _with_unsent(
+    unsent: tuple[DeviceReading, ...], readings: tuple[DeviceReading, ...]
+) -> tuple[DeviceReading, ...]:
     """Return the newer readings, with the samples of utilization in those that were not sent."""
-    before = [owned.reading.sample for owned in unsent]
-    found = carry_samples(before, [owned.reading.sample for owned in readings])
+    found = carry_samples([each.sample for each in unsent], [each.sample for each in readings])
     return tuple(
-        owned._replace(reading=dataclasses.replace(owned.reading, sample=sample))
-        for owned, sample in zip(readings, found, strict=True)
+        map(lambda each, sample: dataclasses.replace(each, sample=sample), readings, found)
     )

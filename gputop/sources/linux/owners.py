@@ -13,13 +13,11 @@ import pwd
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import field
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from gputop.frozen import dataclass
 from gputop.masking import masked_arguments
 from gputop.schema.codec import rounded
 from gputop.schema.device import Absence
@@ -122,17 +120,6 @@ CHILDREN_CPU = ("children_cpu_percent", "children_cpu_most_percent")
 CHILDREN = ("children", *CHILDREN_CPU)
 
 
-@dataclass(frozen=True, slots=True)
-class _Identity:
-    """Properties of a process that seldom change."""
-
-    command: str
-    unmasked: str | None
-    user: str | None
-    cgroup: Cgroup
-    absent: Mapping[str, Absence] = field(default_factory=dict)
-
-
 class _Cpu(NamedTuple):
     """CPU time that a process had used at a moment, and its share since the moment before."""
 
@@ -168,7 +155,8 @@ class _Known:
     data: bytes
     """Content of its stat file, and what is in it."""
     stat: Stat
-    identity: _Identity
+    identity: Owner
+    """What seldom changes of it."""
     identity_at: float
     cpu: _Cpu
     children: _Children
@@ -179,26 +167,21 @@ class _Known:
 
 
 def _owner(known: _Known, booted: float) -> Owner:
-    stat, identity, children = known.stat, known.identity, known.children
-    absent = {**identity.absent, **children.absent}
+    stat, children = known.stat, known.children
+    absent = {**known.identity.absent, **children.absent}
     if known.cpu.percent is None:
         absent["cpu_percent"] = Absence.NO_DATA_YET
     if not stat.parent_pid:
         # Outside of the container that this is in.
         absent["parent_pid"] = Absence.LOST
-    return Owner(
-        identity.user,
-        identity.command,
-        stat.started(booted),
-        known.cpu.percent,
-        stat.resident_bytes,
-        stat.parent_pid or None,
-        identity.cgroup.container,
-        identity.cgroup.pod,
-        identity.cgroup.slurm_job,
-        stat.state == WAITING or children.waiting,
-        *children.values,
-        unmasked=identity.unmasked,
+    return dataclasses.replace(
+        known.identity,
+        start_time=stat.started(booted),
+        cpu_percent=known.cpu.percent,
+        memory_resident_bytes=stat.resident_bytes,
+        parent_pid=stat.parent_pid or None,
+        io_wait=stat.state == WAITING or children.waiting,
+        **dict[str, Any](zip(CHILDREN, children.values, strict=True)),
         absent=absent,
     )
 
@@ -291,7 +274,7 @@ class Owners:
         values = len(each), rounded(sum(percents, 0.0)), max(percents, default=0.0)
         return _Children(now, each, values, waiting=waiting)
 
-    def _identity(self, pid: int, stat: Stat) -> _Identity:
+    def _identity(self, pid: int, stat: Stat) -> Owner:
         """Return who a process is. Raises OSError if it is gone; what is refused is absent."""
         absent: dict[str, Absence] = {}
         cgroup = Cgroup()
@@ -314,7 +297,8 @@ class Owners:
             data = b""
         command, unmasked = _command_line(data)
         unmasked = unmasked if self._secrets and unmasked != command else ""
-        return _Identity(command or stat.name, unmasked or None, user, cgroup, absent)
+        names = cgroup._asdict()
+        return Owner(user, command or stat.name, **names, unmasked=unmasked or None, absent=absent)
 
     def _user(self, pid: int) -> str:
         """Return the user's name. Raises OSError if it is hidden, ValueError for nonsense."""
