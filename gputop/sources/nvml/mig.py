@@ -160,7 +160,7 @@ class Instances:
                 if known is None or known.device.uuid != uuid:
                     cache = QueryCache(self._clock)
                     device = _device(cache, handle, parent, uuid=uuid, mig_index=index)
-                    known = _Instance(device, cache, self._lists, _gpm(gpu, device, self._clock))
+                    known = _Instance(device, cache, self._lists, gpu, self._clock)
                 known.ask(handle, gpm=gpm)
             except nvml.NVMLError as error:
                 if known:
@@ -188,15 +188,9 @@ def _device(cache: QueryCache, handle: Any, parent: Device, **known: Any) -> Dev
     return Device(absent=absent, **values)
 
 
-def _gpm(gpu: Any, device: Device, clock: Clock) -> Gpm | None:
-    """Return the instance's GPM, or None without an id: it would be that of the whole GPU."""
-    instance = device.mig_gpu_instance
-    return None if instance is None else Gpm(gpu, instance, clock)
-
-
 class _Instance:
     def __init__(
-        self, device: Device, cache: QueryCache, lists: Sequence[NvmlQuery], gpm: Gpm | None
+        self, device: Device, cache: QueryCache, lists: Sequence[NvmlQuery], gpu: Any, clock: Clock
     ) -> None:
         self.device = device
         self.cache = cache
@@ -204,7 +198,9 @@ class _Instance:
         self._queries = lists
         self.answers: Sequence[Any] = ()
         self._lists: Sequence[Any] = ()
-        self._gpm = gpm
+        instance = device.mig_gpu_instance
+        # Without an id it would be that of the whole GPU.
+        self._gpm = None if instance is None else Gpm(gpu, instance, clock)
         self._percentages: Percentages = {}
         self.processes: tuple[Process, ...] = ()
         self._missing: Absence | None = None
@@ -224,12 +220,11 @@ class _Instance:
         """Ask what is due. Raises `NVMLError` if it, or the GPU, is lost."""
         self.answers = self.cache.ask_due(handle, _READINGS)
         self._lists = self.cache.ask_due(handle, self._queries)
-        if not gpm:
-            self.close()
-            self._percentages = all_missing(Absence.DISABLED)
+        if gpm and self._gpm:
+            self._percentages = self._gpm.read()
         else:
-            missing = all_missing(Absence.NOT_SUPPORTED)
-            self._percentages = self._gpm.read() if self._gpm else missing
+            self.close()
+            self._percentages = all_missing(Absence.NOT_SUPPORTED if gpm else Absence.DISABLED)
 
     def close(self) -> None:
         """Free its GPM samples."""
