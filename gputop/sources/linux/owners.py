@@ -104,8 +104,6 @@ LISTED_SECONDS = 1.0
 reused says nothing about the new process."""
 CHILDREN_SECONDS = 2.0
 """Seconds between looks at the child processes: a trainer may have tens of them."""
-BOOT_SECONDS = 0.1
-"""Seconds between looks at whether the clock was set, from which start times are counted."""
 NOBODY = Owner()
 MOST_CHILDREN = 64
 """Child processes that are read at most: each costs a file read."""
@@ -197,7 +195,6 @@ class Owners:
         self._proc = proc
         self._secrets = secrets
         self._boot = procfs.BootTime(proc)
-        self._boot_at, self._booted = -math.inf, 0.0
         self._files: dict[int, procfs.StatFile] = {}
         self._known: dict[int, _Known] = {}
 
@@ -217,11 +214,10 @@ class Owners:
         if now - known.seen_from < LISTED_SECONDS:
             # The driver may have listed the process that had the pid before.
             return unseen(Absence.NO_DATA_YET)
-        if now - self._boot_at > BOOT_SECONDS:
-            self._boot_at, self._booted = now, self._boot.now()
-        parts = (known.stat, known.identity, *known.children[2:], known.cpu.percent, self._booted)
+        booted = self._boot.now()
+        parts = (known.stat, known.identity, *known.children[2:], known.cpu.percent, booted)
         if known.parts != parts:  # a process that does nothing is the same as before
-            known.parts, known.owner = parts, _owner(known, self._booted)
+            known.parts, known.owner = parts, _owner(known, booted)
         return known.owner
 
     def forget_others(self, pids: set[int]) -> None:

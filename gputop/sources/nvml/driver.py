@@ -40,7 +40,7 @@ from gputop.sources.nvml.query import (
     unreadable_sample,
 )
 from gputop.sources.nvml.traffic import Pcie
-from gputop.sources.nvml.utilization import Gpm, Percentages, all_missing
+from gputop.sources.nvml.utilization import Gpm
 from gputop.sources.nvml.xid_events import XidEvents
 
 if TYPE_CHECKING:
@@ -203,7 +203,8 @@ class NvmlReader:
             _raise_common_failure(answer for answer, query in pairs if not query.seconds)
             found = self._cache.found.copy()
             self._update_modes()
-            percentages = self._ask_gpm(wanted=gpm)
+            self._gpm = self._gpm or Gpm(self._handle, clock=self._clock)
+            percentages = self._gpm.read(wanted=gpm)
             parts = self._instances.read(self._handle, self.device, lists, gpm=gpm)
             if self._events:
                 self._events.register(self._handle, self.device.uuid)
@@ -250,13 +251,6 @@ class NvmlReader:
             for name, reason in found.absent.items():
                 if name.startswith("ecc_") and reason is Absence.NOT_SUPPORTED:
                     found.absent[name] = Absence.DISABLED
-
-    def _ask_gpm(self, *, wanted: bool) -> Percentages:
-        self._gpm = self._gpm or Gpm(self._handle, clock=self._clock)
-        if wanted:
-            return self._gpm.read()
-        self._gpm.close()
-        return all_missing(Absence.DISABLED)
 
     def _attach(self) -> None:
         self._handle = nvml.nvmlDeviceGetHandleByIndex(self.index)

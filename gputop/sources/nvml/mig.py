@@ -220,11 +220,8 @@ class _Instance:
         """Ask what is due. Raises `NVMLError` if it, or the GPU, is lost."""
         self.answers = self.cache.ask_due(handle, _READINGS)
         self._lists = self.cache.ask_due(handle, self._queries)
-        if gpm and self._gpm:
-            self._percentages = self._gpm.read()
-        else:
-            self.close()
-            self._percentages = all_missing(Absence.NOT_SUPPORTED if gpm else Absence.DISABLED)
+        missing = all_missing(Absence.NOT_SUPPORTED if gpm else Absence.DISABLED)
+        self._percentages = self._gpm.read(wanted=gpm) if self._gpm else missing
 
     def close(self) -> None:
         """Free its GPM samples."""

@@ -172,11 +172,15 @@ class Gpm:
         self._values = all_missing(Absence.NO_DATA_YET)
         self._until = -math.inf
 
-    def read(self) -> Percentages:
+    def read(self, *, wanted: bool = True) -> Percentages:
         """Return the means since the last call, or a little longer if that was a moment ago.
 
-        Never waits: the first call returns `no_data_yet`. Raises `NVMLError` if the device is lost.
+        Unless `wanted`, they are disabled, and their samples freed. Never waits: the first call
+        returns `no_data_yet`. Raises `NVMLError` if the device is lost.
         """
+        if not wanted:
+            self.close()
+            return all_missing(Absence.DISABLED)
         now = self._clock()
         if now < self._until:
             return self._values
