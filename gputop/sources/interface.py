@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import field
+from operator import attrgetter
 from typing import Any, Protocol
 
 from gputop.frozen import dataclass
@@ -62,6 +63,9 @@ OWNER_FIELDS = tuple(
     f.name for f in dataclasses.fields(Owner) if f.name not in ("unmasked", "absent")
 )
 UTILIZATIONS = tuple(f.name for f in dataclasses.fields(Process) if "_utilization_" in f.name)
+_OF_OWNER = (*OWNER_FIELDS, "unmasked")
+_OF_DRIVER = ("pid", "device_uuid", "kind", "memory_used_bytes", *UTILIZATIONS)
+_owner_values, _driver_values = attrgetter(*_OF_OWNER), attrgetter(*_OF_DRIVER)
 
 
 def unseen(reason: Absence) -> Owner:
@@ -71,8 +75,9 @@ def unseen(reason: Absence) -> Owner:
 
 def joined_process(listed: Process, owner: Owner) -> Process:
     """Return what the driver and the host say of a process, as one record."""
-    known = {name: getattr(owner, name) for name in (*OWNER_FIELDS, "unmasked")}
-    return dataclasses.replace(listed, **known, absent={**owner.absent, **listed.absent})
+    known = dict(zip(_OF_OWNER, _owner_values(owner), strict=True))
+    known |= zip(_OF_DRIVER, _driver_values(listed), strict=True)
+    return Process(**known, absent={**owner.absent, **listed.absent})
 
 
 def unanswered_process(process: Process) -> Process:
