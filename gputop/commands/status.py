@@ -24,7 +24,7 @@ from gputop.commands.arguments import (
     print_text,
     snapshots,
 )
-from gputop.console import COULD_NOT_RUN, FINE, USAGE
+from gputop.console import COULD_NOT_RUN, FINE, USAGE, print_message
 from gputop.text import visible
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ async def _watch(arguments: argparse.Namespace, found: SnapshotStream) -> int:
     async with aclosing(found):
         async for each in found:
             if isinstance(each, Interruption):
-                print(f"gputop: {visible(str(each.problem))}", file=sys.stderr, flush=True)
+                print_message(str(each.problem))
                 continue
             text = _text(arguments, each)
             problem = each.inventory.problem or each.sample.problem
@@ -217,7 +217,7 @@ def _print_hosts(arguments: argparse.Namespace, found: Mapping[str, Snapshot | P
             print_text("\n\n".join(pages))
     problems = [problem for each in found.items() if (problem := _problem(*each))]
     for problem in problems:
-        print(f"gputop: error: {visible(problem)}", file=sys.stderr)
+        print_message(f"error: {problem}")
     return COULD_NOT_RUN if problems else FINE
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
-from functools import lru_cache
 from operator import itemgetter
 from statistics import median
 from typing import Any
@@ -141,7 +140,8 @@ class FleetBuilder:
         values = values_by(result, key_of, LIMITS.get(name, ANY))
         match name:
             case "mask":
-                return {key: reasons_of(mask) for key, mask in values.items()}
+                masks = (None if mask is None else words_of(int(mask)) for mask in values.values())
+                return dict(zip(values, masks, strict=True))
             case "remap_failed" | "remap_pending":
                 return {key: _FLAGS.get(value) for key, value in values.items()}
         if name in NUMBERS:
@@ -275,14 +275,6 @@ _EVIDENCE = ("down", "busy_mean", "ecc_rise", "xid_before", "heat", "margin")
 COMPARED = ("gpu_utilization_percent", "sm_clock_mhz", "mask")
 """Queries whose readings are compared with each other."""
 _FLAGS: dict[float | None, bool] = {0.0: False, 1.0: True}
-
-
-@lru_cache(1 << 12)
-def reasons_of(mask: float | None) -> tuple[str, ...] | None:
-    """Return the words of a mask of clock event reasons."""
-    if mask is None or not 0 <= mask < 1 << 53:
-        return None
-    return words_of(int(mask))
 
 
 def _mark(row: Labels) -> tuple[Any, ...]:

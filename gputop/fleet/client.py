@@ -15,7 +15,7 @@ import time
 import urllib.request
 from collections.abc import Mapping
 from http.client import RemoteDisconnected
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlencode, urlsplit
 from weakref import WeakSet
 
@@ -29,9 +29,6 @@ from gputop.bounds import ANSWER_BYTES, JSON_VALUES, SERIES
 from gputop.fleet.server import AUTHORIZATION, CA, CERT, PrometheusServer
 from gputop.problem import Problem, ProblemError
 from gputop.text import visible
-
-if TYPE_CHECKING:
-    from urllib3 import BaseHTTPResponse
 
 SECONDS = 10.0
 """Seconds for one answer, from its question to its last byte."""
@@ -129,7 +126,6 @@ class Client:
         options: dict[str, Any] = {
             "retries": False,
             "maxsize": 5,  # questions at a time, for the first screen
-            "timeout": urllib3.Timeout(connect=CONNECT_SECONDS, read=self._seconds),
         }
         parts = urlsplit(server.url)
         if parts.scheme == "https":
@@ -183,7 +179,9 @@ class Client:
         finally:
             alarm.cancel()
 
-    def _send(self, path: str, parameters: Mapping[str, str], seconds: float) -> BaseHTTPResponse:
+    def _send(
+        self, path: str, parameters: Mapping[str, str], seconds: float
+    ) -> urllib3.BaseHTTPResponse:
         assert self._pool is not None
         url, form = f"{self._server.url}/api/v1/{path}", urlencode(parameters)
         options: dict[str, Any] = {
@@ -197,7 +195,7 @@ class Client:
         headers = {**self._headers, "Content-Type": "application/x-www-form-urlencoded"}
         return self._pool.request("POST", url, body=form, headers=headers, **options)
 
-    def _read(self, answer: BaseHTTPResponse, deadline: float, most_bytes: int) -> bytes:
+    def _read(self, answer: urllib3.BaseHTTPResponse, deadline: float, most_bytes: int) -> bytes:
         good = answer.status == 200
         largest = most_bytes if good else LONGEST_ERROR
         if "," in answer.headers.get("Content-Encoding", ""):
@@ -220,7 +218,7 @@ class Client:
             raise self._refusal(answer, body)
         return body
 
-    def _refusal(self, answer: BaseHTTPResponse, body: bytes) -> AskError:
+    def _refusal(self, answer: urllib3.BaseHTTPResponse, body: bytes) -> AskError:
         """Return the error for a status other than 200."""
         status, url = answer.status, visible(self._server.url, 200)
         document = _document(body)
@@ -243,9 +241,8 @@ class Client:
         if status in (404, 405, 400, 422):
             remedy = f"Give the URL with its path, such as {url}/prometheus"
             return AskError(Problem("No Prometheus there", f"{url} answers {status}", remedy))
-        if status == 429:
-            return AskError(Problem(AWAY, f"{url} gets too many requests (429)", LATER))
-        return AskError(Problem(AWAY, f"{url} answers {status}", LATER))
+        why = "gets too many requests (429)" if status == 429 else f"answers {status}"
+        return AskError(Problem(AWAY, f"{url} {why}", LATER))
 
 
 def _document(body: bytes) -> Mapping[str, Any]:

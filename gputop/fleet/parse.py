@@ -301,9 +301,6 @@ def _merged_labels(
     rows: Sequence[Labels], first: Labels, workloads: set[str | None]
 ) -> dict[str, str]:
     """Return the labels of all its series, with the first few of several values."""
-    if len(rows) == 1:
-        found = _labels_of_row(first, workloads)
-        return {name: intern(value[:MOST_CHARACTERS]) for name, value in found.items()}
     every: dict[str, dict[str, None]] = defaultdict(dict)
     for row in rows:
         for name, value in _labels_of_row(row, workloads).items():

@@ -95,6 +95,7 @@ LIMITS: Mapping[str, Limits] = {
     "busy_mean": _LIMITS["percent"],
     "margin": _limits("temperature_margin_celsius"),
     "ecc_rise": _ANY_NUMBER,
+    "mask": _ANY_NUMBER,
     "beat": TIMES,
 }
 """Plausible numbers of readings and other queries. Other numbers are ignored."""

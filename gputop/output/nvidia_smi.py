@@ -196,10 +196,10 @@ class CsvLines:
         if self._header:
             self._header = False
             yield ", ".join(column.title for column in self._columns)
-        for device in self._inventory.devices if self._inventory else ():
+        inventory = self._inventory
+        for device in inventory.devices if inventory else ():
             readings = record.device(device.uuid)
-            if device.parent_uuid is None and readings is not None:
-                assert self._inventory is not None
-                row = DeviceMoment(self._inventory, record, device, readings)
+            if inventory and readings and device.parent_uuid is None:
+                row = DeviceMoment(inventory, record, device, readings)
                 self.rows += 1
                 yield ", ".join(column.text(row, units=self._units) for column in self._columns)

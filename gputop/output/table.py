@@ -278,11 +278,8 @@ def process_texts(processes: Sequence[Process]) -> Iterator[str]:
 
 def processes_text(processes: Sequence[Process], room: int | None) -> str:
     """Return the longest text that fits, or the shortest if none does."""
-    text = ""
-    for text in process_texts(processes):
-        if room is None or cells(text) <= room:
-            break
-    return text
+    texts = [*process_texts(processes)]
+    return next((text for text in texts if room is None or cells(text) <= room), texts[-1])
 
 
 def _program(process: Process) -> str:

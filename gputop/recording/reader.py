@@ -50,12 +50,11 @@ def read_head(line: RecordedLine) -> KnownLine:
     head = HEAD.match(data)
     if head is not None and data.endswith(b"}"):
         return KnownLine(start, data, KINDS[head[1].decode()], float(head[2]))
-    try:
+    with contextlib.suppress(ValueError, TypeError, KeyError, OverflowError, RecursionError):
         document = json.loads(data)
-        kind, time = KINDS[document["type"]], float(document["time"])
-    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
-        return KnownLine(start, data)
-    return KnownLine(start, data, kind, time) if abs(time) < LIMIT else KnownLine(start, data)
+        if abs(time := float(document["time"])) < LIMIT:
+            return KnownLine(start, data, KINDS[document["type"]], time)
+    return KnownLine(start, data)
 
 
 class Block(NamedTuple):

@@ -118,20 +118,14 @@ def _conversion(hint: Any) -> Convert:
     if hint is float:
         return _number
     if origin is tuple:
-        return _tuple(_conversion(arguments[0]))
+        of_item = _conversion(arguments[0])
+        return lambda items: tuple(_all(of_item, enumerate(_expect(items, list)), "[{}]").values())
     if origin is Mapping:
-        return _mapping(_conversion(arguments[1]))
+        of_value = _conversion(arguments[1])
+        return lambda table: _all(of_value, _expect(table, dict).items(), "{}")
     if dataclasses.is_dataclass(hint):
         return lambda value: _record(cast("Any", hint), value)
     return _word(hint)
-
-
-def _tuple(convert: Convert) -> Convert:
-    return lambda value: tuple(_all(convert, enumerate(_expect(value, list)), "[{}]").values())
-
-
-def _mapping(convert: Convert) -> Convert:
-    return lambda value: _all(convert, _expect(value, dict).items(), "{}")
 
 
 def _all(convert: Convert, items: Iterable[tuple[Any, Any]], step: str) -> dict[Any, Any]:

@@ -66,16 +66,14 @@ class FastCodec(Generic[T]):
 
     def decode(self, line: bytes) -> T | None:
         """Return the record of the line, or None if it is not one that gputop would write."""
-        if not line.startswith(self._begin) or not line.isascii() or _has_long_number(line):
+        if not line.startswith(self._begin) or not line.isascii():
+            return None
+        if any(_NUMBER.match(line, at) for at in range(0, len(line), DIGITS)):
             return None
         try:
             return self._make(*self._values(self._read(line)))
         except self._refusals:
             return None
-
-
-def _has_long_number(line: bytes) -> bool:
-    return any(_NUMBER.match(line, at) for at in range(0, len(line), DIGITS))
 
 
 def _values_of(cls: Any) -> Callable[[Any], tuple[Any, ...]]:

@@ -36,11 +36,8 @@ def _reasons(reasons: tuple[str, ...]) -> str:
 def _durations(seconds: Mapping[str, float]) -> str:
     """Return the causes with any time, longest first."""
     spent = sorted(((s, cause) for cause, s in seconds.items() if s > 0), reverse=True)
-    return ", ".join(f"{_cause(cause)} {span_text(s)}" for s, cause in spent) or "none"
-
-
-def _cause(cause: str) -> str:
-    return CAUSES.get(cause, visible(cause, 40))
+    texts = (f"{CAUSES.get(cause, visible(cause, 40))} {span_text(s)}" for s, cause in spent)
+    return ", ".join(texts) or "none"
 
 
 def span_text(seconds: float) -> str:

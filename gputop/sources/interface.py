@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Protocol
+from operator import attrgetter
+from typing import Any, Protocol
 
 from gputop.frozen import dataclass
 from gputop.problem import Problem, ProblemError
 from gputop.schema.device import Absence, Device, DeviceSample
-from gputop.schema.snapshot import Event, Process, ProcessKind
+from gputop.schema.snapshot import Event, Process
 
 
 class DriverError(ProblemError):
@@ -29,36 +30,17 @@ class ReplacedError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class GpuProcess:
-    """A process as the driver lists it."""
-
-    pid: int
-    kind: ProcessKind
-    memory_used_bytes: int | None
-    absence: Absence | None = None
-    sm_utilization_percent: int | None = None
-    memory_utilization_percent: int | None = None
-    encoder_utilization_percent: int | None = None
-    decoder_utilization_percent: int | None = None
-    utilization_absence: Absence | None = None
-    """Reason that these four are None."""
-
-
-@dataclass(frozen=True, slots=True)
 class DeviceReading:
     """Values of one device at one moment: a GPU, or a MIG instance on it."""
 
     device: Device
     sample: DeviceSample
-    processes: tuple[GpuProcess, ...] = ()
+    processes: tuple[Process, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A process as the host knows it: who runs it, and what it uses, as far as it can be seen.
-
-    `absence` is the reason that nothing can; `absent` the one of each missing value.
-    """
+    """A process as the host knows it: who runs it, and what it uses, as far as it can be seen."""
 
     user: str | None = None
     command: str | None = None
@@ -74,35 +56,35 @@ class Owner:
     children_cpu_percent: float | None = None
     children_cpu_most_percent: float | None = None
     unmasked: str | None = None
-    absence: Absence | None = None
     absent: Mapping[str, Absence] = field(default_factory=dict)
 
 
 OWNER_FIELDS = tuple(
-    f.name for f in dataclasses.fields(Owner) if f.name not in ("unmasked", "absence", "absent")
+    f.name for f in dataclasses.fields(Owner) if f.name not in ("unmasked", "absent")
 )
-_UTILIZATIONS = tuple(f.name for f in dataclasses.fields(GpuProcess) if "_utilization_" in f.name)
+UTILIZATIONS = tuple(f.name for f in dataclasses.fields(Process) if "_utilization_" in f.name)
+_OF_OWNER = (*OWNER_FIELDS, "unmasked")
+_OF_DRIVER = ("pid", "device_uuid", "kind", "memory_used_bytes", *UTILIZATIONS)
+_owner_values, _driver_values = attrgetter(*_OF_OWNER), attrgetter(*_OF_DRIVER)
 
 
-def joined_process(device_uuid: str, listed: GpuProcess, owner: Owner, *, hung: bool) -> Process:
-    """Return what the driver and the host say of a process, as one record.
+def unseen(reason: Absence) -> Owner:
+    """Return the owner of a process of which nothing can be seen."""
+    return Owner(absent=dict.fromkeys(OWNER_FIELDS, reason))
 
-    A device that hangs still has its processes, without the driver's numbers: they show whom to
-    ask.
-    """
-    absent = dict(owner.absent)
-    if owner.absence is not None:
-        absent |= dict.fromkeys(OWNER_FIELDS, owner.absence)
-    if hung:
-        unknown = Absence.TIMED_OUT
-        listed = GpuProcess(listed.pid, listed.kind, None, unknown, utilization_absence=unknown)
-    if listed.absence:
-        absent["memory_used_bytes"] = listed.absence
-    if listed.utilization_absence:
-        absent |= dict.fromkeys(_UTILIZATIONS, listed.utilization_absence)
-    known = {name: getattr(owner, name) for name in (*OWNER_FIELDS, "unmasked")}
-    known |= {name: getattr(listed, name) for name in ("memory_used_bytes", *_UTILIZATIONS)}
-    return Process(listed.pid, device_uuid, listed.kind, **known, absent=absent)
+
+def joined_process(listed: Process, owner: Owner) -> Process:
+    """Return what the driver and the host say of a process, as one record."""
+    known = dict(zip(_OF_OWNER, _owner_values(owner), strict=True))
+    known |= zip(_OF_DRIVER, _driver_values(listed), strict=True)
+    return Process(**known, absent={**owner.absent, **listed.absent})
+
+
+def unanswered_process(process: Process) -> Process:
+    """Return a process of a device that hangs, without the driver's numbers: whom to ask."""
+    nothing: dict[str, Any] = dict.fromkeys(("memory_used_bytes", *UTILIZATIONS))
+    absent = {**process.absent, **dict.fromkeys(nothing, Absence.TIMED_OUT)}
+    return dataclasses.replace(process, **nothing, absent=absent)
 
 
 class OwnerLookup(Protocol):

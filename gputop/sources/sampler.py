@@ -18,7 +18,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import NamedTuple
 
 from gputop import __version__
 from gputop.bounds import EVENTS
@@ -39,11 +38,11 @@ from gputop.sources.interface import (
     DeviceReading,
     Driver,
     DriverError,
-    Owner,
     OwnerLookup,
     Reader,
     ReplacedError,
     joined_process,
+    unanswered_process,
 )
 from gputop.sources.linux.host import FIRST_WINDOW_SECONDS, HostReader
 from gputop.sources.linux.owners import Owners
@@ -71,13 +70,6 @@ def pause(seconds: float, cut_short: threading.Event | None = None) -> bool:
     return (cut_short or threading.Event()).wait(max(0.0, seconds))
 
 
-class _Owned(NamedTuple):
-    """A reading, and the owners of the processes that it lists."""
-
-    reading: DeviceReading
-    owners: tuple[Owner, ...]
-
-
 @dataclass
 class _Slot:
     """A reader and what it read last; guarded by the sampler's lock."""
@@ -94,17 +86,20 @@ class _Slot:
     """Start of the last read: no value in `readings` is older."""
     asked_at: float = 0.0
     """Time of the question that it answers, or answered last."""
-    readings: tuple[_Owned, ...] = ()
+    readings: tuple[DeviceReading, ...] = ()
     sent: bool = False
     """True if these have been sent before."""
     late: bool = False
+    age: float = 0.0
+    """Age of these at the last tick, and whether the device hung then."""
+    hung: bool = False
     over: bool = False
     """True if the driver is gone, and the thread should end."""
 
     @property
     def devices(self) -> tuple[Device, ...]:
         """The GPU and its known instances."""
-        return tuple(owned.reading.device for owned in self.readings) or (self.reader.device,)
+        return tuple(reading.device for reading in self.readings) or (self.reader.device,)
 
     def seconds_silent(self, now: float, interval: float) -> float:
         """Return the seconds in which it was asked and answered none of its questions.
@@ -113,16 +108,6 @@ class _Slot:
         takes long over each question is slow, and does not hang.
         """
         return now - max(self.since, self.reader.heard_at, self.asked_at - interval)
-
-
-class _SlotState(NamedTuple):
-    """State of a slot at one moment."""
-
-    devices: tuple[Device, ...]
-    readings: tuple[_Owned, ...]
-    age: float
-    hung: bool
-    sent: bool
 
 
 @dataclass(frozen=True)
@@ -316,11 +301,8 @@ class Sampler:
                 self._discard_driver(slot, error.problem)
                 return
             # Owners here, and not in the loop: /proc blocks for one that hangs in the kernel.
-            readings = tuple(
-                _Owned(reading, tuple(slot.owners.find(p.pid) for p in reading.processes))
-                for reading in read
-            )
-            slot.owners.forget_others({p.pid for reading, _ in readings for p in reading.processes})
+            readings = tuple(_with_owners(reading, slot.owners) for reading in read)
+            slot.owners.forget_others({p.pid for reading in read for p in reading.processes})
             with self._changed:
                 if slot.readings and not slot.sent:
                     readings = _with_unsent(slot.readings, readings)
@@ -385,38 +367,30 @@ class Sampler:
         interval = self._interval
         # The last tick within the limit comes a moment before it, and is the one that tells.
         limit = silence_limit(interval) - interval / 2
+        first: dict[str, tuple[tuple[Device, ...], _Slot]] = {}
         with self._changed:
             now = time.monotonic()
-            states = [
-                _SlotState(
-                    slot.devices,
-                    slot.readings,
-                    age=rounded(now - (slot.read_at or slot.since)),
-                    hung=slot.seconds_silent(now, interval) > limit,
-                    sent=slot.sent,
-                )
-                for slot in slots
-            ]
             for slot in slots:
+                slot.age = rounded(now - (slot.read_at or slot.since))
+                slot.hung = slot.seconds_silent(now, interval) > limit
+                known = slot.devices
+                # Indices move when a device is lost: two readers may have found the same one.
+                first.setdefault(known[0].uuid, (known, dataclasses.replace(slot)))
                 slot.sent = True
             events = tuple(self._events)
             self._events.clear()
-        # Indices move when a device is lost: two readers may have found the same one.
-        first: dict[str, _SlotState] = {}
-        for state in states:
-            first.setdefault(state.devices[0].uuid, state)
         states = [*first.values()]
-        devices = tuple(device for state in states for device in state.devices)
+        devices = tuple(device for known, _ in states for device in known)
         samples = tuple(
-            _device_sample(device, owned, state)
-            for state in states
-            for device, owned in zip_longest(state.devices, state.readings)
+            _device_sample(device, reading, state)
+            for known, state in states
+            for device, reading in zip_longest(known, state.readings)
         )
         processes = tuple(
-            joined_process(reading.device.uuid, listed, owner, hung=state.hung)
-            for state in states
-            for reading, owners in state.readings
-            for listed, owner in zip(reading.processes, owners, strict=True)
+            unanswered_process(process) if state.hung else process
+            for _, state in states
+            for reading in state.readings
+            for process in reading.processes
         )
         sample = Sample(
             rounded(time.time()),
@@ -434,10 +408,15 @@ def _grace(interval: float) -> float:
     return max(GRACE_SECONDS, min(FIRST_GRACE_SECONDS, interval / 10))
 
 
-def _device_sample(device: Device, owned: _Owned | None, state: _SlotState) -> DeviceSample:
+def _with_owners(reading: DeviceReading, owners: OwnerLookup) -> DeviceReading:
+    processes = (joined_process(listed, owners.find(listed.pid)) for listed in reading.processes)
+    return dataclasses.replace(reading, processes=tuple(processes))
+
+
+def _device_sample(device: Device, reading: DeviceReading | None, state: _Slot) -> DeviceSample:
     """Return the last reading of a device with its age, or the reason that there is none."""
-    if owned is not None and not state.hung:
-        sample = without_samples(owned.reading.sample) if state.sent else owned.reading.sample
+    if reading is not None and not state.hung:
+        sample = without_samples(reading.sample) if state.sent else reading.sample
         return dataclasses.replace(sample, age_seconds=state.age)
     reason = Absence.TIMED_OUT if state.hung else Absence.NO_DATA_YET
     return DeviceSample(
@@ -448,11 +427,11 @@ def _device_sample(device: Device, owned: _Owned | None, state: _SlotState) -> D
     )
 
 
-def _with_unsent(unsent: tuple[_Owned, ...], readings: tuple[_Owned, ...]) -> tuple[_Owned, ...]:
+def _with_unsent(
+    unsent: tuple[DeviceReading, ...], readings: tuple[DeviceReading, ...]
+) -> tuple[DeviceReading, ...]:
     """Return the newer readings, with the samples of utilization in those that were not sent."""
-    before = [owned.reading.sample for owned in unsent]
-    found = carry_samples(before, [owned.reading.sample for owned in readings])
+    found = carry_samples([each.sample for each in unsent], [each.sample for each in readings])
     return tuple(
-        owned._replace(reading=dataclasses.replace(owned.reading, sample=sample))
-        for owned, sample in zip(readings, found, strict=True)
+        map(lambda each, sample: dataclasses.replace(each, sample=sample), readings, found)
     )

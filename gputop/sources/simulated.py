@@ -16,8 +16,8 @@ from functools import partial
 from typing import Any
 
 from gputop.schema.device import GPM_READINGS, READINGS, Absence, Device, DeviceSample
-from gputop.schema.snapshot import Event, ProcessKind, Source
-from gputop.sources.interface import DeviceReading, GpuProcess, Owner
+from gputop.schema.snapshot import Event, Process, ProcessKind, Source
+from gputop.sources.interface import DeviceReading, Owner
 from gputop.sources.sampler import Choose, Sampler
 from gputop.sources.simulated_load import (
     COMPUTE_CAPABILITY,
@@ -130,7 +130,13 @@ class SimulatedReader:
         if load:
             used += STRESS_BYTES
             pid = STRESS_PID + self.index
-            stress = GpuProcess(pid, ProcessKind.COMPUTE, STRESS_BYTES, None, busy)
+            stress = Process(
+                pid,
+                self.device.uuid,
+                ProcessKind.COMPUTE,
+                STRESS_BYTES,
+                sm_utilization_percent=busy,
+            )
             processes = (*processes, stress)
         attributed = sum(process.memory_used_bytes or 0 for process in processes)
         per_link = busy * 190_000_000 // 99
@@ -225,10 +231,11 @@ class SimulatedReader:
             return 18_432 * MIB
         return (71_300 + 37 * self.index) * MIB
 
-    def _processes(self, used: int, busy: int) -> tuple[GpuProcess, ...]:
+    def _processes(self, used: int, busy: int) -> tuple[Process, ...]:
         return (
-            GpuProcess(
+            Process(
                 FIRST_PID + self.index,
+                self.device.uuid,
                 ProcessKind.COMPUTE,
                 used - 530 * MIB,
                 sm_utilization_percent=busy,

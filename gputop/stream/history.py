@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 from array import array
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from operator import attrgetter
-from typing import overload
 
 from gputop.schema.catalogue import CATALOGUE
 from gputop.schema.device import READINGS, DeviceSample
@@ -52,39 +52,6 @@ class FineSeries:
     def since(self, number: int) -> bytes:
         """Return those of later samples than that one, oldest first."""
         return b"".join([piece for at, piece in self._pieces if at > number])
-
-
-class HistorySeries(Sequence[float | None]):
-    """Numbers in order of time, None for a gap. It is a view of a ring, which moves on."""
-
-    def __init__(self, ring: array[float], start: int, stop: int) -> None:
-        """View the places `start` to `stop` of a ring, counted without wrapping around."""
-        self._ring = ring
-        self._start = start
-        self._stop = stop
-
-    def __len__(self) -> int:
-        return self._stop - self._start
-
-    @overload
-    def __getitem__(self, index: int) -> float | None: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[float | None]: ...
-    def __getitem__(self, index: int | slice) -> float | list[float | None] | None:
-        if isinstance(index, slice):
-            places = range(self._start, self._stop)[index]
-            if places.step != 1 or not places:
-                return [self._at(place) for place in places]
-            found = _cut(self._ring, places.start, places.stop)
-            return [value if value == value else None for value in found]
-        return self._at(range(self._start, self._stop)[index])
-
-    def __iter__(self) -> Iterator[float | None]:
-        return (self._at(place) for place in range(self._start, self._stop))
-
-    def _at(self, place: int) -> float | None:
-        value = self._ring[place % len(self._ring)]
-        return None if math.isnan(value) else value
 
 
 class _Figures:
@@ -199,12 +166,10 @@ class History:
             if number - device.newest >= self._capacity or gone > MOST_GONE:
                 del self._devices[uuid]
 
-    def series(self, uuid: str, name: str) -> Sequence[float | None]:
+    def series(self, uuid: str, name: str) -> list[float | None]:
         """Return the readings of that name, oldest first, up to the newest sample."""
-        device = self._devices.get(uuid)
-        if device is None or name not in device.rings:
-            return ()
-        return HistorySeries(device.rings[name], max(device.first, self._oldest), self.count)
+        numbers = self.last(uuid, name, self.count)
+        return [number if number == number else None for number in numbers]
 
     def last(self, uuid: str, name: str, many: int) -> array[float]:
         """Return at most `many` last numbers of that name, NaN for missing. It is fast."""
@@ -225,31 +190,23 @@ class History:
 
     def samples_within(self, seconds: float) -> int:
         """Return the number of samples not older than that, counted from the newest one."""
-        limit, times = self._elapsed - seconds, self._seconds
-        low, high = self._oldest, self.count
-        while low < high:  # bisect, on a ring
-            middle = (low + high) // 2
-            if times[middle % self._capacity] < limit:
-                low = middle + 1
-            else:
-                high = middle
-        return self.count - low
+        axis = self.seconds
+        return len(axis) - bisect_left(axis, self._elapsed - seconds)
 
     @property
-    def times(self) -> Sequence[float | None]:
+    def times(self) -> array[float]:
         """Times of the samples, in Unix seconds: out of order if the clock was set."""
-        return HistorySeries(self._times, self._oldest, self.count)
+        return _cut(self._times, self._oldest, self.count)
 
     @property
-    def seconds(self) -> Sequence[float | None]:
+    def seconds(self) -> array[float]:
         """Seconds of each sample after the first, whatever the clock was set to."""
-        return HistorySeries(self._seconds, self._oldest, self.count)
+        return _cut(self._seconds, self._oldest, self.count)
 
     def span(self, samples: int) -> float:
         """Return the seconds from the first to the last of so many newest samples."""
         axis = self.seconds
-        first = axis[-samples] if 0 < samples <= len(axis) else None
-        return 0.0 if first is None else self._elapsed - first
+        return self._elapsed - axis[-samples] if 0 < samples <= len(axis) else 0.0
 
     @property
     def _oldest(self) -> int:

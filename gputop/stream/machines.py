@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from gputop.problem import Problem
 from gputop.schema.device import THIS_MACHINE, old_after
-from gputop.schema.snapshot import Inventory
 from gputop.stream.child import Interruption, Patience, StreamChild
 from gputop.stream.launch import StreamOptions
 from gputop.stream.merge import MachineStream, inventory_of, sample_of, uptime
@@ -55,9 +54,7 @@ class Machines:
         for child in self._children.values():
             child.ask(acknowledge=True)
         now = uptime()
-        self._machines = {
-            host: MachineStream(host, explain_absence, now) for host in self._children
-        }
+        self._machines = {host: MachineStream(host, now) for host in self._children}
         self._readers: list[asyncio.Task[None]] = []
         self._arrived = asyncio.Event()
         self._changed = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
@@ -27,16 +27,17 @@ from gputop.schema.snapshot import (
     Machine,
     MachineState,
     Process,
+    Record,
     Sample,
     Source,
     carry_samples,
     without_samples,
 )
 from gputop.stream.child import Interruption
+from gputop.stream.ssh import explain_absence
 
 if TYPE_CHECKING:
     from gputop.problem import Problem
-    from gputop.schema.snapshot import Record
 
 ACK_SECONDS = 0.25
 """Longest time that an acknowledgement takes on a good line."""
@@ -61,6 +62,11 @@ def no_host(reason: Absence) -> Host:
 
 
 NO_HOST = no_host(Absence.UNREACHABLE)
+
+
+_OF_INVENTORY = (
+    *("hostname", "source", "driver_state", "driver_version", "cuda_version", "gputop_version"),
+)
 
 
 class ClockOffset:
@@ -102,11 +108,8 @@ class MachineStream:
     may be set.
     """
 
-    def __init__(
-        self, name: str, explain: Callable[[str, Interruption], Problem], now: float
-    ) -> None:
+    def __init__(self, name: str, now: float) -> None:
         self.name = name
-        self._explain = explain
         self.inventory: Inventory | None = None
         self._sample: Sample | None = None
         self._events: list[Event] = []
@@ -127,7 +130,7 @@ class MachineStream:
         """Add what arrived `now`; `time` is the same moment as Unix seconds."""
         if isinstance(record, Interruption):
             if not record.left_out:
-                self._leave(self._explain(self.name, record), now + record.retry_seconds)
+                self._leave(explain_absence(self.name, record), now + record.retry_seconds)
             else:
                 self._unread = record.problem
             return
@@ -137,6 +140,7 @@ class MachineStream:
             self._restarting = starting and bool(self.devices)
             if self.state is MachineState.AWAY:
                 self.state, self._asked_at = MachineState.CONNECTING, now
+                self._retry_at = None
             if not self._restarting:
                 self.inventory = self._named(record)
             return
@@ -208,23 +212,17 @@ class MachineStream:
         since = self.made_at if answers else self._asked_at
         # A bad line between good ones is no problem, nor is a shell's output before them.
         late = now - since > silence_limit(inventory.interval_seconds if inventory else 1.0)
-        problem = self._problem or (self._unread if late else None)
-        made = Machine(self.name, self.state, now - since, problem=problem)
-        if self._retry_at is not None and self.state is MachineState.AWAY:
-            made = replace(made, retry_seconds=max(0.0, self._retry_at - now))
-        if inventory is None:
-            return replace(made, host=NO_HOST)
-        return replace(
-            made,
-            problem=made.problem or inventory.problem or (sample.problem if sample else None),
-            time=sample.time if sample else None,
-            hostname=inventory.hostname,
-            source=inventory.source,
-            driver_state=inventory.driver_state,
-            driver_version=inventory.driver_version,
-            cuda_version=inventory.cuda_version,
-            gputop_version=inventory.gputop_version,
+        problems = [self._problem, self._unread if late else None]
+        problems += [known.problem for known in (inventory, sample) if known]
+        return Machine(
+            self.name,
+            self.state,
+            now - since,
+            None if self._retry_at is None else max(0.0, self._retry_at - now),
+            next(filter(None, problems), None),
+            sample.time if sample else None,
             host=sample.host if answers and sample else NO_HOST,
+            **{name: getattr(inventory, name) for name in _OF_INVENTORY if inventory},
         )
 
     def _named(self, inventory: Inventory) -> Inventory:

@@ -294,7 +294,7 @@ def test_the_longest_command_line_can_be_sent() -> None:
 
 
 def machine(*records: Record | Interruption) -> MachineStream:
-    made = MachineStream("far", explain_absence, 0.0)
+    made = MachineStream("far", 0.0)
     for record in records:
         made.add_record(record, 1.0, NOW)
     return made

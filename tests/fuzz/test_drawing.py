@@ -15,7 +15,6 @@ from gputop.output.nvidia_smi import DEFAULT_QUERY, CsvLines, parse_query
 from gputop.schema.device import DeviceState
 from gputop.schema.snapshot import decode, encode
 from gputop.stream.merge import MachineStream, inventory_of, sample_of
-from gputop.stream.ssh import explain_absence
 from gputop.ui.device.screen import DetailsView, DeviceTitle, EventsView
 from gputop.ui.drawing.cells import fit, width_of
 from gputop.ui.model import Telemetry
@@ -141,7 +140,7 @@ def test_several_machines_put_together(
     one: list[Inventory | Sample], other: list[Inventory | Sample], size: tuple[int, int]
 ) -> None:
     """As one stream, which the decoder accepts again, and the monitor draws."""
-    found = {name: MachineStream(name, explain_absence, 0.0) for name in ("one", "\x1bother")}
+    found = {name: MachineStream(name, 0.0) for name in ("one", "\x1bother")}
     for stream, records in zip(found.values(), (one, other), strict=True):
         for record in records:
             stream.add_record(record, 1.0, streams.NOW)

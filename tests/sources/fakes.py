@@ -16,13 +16,14 @@ from gputop.schema.snapshot import (
     DriverState,
     Event,
     Inventory,
+    Process,
     ProcessKind,
     Record,
     Sample,
     decode,
     encode,
 )
-from gputop.sources.interface import DeviceReading, DriverError, GpuProcess, Owner
+from gputop.sources.interface import DeviceReading, DriverError, Owner, unseen
 
 if TYPE_CHECKING:
     from gputop.sources.sampler import Sampler
@@ -42,16 +43,20 @@ VALUES: dict[str, object] = {name: 7 for name in READINGS if name != "fan_percen
     "remap_failed": False,
     "recovery_action": "none",
 }
-PROCESSES = (
-    GpuProcess(11, ProcessKind.COMPUTE, 1 << 30),
-    GpuProcess(12, ProcessKind.GRAPHICS, None, Absence.NOT_SUPPORTED),
-)
+UNSIZED = {"memory_used_bytes": Absence.NOT_SUPPORTED}
+
+
+def processes_on(uuid: str) -> tuple[Process, ...]:
+    return (
+        Process(11, uuid, ProcessKind.COMPUTE, 1 << 30),
+        Process(12, uuid, ProcessKind.GRAPHICS, absent=UNSIZED),
+    )
 
 
 def answer(uuid: str, **changes: object) -> DeviceReading:
     sample = DeviceSample(uuid, absent={"fan_percent": Absence.NOT_SUPPORTED}, **VALUES)  # type: ignore[arg-type]
     device = Device(int(uuid.rpartition("-")[2]), uuid, "Fake")
-    return DeviceReading(device, replace(sample, **changes), PROCESSES)  # type: ignore[arg-type]
+    return DeviceReading(device, replace(sample, **changes), processes_on(uuid))  # type: ignore[arg-type]
 
 
 def opened() -> threading.Event:
@@ -210,7 +215,7 @@ Open = Callable[..., Stream]
 
 def owner_of(pid: int) -> Owner:
     if pid == 12:
-        return Owner(absence=Absence.LOST)
+        return unseen(Absence.LOST)
     return Owner(f"user{pid}", f"command {pid}", 100.0 + pid)
 
 

@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gputop.schema.device import GPM_READINGS, READINGS, Absence, DeviceState
-from gputop.schema.snapshot import ProcessKind
-from gputop.sources.interface import DeviceReading, GpuProcess
+from gputop.schema.snapshot import Process, ProcessKind
+from gputop.sources.interface import UTILIZATIONS, DeviceReading
 from gputop.sources.nvml.driver import NvmlReader, start
 from tests.driver import (
     FUNCTION_NOT_FOUND,
@@ -168,7 +168,13 @@ def test_a_process_is_listed_once_under_its_instance(nvml: FakeDriver) -> None:
     parent, small, large = read(reader_of(nvml, gpu(SMALL, LARGE, processes=own)))
     assert pids(parent) == [5]
     assert small.processes == (
-        GpuProcess(11, ProcessKind.COMPUTE, GIB, utilization_absence=Absence.NOT_SUPPORTED),
+        Process(
+            11,
+            small.device.uuid,
+            ProcessKind.COMPUTE,
+            GIB,
+            absent=dict.fromkeys(UTILIZATIONS, Absence.NOT_SUPPORTED),
+        ),
     )
     assert pids(large) == [12, 13]
     # The GPU's memory is that of all, and so are those who hold it.

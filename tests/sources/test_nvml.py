@@ -23,8 +23,8 @@ from gputop.schema.device import (
     DeviceSample,
     DeviceState,
 )
-from gputop.schema.snapshot import Host, ProcessKind, Sample, decode, encode
-from gputop.sources.interface import DeviceReading, DriverError, GpuProcess
+from gputop.schema.snapshot import Host, Process, ProcessKind, Sample, decode, encode
+from gputop.sources.interface import UTILIZATIONS, DeviceReading, DriverError
 from gputop.sources.nvml.device_queries import reading_queries
 from gputop.sources.nvml.driver import NvmlDriver, NvmlReader, start
 from gputop.sources.nvml.query import string
@@ -631,10 +631,13 @@ def test_a_device_that_hangs_holds_up_its_reader_only(nvml: FakeDriver) -> None:
     assert readings[0].sample.state is DeviceState.OK
 
 
-def idle(
-    pid: int, kind: ProcessKind, used: int | None, absence: Absence | None = None
-) -> GpuProcess:
-    return GpuProcess(pid, kind, used, absence, 0, 0, 0, 0)
+def idle(pid: int, kind: ProcessKind, used: int | None, **absent: Absence) -> tuple[object, ...]:
+    return pid, kind, used, {0}, absent
+
+
+def shown(process: Process) -> tuple[object, ...]:
+    usage = {getattr(process, name) for name in UTILIZATIONS}
+    return process.pid, process.kind, process.memory_used_bytes, usage, process.absent
 
 
 def test_processes_of_both_lists_are_one_each(nvml: FakeDriver) -> None:
@@ -652,8 +655,8 @@ def test_processes_of_both_lists_are_one_each(nvml: FakeDriver) -> None:
         )
     )
     reading = only_reader().read(gpm=False)[0]
-    assert reading.processes == (
-        idle(10, ProcessKind.COMPUTE, None, Absence.NOT_SUPPORTED),
+    assert tuple(map(shown, reading.processes)) == (
+        idle(10, ProcessKind.COMPUTE, None, memory_used_bytes=Absence.NOT_SUPPORTED),
         idle(20, ProcessKind.BOTH, 210 * MIB),
         idle(30, ProcessKind.COMPUTE, 300 * MIB),
         idle(40, ProcessKind.GRAPHICS, 10 * MIB),
@@ -976,7 +979,7 @@ def test_whatever_a_driver_says_each_reading_is_there_or_has_its_reason(
         check(reading)
         assert reading.sample.uuid == reader.device.uuid
         for process in reading.processes:
-            absent = process.utilization_absence is not None
+            absent = "sm_utilization_percent" in process.absent
             assert (process.sm_utilization_percent is None) == absent
         for name in ("pci_bus_id", "memory_total_bytes", "compute_capability", "sm_clock_max_mhz"):
             assert (getattr(reader.device, name) is None) == (name in reader.device.absent)

@@ -175,7 +175,7 @@ def test_what_is_read_is_sent_by_the_quick_codec(nvml: FakeDriver) -> None:
         (read,) = reader.read(gpm=True)
         owner = owners.find(os.getpid())
     (listed,) = read.processes
-    process = joined_process(read.device.uuid, listed, owner, hung=False)
+    process = joined_process(listed, owner)
     sample = Sample(1.5, host.read(), (read.sample,), (process,))
     assert read.sample.sm_active_percent is not None
     assert codecs.fast().encode(sample) == encode(sample)

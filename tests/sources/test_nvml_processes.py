@@ -18,7 +18,7 @@ import pynvml
 import pytest
 
 from gputop.schema.device import Absence
-from gputop.schema.snapshot import ProcessKind
+from gputop.schema.snapshot import Process, ProcessKind
 from gputop.sources.nvml import processes as nvml_processes
 from gputop.sources.nvml.driver import NvmlReader, start
 from gputop.sources.nvml.processes import merge_processes, process_queries
@@ -40,7 +40,7 @@ from tests.driver import (
 from tests.sources.test_nvml import Clock
 
 if TYPE_CHECKING:
-    from gputop.sources.interface import DeviceReading, GpuProcess
+    from gputop.sources.interface import DeviceReading
 
 pytestmark = pytest.mark.driver
 
@@ -58,7 +58,7 @@ def read(driver: FakeDriver, device: FakeDevice) -> DeviceReading:
     return NvmlReader(0).read(gpm=False)[0]
 
 
-def usage(process: GpuProcess) -> tuple[int | None, ...]:
+def usage(process: Process) -> tuple[int | None, ...]:
     return (
         process.sm_utilization_percent,
         process.memory_utilization_percent,
@@ -94,7 +94,7 @@ class Watched:
         usage_ = tuple(dataclasses.replace(row, age_ms=row.age_ms - ms) for row in rows)
         self.driver.change(0, usage=usage_)
         processes = self.reader.read(gpm=False)[0].processes
-        assert {process.utilization_absence for process in processes} == {None}
+        assert {process.absent.get("sm_utilization_percent") for process in processes} == {None}
         return [usage(process) for process in processes]
 
 
@@ -139,7 +139,7 @@ def test_the_first_answer_goes_back_too_far(either: FakeDriver) -> None:
     """It is of the whole ring: who was at work long ago is in it."""
     reading = read(either, FakeDevice(processes=(FakeProcess(7),), usage=(FakeUsage(7, 95),)))
     assert usage(reading.processes[0]) == (None, None, None, None)
-    assert reading.processes[0].utilization_absence is Absence.NO_DATA_YET
+    assert reading.processes[0].absent["sm_utilization_percent"] is Absence.NO_DATA_YET
 
 
 def test_times_since_boot_do_as_well(either: FakeDriver) -> None:
@@ -242,17 +242,21 @@ def test_why_it_is_not_known(nvml: FakeDriver, code: int, absence: Absence | Non
     reading = read(nvml, FakeDevice(processes=processes, fail={NEWER: code, OLDER: code}))
     assert [process.pid for process in reading.processes] == [7, 8]
     for process in reading.processes:
-        assert process.utilization_absence == absence
+        assert process.absent.get("sm_utilization_percent") == absence
         assert usage(process) == ((0,) * 4 if absence is None else (None,) * 4)
         assert process.memory_used_bytes == 1 << 30
-        assert process.absence is None
+        assert "memory_used_bytes" not in process.absent
     assert "processes" not in reading.sample.absent
 
 
 def test_an_empty_answer_that_nvidia_ml_py_takes_for_an_error() -> None:
     rows = [pynvml.c_nvmlProcessInfo_t(pid=5, usedGpuMemory=1)]
-    ((process,), missing) = merge_processes(rows, 0, 0, {})
-    assert (usage(process), process.utilization_absence, missing) == ((0, 0, 0, 0), None, None)
+    ((process,), missing) = merge_processes("GPU-0", rows, 0, 0, {})
+    assert (usage(process), process.absent.get("sm_utilization_percent"), missing) == (
+        (0, 0, 0, 0),
+        None,
+        None,
+    )
 
     def nothing(handle: object, seen: int) -> object:
         raise pynvml.NVMLError(pynvml.NVML_SUCCESS)
@@ -322,7 +326,7 @@ def test_clients_of_the_multi_process_service(nvml: FakeDriver) -> None:
     }
     memory = [process.memory_used_bytes for process in reading.processes]
     assert memory == [100, 250, 1 << 30, 1 << 30, None]
-    assert reading.processes[4].absence is Absence.NOT_SUPPORTED
+    assert reading.processes[4].absent["memory_used_bytes"] is Absence.NOT_SUPPORTED
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from gputop.schema.device import Absence
-from gputop.sources.interface import OWNER_FIELDS, Owner
+from gputop.sources.interface import OWNER_FIELDS, Owner, unseen
 from gputop.sources.linux import owners as module
 from gputop.sources.linux import procfs
 from gputop.sources.linux.owners import (
@@ -116,9 +116,9 @@ def test_a_process_is_known(child: subprocess.Popen[bytes]) -> None:
 
 def test_a_process_that_has_gone(child: subprocess.Popen[bytes]) -> None:
     owners = Owners()
-    assert owners.find(child.pid).absence is None
+    assert owners.find(child.pid) != unseen(Absence.LOST)
     child.communicate(timeout=BOUND)
-    assert owners.find(child.pid) == Owner(absence=Absence.LOST)
+    assert owners.find(child.pid) == unseen(Absence.LOST)
 
 
 def test_a_process_that_nobody_has_waited_for(child: subprocess.Popen[bytes]) -> None:
@@ -131,7 +131,7 @@ def test_a_process_that_nobody_has_waited_for(child: subprocess.Popen[bytes]) ->
 
 @pytest.mark.parametrize("pid", [0, -1, NOBODY, 0xFFFFFFFF, 1 << 40])
 def test_a_pid_that_cannot_be(pid: int) -> None:
-    assert Owners().find(pid) == Owner(absence=Absence.LOST)
+    assert Owners().find(pid) == unseen(Absence.LOST)
 
 
 def test_another_program_in_the_same_process(clock: Clock) -> None:
@@ -415,7 +415,7 @@ def test_a_pid_that_is_used_again(clock: Clock, proc: FakeProc, owners: Owners) 
     assert owners.find(7).cpu_percent == 0.0
     proc.add(user_ticks=3, start=600, command=b"vim\0")
     clock.now += 1.0
-    assert owners.find(7) == Owner(absence=Absence.NO_DATA_YET)
+    assert owners.find(7) == unseen(Absence.NO_DATA_YET)
     clock.now += LISTED_SECONDS / 2
     assert owners.find(7).command is None
     clock.now += LISTED_SECONDS / 2
@@ -508,7 +508,7 @@ def test_a_kernel_without_control_groups(clock: Clock, proc: FakeProc, owners: O
     proc.add()
     (proc.root / "7/cgroup").unlink()
     owner = owners.find(7)
-    assert owner.absence is None
+    assert owner.user is not None
     assert {name: owner.absent[name] for name in Cgroup._fields} == dict.fromkeys(
         Cgroup._fields, Absence.NOT_SUPPORTED
     )
@@ -550,7 +550,7 @@ def test_the_owner_of_a_protected_process_is_not_told(
     assert owner.command == "python train.py"
     proc.forbidden = {"7/stat", "7/status"}
     owners.forget_others(set())
-    assert owners.find(7) == Owner(absence=Absence.NO_PERMISSION)
+    assert owners.find(7) == unseen(Absence.NO_PERMISSION)
 
 
 def test_hidepid_2(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -561,8 +561,8 @@ def test_hidepid_2(monkeypatch: pytest.MonkeyPatch) -> None:
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(os, "kill", refuse)
-    assert Owners().find(NOBODY) == Owner(absence=Absence.NO_PERMISSION)
-    assert Owners().find(0) == Owner(absence=Absence.LOST)
+    assert Owners().find(NOBODY) == unseen(Absence.NO_PERMISSION)
+    assert Owners().find(0) == unseen(Absence.LOST)
 
 
 @pytest.mark.parametrize(
@@ -576,7 +576,7 @@ def test_a_process_that_goes_while_it_is_looked_at(
 ) -> None:
     proc.add()
     proc.broken = {f"7/{where}": error}
-    assert owners.find(7) == Owner(absence=Absence.LOST)
+    assert owners.find(7) == unseen(Absence.LOST)
     proc.broken = {}
     assert owners.find(7).command == "python train.py"
 
@@ -586,7 +586,7 @@ def test_a_process_that_goes_later(clock: Clock, proc: FakeProc, owners: Owners)
     owners.find(7)
     proc.take_away()
     clock.now += 1.0
-    assert owners.find(7) == Owner(absence=Absence.LOST)
+    assert owners.find(7) == unseen(Absence.LOST)
 
 
 @pytest.mark.parametrize("where", ["stat", "status", "cmdline", "cgroup"])
@@ -594,14 +594,14 @@ def test_too_many_open_files(clock: Clock, proc: FakeProc, owners: Owners, where
     """Whatever goes wrong, the device's readings go on."""
     proc.add()
     proc.broken = {f"7/{where}": OSError(errno.EMFILE, "Too many open files")}
-    assert owners.find(7) == Owner(absence=Absence.ERROR)
+    assert owners.find(7) == unseen(Absence.ERROR)
 
 
 @pytest.mark.parametrize("where", ["stat", "status"])
 def test_a_file_of_something_else(clock: Clock, proc: FakeProc, owners: Owners, where: str) -> None:
     proc.add()
     proc.write(f"7/{where}", b"Name:\tpython\n")
-    assert owners.find(7) == Owner(absence=Absence.ERROR)
+    assert owners.find(7) == unseen(Absence.ERROR)
 
 
 @pytest.mark.parametrize(

@@ -242,7 +242,7 @@ def test_processes_without_their_memory_are_listed(nvml: FakeDriver) -> None:
     (reading,) = read(nvml, PLATFORMS["wsl"]())
     (process,) = reading.processes
     assert (process.pid, process.memory_used_bytes) == (4601, None)
-    assert process.absence is Absence.NOT_SUPPORTED
+    assert process.absent["memory_used_bytes"] is Absence.NOT_SUPPORTED
 
 
 @pytest.mark.parametrize(

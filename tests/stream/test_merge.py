@@ -25,7 +25,6 @@ from gputop.schema.snapshot import (
 )
 from gputop.stream.child import Interruption
 from gputop.stream.merge import MachineStream, inventory_of, sample_of
-from gputop.stream.ssh import explain_absence
 from tests import streams
 from tests.streams import NOW
 
@@ -41,7 +40,7 @@ STARTING: dict[str, Any] = {"driver_state": DriverState.STARTING}
 
 
 def machine(name: str = "b") -> MachineStream:
-    return MachineStream(name, explain_absence, 0.0)
+    return MachineStream(name, 0.0)
 
 
 def answering(name: str = "b", devices: int = 2, **changes: Any) -> MachineStream:

@@ -9,7 +9,6 @@ from gputop.problem import Problem
 from gputop.schema.snapshot import Inventory, Sample
 from gputop.stream.child import Interruption
 from gputop.stream.merge import MachineStream, inventory_of, sample_of
-from gputop.stream.ssh import explain_absence
 from tests.streams import NOW
 from tests.ui import scenes
 
@@ -41,7 +40,7 @@ def merged(hosts: Mapping[str, Sequence[Record | Interruption]]) -> list[Record]
 
     An interruption in the place of a sample is when it goes; nothing is one that connects.
     """
-    machines = {name: MachineStream(name, explain_absence, 0.0) for name in hosts}
+    machines = {name: MachineStream(name, 0.0) for name in hosts}
     queues = {name: [*records] for name, records in hosts.items()}
     made: list[Record] = []
     last: Inventory | None = None

@@ -233,30 +233,21 @@ def _process_labels(process: Process) -> Labels:
     return _present(labels, 64)
 
 
-def _corrected_rows(sample: DeviceSample) -> float | None:
-    every, uncorrected = sample.remapped_rows, sample.remapped_rows_uncorrected
-    return None if every is None or uncorrected is None else float(every - uncorrected)
-
-
-def _nvlink_megabytes(sample: DeviceSample) -> float | None:
-    """Return the rate in both directions: DCGM calls it a counter, and gives MB per second."""
-    rx, tx = sample.nvlink_rx_bytes_per_second, sample.nvlink_tx_bytes_per_second
-    return None if rx is None or tx is None else (rx + tx) / 1e6
-
-
-_COMBINED_FIELDS: tuple[tuple[str, str, Callable[[DeviceSample], float | None]], ...] = (
+_COMBINED_FIELDS: tuple[tuple[str, str, tuple[str, str], Callable[[Any, Any], float]], ...] = (
     (
         "DEV_CORRECTABLE_REMAPPED_ROWS",
         "Number of remapped rows for correctable errors",
-        _corrected_rows,
+        ("remapped_rows", "remapped_rows_uncorrected"),
+        lambda every, uncorrected: float(every - uncorrected),
     ),
     (
         "DEV_NVLINK_BANDWIDTH_TOTAL",
         "Total number of NVLink bandwidth counters for all lanes.",
-        _nvlink_megabytes,
+        ("nvlink_rx_bytes_per_second", "nvlink_tx_bytes_per_second"),
+        lambda rx, tx: (rx + tx) / 1e6,  # DCGM calls it a counter, and gives MB per second
     ),
 )
-"""Fields of DCGM that are computed from several readings, with their help texts."""
+"""Fields of DCGM that are computed from two readings, with their help texts."""
 
 
 def _dcgm(
@@ -270,9 +261,9 @@ def _dcgm(
             series = series_of(labelled, reading.name, _dcgm_parts(reading))
             kind: Kind = "unknown" if reading.is_counter else "gauge"
             yield family(f"DCGM_FI_{name}", about, series, kind)
-    for name, about, value_of in _COMBINED_FIELDS:
-        values = [(labels, value_of(sample)) for labels, sample in labelled]
-        known = [(labels, value) for labels, value in values if value is not None]
+    for name, about, (first, second), combined in _COMBINED_FIELDS:
+        pairs = [(own, getattr(of, first), getattr(of, second)) for own, of in labelled]
+        known = [(own, combined(*pair)) for own, *pair in pairs if None not in pair]
         yield family(f"DCGM_FI_{name}", about, known, "unknown")
     last = []
     for device in (each.device for each in devices if each.device.parent_uuid is None):

@@ -63,10 +63,13 @@ class HostReader:
 
 
 def _read_or_none(call: Callable[[], Value]) -> Value | None:
-    """Return what the call reads, or None if a sandbox hides that part of /proc (`subset=pid`)."""
+    """Return what the call reads, or None if a sandbox hides that part of /proc (`subset=pid`).
+
+    psutil also passes on what a kernel or a container leaves out of /sys.
+    """
     try:
         return call()
-    except OSError:
+    except (NotImplementedError, OSError, ValueError):
         return None
 
 
@@ -75,10 +78,7 @@ def _core_percent() -> tuple[float, ...]:
 
 
 def _cpu_clock() -> float | None:
-    try:
-        frequency = psutil.cpu_freq()
-    except (NotImplementedError, OSError, ValueError):
-        return None  # psutil passes on what a kernel or a container leaves out of /sys
+    frequency = _read_or_none(psutil.cpu_freq)
     return rounded(frequency.current) if frequency and frequency.current else None
 
 

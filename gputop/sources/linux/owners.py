@@ -13,17 +13,15 @@ import pwd
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import field
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from gputop.frozen import dataclass
 from gputop.masking import masked_arguments
 from gputop.schema.codec import rounded
 from gputop.schema.device import Absence
-from gputop.sources.interface import OWNER_FIELDS, Owner
+from gputop.sources.interface import OWNER_FIELDS, Owner, unseen
 from gputop.sources.linux import procfs
 from gputop.sources.linux.procfs import PROC, Stat
 
@@ -106,8 +104,6 @@ LISTED_SECONDS = 1.0
 reused says nothing about the new process."""
 CHILDREN_SECONDS = 2.0
 """Seconds between looks at the child processes: a trainer may have tens of them."""
-BOOT_SECONDS = 0.1
-"""Seconds between looks at whether the clock was set, from which start times are counted."""
 NOBODY = Owner()
 MOST_CHILDREN = 64
 """Child processes that are read at most: each costs a file read."""
@@ -120,17 +116,6 @@ WAITING = "D"
 GONE = (FileNotFoundError, ProcessLookupError)
 CHILDREN_CPU = ("children_cpu_percent", "children_cpu_most_percent")
 CHILDREN = ("children", *CHILDREN_CPU)
-
-
-@dataclass(frozen=True, slots=True)
-class _Identity:
-    """Properties of a process that seldom change."""
-
-    command: str
-    unmasked: str | None
-    user: str | None
-    cgroup: Cgroup
-    absent: Mapping[str, Absence] = field(default_factory=dict)
 
 
 class _Cpu(NamedTuple):
@@ -168,7 +153,8 @@ class _Known:
     data: bytes
     """Content of its stat file, and what is in it."""
     stat: Stat
-    identity: _Identity
+    identity: Owner
+    """What seldom changes of it."""
     identity_at: float
     cpu: _Cpu
     children: _Children
@@ -179,26 +165,21 @@ class _Known:
 
 
 def _owner(known: _Known, booted: float) -> Owner:
-    stat, identity, children = known.stat, known.identity, known.children
-    absent = {**identity.absent, **children.absent}
+    stat, children = known.stat, known.children
+    absent = {**known.identity.absent, **children.absent}
     if known.cpu.percent is None:
         absent["cpu_percent"] = Absence.NO_DATA_YET
     if not stat.parent_pid:
         # Outside of the container that this is in.
         absent["parent_pid"] = Absence.LOST
-    return Owner(
-        identity.user,
-        identity.command,
-        stat.started(booted),
-        known.cpu.percent,
-        stat.resident_bytes,
-        stat.parent_pid or None,
-        identity.cgroup.container,
-        identity.cgroup.pod,
-        identity.cgroup.slurm_job,
-        stat.state == WAITING or children.waiting,
-        *children.values,
-        unmasked=identity.unmasked,
+    return dataclasses.replace(
+        known.identity,
+        start_time=stat.started(booted),
+        cpu_percent=known.cpu.percent,
+        memory_resident_bytes=stat.resident_bytes,
+        parent_pid=stat.parent_pid or None,
+        io_wait=stat.state == WAITING or children.waiting,
+        **dict[str, Any](zip(CHILDREN, children.values, strict=True)),
         absent=absent,
     )
 
@@ -214,7 +195,6 @@ class Owners:
         self._proc = proc
         self._secrets = secrets
         self._boot = procfs.BootTime(proc)
-        self._boot_at, self._booted = -math.inf, 0.0
         self._files: dict[int, procfs.StatFile] = {}
         self._known: dict[int, _Known] = {}
 
@@ -233,12 +213,11 @@ class Owners:
             return self._hidden(pid, error)
         if now - known.seen_from < LISTED_SECONDS:
             # The driver may have listed the process that had the pid before.
-            return Owner(absence=Absence.NO_DATA_YET)
-        if now - self._boot_at > BOOT_SECONDS:
-            self._boot_at, self._booted = now, self._boot.now()
-        parts = (known.stat, known.identity, *known.children[2:], known.cpu.percent, self._booted)
+            return unseen(Absence.NO_DATA_YET)
+        booted = self._boot.now()
+        parts = (known.stat, known.identity, *known.children[2:], known.cpu.percent, booted)
         if known.parts != parts:  # a process that does nothing is the same as before
-            known.parts, known.owner = parts, _owner(known, self._booted)
+            known.parts, known.owner = parts, _owner(known, booted)
         return known.owner
 
     def forget_others(self, pids: set[int]) -> None:
@@ -291,7 +270,7 @@ class Owners:
         values = len(each), rounded(sum(percents, 0.0)), max(percents, default=0.0)
         return _Children(now, each, values, waiting=waiting)
 
-    def _identity(self, pid: int, stat: Stat) -> _Identity:
+    def _identity(self, pid: int, stat: Stat) -> Owner:
         """Return who a process is. Raises OSError if it is gone; what is refused is absent."""
         absent: dict[str, Absence] = {}
         cgroup = Cgroup()
@@ -314,7 +293,8 @@ class Owners:
             data = b""
         command, unmasked = _command_line(data)
         unmasked = unmasked if self._secrets and unmasked != command else ""
-        return _Identity(command or stat.name, unmasked or None, user, cgroup, absent)
+        names = cgroup._asdict()
+        return Owner(user, command or stat.name, **names, unmasked=unmasked or None, absent=absent)
 
     def _user(self, pid: int) -> str:
         """Return the user's name. Raises OSError if it is hidden, ValueError for nonsense."""
@@ -338,13 +318,13 @@ class Owners:
             try:
                 user = self._user(pid)
             except (OSError, ValueError):
-                return Owner(absence=Absence.NO_PERMISSION)
+                return unseen(Absence.NO_PERMISSION)
             hidden = (name for name in OWNER_FIELDS if name != "user")
             return Owner(user=user, absent=dict.fromkeys(hidden, Absence.NO_PERMISSION))
         if not isinstance(error, GONE):
-            return Owner(absence=Absence.ERROR)
+            return unseen(Absence.ERROR)
         # hidepid=2 hides the directory, too; else it is gone, or in a pid namespace of its own.
-        return Owner(absence=Absence.NO_PERMISSION if _exists(pid) else Absence.LOST)
+        return unseen(Absence.NO_PERMISSION if _exists(pid) else Absence.LOST)
 
 
 def _exists(pid: int) -> bool:

@@ -144,13 +144,11 @@ def boot_time(proc: str = PROC) -> float:
     It is the same for every process, and with a slewed clock, but moves when the clock is set. If
     /proc does not show it, it is computed from the clocks.
     """
-    try:
-        match = re.search(rb"^btime (\d+)$", Path(f"{proc}/stat").read_bytes(), re.MULTILINE)
-    except OSError:
-        match = None
-    if match is None:
-        return math.floor(time.time() - time.clock_gettime(time.CLOCK_BOOTTIME))
-    return int(match[1])
+    with contextlib.suppress(OSError):
+        data = Path(f"{proc}/stat").read_bytes()
+        if match := re.search(rb"^btime (\d+)$", data, re.MULTILINE):
+            return int(match[1])
+    return math.floor(_ahead())
 
 
 def _ahead() -> float:
@@ -277,12 +275,8 @@ def explained(what: str) -> Iterator[None]:
 
 def cpu_name() -> str | None:
     """Return the processor's marketing name, or None if /proc/cpuinfo has none."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
-    except OSError:
-        return None
-    for line in lines:
-        key, _, value = line.partition(":")
-        if key.strip() in ("model name", "Model"):
-            return " ".join(value.split())
+    with contextlib.suppress(OSError):
+        content = Path("/proc/cpuinfo").read_text(errors="replace")
+        if found := re.search(r"^(?:model name|Model)\s*:(.*)", content, re.MULTILINE):
+            return " ".join(found[1].split())
     return None

@@ -13,7 +13,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gputop.schema.device import Absence, Device, DeviceState
-from gputop.schema.snapshot import Event
 from gputop.sources.interface import DeviceReading, DriverError
 from gputop.sources.linux.driver_files import inspect_system
 from gputop.sources.nvml import diagnosis
@@ -32,6 +31,7 @@ from gputop.sources.nvml.query import (
     DRIVER_IS_GONE,
     SLOW,
     Answers,
+    Clock,
     QueryCache,
     absence_of,
     answered_sample,
@@ -40,7 +40,7 @@ from gputop.sources.nvml.query import (
     unreadable_sample,
 )
 from gputop.sources.nvml.traffic import Pcie
-from gputop.sources.nvml.utilization import Gpm, Percentages, all_missing
+from gputop.sources.nvml.utilization import Gpm
 from gputop.sources.nvml.xid_events import XidEvents
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ class NvmlReader:
         self,
         index: int,
         driver_version: str | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Clock = time.monotonic,
         events: XidEvents | None = None,
     ) -> None:
         self.index = index
@@ -203,7 +203,8 @@ class NvmlReader:
             _raise_common_failure(answer for answer, query in pairs if not query.seconds)
             found = self._cache.found.copy()
             self._update_modes()
-            percentages = self._ask_gpm(wanted=gpm)
+            self._gpm = self._gpm or Gpm(self._handle, clock=self._clock)
+            percentages = self._gpm.read(wanted=gpm)
             parts = self._instances.read(self._handle, self.device, lists, gpm=gpm)
             if self._events:
                 self._events.register(self._handle, self.device.uuid)
@@ -213,7 +214,7 @@ class NvmlReader:
         answers += [*lists, usage]
         if not DRIVER_IS_GONE.isdisjoint(each for each in answers if isinstance(each, int)):
             _check_driver()
-        processes, missing = merge_processes(*(*parts.others, usage))
+        processes, missing = merge_processes(*(self.device.uuid, *parts.others, usage))
         if missing:
             found.absent["processes"] = missing
         held = total_bytes(attributed_bytes(processes, missing), parts.attributed)
@@ -251,13 +252,6 @@ class NvmlReader:
                 if name.startswith("ecc_") and reason is Absence.NOT_SUPPORTED:
                     found.absent[name] = Absence.DISABLED
 
-    def _ask_gpm(self, *, wanted: bool) -> Percentages:
-        self._gpm = self._gpm or Gpm(self._handle, clock=self._clock)
-        if wanted:
-            return self._gpm.read()
-        self._gpm.close()
-        return all_missing(Absence.DISABLED)
-
     def _attach(self) -> None:
         self._handle = nvml.nvmlDeviceGetHandleByIndex(self.index)
         answers = [self._cache.ask(self._handle, q) for q in IDENTITY]
@@ -269,19 +263,16 @@ class NvmlReader:
 
     def _reset(self) -> None:
         """Make the next `read` attach to the device again: its counters may have restarted."""
-        self._detach()
-        self._cache.forget()
-        self._modes.forget()
-        self._processes = process_queries(self._version, self._clock)
-        self._start_counting()
-
-    def _detach(self) -> None:
         if self._gpm is not None:
             self._gpm.close()
             self._gpm = None
         if self._events and self._handle is not None:
             self._events.forget(self._handle)
         self._handle = None
+        self._cache.forget()
+        self._modes.forget()
+        self._processes = process_queries(self._version, self._clock)
+        self._start_counting()
 
     def _update_modes(self) -> None:
         answers = self._modes.ask_due(self._handle, MODES)

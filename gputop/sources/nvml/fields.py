@@ -14,10 +14,7 @@ from typing import Any, NamedTuple, Protocol
 from gputop.schema.codec import rounded
 from gputop.schema.device import Absence
 from gputop.sources.nvml.bindings import check, nvml, raw_function
-from gputop.sources.nvml.query import AGAIN, UNAVAILABLE, absence_of
-
-Clock = Callable[[], float]
-"""Function that returns monotonic seconds."""
+from gputop.sources.nvml.query import AGAIN, UNAVAILABLE, Clock, absence_of
 
 
 class FieldKey(NamedTuple):

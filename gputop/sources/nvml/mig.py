@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gputop.schema.device import READINGS, Absence, Device
-from gputop.sources.interface import DeviceReading, GpuProcess
+from gputop.sources.interface import DeviceReading
 from gputop.sources.nvml.bindings import nvml
 from gputop.sources.nvml.device_queries import BAR1, BAR1_TOTAL, MEMORY, MEMORY_TOTAL
 from gputop.sources.nvml.processes import (
@@ -23,6 +23,7 @@ from gputop.sources.nvml.processes import (
 )
 from gputop.sources.nvml.query import (
     SLOW,
+    Clock,
     NvmlQuery,
     QueryCache,
     absence_of,
@@ -33,6 +34,9 @@ from gputop.sources.nvml.query import (
     unreadable_sample,
 )
 from gputop.sources.nvml.utilization import Gpm, Percentages, all_missing
+
+if TYPE_CHECKING:
+    from gputop.schema.snapshot import Process
 
 _COUNT = NvmlQuery("", scalar(nvml.nvmlDeviceGetMaxMigDeviceCount), seconds=SLOW)
 _IDENTITY = (
@@ -84,7 +88,7 @@ class InstanceReadings(NamedTuple):
 class Instances:
     """The instances on one GPU, as they come and go. `lists` are the queries for processes."""
 
-    def __init__(self, lists: Sequence[NvmlQuery], clock: Callable[[], float]) -> None:
+    def __init__(self, lists: Sequence[NvmlQuery], clock: Clock) -> None:
         self._lists = lists
         self._clock = clock
         self._cache = QueryCache(clock)
@@ -156,13 +160,13 @@ class Instances:
                 if known is None or known.device.uuid != uuid:
                     cache = QueryCache(self._clock)
                     device = _device(cache, handle, parent, uuid=uuid, mig_index=index)
-                    known = _Instance(device, cache, self._lists, _gpm(gpu, device, self._clock))
+                    known = _Instance(device, cache, self._lists, gpu, self._clock)
                 known.ask(handle, gpm=gpm)
             except nvml.NVMLError as error:
                 if known:
                     known.silent(error.value)
                 continue
-            if again or not known.seems_gone:
+            if again or known.answers[0] not in _GONE:
                 break
         return known
 
@@ -184,30 +188,22 @@ def _device(cache: QueryCache, handle: Any, parent: Device, **known: Any) -> Dev
     return Device(absent=absent, **values)
 
 
-def _gpm(gpu: Any, device: Device, clock: Callable[[], float]) -> Gpm | None:
-    """Return the instance's GPM, or None without an id: it would be that of the whole GPU."""
-    instance = device.mig_gpu_instance
-    return None if instance is None else Gpm(gpu, instance, clock)
-
-
 class _Instance:
     def __init__(
-        self, device: Device, cache: QueryCache, lists: Sequence[NvmlQuery], gpm: Gpm | None
+        self, device: Device, cache: QueryCache, lists: Sequence[NvmlQuery], gpu: Any, clock: Clock
     ) -> None:
         self.device = device
         self.cache = cache
         self._ids = (device.mig_gpu_instance, device.mig_compute_instance)
         self._queries = lists
-        self._answers: Sequence[Any] = ()
+        self.answers: Sequence[Any] = ()
         self._lists: Sequence[Any] = ()
-        self._gpm = gpm
+        instance = device.mig_gpu_instance
+        # Without an id it would be that of the whole GPU.
+        self._gpm = None if instance is None else Gpm(gpu, instance, clock)
         self._percentages: Percentages = {}
-        self._processes: tuple[GpuProcess, ...] = ()
+        self.processes: tuple[Process, ...] = ()
         self._missing: Absence | None = None
-
-    @property
-    def seems_gone(self) -> bool:
-        return self._answers[0] in _GONE
 
     @property
     def shares(self) -> int | str:
@@ -218,22 +214,14 @@ class _Instance:
     @property
     def attributed(self) -> int | Absence:
         """Bytes held by its processes."""
-        return attributed_bytes(self._processes, self._missing)
-
-    @property
-    def pids(self) -> set[int]:
-        return {process.pid for process in self._processes}
+        return attributed_bytes(self.processes, self._missing)
 
     def ask(self, handle: Any, *, gpm: bool) -> None:
         """Ask what is due. Raises `NVMLError` if it, or the GPU, is lost."""
-        self._answers = self.cache.ask_due(handle, _READINGS)
+        self.answers = self.cache.ask_due(handle, _READINGS)
         self._lists = self.cache.ask_due(handle, self._queries)
-        if not gpm:
-            self.close()
-            self._percentages = all_missing(Absence.DISABLED)
-        else:
-            missing = all_missing(Absence.NOT_SUPPORTED)
-            self._percentages = self._gpm.read() if self._gpm else missing
+        missing = all_missing(Absence.NOT_SUPPORTED if gpm else Absence.DISABLED)
+        self._percentages = self._gpm.read(wanted=gpm) if self._gpm else missing
 
     def close(self) -> None:
         """Free its GPM samples."""
@@ -242,7 +230,7 @@ class _Instance:
 
     def silent(self, code: int) -> _Instance:
         """Note that it exists, and answers everything with that code."""
-        self._answers = [code] * len(_READINGS)
+        self.answers = [code] * len(_READINGS)
         self._lists = [code] * len(self._queries)
         self._percentages = all_missing(absence_of(code))
         return self
@@ -254,7 +242,9 @@ class _Instance:
     def assign_processes(self, gpu: Sequence[Any]) -> None:
         """Set its processes from its own lists or, if it has none, from those of the GPU."""
         rows = [self._rows(own, all_) for own, all_ in zip(self._lists, gpu, strict=True)]
-        self._processes, self._missing = merge_processes(*(*rows, nvml.NVML_ERROR_NOT_SUPPORTED))
+        self.processes, self._missing = merge_processes(
+            *(self.device.uuid, *rows, nvml.NVML_ERROR_NOT_SUPPORTED)
+        )
 
     def _rows(self, own: Any, gpu: Any) -> Any:
         if isinstance(own, list):
@@ -264,21 +254,21 @@ class _Instance:
 
     def reading(self, held: int | Absence) -> DeviceReading:
         """Return its reading; `held` are the bytes held by processes in the memory it shares."""
-        found = answers_by_name(_READINGS, self._answers)
+        found = answers_by_name(_READINGS, self.answers)
         if self._missing:
             found.absent["processes"] = self._missing
         add_attributed(found, self.attributed, held)
         found.update(self._percentages.items())
-        answers = *self._answers, *self._lists, (*self._percentages.values(),)
+        answers = *self.answers, *self._lists, (*self._percentages.values(),)
         unsaid = [name for name in READINGS if name not in found.values | found.absent]
         found.absent |= dict.fromkeys(unsaid, Absence.NOT_SUPPORTED)
         sample = answered_sample(self.device.uuid, found, answers)
-        return DeviceReading(self.device, sample, self._processes)
+        return DeviceReading(self.device, sample, self.processes)
 
 
 def _others(rows: Any, instances: Sequence[_Instance]) -> Any:
     """Return the rows of the GPU's list that belong to no instance: a process is listed once."""
     if not isinstance(rows, list):
         return rows
-    pids = {pid for instance in instances for pid in instance.pids}
+    pids = {process.pid for instance in instances for process in instance.processes}
     return [row for row in rows if row.pid not in pids and not any(i.owns(row) for i in instances)]

@@ -8,16 +8,21 @@ import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from gputop.schema.device import Absence
-from gputop.schema.snapshot import ProcessKind
-from gputop.sources.interface import GpuProcess
+from gputop.schema.snapshot import Process, ProcessKind
+from gputop.sources.interface import UTILIZATIONS
 from gputop.sources.nvml.bindings import check, nvml, raw_function
-from gputop.sources.nvml.query import SECOND, Answers, NvmlQuery, Source, absence_of, value_of
-
-if TYPE_CHECKING:
-    from gputop.sources.nvml.fields import Clock
+from gputop.sources.nvml.query import (
+    SECOND,
+    Answers,
+    Clock,
+    NvmlQuery,
+    Source,
+    absence_of,
+    value_of,
+)
 
 _LISTS = ("Compute", "Graphics", "MPSCompute")
 _ROW = struct.Struct("I4xQII")
@@ -159,9 +164,9 @@ def _fetch_rows(call: Callable[[Any, int], Any], handle: Any, seen: int) -> Any:
 
 
 def merge_processes(
-    compute: Any, graphics: Any, mps: Any, usage: Any
-) -> tuple[tuple[GpuProcess, ...], Absence | None]:
-    """Return the processes by pid, and the reason that the list may lack some, or None.
+    uuid: str, compute: Any, graphics: Any, mps: Any, usage: Any
+) -> tuple[tuple[Process, ...], Absence | None]:
+    """Return the device's processes by pid, and the reason that the list may lack some, or None.
 
     Each list is rows or a return code. `usage` is percentages by pid, a return code, or an
     `Absence`.
@@ -186,41 +191,36 @@ def merge_processes(
             if not 0 < row.pid <= _LARGEST_PID:
                 missing = missing or Absence.ERROR  # a process without a pid
                 continue
-            kinds[row.pid] = _both(kinds.get(row.pid, kind), kind)
+            known = kinds.get(row.pid, kind)
+            kinds[row.pid] = known if known in (kind, ProcessKind.MPS) else ProcessKind.BOTH
             used = value_of("memory_used_bytes", row.usedGpuMemory)
             if not isinstance(used, Absence):
                 # Each list has all memory of the process: a sum would count it twice.
                 memory[row.pid] = max(used, memory.get(row.pid, 0))
-    unknown = absence_of(usage) if isinstance(usage, int) else None
-    if isinstance(usage, Absence):
-        unknown = usage
+    reason = absence_of(usage) if isinstance(usage, int) else usage
+    unknown = reason if isinstance(reason, Absence) else None
     percentages: Mapping[int, Percentages] = {} if unknown else usage
     nothing: Percentages = (None, None, None, None) if unknown else (0, 0, 0, 0)
+    absent = dict.fromkeys(UTILIZATIONS, unknown) if unknown else {}
+    unsized = {"memory_used_bytes": Absence.NOT_SUPPORTED, **absent}
     processes = (
-        GpuProcess(
+        Process(
             pid,
+            uuid,
             kind,
             memory.get(pid),
-            None if pid in memory else Absence.NOT_SUPPORTED,
-            *percentages.get(pid, nothing),
-            unknown,
+            **dict[str, Any](zip(UTILIZATIONS, percentages.get(pid, nothing), strict=True)),
+            absent=absent if pid in memory else unsized,
         )
         for pid, kind in sorted(kinds.items())
     )
     return tuple(processes), missing
 
 
-def _both(known: ProcessKind, kind: ProcessKind) -> ProcessKind:
-    if known in (kind, ProcessKind.MPS):
-        return known
-    return ProcessKind.BOTH
-
-
-def attributed_bytes(processes: tuple[GpuProcess, ...], missing: Absence | None) -> int | Absence:
+def attributed_bytes(processes: tuple[Process, ...], missing: Absence | None) -> int | Absence:
     """Return the bytes held by the listed processes, or the reason that some are missing."""
-    reasons = [missing, *(process.absence for process in processes)]
-    reason = next((reason for reason in reasons if reason), None)
-    return reason or sum(process.memory_used_bytes or 0 for process in processes)
+    held = (p.absent.get("memory_used_bytes", p.memory_used_bytes or 0) for p in processes)
+    return total_bytes(missing or 0, *held)
 
 
 def total_bytes(*parts: int | Absence) -> int | Absence:

@@ -64,6 +64,8 @@ _BOUNDS: Mapping[str, tuple[float, float]] = {
 }
 """Plausible ranges in NVML's units, far beyond all devices, by suffix. The first match counts."""
 
+Clock = Callable[[], float]
+"""Function that returns monotonic seconds."""
 Source = Callable[[Any], Any]
 """Function that asks a handle: returns a row of values, or raises `NVMLError`."""
 
@@ -84,7 +86,7 @@ class NvmlQuery:
 class QueryCache:
     """Asks one device, no query more often than it is due. For one thread."""
 
-    def __init__(self, clock: Callable[[], float], share: float = 1.0) -> None:
+    def __init__(self, clock: Clock, share: float = 1.0) -> None:
         """Wait that `share` of the time before a slow query is asked for the second time.
 
         With different shares, devices are not all asked at the same tick.
@@ -166,13 +168,11 @@ def common_failure(answers: Iterable[Any]) -> int | None:
         if isinstance(answer, int):
             passing = absence_of(answer) in (Absence.NOT_SUPPORTED, Absence.NO_DATA_YET)
             code = code if passing else code or answer
-        elif not isinstance(answer, Absence) and not _is_empty(answer):
-            return None
+        elif not isinstance(answer, Absence):
+            is_empty = answer and all(isinstance(value, Absence) for value in answer)
+            if not is_empty:
+                return None
     return code
-
-
-def _is_empty(row: Any) -> bool:
-    return bool(row) and all(isinstance(value, Absence) for value in row)
 
 
 def _state(answers: Sequence[Any]) -> DeviceState:

@@ -8,15 +8,8 @@ from typing import Any
 
 from gputop.schema.device import Absence
 from gputop.sources.nvml.bindings import nvml
-from gputop.sources.nvml.fields import (
-    Clock,
-    FieldKey,
-    FieldReading,
-    FieldValue,
-    FieldValues,
-    first_reason,
-)
-from gputop.sources.nvml.query import AGAIN, SECOND, SLOW, UNAVAILABLE, absence_of
+from gputop.sources.nvml.fields import FieldKey, FieldReading, FieldValue, FieldValues, first_reason
+from gputop.sources.nvml.query import AGAIN, SECOND, SLOW, UNAVAILABLE, Clock, absence_of
 
 
 class RateCounter:
@@ -161,25 +154,19 @@ class _Direction:
         return total, self._each
 
     def _look(self, found: FieldValues, links: int, now: float) -> tuple[Any, Any]:
-        field, scale = next(
-            (
-                family
-                for family in self._families
-                if any(
-                    isinstance(found.get(FieldKey(family[0], n)), FieldValue) for n in range(links)
-                )
-            ),
-            self._families[0],
-        )
+        def answers(family: tuple[int, int]) -> bool:
+            counters = (found.get(FieldKey(family[0], link)) for link in range(links))
+            return any(isinstance(counter, FieldValue) for counter in counters)
+
+        field, scale = max(self._families, key=answers)  # the first one that does, or the first
         keys = [FieldKey(field, link) for link in range(links)]
         each = [self._rate(key, scale, found, now) for key in keys]
         total = self._rate(FieldKey(field, _ALL_LINKS), scale, found, now)
         self.summed = None if isinstance(total, Absence) else (field, scale)
-        if all(isinstance(rate, Absence) for rate in each):
-            return (first_reason(each) if isinstance(total, Absence) else total), first_reason(each)
         reason = first_reason(each)
-        if reason is not Absence.NOT_SUPPORTED:  # a link without an answer just now
-            return total if not isinstance(total, Absence) else reason, reason
+        nothing = all(isinstance(rate, Absence) for rate in each)
+        if nothing or reason is not Absence.NOT_SUPPORTED:  # a link without an answer just now
+            return reason if isinstance(total, Absence) else total, reason
         summed = sum(rate for rate in each if not isinstance(rate, Absence))
         if isinstance(total, Absence):
             total = summed

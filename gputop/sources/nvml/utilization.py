@@ -26,8 +26,8 @@ from typing import Any
 from gputop.schema.codec import rounded
 from gputop.schema.device import GPM_READINGS, SERIES_READINGS, Absence
 from gputop.sources.nvml.bindings import check, nvml, raw_function
-from gputop.sources.nvml.fields import VALUE_TYPES, Clock
-from gputop.sources.nvml.query import AGAIN, SLOW, absence_of
+from gputop.sources.nvml.fields import VALUE_TYPES
+from gputop.sources.nvml.query import AGAIN, SLOW, Clock, absence_of
 
 _ROOM = 256
 """Room for samples: more than the driver keeps of utilization (100), or of anything (120)."""
@@ -172,11 +172,15 @@ class Gpm:
         self._values = all_missing(Absence.NO_DATA_YET)
         self._until = -math.inf
 
-    def read(self) -> Percentages:
+    def read(self, *, wanted: bool = True) -> Percentages:
         """Return the means since the last call, or a little longer if that was a moment ago.
 
-        Never waits: the first call returns `no_data_yet`. Raises `NVMLError` if the device is lost.
+        Unless `wanted`, they are disabled, and their samples freed. Never waits: the first call
+        returns `no_data_yet`. Raises `NVMLError` if the device is lost.
         """
+        if not wanted:
+            self.close()
+            return all_missing(Absence.DISABLED)
         now = self._clock()
         if now < self._until:
             return self._values

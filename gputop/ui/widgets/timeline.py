@@ -183,7 +183,7 @@ class TimelineView(DeviceView):
         history, room = self._telemetry.history, window.slots // 2
         stamps = self._means(history.times, window.first)
         axis = self._means(history.seconds, window.first)
-        newest = history.seconds[-1] or 0.0
+        newest = history.seconds[-1]
         place = None if self._cursor is None else self._cursor - window.first
         read, stamp = (None, None) if place is None else (axis[place], stamps[place])
         if read is None or stamp is None:
