@@ -48,20 +48,21 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         remedy = "" if message.endswith(".") else f". Try `{self.prog} --help`."
-        wrong = re.search(r"(?:invalid choice: '|unrecognized arguments: )([\w-]+)", message)
+        wrong = re.search(r"(invalid choice: '|unrecognized arguments: )([\w-]+)", message)
         if wrong:
             from difflib import get_close_matches
 
-            for nearest in get_close_matches(wrong[1], set(_words(self)), 1):
-                fail(f"{wrong[1]} is not known. Did you mean {nearest}?", USAGE)
+            choices = re.findall(r"'([\w-]+)'", message[wrong.end() :])
+            known = choices or [word for word in _words(self) if word.startswith("--")]
+            for nearest in get_close_matches(wrong[2], set(known), 1, cutoff=0.75):
+                fail(f"{wrong[2]} is not known. Did you mean {nearest}?", USAGE)
         fail(f"{message}{remedy}", USAGE)
 
 
 def _words(parser: argparse.ArgumentParser) -> Iterator[str]:
-    """Yield the options, commands and choices of a parser and of its commands."""
+    """Yield the options of a parser and of its commands."""
     for action in vars(parser)["_actions"]:  # undocumented, as all that lists them
         yield from action.option_strings
-        yield from action.choices or ()
         if isinstance(action.choices, dict):
             for command in action.choices.values():
                 yield from _words(command)
@@ -307,7 +308,7 @@ class Overview(Parser):
             elif action.dest != "help":
                 options.append(action)
         usage = f"usage: {self.prog} [OPTIONS] [COMMAND ...]   ({self.epilog})"
-        return "\n".join([f"{self.description}", usage, *commands, "", *_options(options), ""])
+        return "\n".join([f"{self.description}", usage, *commands, *_options(options), ""])
 
 
 def _options(actions: list[argparse.Action]) -> Iterator[str]:

@@ -114,6 +114,7 @@ REFUSED = [
     (["bench", "--device", ""], "`gputop status` lists them."),
     (["bench", "--dtype", "float31"], "float8_e4m3, float8_mixed, int8, float4."),
     (["bench", "more"], "Try `gputop bench --help`."),
+    (["bench", "memroy"], "Did you mean memory?"),
     *(
         (["exporter", "--listen", address], "or :9835 for all interfaces.")
         for address in ("9835", "", "::1:9835", "host:", "host:99999", "[::1]", "a b:1", "x:-1")
