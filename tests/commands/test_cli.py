@@ -85,7 +85,7 @@ REFUSED = [
     (["top"], HELP),
     ([""], HELP),
     (["--nosuch"], HELP),
-    (["--dem"], HELP),
+    (["--dem"], "Did you mean --demo?"),
     (["--two\nlines\x1b[31m"], HELP),
     (["status", "--nosuch"], HELP),
     (["status", "more"], HELP),
