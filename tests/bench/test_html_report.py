@@ -165,8 +165,50 @@ def test_a_table_has_a_chart_for_each_value_and_all_its_rows() -> None:
     assert made.text.count("int8") >= len(SWEEP)
     assert "1.1 TFLOP/s at" in made.text
     copied = Page(html_page(table("copy", COPY), RunCurves()))
-    assert "3900 GB/s" in copied.text
-    assert "1 Gi" in copied.text
+    assert "GB/s" in copied.text
+    assert "3900" in copied.text
+    assert "1 GiB" in copied.text
+
+
+@pytest.mark.parametrize(
+    ("value", "title", "shown"),
+    [(0.0, "Time", "0"), (1e-5, "Time", "10 µs"), (65536, "bytes", "64 KiB"),
+     (2**28, "bytes", "256 MiB"), (1e-5, "GFLOP/s", "0.00001"), (0.25, "", "0.25"),
+     (2**20, "N", "1048576")],
+)  # fmt: skip
+def test_labels_of_axes(value: float, title: str, shown: str) -> None:
+    assert html_report.label(value, title) == shown
+
+
+def test_the_last_label_is_whole() -> None:
+    x = SvgAxis(2.0**20, 2.0**28, html_report.BYTES, base=2)
+    chart = html_report.chart({"a": [(2.0**20, 1.0), (2.0**28, 2.0)]}, x, "GB/s")
+    (middle,) = re.findall(r'x="([\d.]+)" y="\d+">256 MiB', chart)
+    assert float(middle) <= html_report.WIDTH - 3.5 * len("256 MiB")
+
+
+def test_small_throughputs_of_a_cpu() -> None:
+    cpu = replace(
+        RESULT, tflops_mean=0.0312, tflops_peak=0.0413, tflops_mean_interval=(0.03, 0.032)
+    )
+    course = RunCurves((Progress(1.0, 1.0, 9, 0.0312),), {"sm_clock_mhz": [(0.5, 2600.0)]})
+    text = Page(html_page(cpu, course)).text
+    assert "31.2 GFLOP/s over 5.01 s, 95 % interval 30 to 32" in text
+    assert "41.3 GFLOP/s in the best window" in text
+    assert "GFLOP/s over seconds" in text
+    assert "SM clock" not in text
+    assert "Clock, MHz" in text
+
+
+def test_a_table_of_one_row_and_little_time() -> None:
+    row = Point("B row-major", 256.0, {"tflops": 0.0242, "spread_percent": 1.25}, (256,) * 3)
+    text = Page(
+        html_page(table("peak", (row,), tflops_peak=0.0242, seconds=0.31), RunCurves())
+    ).text
+    assert "1 row" in text
+    assert "1 rows" not in text
+    assert "Time0.3 s" in text
+    assert "SizeGFLOP/sScatter, %\nB row-major25624.21.25" in text
 
 
 def test_a_run_of_which_little_is_known() -> None:

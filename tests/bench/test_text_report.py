@@ -79,7 +79,7 @@ def test_training_steps_are_blocks_by_values() -> None:
     assert (first[4], second[4:6]) == ("–", ["45.2", "%"])
     text = result_page(of("step", (eager,), m=0, n=0, k=0, tflops_peak=0.1))
     assert "best       0.1 TFLOP/s at 7B, eager" in text
-    assert "420, 1 rows" in text
+    assert "420, 1 row" in text
 
 
 def test_a_search_has_what_was_confirmed_first() -> None:

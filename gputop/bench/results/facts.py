@@ -14,10 +14,12 @@ from gputop.schema.catalogue import CATALOGUE
 from gputop.schema.values import CAUSES, span_text, value_text
 from gputop.text import (
     ABSENT,
+    age,
     brief,
     count,
     duration,
     fit_columns,
+    flops_unit,
     moment,
     number,
     percentage,
@@ -245,17 +247,17 @@ def figure_facts(result: Result) -> Iterator[Fact]:
     """Yield what was measured, how it was verified, and the memory used."""
     if not kind_of(result.kind).has_rows:
         yield from _throughput(result)
-    elif result.tflops_peak is not None:
-        best = ranked_shapes(result.points)[0]
+    elif result.tflops_peak is not None and result.points:
+        best, (unit, factor) = ranked_shapes(result.points)[0], flops_unit(result.tflops_peak)
         where = f"{result.m} x {result.n} x {result.k}" if result.n else visible(best.series, 60)
-        said = f"{result.tflops_peak:.4g} TFLOP/s at {where}"
+        said = f"{factor * result.tflops_peak:.4g} {unit} at {where}"
         scatter = best.values.get("spread_percent")
         yield "best", said if scatter is None else f"{said}, ± {scatter:.1f} %"
     for line in _of_peak(result):
         yield "of peak", line
     ended = ending(result).sentence
     what = PARTS.get(result.kind, "products")
-    done = f"{len(result.points)} rows" if result.points else ended
+    done = count(len(result.points), "row") if result.points else ended
     yield what, f"{result.iterations}, {done if result.stopped == 'time' else ended}"
     wrong = f"{result.wrong_elements or 'no'} wrong elements{mismatch_text(result)}"
     yield "verified", f"{verified_text(result)}, {wrong}"
@@ -266,23 +268,26 @@ def figure_facts(result: Result) -> Iterator[Fact]:
 
 def _throughput(result: Result) -> Iterator[Fact]:
     mean, peak = result.tflops_mean or 0.0, result.tflops_peak or 0.0
-    interval = _between(result.tflops_mean_interval, ".4g")
-    yield "mean", f"{mean:.4g} TFLOP/s over {result.seconds:.2f} s{interval}"
-    tails = (result.tflops_p5, result.tflops_p95)
-    spread = "" if None in tails else f"; 5 % to 95 % of them {tails[0]:.4g} to {tails[1]:.4g}"
-    yield "peak", f"{peak:.4g} TFLOP/s in the best window{spread}"
+    unit, factor = flops_unit(peak)  # one for all: they are compared
+    interval = _between(result.tflops_mean_interval, ".4g", factor)
+    yield "mean", f"{factor * mean:.4g} {unit} over {result.seconds:.2f} s{interval}"
+    tails = [f"{factor * each:.4g}" for each in (result.tflops_p5, result.tflops_p95) if each]
+    spread = f"; 5 % to 95 % of them {' to '.join(tails)}" if len(tails) == 2 else ""
+    yield "peak", f"{factor * peak:.4g} {unit} in the best window{spread}"
     if result.tflops_burst is not None:
-        yield "burst", f"{result.tflops_burst:.4g} TFLOP/s from the first product on"
+        burst = factor * result.tflops_burst
+        yield "burst", f"{burst:.4g} {unit} from the first product on"
     if result.tflops_sustained is not None and result.droop_percent is not None:
-        yield "sustained", f"{result.tflops_sustained:.4g} TFLOP/s, {droop_text(result)}"
+        yield "sustained", f"{factor * result.tflops_sustained:.4g} {unit}, {droop_text(result)}"
         steady = result.time_to_steady_seconds
         yield "steady", "not within this run" if steady is None else f"after {steady:.1f} s"
     if result.tflops_device is not None:
-        yield "on device", f"{result.tflops_device:.4g} TFLOP/s by device events"
+        yield "on device", f"{factor * result.tflops_device:.4g} {unit} by device events"
 
 
-def _between(bounds: tuple[float, ...] | None, form: str) -> str:
-    return f", 95 % interval {bounds[0]:{form}} to {bounds[1]:{form}}" if bounds else ""
+def _between(bounds: tuple[float, ...] | None, form: str, factor: float = 1.0) -> str:
+    low_high = [f"{factor * each:{form}}" for each in bounds or ()]
+    return f", 95 % interval {' to '.join(low_high)}" if bounds else ""
 
 
 def droop_text(result: Result) -> str:
@@ -376,7 +381,7 @@ def detail_facts(result: Result) -> Iterator[Fact]:
     """Yield further facts for a reader who has no access to the machine."""
     if result.known_comparison.under_percent is not None:
         yield "of the median of earlier runs", share_of_usual(result)
-    yield "time", duration(result.seconds)
+    yield "time", age(result.seconds)
     named = {
         "accumulate": result.accumulate,
         "layout": result.layout,

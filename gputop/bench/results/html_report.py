@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import insort
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -16,7 +16,7 @@ from gputop.bench.plan.kinds import kind_of
 from gputop.bench.results import facts
 from gputop.bench.results.compare import SPOILED_PERCENT
 from gputop.files import write_whole
-from gputop.text import ABSENT, brief, moment, number, tflops, visible
+from gputop.text import brief, flops_unit, moment, tflops, visible
 
 if TYPE_CHECKING:
     from gputop.bench.events import Point, Result
@@ -32,7 +32,10 @@ COLOURS = 6
 """Number of the colour classes `c0` to `c5`, used in turn."""
 FEW = 80
 """Most points of a line that are marked with dots."""
-SECONDS = "seconds"
+SECONDS, BYTES, TIME = "seconds", "bytes", "Time"
+"""Titles of axes with labels of their own."""
+LETTER = 7
+"""Width of a character of a label, or a little more."""
 FAR_X, FAR_Y = 16, 300
 """Ratios of the largest to the smallest value from which an axis is logarithmic."""
 LEAST_LOG = 1e-12
@@ -143,12 +146,15 @@ def text(value: object) -> str:
     return escape(visible(str(value)))
 
 
-def label(value: float) -> str:
-    """Return a number on an axis: `0.25`, `8192`, `1 Gi`."""
-    for power, unit in ((40, "Ti"), (30, "Gi"), (20, "Mi")):
-        if value >= 1 << power and value % (1 << power) == 0:
-            return f"{value / (1 << power):g} {unit}"
-    return f"{value:.6g}"
+def label(value: float, title: str = "") -> str:
+    """Return a number on the axis of that title: `0.25`, `8192`, `64 KiB`, `10 µs`."""
+    if title == TIME and value:
+        return brief(value)
+    if title == BYTES:
+        units = ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB"))
+        power, unit = next((each for each in units if value >= 1 << each[0]), (0, "B"))
+        return f"{value / (1 << power):.4g} {unit}"
+    return f"{value:.9f}".rstrip("0").rstrip(".")  # without an exponent
 
 
 def _svg(drawn: list[str], height: int, title: str) -> str:
@@ -168,26 +174,34 @@ def _grid(x: SvgAxis, y: SvgAxis, height: int) -> Iterator[str]:
     for tick in y.ticks():
         down = _to_y(y, tick, height)
         yield f'<path class="grid" d="M{LEFT} {down:.1f}H{WIDTH - RIGHT}"/>'
-        yield f'<text class="y" x="{LEFT - 6}" y="{down + 4:.1f}">{label(tick)}</text>'
+        yield f'<text class="y" x="{LEFT - 6}" y="{down + 4:.1f}">{label(tick, y.title)}</text>'
     yield from _x_labels(x, height)
 
 
 def _x_labels(x: SvgAxis, height: int) -> Iterator[str]:
     for tick in x.ticks():
-        yield f'<text class="x" x="{_to_x(x, tick):.1f}" y="{height - 14}">{label(tick)}</text>'
-    yield f'<text class="y" x="{WIDTH - RIGHT}" y="{height - 1}">{text(x.title)}</text>'
+        said = label(tick, x.title)
+        middle = min(_to_x(x, tick), WIDTH - LETTER * len(said) / 2)  # else its end is cut off
+        yield f'<text class="x" x="{middle:.1f}" y="{height - 17}">{said}</text>'
+    yield f'<text class="y" x="{WIDTH - RIGHT}" y="{height - 4}">{text(x.title)}</text>'
 
 
 SMALL = 120
 """Height of a chart of a device's reading, under the throughput."""
 TITLES = {
-    "power_watts": "Power, W",
-    "sm_clock_mhz": "SM clock, MHz",
-    "temperature_celsius": "Temperature, °C",
-    "tflops": "TFLOP/s",
-    "seconds": "Seconds",
-    "bytes_per_second": "Bytes per second",
+    "power_watts": ("Power, W", 1.0),
+    "sm_clock_mhz": ("SM clock, MHz", 1.0),
+    "clock_mhz": ("Clock, MHz", 1.0),
+    "temperature_celsius": ("Temperature, °C", 1.0),
+    "seconds": (TIME, 1.0),
+    "p99_seconds": ("p99", 1.0),
+    "bytes_per_second": ("GB/s", 1e-9),
+    "algorithm_bytes_per_second": ("Algorithm GB/s", 1e-9),
+    "tokens_per_second": ("Tokens/s", 1.0),
+    "spread_percent": ("Scatter, %", 1.0),
+    "passes": ("Passes", 1.0),
 }
+"""Title of a value by its name, and how many of the title's unit are one of the value's."""
 
 
 def _template() -> str:
@@ -209,6 +223,7 @@ def write(file: Path, result: Result, course: RunCurves) -> None:
 def html_page(result: Result, course: RunCurves) -> str:
     """Return the document: no script, nothing fetched; text of others is escaped."""
     size = "" if result.points else f", {facts.shape(result)}"
+    run = f"{result.kind}, {result.dtype or 'bytes'}{size}"
     level, says = _verdict(result)
     sections = (
         ("Verdict", _parts(result)),
@@ -216,14 +231,14 @@ def html_page(result: Result, course: RunCurves) -> str:
         ("Method", facts.method_facts(result)),
         ("Details", facts.detail_facts(result)),
     )
-    body = [_table(facts.figure_facts(result)), *_charts(result, course), *_rows(result.points)]
+    body = [_table(facts.figure_facts(result)), *_charts(result, course), *_rows(result)]
     for name, found in sections:
         if known := list(found):
             body += [f"<h2>{name}</h2>", _table(known)]
     return Template(_template()).substitute(
-        title=text(f"{result.device}: {result.kind}, {result.dtype or 'bytes'}{size}"),
+        title=text(f"{result.device}: {run}"),
         device=text(result.device),
-        run=text(f"{result.kind}, {result.dtype}{size}"),
+        run=text(run),
         when=text(moment(result.started_at, "%d %B %Y, %H:%M %Z")),
         level=level,
         verdict=text(says),
@@ -253,21 +268,34 @@ def _parts(result: Result) -> Iterator[Fact]:
 
 
 def _charts(result: Result, course: RunCurves) -> Iterator[str]:
-    throughput = [(window.elapsed_seconds, window.rate) for window in course.progress]
-    rate = kind_of(result.kind).rate_unit
-    over_time = {rate: throughput, **course.readings}
+    bytes_moved = kind_of(result.kind).moves_bytes
+    rate = kind_of(result.kind).rate_unit if bytes_moved else "tflops"
+    over_time = {rate: [(window.elapsed_seconds, window.rate) for window in course.progress]}
+    for name, series in course.readings.items():
+        over_time[name if result.device_uuid else name.removeprefix("sm_")] = [*series]
     over_time = {name: series for name, series in over_time.items() if series}
     if over_time:
         x = x_axis(over_time, SECONDS)
         for name, series in over_time.items():
-            height = 260 if name == rate else SMALL
-            yield chart({name: series}, x, _title(name), height)
+            yield _chart({name: series}, x, name, 260 if name == rate else SMALL)
         if course.reasons:
             yield strip(course.reasons, x)
     alike = len({row.x for row in result.points}) < 2  # rows of one size are no line
     for name, lines in by_value(() if alike else result.points).items():
-        title = "bytes" if kind_of(result.kind).moves_bytes else "N"
-        yield chart(lines, x_axis(lines, title), _title(name))
+        yield _chart(lines, x_axis(lines, BYTES if bytes_moved else "N"), name)
+
+
+def _chart(lines: Mapping[str, Curve], x: SvgAxis, name: str, height: int = 260) -> str:
+    title, factor = _unit(name, (y for line in lines.values() for _, y in line))
+    scaled = {each: [(at, factor * y) for at, y in line] for each, line in lines.items()}
+    return chart(scaled, x, title, height)
+
+
+def _unit(name: str, values: Iterable[float]) -> tuple[str, float]:
+    """Return the title of a value, and its factor: see `TITLES`."""
+    if name == "tflops":
+        return flops_unit(max(values, default=None))
+    return TITLES.get(name, (name.replace("_", " "), 1.0))
 
 
 def by_value(points: Iterable[Point]) -> Mapping[str, Mapping[str, Curve]]:
@@ -279,19 +307,18 @@ def by_value(points: Iterable[Point]) -> Mapping[str, Mapping[str, Curve]]:
     return found
 
 
-def _title(name: str) -> str:
-    return TITLES.get(name, name.replace("_", " "))
-
-
-def _rows(points: Sequence[Point]) -> Iterator[str]:
+def _rows(result: Result) -> Iterator[str]:
+    points, size = result.points, BYTES if kind_of(result.kind).moves_bytes else ""
     names = list(dict.fromkeys(name for point in points for name in point.values))
     if not names:
         return
-    body = f"<tr>{_cells('th', 'Series', 'x', *map(_title, names))}</tr>\n"
+    units = {name: _unit(name, (p.values.get(name, 0.0) for p in points)) for name in names}
+    titles = (title for title, _ in units.values())
+    body = f"<tr>{_cells('th', 'Series', 'Size', *titles)}</tr>\n"
     for point in points:
         spoiled = point.values.get("spread_percent", 0.0) > SPOILED_PERCENT
-        values = (_value(name, point.values.get(name)) for name in names)
-        cells = _cells("td", point.series, _x(point), *values)
+        values = (_value(name, point.values.get(name), units[name][1]) for name in names)
+        cells = _cells("td", point.series, _x(point, size), *values)
         body += f"<tr{' class=spoiled' * spoiled}>{cells}</tr>\n"
     yield f'<h2>Rows</h2>\n<div class="scroll"><table class="rows">{body}</table></div>'
 
@@ -300,18 +327,17 @@ def _cells(tag: str, *texts: str) -> str:
     return "".join(f"<{tag}>{text(each)}</{tag}>" for each in texts)
 
 
-def _x(point: Point) -> str:
-    return "×".join(map(str, point.shape)) if len(set(point.shape)) > 1 else label(point.x)
+def _x(point: Point, title: str) -> str:
+    m_n_k = map(str, point.shape)
+    return "×".join(m_n_k) if len(set(point.shape)) > 1 else label(point.x, title)
 
 
-def _value(name: str, value: float | None) -> str:
-    if value is None:
-        return ABSENT
-    if name == "tflops":
-        return tflops(value)
-    if name in ("seconds", "p99_seconds"):
+def _value(name: str, value: float | None, factor: float) -> str:
+    if value is None or name in ("seconds", "p99_seconds"):
         return brief(value)
-    return f"{number(value / 1e9)} GB/s" if name.endswith("bytes_per_second") else f"{value:.4g}"
+    if name == "tflops" or name.endswith("bytes_per_second"):
+        return tflops(factor * value)
+    return f"{value:.4g}"
 
 
 def _table(found: Iterable[Fact]) -> str:
