@@ -101,7 +101,6 @@ class RunState:
     limit: RunLimit | None = None
     wrong_at: float | None = None
     """Seconds into the run at the first wrong element."""
-    started_at: float = field(init=False)
     last_event_at: float = field(init=False)
     planned_at: float | None = None
     measured_at: float | None = None
@@ -111,7 +110,7 @@ class RunState:
 
     def __post_init__(self) -> None:
         self.trace = Trace(self.request.target)
-        self.started_at = self.last_event_at = self.now()
+        self.last_event_at = self.now()
 
     def add_event(self, event: Event) -> None:
         """Add an event of the worker."""
@@ -259,11 +258,6 @@ class RunState:
         if self.result is not None:
             return self.result.seconds
         return self.progress.elapsed_seconds if self.progress else 0.0
-
-    @property
-    def preparing_seconds(self) -> float:
-        """Seconds since the start was requested."""
-        return self.now() - self.started_at
 
     @property
     def silent_seconds(self) -> float | None:
