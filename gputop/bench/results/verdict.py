@@ -64,7 +64,6 @@ def status(result: Result) -> int:
 
 def judge(result: Result, others: Iterable[Result], limits: VerdictLimits = DEFAULTS) -> Verdict:
     """Return the verdict about the device of a result; `others` are of the same run."""
-    parts = [_results(result)]
     judged = {
         "datasheet": _datasheet(result, limits.min_percent_of_peak),
         "like devices": _like_devices(result, others, limits.tolerance),
@@ -79,25 +78,23 @@ def judge(result: Result, others: Iterable[Result], limits: VerdictLimits = DEFA
         judged = dict.fromkeys(judged, (NOT_JUDGED, f"others used the device meanwhile: {load}"))
     if result.known_conditions.memory_errors:
         judged = {"memory": _memory(result), **judged}
-    parts += [VerdictPart(name, state, why) for name, (state, why) in judged.items()]
-    return Verdict(tuple(parts))
+    judged = {"results": _results(result), **judged}
+    return Verdict(tuple(VerdictPart(name, state, why) for name, (state, why) in judged.items()))
 
 
 Judged = tuple[str, str]
 """State of a part and why."""
 
 
-def _results(result: Result) -> VerdictPart:
+def _results(result: Result) -> Judged:
     if result.wrong_elements:
         wrong = facts.wrong_results(result.wrong_elements, result.checks)
         # The first note of a memory test with wrong words names the first address.
         where = f"; {result.notes[0]}" if result.kind == "memory" and result.notes else ""
-        said = f"the device {wrong}{facts.mismatch_text(result)}{where}"
-        return VerdictPart("results", FAULTY, said)
+        return FAULTY, f"the device {wrong}{facts.mismatch_text(result)}{where}"
     if not result.checks:
-        return VerdictPart("results", NOT_JUDGED, "nothing was checked")
-    said = f"no wrong element in {facts.verified_text(result)}{facts.mismatch_text(result)}"
-    return VerdictPart("results", OK, said)
+        return NOT_JUDGED, "nothing was checked"
+    return OK, f"no wrong element in {facts.verified_text(result)}{facts.mismatch_text(result)}"
 
 
 def _memory(result: Result) -> Judged:

@@ -14,6 +14,7 @@ from gputop.bench.plan.kinds import DEFAULT_KIND, KINDS
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.results.statistics import BURST_SECONDS, Window, run_statistics
 from gputop.bench.run.trace import (
+    READINGS,
     Mean,
     MergedSeries,
     Trace,
@@ -35,8 +36,6 @@ SILENT_SECONDS, SILENT_WINDOWS = 2.0, 3.0
 STATES = ("starting", "preparing", "ready", "running", "done", "failed")
 RECENT_WINDOWS = 10
 """Windows by which a running device is judged: a single one is too noisy."""
-READINGS = ("power_watts", "sm_clock_mhz", "temperature_celsius")
-"""Readings drawn under the throughput, in this order."""
 
 Curve = Sequence[tuple[float, float]]
 
@@ -69,13 +68,11 @@ def merge_windows(windows: Sequence[Progress]) -> Progress:
     last = windows[-1]
     if len(windows) == 1:
         return last
-
-    def mean(rate: str) -> float | None:
-        return mean_over_time((getattr(each, rate), each.window_seconds) for each in windows)
-
-    seconds, rate = sum(each.window_seconds for each in windows), mean("tflops")
-    rates = (last.tflops if rate is None else rate, mean("tflops_device"), mean("bytes_per_second"))
-    return Progress(last.elapsed_seconds, seconds, last.iterations, *rates)
+    names = ("tflops", "tflops_device", "bytes_per_second")
+    rate, *others = (mean_over_time(windows, name) for name in names)
+    seconds = sum(each.window_seconds for each in windows)
+    rate = last.tflops if rate is None else rate
+    return Progress(last.elapsed_seconds, seconds, last.iterations, rate, *others)
 
 
 @dataclass

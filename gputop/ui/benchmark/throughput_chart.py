@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from gputop.bench.plan.kinds import KINDS
 from gputop.bench.results import tables
-from gputop.bench.run.state import READINGS, RunState
+from gputop.bench.run.trace import READINGS
 from gputop.schema.clock_events import gravity
 from gputop.schema.values import span_text
 from gputop.text import quantity, visible, watts_of
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from gputop.bench.events import Result
     from gputop.bench.plan.request import Target
     from gputop.bench.run.group_state import GroupState
+    from gputop.bench.run.state import RunState
     from gputop.bench.run.trace import Trace, TraceMoment
     from gputop.problem import Problem
     from gputop.ui.benchmark.plot import Plot
