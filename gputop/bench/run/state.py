@@ -6,13 +6,13 @@ import json
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 from gputop.bench.events import Done, Event, Failed, Hello, Planned, Point, Progress, Verified
 from gputop.bench.plan.kinds import DEFAULT_KIND, KINDS
 from gputop.bench.plan.request import Request, Target
-from gputop.bench.results.statistics import BURST_SECONDS, Window, run_statistics
+from gputop.bench.results.statistics import BURST_SECONDS, Window, with_statistics
 from gputop.bench.run.trace import (
     READINGS,
     Mean,
@@ -142,8 +142,7 @@ class RunState:
         if "droop" in KINDS[self.request.kind].unjudged:
             return result
         windows = [(each.window_seconds, each.tflops) for each in self.windows.items]
-        found = asdict(run_statistics(self.first, windows, result.tflops_mean))
-        return replace(result, **{name: each for name, each in found.items() if each is not None})
+        return with_statistics(result, self.first, windows)
 
     @property
     def result(self) -> Result | None:

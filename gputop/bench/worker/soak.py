@@ -11,7 +11,7 @@ from .checksums import COLUMNS, OTHER_BITS, Checksums
 from .errors import computes_wrong, hangs, too_slow
 from .product import Product, dtype_facts, fits, out_of_memory, require
 from .rows import COLD_SECONDS
-from .throughput import WINDOW_SECONDS, EndedBatch, Pace, SoakTotals
+from .throughput import WINDOW_SECONDS, EndedBatch, Pace, SoakTotals, products_in
 
 if TYPE_CHECKING:
     from .main import Run
@@ -125,7 +125,7 @@ def warm_up(device: Any, run: Run, product: Product) -> tuple[float, int]:
             raise too_slow(run.request, product.dtype, f"{seconds:.3g}")
         if time.monotonic() - began > WARM_UP_SECONDS:
             break
-        products = max(1, min(100, int(TIMED_SECONDS / seconds))) if seconds > 0 else 1
+        products = min(100, products_in(TIMED_SECONDS, seconds))
     return statistics.median(times) if times else 0.0, made
 
 

@@ -71,11 +71,9 @@ class DeviceChoice:
 
     def key(self, kind: str) -> str:
         """Return the key of the chosen option for that kind."""
-        if self._several == SOME and len(self._picked) > 1:
-            return SOME
-        if self._several == ALL or KINDS[kind].several_devices:
+        if KINDS[kind].several_devices and self._several is None:
             return ALL
-        return key_of(self.one)
+        return self._several or key_of(self.one)
 
     def targets(self, kind: str) -> tuple[Target, ...]:
         """Return the chosen devices, also those that are away; at least one."""
