@@ -10,7 +10,7 @@ import itertools
 import math
 import random
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -141,7 +141,7 @@ def _scatter(late: Sequence[Window], length: float) -> tuple[float, float]:
     Blocks that depend on each other count as fewer independent ones.
     """
     total = math.fsum(seconds for seconds, _ in late)
-    means = _block_means(late, min(length, total / FEWEST_BLOCKS))
+    means = [mean_rate(block) for block in _blocks(late, min(length, total / FEWEST_BLOCKS))]
     each = total / len(means)
     alike = max(0.0, _autocorrelation(means))
     alike = min(0.95, alike + (1 + 3 * alike) / len(means))  # which few blocks underestimate
@@ -151,15 +151,15 @@ def _scatter(late: Sequence[Window], length: float) -> tuple[float, float]:
     return sigma * math.sqrt(1 + min(1.0, length / each) / independent), independent - 1
 
 
-def _block_means(windows: Sequence[Window], length: float) -> list[float]:
-    means, block, held = [], list[Window](), 0.0
+def _blocks(windows: Sequence[Window], length: float) -> Iterator[list[Window]]:
+    """Yield blocks of windows of at least about that many seconds, without the rest."""
+    block, held = list[Window](), 0.0
     for window in windows:
         block.append(window)
         held += window[0]
         if held > length * 0.99:
-            means.append(mean_rate(block))
+            yield block
             block, held = [], 0.0
-    return means
 
 
 def _autocorrelation(values: Sequence[float]) -> float:
@@ -191,16 +191,13 @@ def time_to_steady(windows: Sequence[Window], sustained: float) -> float | None:
     steady.
     """
     steady_from = elapsed = 0.0
-    block: list[Window] = []
-    for window in windows:
-        block.append(window)
-        elapsed += window[0]
-        if math.fsum(seconds for seconds, _ in block) < STEADY_SECONDS * 0.99:
-            continue
+    for block in _blocks(windows, STEADY_SECONDS):
+        for seconds, _ in block:
+            elapsed += seconds
         if abs(mean_rate(block) - sustained) > STEADY * sustained:
             steady_from = elapsed
-        block = []
-    return steady_from if steady_from <= elapsed / 2 else None
+    total = math.fsum(seconds for seconds, _ in windows)
+    return steady_from if steady_from <= total / 2 else None
 
 
 def mean_interval(windows: Sequence[Window], resamples: int = RESAMPLES) -> tuple[float, float]:

@@ -26,6 +26,7 @@ class Backend:
 
     timed: Callable[..., float]
     compare: Callable[[Product], Any]
+    synchronize: Callable[[], None]
 
     def __init__(self) -> None:
         self._queue: deque[Any] = deque()
@@ -40,6 +41,14 @@ class Backend:
         found: list[Any] = []
         seconds = self.timed(lambda _: found.append(self.compare(product)), 1)
         return int(found[0]), seconds
+
+    def wall(self, work: Callable[[int], None], times: int) -> float:
+        """Return the seconds from before the first launch until all work has ended."""
+        self.synchronize()
+        began = time.perf_counter()
+        work(times)
+        self.synchronize()
+        return time.perf_counter() - began
 
 
 class Cpu(Backend):
@@ -82,13 +91,7 @@ class Cpu(Backend):
         same = self.torch.equal(product.c_bits, product.first_bits)
         return 0 if same else product.unexplained()
 
-    def timed(self, work: Callable[[int], None], times: int) -> float:
-        """Return the seconds of that much work."""
-        began = time.perf_counter()
-        work(times)
-        return time.perf_counter() - began
-
-    wall = timed
+    timed = Backend.wall
     """Wall time, the only time that a CPU has."""
 
     def synchronize(self) -> None:
@@ -177,14 +180,6 @@ class Cuda(Backend):
         last.record()
         last.synchronize()
         return float(first.elapsed_time(last)) / 1000
-
-    def wall(self, work: Callable[[int], None], times: int) -> float:
-        """Return the seconds from before the first launch until all work has ended."""
-        self.synchronize()
-        began = time.perf_counter()
-        work(times)
-        self.synchronize()
-        return time.perf_counter() - began
 
     def synchronize(self) -> None:
         """Wait for everything that was launched."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .checksums import COLUMNS, OTHER_BITS, Checksums
-from .errors import computes_wrong, hangs, too_slow
+from .errors import RunError, hangs, too_slow
 from .product import Product, dtype_facts, fits, out_of_memory, require
 from .rows import COLD_SECONDS
 from .throughput import WINDOW_SECONDS, EndedBatch, Pace, SoakTotals, products_in
@@ -97,7 +97,9 @@ def prepare(
     product.keep_first()
     run.totals.wrong += product.judge()
     if run.totals.wrong:
-        raise computes_wrong()
+        why = "the first products are not what they have to be"
+        remedy = "Do not train on it; run the test again to be sure"
+        raise RunError("wrong", "The device computes wrong results", why, remedy)
     product.check_precision()
     product = arrange(product)
     if request["verify_all"]:
