@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from rich.style import Style
 
     from gputop.bench.events import Result
-    from gputop.bench.plan.request import Target
     from gputop.bench.run.group_state import GroupState
     from gputop.bench.run.state import RunState
     from gputop.bench.run.trace import Trace, TraceMoment
@@ -286,8 +285,7 @@ def _over_time(group: GroupState, plot: Plot, width: int, height: int) -> list[R
     for n, target in enumerate(group.runs):
         mark, style = plots.mark_of(n)
         named.append((f"{mark} {target.place}", style))
-        for run, alone in _parts(group, target):
-            begin = group.offset(target, alone=alone)
+        for begin, run in group.parts(target):
             points = [(begin + at, factor * rate) for at, rate in run.points]
             drawn = plots.thin_out(points, 2 * (width - plots.LABEL))
             if drawn:
@@ -310,13 +308,6 @@ def _over_time(group: GroupState, plot: Plot, width: int, height: int) -> list[R
     badge = plots.mark_of_simulation(group.request)
     head = [*badge, *plots.legend(f" {unit} over time (s)", named, width - width_of(badge))]
     return [head, *plot.rows(shown, area)]
-
-
-def _parts(group: GroupState, target: Target) -> list[tuple[RunState, bool]]:
-    """Return the runs of a device, and True for each that was alone."""
-    if target in group.alone:
-        return [(group.alone[target], True), (group.runs[target], False)]
-    return [(group.runs[target], group.kind == "pairs")]
 
 
 def _tables(group: GroupState, width: int, height: int) -> list[Row]:
