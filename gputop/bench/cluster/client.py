@@ -96,7 +96,7 @@ class Cluster:
         named = Counter(host for host, _ in {(said["host"], said["node"]) for _, said in known})
         for post, said in known:
             host, node = said["host"], said["node"]
-            post.set_host(f"{host} ({node[:6]})" if named[host] > 1 else host)
+            post.set_host(f"{host} ({node[:6]})" if named[host] > 1 else host, said)
 
     def send(self, **order: Any) -> None:
         """Send an order to the relay."""
@@ -197,12 +197,11 @@ class LentGpu:
         self._over.set()
         self._lines.put_nowait(b"")
 
-    def set_host(self, host: str) -> None:
+    def set_host(self, host: str, message: dict[str, Any]) -> None:
         """Set the host's name, and read the facts that the node has sent."""
-        assert self.message is not None
         self.host = host
         try:
-            self.facts = node_facts(self.message, host)
+            self.facts = node_facts(message, host)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             self.problem = f"{host}: {error}"
 

@@ -106,21 +106,18 @@ def _memory(result: Result) -> Judged:
 
 def _datasheet(result: Result, least: float) -> Judged:
     known, kind = result.known_conditions.percent_of_peak, kind_of(result.kind)
+    peak, of = (BANDWIDTH, "memory bandwidth") if kind.moves_bytes else (DATASHEET, "dense peak")
     shapes: dict[str, tuple[int, ...]] = {"": (result.m, result.n, result.k)}
-    if kind.moves_bytes:
-        names, of = {"": BANDWIDTH}, "memory bandwidth"
-    else:
-        if kind.several_dtypes and DATASHEET not in known:
-            shapes = {f"{name} ": row.shape for name, row in judged_rows(result).items()}
-        names, of = {each: f"{DATASHEET} {each}".strip() for each in shapes}, "dense peak"
-    found = {each: percent for each, name in names.items() if (percent := known.get(name))}
+    if kind.several_dtypes and DATASHEET not in known:
+        shapes = {f" {name}": row.shape for name, row in judged_rows(result).items()}
+    found = {each: percent for each in shapes if (percent := known.get(f"{peak}{each}"))}
     if not found:
         return NOT_JUDGED, "no datasheet value is known"
-    if of == "dense peak":
+    if not kind.moves_bytes:
         found = {each: found[each] for each in found if min(shapes[each]) >= LEAST_SIDE}
     if not found:
         return NOT_JUDGED, f"matrices under {LEAST_SIDE} do not reach the peak"
-    said = [f"{each}{percentage(of_it, digits=1)}" for each, of_it in found.items()]
+    said = [f"{each} {percentage(of_it, digits=1)}".lstrip() for each, of_it in found.items()]
     said_of = f"{', '.join(said)} of the {of} in its datasheet"
     if min(found.values()) < least:
         return DEGRADED, f"{said_of}, under {least:g} %"
