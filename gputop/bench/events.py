@@ -158,9 +158,8 @@ class Verdict:
     @property
     def bad(self) -> tuple[VerdictPart, ...]:
         """Parts that are not ok, the gravest first."""
-        ranked = {"faulty": 0, "degraded": 1}
-        found = [part for part in self.parts if part.state in ranked]
-        return tuple(sorted(found, key=lambda part: ranked[part.state]))
+        states = ("faulty", "degraded")
+        return tuple(part for state in states for part in self.parts if part.state == state)
 
     @property
     def state(self) -> str:

@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -68,7 +69,7 @@ def test_work_begins_only_where_it_ends_before_the_edge(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(time, "time", lambda: now)
-        pause = pulse.SquareWave(frequency).pause(work)
+        pause = pulse.pause(frequency, work)
     phase = now * frequency % 1.0
     if pause:
         assert phase + pause * frequency == pytest.approx(1.0), "the next period"
@@ -136,7 +137,7 @@ def test_the_load_is_a_square_wave(frequency: float, monkeypatch: pytest.MonkeyP
     totals.pulsed = True
     pace = throughput.Pace(device, 1e-4, 0.0)
     pace.batch_seconds /= soak.fineness(run.request)
-    pace.pause = pulse.SquareWave(frequency).pause
+    pace.pause = partial(pulse.pause, frequency)
     soak.measure(device, run, product, pace)
     edges = [(began * frequency % 1.0, ended * frequency % 1.0) for began, ended in device.spans]
     assert all(began <= ended <= 0.5 + 1e-6 for began, ended in edges)

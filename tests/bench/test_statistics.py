@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,16 +15,16 @@ from hypothesis import strategies as st
 from gputop.bench.results.statistics import (
     DROOP_SECONDS,
     Droop,
-    RunStatistics,
     Window,
     droop,
     mean_interval,
     mean_rate,
     percentile,
-    run_statistics,
     second_half,
     time_to_steady,
+    with_statistics,
 )
+from tests.bench.workers import RESULT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 FIRST, REST = 0.1, 0.2
 """Seconds of the windows of the first two seconds, and of the others."""
 RATES = st.floats(1e-3, 1e4)
+BARE = replace(RESULT, tflops_mean=None)
 
 
 def series(
@@ -81,7 +83,7 @@ def test_a_short_burst_is_shown_with_an_interval_around_it(length: float) -> Non
 
 def test_a_device_that_gets_slower_droops_by_as_much() -> None:
     windows = series(1, 60.0, 0.01, level=lambda at: 1.0 if at < 20 else 0.6)
-    found = run_statistics(windows[:20], windows)
+    found = with_statistics(BARE, windows[:20], windows)
     assert found.droop_percent == pytest.approx(40, abs=2)
     assert found.tflops_burst == pytest.approx(100, abs=2)
     assert found.tflops_sustained == pytest.approx(60, abs=1)
@@ -100,10 +102,10 @@ def test_rates_without_any_noise_need_none() -> None:
 
 def test_a_run_that_is_too_short_has_no_droop() -> None:
     windows = series(1, DROOP_SECONDS - 1, 0.01)
-    found = run_statistics(windows[:20], windows)
+    found = with_statistics(BARE, windows[:20], windows)
     assert (found.droop_percent, found.tflops_sustained) == (None, None)
     assert found.tflops_p5 is not None
-    assert run_statistics(windows[:5], windows[:5]) == RunStatistics()
+    assert with_statistics(BARE, windows[:5], windows[:5]) is BARE
 
 
 @pytest.mark.slow
@@ -117,7 +119,7 @@ def test_the_interval_of_the_mean_covers_it_as_often_as_it_says() -> None:
 
 def test_the_interval_is_that_of_the_mean_by_the_wall() -> None:
     windows = series(1, 20.0, 0.02)
-    found = run_statistics(windows[:20], windows, mean=50.0)
+    found = with_statistics(replace(BARE, tflops_mean=50.0), windows[:20], windows)
     assert found.tflops_mean_interval is not None
     low, high = found.tflops_mean_interval
     assert low < 50 < high
@@ -126,7 +128,7 @@ def test_the_interval_is_that_of_the_mean_by_the_wall() -> None:
 @given(st.lists(st.tuples(st.floats(0.1, 5.0), RATES), min_size=8, max_size=200))
 def test_statistics_are_in_order_and_within_the_rates(windows: list[Window]) -> None:
     rates = [rate for _, rate in windows]
-    found = run_statistics(windows[:1], windows)
+    found = with_statistics(BARE, windows[:1], windows)
     assert found.tflops_mean_interval is not None
     assert found.tflops_p5 is not None
     assert found.tflops_p95 is not None

@@ -193,7 +193,7 @@ def test_time_does_not_go_back_where_a_long_check_comes_between() -> None:
 def test_an_instance_has_the_readings_of_its_gpu_and_no_energy_of_its_own() -> None:
     instance = Device(0, "MIG-1", "NVIDIA H100 MIG 1g.10gb", inventory(1).devices[0].uuid, 1)
     divided = dataclasses.replace(inventory(1), devices=(*inventory(1).devices, instance))
-    target = dataclasses.replace(GPU, uuid="MIG-1")
+    target = dataclasses.replace(GPU, uuid="MIG-1", parent_uuid=instance.parent_uuid)
     clock = Clock()
     trace = Trace(target, clock)
     trace.add_event(PLANNED)
@@ -227,7 +227,8 @@ def test_what_a_run_on_screen_has_in_the_end() -> None:
 
 def trace_of(device: Device, *others: Device) -> Trace:
     """A run on such a device of the machine, at 1500 MHz."""
-    trace = Trace(dataclasses.replace(GPU, uuid=device.uuid), Clock())
+    target = dataclasses.replace(GPU, uuid=device.uuid, parent_uuid=device.parent_uuid)
+    trace = Trace(target, Clock())
     trace.add_event(PLANNED)
     machine = dataclasses.replace(inventory(1), devices=(device, *others))
     for n in range(1, 4):

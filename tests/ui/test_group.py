@@ -233,7 +233,7 @@ def test_pairs_are_alone_one_after_the_other() -> None:
     assert [row.split()[-1] for row in rows[1:3]] == ["waits", "alone"]
     assert made.pair(FIRST)[1:] == (None, None)
     assert made.elapsed_seconds == pytest.approx(40.0)
-    assert made.offset(SECOND, alone=True) == pytest.approx(20.0)
+    assert made.parts(SECOND)[0][0] == pytest.approx(20.0)
 
 
 @pytest.mark.parametrize("ended", [False, True])

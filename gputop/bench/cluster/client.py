@@ -7,6 +7,7 @@ import contextlib
 import json
 import signal
 import sys
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -39,7 +40,6 @@ RELAY = "gputop.bench.cluster.relay"
 class ClusterSize:
     """Nodes and GPUs of a cluster, and the GPUs that Ray has not lent to anybody."""
 
-    version: str
     nodes: int
     gpus: int
     free: int
@@ -76,7 +76,7 @@ class Cluster:
             await cluster.leave()
             raise
         if "ray" in said:
-            return cluster, ClusterSize(said["ray"], said["nodes"], said["gpus"], said["free"])
+            return cluster, ClusterSize(said["nodes"], said["gpus"], said["free"])
         await cluster.leave()
         raise _refused(address, str(said.get("failed") or said.get("lost")))
 
@@ -92,14 +92,11 @@ class Cluster:
 
     def _tell_apart(self) -> None:
         """Name the hosts: nodes that share a name get their ids added."""
-        named: dict[str, set[str]] = {}
-        for post in self._posts.values():
-            if post.message is not None:
-                named.setdefault(post.message["host"], set()).add(post.message["node"])
-        for post in self._posts.values():
-            if post.message is not None:
-                host, node = post.message["host"], post.message["node"]
-                post.set_host(f"{host} ({node[:6]})" if len(named[host]) > 1 else host)
+        known = [(post, post.message) for post in self._posts.values() if post.message is not None]
+        named = Counter(host for host, _ in {(said["host"], said["node"]) for _, said in known})
+        for post, said in known:
+            host, node = said["host"], said["node"]
+            post.set_host(f"{host} ({node[:6]})" if named[host] > 1 else host, said)
 
     def send(self, **order: Any) -> None:
         """Send an order to the relay."""
@@ -200,12 +197,11 @@ class LentGpu:
         self._over.set()
         self._lines.put_nowait(b"")
 
-    def set_host(self, host: str) -> None:
+    def set_host(self, host: str, message: dict[str, Any]) -> None:
         """Set the host's name, and read the facts that the node has sent."""
-        assert self.message is not None
         self.host = host
         try:
-            self.facts = node_facts(self.message, host)
+            self.facts = node_facts(message, host)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             self.problem = f"{host}: {error}"
 

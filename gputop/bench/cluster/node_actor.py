@@ -136,7 +136,9 @@ class NodeActor:
             self._worker = worker
             self._started.set()
             self.write(order)
-            _read(worker.stdout, lambda line: self._said.put(("line", line)))
+            assert worker.stdout is not None
+            while line := worker.stdout.readline(LINE_BYTES):
+                self._said.put(("line", line))
             self._end(worker, errors)
 
     def _end(self, worker: subprocess.Popen[bytes], errors: IO[bytes]) -> None:
@@ -235,9 +237,3 @@ def _cpu() -> dict[str, Any]:
         known = re.search(r"\nMemAvailable:\s*([0-9]+)", Path("/proc/meminfo").read_text())
         free = int(known[1]) << 10 if known else None
     return {"cpu": name, "free_bytes": free}
-
-
-def _read(lines: Optional[IO[bytes]], say: Callable[[bytes], None]) -> None:  # noqa: UP045
-    assert lines is not None
-    while line := lines.readline(LINE_BYTES):
-        say(line)

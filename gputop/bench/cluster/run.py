@@ -129,14 +129,9 @@ def _look_over(
             if why is None:
                 usable[post.facts.target] = post
                 continue
-        left_out.append(_not_begun(post, visible(why or "its node has not answered in time", 400)))
+        target = post.facts and post.facts.target
+        device = (target.uuid, target.place, target.name) if target else (None, "a GPU", "GPU")
+        why = visible(why or "its node has not answered in time", 400)
+        left_out.append(DeviceOutcome(post.host or "", *device, None, why, COULD_NOT_RUN))
         post.give_back()
     return usable, left_out
-
-
-def _not_begun(post: LentGpu, why: str) -> DeviceOutcome:
-    device: tuple[str | None, str, str] = (None, "a GPU", "GPU")
-    if post.facts is not None:
-        target = post.facts.target
-        device = (target.uuid, target.place, target.name)
-    return DeviceOutcome(post.host or "", *device, None, why, COULD_NOT_RUN)

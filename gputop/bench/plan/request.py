@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import stat
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -179,23 +180,15 @@ def fixed_bytes(device: DeviceKind) -> int:
 
 def memory_needed(n: int, dtype: str, device: DeviceKind) -> int:
     """Return the peak bytes on the device for products of N x N."""
-    return fixed_bytes(device) + n * n * _bytes_per_element(dtype, device) + n * BYTES_PER_ROW
-
-
-def _bytes_per_element(dtype: str, device: DeviceKind) -> int:
-    return DTYPES[dtype].bytes_per_element + DTYPES[dtype].library_bytes(device)
+    each = DTYPES[dtype].bytes_per_element + DTYPES[dtype].library_bytes(device)
+    return fixed_bytes(device) + n * n * each + n * BYTES_PER_ROW
 
 
 def largest_size(free_bytes: int, dtype: str, device: DeviceKind) -> int:
     """Return the largest multiple of 64 that fits, or 0: the inverse of `memory_needed`."""
-    room = free_bytes - fixed_bytes(device)
-    if room <= 0:
-        return 0
-    # a·n² + b·n = room, solved without the cancellation of the textbook formula
-    a, b = _bytes_per_element(dtype, device), BYTES_PER_ROW
-    n = int(2 * room / (b + math.sqrt(b * b + 4 * a * room))) // SIZE_STEP * SIZE_STEP
-    n = min(n + SIZE_STEP, LARGEST_SIZE)  # floating point may have rounded down across a step
-    return n if memory_needed(n, dtype, device) <= free_bytes else n - SIZE_STEP
+    sizes = range(SIZE_STEP, LARGEST_SIZE + 1, SIZE_STEP)
+    fitting = bisect_right(sizes, free_bytes, key=lambda n: memory_needed(n, dtype, device))
+    return fitting * SIZE_STEP
 
 
 def largest_fitting_size(target: Target, dtype: str) -> int:

@@ -10,8 +10,12 @@ import itertools
 import math
 import random
 import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gputop.bench.events import Result
 
 Window = tuple[float, float]
 """Seconds, and the mean rate in them."""
@@ -37,20 +41,6 @@ MAD_TO_SIGMA = 1.4826
 
 
 @dataclass(frozen=True, slots=True)
-class RunStatistics:
-    """Statistics of a run, by the names of the fields of `Result`. None: the run is too short."""
-
-    tflops_burst: float | None = None
-    tflops_sustained: float | None = None
-    droop_percent: float | None = None
-    droop_interval_percent: tuple[float, ...] | None = None
-    time_to_steady_seconds: float | None = None
-    tflops_mean_interval: tuple[float, ...] | None = None
-    tflops_p5: float | None = None
-    tflops_p95: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Droop:
     """Decrease from the burst, which begins with the first product, to the second half."""
 
@@ -62,30 +52,38 @@ class Droop:
     burst: float
 
 
-def run_statistics(
-    first: Sequence[Window], windows: Sequence[Window], mean: float | None = None
-) -> RunStatistics:
-    """Return the statistics of a run; `first` are the windows of its first two seconds.
+def with_statistics(result: Result, first: Sequence[Window], windows: Sequence[Window]) -> Result:
+    """Return the result of a run with its statistics, as far as the run is long enough.
 
-    In a long run `windows` may be joined with their neighbours. The interval is that of `mean`: it
-    is lower than that of the windows where the device waited for the host between them.
+    `first` are the windows of its first two seconds. In a long run `windows` may be joined with
+    their neighbours. The interval is that of the result's mean: it is lower than that of the
+    windows where the device waited for the host between them.
     """
     if len(windows) < FEWEST_BLOCKS:
-        return RunStatistics()
+        return result
     ordered = sorted(rate for _, rate in windows)
-    spread = percentile(ordered, 5), percentile(ordered, 95)
-    low, high = mean_interval(windows)
-    whole = mean_rate(windows)
+    mean, whole = result.tflops_mean, mean_rate(windows)
     share = mean / whole if mean and whole else 1.0
-    interval = low * share, high * share
+    low, high = mean_interval(windows)
+    result = replace(
+        result,
+        tflops_mean_interval=(low * share, high * share),
+        tflops_p5=percentile(ordered, 5),
+        tflops_p95=percentile(ordered, 95),
+    )
     late = second_half(windows)
     total = math.fsum(seconds for seconds, _ in windows)
     if total < DROOP_SECONDS or len(late) < FEWEST_BLOCKS or not first:
-        return RunStatistics(None, None, None, None, None, interval, *spread)
+        return result
     sustained, found = mean_rate(late), droop(first, late)
-    steady = time_to_steady(windows, sustained)
-    bounds = (found.low, found.high)
-    return RunStatistics(found.burst, sustained, found.percent, bounds, steady, interval, *spread)
+    return replace(
+        result,
+        tflops_burst=found.burst,
+        tflops_sustained=sustained,
+        droop_percent=found.percent,
+        droop_interval_percent=(found.low, found.high),
+        time_to_steady_seconds=time_to_steady(windows, sustained),
+    )
 
 
 def mean_rate(windows: Sequence[Window]) -> float:
@@ -143,7 +141,7 @@ def _scatter(late: Sequence[Window], length: float) -> tuple[float, float]:
     Blocks that depend on each other count as fewer independent ones.
     """
     total = math.fsum(seconds for seconds, _ in late)
-    means = _block_means(late, min(length, total / FEWEST_BLOCKS))
+    means = [mean_rate(block) for block in _blocks(late, min(length, total / FEWEST_BLOCKS))]
     each = total / len(means)
     alike = max(0.0, _autocorrelation(means))
     alike = min(0.95, alike + (1 + 3 * alike) / len(means))  # which few blocks underestimate
@@ -153,15 +151,15 @@ def _scatter(late: Sequence[Window], length: float) -> tuple[float, float]:
     return sigma * math.sqrt(1 + min(1.0, length / each) / independent), independent - 1
 
 
-def _block_means(windows: Sequence[Window], length: float) -> list[float]:
-    means, block, held = [], list[Window](), 0.0
+def _blocks(windows: Sequence[Window], length: float) -> Iterator[list[Window]]:
+    """Yield blocks of windows of at least about that many seconds, without the rest."""
+    block, held = list[Window](), 0.0
     for window in windows:
         block.append(window)
         held += window[0]
         if held > length * 0.99:
-            means.append(mean_rate(block))
+            yield block
             block, held = [], 0.0
-    return means
 
 
 def _autocorrelation(values: Sequence[float]) -> float:
@@ -193,16 +191,13 @@ def time_to_steady(windows: Sequence[Window], sustained: float) -> float | None:
     steady.
     """
     steady_from = elapsed = 0.0
-    block: list[Window] = []
-    for window in windows:
-        block.append(window)
-        elapsed += window[0]
-        if math.fsum(seconds for seconds, _ in block) < STEADY_SECONDS * 0.99:
-            continue
+    for block in _blocks(windows, STEADY_SECONDS):
+        for seconds, _ in block:
+            elapsed += seconds
         if abs(mean_rate(block) - sustained) > STEADY * sustained:
             steady_from = elapsed
-        block = []
-    return steady_from if steady_from <= elapsed / 2 else None
+    total = math.fsum(seconds for seconds, _ in windows)
+    return steady_from if steady_from <= total / 2 else None
 
 
 def mean_interval(windows: Sequence[Window], resamples: int = RESAMPLES) -> tuple[float, float]:

@@ -64,7 +64,6 @@ def status(result: Result) -> int:
 
 def judge(result: Result, others: Iterable[Result], limits: VerdictLimits = DEFAULTS) -> Verdict:
     """Return the verdict about the device of a result; `others` are of the same run."""
-    parts = [_results(result)]
     judged = {
         "datasheet": _datasheet(result, limits.min_percent_of_peak),
         "like devices": _like_devices(result, others, limits.tolerance),
@@ -79,25 +78,23 @@ def judge(result: Result, others: Iterable[Result], limits: VerdictLimits = DEFA
         judged = dict.fromkeys(judged, (NOT_JUDGED, f"others used the device meanwhile: {load}"))
     if result.known_conditions.memory_errors:
         judged = {"memory": _memory(result), **judged}
-    parts += [VerdictPart(name, state, why) for name, (state, why) in judged.items()]
-    return Verdict(tuple(parts))
+    judged = {"results": _results(result), **judged}
+    return Verdict(tuple(VerdictPart(name, state, why) for name, (state, why) in judged.items()))
 
 
 Judged = tuple[str, str]
 """State of a part and why."""
 
 
-def _results(result: Result) -> VerdictPart:
+def _results(result: Result) -> Judged:
     if result.wrong_elements:
         wrong = facts.wrong_results(result.wrong_elements, result.checks)
         # The first note of a memory test with wrong words names the first address.
         where = f"; {result.notes[0]}" if result.kind == "memory" and result.notes else ""
-        said = f"the device {wrong}{facts.mismatch_text(result)}{where}"
-        return VerdictPart("results", FAULTY, said)
+        return FAULTY, f"the device {wrong}{facts.mismatch_text(result)}{where}"
     if not result.checks:
-        return VerdictPart("results", NOT_JUDGED, "nothing was checked")
-    said = f"no wrong element in {facts.verified_text(result)}{facts.mismatch_text(result)}"
-    return VerdictPart("results", OK, said)
+        return NOT_JUDGED, "nothing was checked"
+    return OK, f"no wrong element in {facts.verified_text(result)}{facts.mismatch_text(result)}"
 
 
 def _memory(result: Result) -> Judged:
@@ -109,21 +106,18 @@ def _memory(result: Result) -> Judged:
 
 def _datasheet(result: Result, least: float) -> Judged:
     known, kind = result.known_conditions.percent_of_peak, kind_of(result.kind)
+    peak, of = (BANDWIDTH, "memory bandwidth") if kind.moves_bytes else (DATASHEET, "dense peak")
     shapes: dict[str, tuple[int, ...]] = {"": (result.m, result.n, result.k)}
-    if kind.moves_bytes:
-        names, of = {"": BANDWIDTH}, "memory bandwidth"
-    else:
-        if kind.several_dtypes and DATASHEET not in known:
-            shapes = {f"{name} ": row.shape for name, row in judged_rows(result).items()}
-        names, of = {each: f"{DATASHEET} {each}".strip() for each in shapes}, "dense peak"
-    found = {each: percent for each, name in names.items() if (percent := known.get(name))}
+    if kind.several_dtypes and DATASHEET not in known:
+        shapes = {f" {name}": row.shape for name, row in judged_rows(result).items()}
+    found = {each: percent for each in shapes if (percent := known.get(f"{peak}{each}"))}
     if not found:
         return NOT_JUDGED, "no datasheet value is known"
-    if of == "dense peak":
+    if not kind.moves_bytes:
         found = {each: found[each] for each in found if min(shapes[each]) >= LEAST_SIDE}
     if not found:
         return NOT_JUDGED, f"matrices under {LEAST_SIDE} do not reach the peak"
-    said = [f"{each}{percentage(of_it, digits=1)}" for each, of_it in found.items()]
+    said = [f"{each} {percentage(of_it, digits=1)}".lstrip() for each, of_it in found.items()]
     said_of = f"{', '.join(said)} of the {of} in its datasheet"
     if min(found.values()) < least:
         return DEGRADED, f"{said_of}, under {least:g} %"

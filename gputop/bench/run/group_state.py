@@ -97,14 +97,14 @@ class GroupState:
 
     def is_faulty(self, target: Target) -> bool:
         """True if the device failed in any of its runs."""
-        return any(run.faulty for run in self._all_of(target))
+        return any(run.faulty for _, run in self.parts(target))
 
     def wrong_elements(self, target: Target) -> int | None:
         """Return the wrong elements of all its runs, or None before the first check."""
         run = self.runs[target]
         if run.result is not None:
             return run.result.wrong_elements
-        found = [each.wrong_elements for each in self._all_of(target) if each.verified]
+        found = [each.wrong_elements for _, each in self.parts(target) if each.verified]
         return sum(found) if found else None
 
     @property
@@ -112,10 +112,6 @@ class GroupState:
         """Wrong elements of the devices that computed wrong results."""
         found = {target: self.wrong_elements(target) for target in self.runs}
         return {target: many for target, many in found.items() if many}
-
-    def _all_of(self, target: Target) -> list[RunState]:
-        earlier = self.alone.get(target)
-        return [self.runs[target], *([earlier] if earlier else [])]
 
     @property
     def faulty(self) -> bool:
@@ -159,26 +155,24 @@ class GroupState:
         parts = len(self.runs) + 1 if self.kind == "pairs" else 1
         return self.request.seconds / parts
 
-    def offset(self, target: Target, *, alone: bool) -> float:
-        """Return the begin of a run in the seconds of all runs of `pairs`."""
-        if self.kind != "pairs":
-            return 0.0
-        return self.part_seconds * (list(self.runs).index(target) if alone else len(self.runs))
+    def parts(self, target: Target) -> list[tuple[float, RunState]]:
+        """Return the runs of a device in order, each behind its begin in the seconds of all."""
+        turns = (list(self.runs).index(target), len(self.runs)) if self.kind == "pairs" else (0,)
+        runs = filter(None, (self.alone.get(target), self.runs[target]))
+        return [(n * self.part_seconds, run) for n, run in zip(turns, runs, strict=False)]
 
     @property
     def elapsed_seconds(self) -> float:
         """Seconds of the measurement of the device that is farthest."""
         if self.kind != "pairs":
             return max(run.elapsed_seconds for run in self.runs.values())
-        return self.request.seconds if self.ended and self.alone else max(self._reached())
-
-    def _reached(self) -> list[float]:
-        return [
-            self.offset(target, alone=target not in self.alone)
-            + min(run.elapsed_seconds, self.part_seconds)
-            for target, run in self.runs.items()
-            if run.measured
-        ] or [0.0]
+        if self.ended and self.alone:
+            return self.request.seconds
+        lasts = (self.parts(target)[-1] for target in self.runs)
+        reached = [
+            at + min(run.elapsed_seconds, self.part_seconds) for at, run in lasts if run.measured
+        ]
+        return max(reached, default=0.0)
 
     def pair(self, target: Target) -> tuple[float | None, float | None, float | None]:
         """Return TFLOP/s alone and together, and the cost in percent; for `pairs`."""

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from gputop.bench.results.facts import rate_text
@@ -183,26 +183,17 @@ async def follow_on_a_line(
         else:
             stops.append(asyncio.create_task(runs.stop()))
 
-    line = ProgressLine(sys.stderr, group, text)
-    with _on_signals(interrupted):
-        ticking = asyncio.create_task(line.keep_drawing())
-        try:
-            await runs.follow(watch, _say_limit, group.add_event)
-            return list(group.runs.values())
-        finally:
-            ticking.cancel()
-            await asyncio.gather(ticking, *stops, return_exceptions=True)
-            line.clear()
-
-
-@contextlib.contextmanager
-def _on_signals(act: Callable[[], None]) -> Iterator[None]:
-    loop = asyncio.get_running_loop()
+    line, loop = ProgressLine(sys.stderr, group, text), asyncio.get_running_loop()
     for number in SIGNALS:
-        loop.add_signal_handler(number, act)
+        loop.add_signal_handler(number, interrupted)
+    ticking = asyncio.create_task(line.keep_drawing())
     try:
-        yield
+        await runs.follow(watch, _say_limit, group.add_event)
+        return list(group.runs.values())
     finally:
+        ticking.cancel()
+        await asyncio.gather(ticking, *stops, return_exceptions=True)
+        line.clear()
         for number in SIGNALS:
             loop.remove_signal_handler(number)
 

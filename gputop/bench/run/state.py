@@ -6,14 +6,15 @@ import json
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 from gputop.bench.events import Done, Event, Failed, Hello, Planned, Point, Progress, Verified
 from gputop.bench.plan.kinds import DEFAULT_KIND, KINDS
 from gputop.bench.plan.request import Request, Target
-from gputop.bench.results.statistics import BURST_SECONDS, Window, run_statistics
+from gputop.bench.results.statistics import BURST_SECONDS, Window, with_statistics
 from gputop.bench.run.trace import (
+    READINGS,
     Mean,
     MergedSeries,
     Trace,
@@ -35,8 +36,6 @@ SILENT_SECONDS, SILENT_WINDOWS = 2.0, 3.0
 STATES = ("starting", "preparing", "ready", "running", "done", "failed")
 RECENT_WINDOWS = 10
 """Windows by which a running device is judged: a single one is too noisy."""
-READINGS = ("power_watts", "sm_clock_mhz", "temperature_celsius")
-"""Readings drawn under the throughput, in this order."""
 
 Curve = Sequence[tuple[float, float]]
 
@@ -69,13 +68,11 @@ def merge_windows(windows: Sequence[Progress]) -> Progress:
     last = windows[-1]
     if len(windows) == 1:
         return last
-
-    def mean(rate: str) -> float | None:
-        return mean_over_time((getattr(each, rate), each.window_seconds) for each in windows)
-
-    seconds, rate = sum(each.window_seconds for each in windows), mean("tflops")
-    rates = (last.tflops if rate is None else rate, mean("tflops_device"), mean("bytes_per_second"))
-    return Progress(last.elapsed_seconds, seconds, last.iterations, *rates)
+    names = ("tflops", "tflops_device", "bytes_per_second")
+    rate, *others = (mean_over_time(windows, name) for name in names)
+    seconds = sum(each.window_seconds for each in windows)
+    rate = last.tflops if rate is None else rate
+    return Progress(last.elapsed_seconds, seconds, last.iterations, rate, *others)
 
 
 @dataclass
@@ -101,7 +98,6 @@ class RunState:
     limit: RunLimit | None = None
     wrong_at: float | None = None
     """Seconds into the run at the first wrong element."""
-    started_at: float = field(init=False)
     last_event_at: float = field(init=False)
     planned_at: float | None = None
     measured_at: float | None = None
@@ -111,7 +107,7 @@ class RunState:
 
     def __post_init__(self) -> None:
         self.trace = Trace(self.request.target)
-        self.started_at = self.last_event_at = self.now()
+        self.last_event_at = self.now()
 
     def add_event(self, event: Event) -> None:
         """Add an event of the worker."""
@@ -148,8 +144,7 @@ class RunState:
         if "droop" in KINDS[self.request.kind].unjudged:
             return result
         windows = [(each.window_seconds, each.tflops) for each in self.windows.items]
-        found = asdict(run_statistics(self.first, windows, result.tflops_mean))
-        return replace(result, **{name: each for name, each in found.items() if each is not None})
+        return with_statistics(result, self.first, windows)
 
     @property
     def result(self) -> Result | None:
@@ -261,11 +256,6 @@ class RunState:
         if self.result is not None:
             return self.result.seconds
         return self.progress.elapsed_seconds if self.progress else 0.0
-
-    @property
-    def preparing_seconds(self) -> float:
-        """Seconds since the start was requested."""
-        return self.now() - self.started_at
 
     @property
     def silent_seconds(self) -> float | None:

@@ -183,7 +183,7 @@ class SupervisedRun:
         self._tell(self._trace.add_sample, inventory, sample)
         if why := heat_limits.reached_limit(target, inventory, sample):
             self.end(RunLimit("limit", "Too hot", why))
-        elif has_answered(target, inventory, sample):
+        elif has_answered(target, sample):
             self.set_deadline(SILENCE_SECONDS)
 
     def set_deadline(self, seconds: float | None) -> None:
@@ -210,10 +210,9 @@ class SupervisedRun:
         self._stops.append(asyncio.create_task(self._session.stop(limit.by)))
 
 
-def has_answered(target: Target, inventory: Inventory, sample: Sample) -> bool:
+def has_answered(target: Target, sample: Sample) -> bool:
     """True if the device, or the GPU that it is part of, has answered lately."""
-    device = inventory.device(target.uuid or "")
-    readings = sample.device((device and device.parent_uuid) or target.uuid or "")
+    readings = sample.device(target.gpu_uuid or "")
     if readings is None or readings.age_seconds is None:
         return False
     return readings.state is DeviceState.OK

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from gputop.schema.snapshot import Inventory, Sample
 
 
+READINGS = ("power_watts", "sm_clock_mhz", "temperature_celsius")
+"""Readings drawn under the throughput, in this order."""
 MOST_ITEMS = 4000
 """Most items of a series: more than can be drawn."""
 
@@ -83,11 +85,11 @@ class Mean:
         return self.total / self.seconds if self.seconds else None
 
 
-def mean_over_time(values: Iterable[tuple[float | None, float]]) -> float | None:
-    """Return the mean of values that held for so many seconds each, or None without any."""
+def mean_over_time(items: Sequence[Progress | TraceMoment], reading: str) -> float | None:
+    """Return the mean of a reading of windows or moments, or None if none has it."""
     mean = Mean()
-    for value, seconds in values:
-        mean.add(value, seconds)
+    for each in items:
+        mean.add(getattr(each, reading), each.window_seconds)
     return mean.value
 
 
@@ -144,6 +146,11 @@ class TraceMoment:
     temperature_celsius: float | None = None
     reasons: tuple[str, ...] | None = None
     """Clock event reasons that held, or None if the device does not report any."""
+
+    @property
+    def window_seconds(self) -> float:
+        """Length of that time."""
+        return self.seconds - self.since
 
 
 @dataclass
@@ -206,13 +213,13 @@ class Trace:
         """Add a sample of the stream."""
         if self.target.uuid is None:
             host = sample.host
-            self._add(sample.time, None, host.cpu_clock_mhz, host.cpu_temperature_celsius, None)
+            read = (None, host.cpu_clock_mhz, host.cpu_temperature_celsius)
+            self._add(TraceMoment(sample.time, sample.time, *read))
             return
         self.driver_version = inventory.driver_version
         self.device = inventory.device(self.target.uuid)
-        uuid = (self.device and self.device.parent_uuid) or self.target.uuid
-        self.gpu = inventory.device(uuid)
-        readings = sample.device(uuid)
+        self.gpu = inventory.device(self.target.gpu_uuid or "")
+        readings = sample.device(self.target.gpu_uuid or "")
         if readings is None or readings.age_seconds is None:
             return
         if self.gpu is not None:
@@ -227,9 +234,9 @@ class Trace:
         self._knows_reasons |= bool(
             readings.clock_event_reasons is not None or readings.clock_event_seconds
         )
-        clock, celsius = readings.sm_clock_mhz, readings.temperature_celsius
         before = self._newest
-        self._add(at, readings.power_watts, clock, celsius, readings.clock_event_reasons)
+        found = {name: getattr(readings, name) for name in READINGS}
+        self._add(TraceMoment(at, at, **found, reasons=readings.clock_event_reasons))
         self._add_load(sample, self._newest - before)
 
     def _add_load(self, sample: Sample, seconds: float) -> None:
@@ -261,29 +268,23 @@ class Trace:
             else:  # counted from the last reading before the run
                 self._counted[cause] = DeviceCounter((at, seconds), (at, seconds))
 
-    def _add(
-        self,
-        at: float,
-        power: float | None,
-        clock: float | None,
-        celsius: float | None,
-        reasons: tuple[str, ...] | None,
-    ) -> None:
-        before, self._sampled_at = self._sampled_at, at
+    def _add(self, read: TraceMoment) -> None:
+        """Add readings of one moment, which count since the ones before."""
+        before, at, self._sampled_at = self._sampled_at, read.seconds, read.seconds
         if self.began is None or at <= self.began or (before is not None and at <= before):
             return
         start = max(self.began, at - LONGEST_SECONDS, before or self.began)
         weight = at - start
-        self.power.add(power, weight)
-        self.clock.add(clock, weight)
-        if celsius is not None:
+        self.power.add(read.power_watts, weight)
+        self.clock.add(read.sm_clock_mhz, weight)
+        if (celsius := read.temperature_celsius) is not None:
             self.temperature_max = max(celsius, self.temperature_max or celsius)
-        for reason in reasons or ():
+        for reason in read.reasons or ():
             self._seen[reason] += weight
         seconds = max(at - self._origin, self._newest)  # which moved: time does not go back
         since = max(self._newest, seconds - weight)
         self._newest = seconds
-        self._moments.add(TraceMoment(since, seconds, power, clock, celsius, reasons))
+        self._moments.add(replace(read, since=since, seconds=seconds))
 
     def restore(self, moments: Iterable[TraceMoment], known: Conditions) -> None:
         """Take the moments and the conditions of a run that has ended."""
@@ -390,7 +391,7 @@ class Trace:
         A MIG instance shares its GPU's counter and has no energy of its own.
         """
         count = self._energy
-        if count is None or count.increase is None or (self.device and self.device.parent_uuid):
+        if count is None or count.increase is None or self.target.parent_uuid is not None:
             return None
         if count.seconds < LEAST_COVERED * seconds or not count.seconds:
             return None
@@ -415,11 +416,6 @@ def merge_moments(moments: Sequence[TraceMoment]) -> TraceMoment:
         return moments[0]
     known = [moment.reasons for moment in moments if moment.reasons is not None]
     reasons = tuple(dict.fromkeys(reason for each in known for reason in each))
-
-    def mean(reading: str) -> float | None:
-        return mean_over_time(
-            (getattr(each, reading), each.seconds - each.since) for each in moments
-        )
-
-    means = (mean("power_watts"), mean("sm_clock_mhz"), mean("temperature_celsius"))
-    return TraceMoment(moments[0].since, moments[-1].seconds, *means, reasons if known else None)
+    since, seconds = moments[0].since, moments[-1].seconds
+    means = {reading: mean_over_time(moments, reading) for reading in READINGS}
+    return TraceMoment(since, seconds, **means, reasons=reasons if known else None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 import time
@@ -25,12 +26,29 @@ class Backend:
 
     timed: Callable[..., float]
     compare: Callable[[Product], Any]
+    synchronize: Callable[[], None]
+
+    def __init__(self) -> None:
+        self._queue: deque[Any] = deque()
+
+    @property
+    def in_flight(self) -> int:
+        """Batches that were launched and not polled yet."""
+        return len(self._queue)
 
     def check(self, product: Product) -> tuple[int, float]:
         """Return the wrong elements of C and the seconds of the check; wait for the device."""
         found: list[Any] = []
         seconds = self.timed(lambda _: found.append(self.compare(product)), 1)
         return int(found[0]), seconds
+
+    def wall(self, work: Callable[[int], None], times: int) -> float:
+        """Return the seconds from before the first launch until all work has ended."""
+        self.synchronize()
+        began = time.perf_counter()
+        work(times)
+        self.synchronize()
+        return time.perf_counter() - began
 
 
 class Cpu(Backend):
@@ -47,12 +65,7 @@ class Cpu(Backend):
         self.torch, self.place, self._halt = torch, "cpu", halt
         # Also fixes MKL's choice of threads, on which the order of summation depends.
         torch.set_num_threads(torch.get_num_threads())
-        self._ended: deque[EndedBatch] = deque()
-
-    @property
-    def in_flight(self) -> int:
-        """Batches that were not polled yet."""
-        return len(self._ended)
+        super().__init__()
 
     def launch(self, product: Product, products: int, *, check: bool) -> None:
         """Make that many products, fewer if the run is halted, then check the last one."""
@@ -67,24 +80,18 @@ class Cpu(Backend):
         if check and not self._halt.is_set():
             wrong, seconds = self.check(product)
         found = Mismatches(*product.sums.take().tolist()) if product.sums else Mismatches()
-        self._ended.append(EndedBatch(done, began, ended, None, wrong, seconds, found))
+        self._queue.append(EndedBatch(done, began, ended, None, wrong, seconds, found))
 
     def poll(self) -> EndedBatch | None:
         """Return the oldest batch that was not polled yet."""
-        return self._ended.popleft() if self._ended else None
+        return self._queue.popleft() if self._queue else None
 
     def compare(self, product: Product) -> int:
         """Return the number of wrong elements of C."""
         same = self.torch.equal(product.c_bits, product.first_bits)
         return 0 if same else product.unexplained()
 
-    def timed(self, work: Callable[[int], None], times: int) -> float:
-        """Return the seconds of that much work."""
-        began = time.perf_counter()
-        work(times)
-        return time.perf_counter() - began
-
-    wall = timed
+    timed = Backend.wall
     """Wall time, the only time that a CPU has."""
 
     def synchronize(self) -> None:
@@ -112,19 +119,14 @@ class Cuda(Backend):
     share_of_checks, least_interval = 0.01, 0.0
 
     def __init__(self, torch: Any, halt: threading.Event, free_before: int | None = None) -> None:
+        super().__init__()
         self._free_before = free_before
         self.torch, self.place, self._halt = torch, "cuda", halt
-        self._queue: deque[tuple[int, float, Any, Any, Any, Any, bool]] = deque()
         self._differs: Any = None
         # One for each batch in flight; pinned, or the copy would wait for the device.
         self._counts = deque(
             torch.empty(4, dtype=torch.int64, pin_memory=True) for _ in range(self.most_in_flight)
         )
-
-    @property
-    def in_flight(self) -> int:
-        """Batches that were launched and not yet seen to end."""
-        return len(self._queue)
 
     def launch(self, product: Product, products: int, *, check: bool) -> None:
         """Enqueue that many products, and the check of the last one if asked for."""
@@ -179,14 +181,6 @@ class Cuda(Backend):
         last.synchronize()
         return float(first.elapsed_time(last)) / 1000
 
-    def wall(self, work: Callable[[int], None], times: int) -> float:
-        """Return the seconds from before the first launch until all work has ended."""
-        self.synchronize()
-        began = time.perf_counter()
-        work(times)
-        self.synchronize()
-        return time.perf_counter() - began
-
     def synchronize(self) -> None:
         """Wait for everything that was launched."""
         self.torch.cuda.synchronize()
@@ -239,15 +233,9 @@ def runs_on(archs: list[str], capability: tuple[int, int]) -> bool:
     `sm_80` is machine code, for 8.0 and later minor versions of 8; `compute_80` is compiled by the
     driver for anything later; `sm_90a` is for exactly 9.0.
     """
-    for arch in archs:
-        kind, _, number = arch.partition("_")
-        digits = number.rstrip("abcdefghijklmnopqrstuvwxyz")
-        if not digits.isdigit():
-            continue
-        built = (int(digits[:-1]), int(digits[-1]))
-        if kind == "compute" and built <= capability:
-            return True
-        later_minor = built[0] == capability[0] and built < capability and not number.endswith("a")
-        if kind == "sm" and (built == capability or later_minor):
+    for kind, major, minor, exactly in re.findall(r"(sm|compute)_(\d+)(\d)(a?)", " ".join(archs)):
+        built = (int(major), int(minor))
+        same_code = built[0] == capability[0] and not exactly
+        if built == capability or (built < capability and (kind == "compute" or same_code)):
             return True
     return False

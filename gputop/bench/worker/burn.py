@@ -62,10 +62,8 @@ class Traffic:
         self.to = torch.empty_like(self.source)
         device.synchronize()  # another stream reads it
         self.copies, self.began = 0, time.monotonic()
-        self._over, self._thread = (
-            threading.Event(),
-            threading.Thread(target=self._copy_on, daemon=True),
-        )
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._copy_on, daemon=True)
         self._thread.start()
 
     def _copy_on(self) -> None:

@@ -15,13 +15,6 @@ class RunError(Exception):
         self.fields = {"kind": kind, "what": what, "why": why, "remedy": remedy}
 
 
-def computes_wrong() -> RunError:
-    """Return the error for first or exact products that are wrong."""
-    why = "the first products are not what they have to be"
-    remedy = "Do not train on it; run the test again to be sure"
-    return RunError("wrong", "The device computes wrong results", why, remedy)
-
-
 def hangs(place: str, work: str, expected: float, patience: float) -> RunError:
     """Return the error for work that has not ended after many times its expected time."""
     why = f"{work} that takes {expected:.2g} s had not ended after {patience:.3g} s"

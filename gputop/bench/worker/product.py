@@ -49,21 +49,15 @@ def fits(device: Any, request: dict[str, Any], dtype: str, shape: Shape) -> bool
 
 def out_of_memory(request: dict[str, Any], dtype: str, n: int, free: int) -> RunError:
     """Return the error for an N that does not fit, with the largest N that does."""
-    room = free + request["context_bytes"]
 
-    def need(size: int) -> int:
-        return bytes_needed(request, dtype, (size, size, size))
+    def taken(size: int) -> int:
+        return bytes_needed(request, dtype, (size, size, size)) - int(request["context_bytes"])
 
-    low, high = 0, STEP
-    while need(high) <= room:
-        low, high = high, 2 * high
-    while high - low > STEP:
-        middle = (low + high) // 2 // STEP * STEP
-        low, high = (middle, high) if need(middle) <= room else (low, middle)
-    taken = need(n) - request["context_bytes"]
+    smaller = range(n // STEP * STEP, 0, -STEP)
+    fitting = next((size for size in smaller if taken(size) <= free), None)
     what = f"Products of size {n} do not fit in the device's memory"
-    why = f"they need {taken / 2**30:.2f} GiB and {free / 2**30:.2f} GiB are free"
-    remedy = f"Choose --size {low} or smaller" if low else "End what holds the memory"
+    why = f"they need {taken(n) / 2**30:.2f} GiB and {free / 2**30:.2f} GiB are free"
+    remedy = f"Choose --size {fitting} or smaller" if fitting else "End what holds the memory"
     return RunError("memory", what, why, remedy)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .errors import RunError
@@ -16,24 +17,16 @@ LONGEST_SHARE = 0.25
 """Longest product, as a share of the period: half of what the load may last."""
 
 
-class SquareWave:
-    """Load in the first half of each period of the clock of the day.
+def pause(hertz: float, work: float) -> float:
+    """Return the seconds until work of so many seconds may begin, so that it ends with the load.
 
-    Devices of one host are in phase, and those of hosts whose clocks agree.
+    The load is in the first half of each period of the clock of the day: devices of one host are
+    in phase, and those of hosts whose clocks agree. Work that is longer may begin with it.
     """
-
-    def __init__(self, hertz: float) -> None:
-        self.hertz = hertz
-
-    def pause(self, work: float) -> float:
-        """Return the seconds until work of so many seconds may begin, so that it ends in time.
-
-        Work that is longer than the load may begin with it.
-        """
-        phase = time.time() * self.hertz % 1.0
-        if 0.5 - phase >= min(work * self.hertz, 0.45):
-            return 0.0
-        return (1.0 - phase) / self.hertz
+    phase = time.time() * hertz % 1.0
+    if 0.5 - phase >= min(work * hertz, 0.45):
+        return 0.0
+    return (1.0 - phase) / hertz
 
 
 def pulse(device: Any, run: Run) -> None:
@@ -52,7 +45,7 @@ def pulse(device: Any, run: Run) -> None:
     totals = run.totals
     assert isinstance(totals, SoakTotals)
     totals.pulsed = True
-    pace.pause = SquareWave(hertz).pause
+    pace.pause = partial(pause, hertz)
     measure(device, run, product, pace)
     seconds, products, busy = totals.now
     if products:

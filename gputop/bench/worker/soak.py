@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .checksums import COLUMNS, OTHER_BITS, Checksums
-from .errors import computes_wrong, hangs, too_slow
+from .errors import RunError, hangs, too_slow
 from .product import Product, dtype_facts, fits, out_of_memory, require
 from .rows import COLD_SECONDS
-from .throughput import WINDOW_SECONDS, EndedBatch, Pace, SoakTotals
+from .throughput import WINDOW_SECONDS, EndedBatch, Pace, SoakTotals, products_in
 
 if TYPE_CHECKING:
     from .main import Run
@@ -97,7 +97,9 @@ def prepare(
     product.keep_first()
     run.totals.wrong += product.judge()
     if run.totals.wrong:
-        raise computes_wrong()
+        why = "the first products are not what they have to be"
+        remedy = "Do not train on it; run the test again to be sure"
+        raise RunError("wrong", "The device computes wrong results", why, remedy)
     product.check_precision()
     product = arrange(product)
     if request["verify_all"]:
@@ -125,7 +127,7 @@ def warm_up(device: Any, run: Run, product: Product) -> tuple[float, int]:
             raise too_slow(run.request, product.dtype, f"{seconds:.3g}")
         if time.monotonic() - began > WARM_UP_SECONDS:
             break
-        products = max(1, min(100, int(TIMED_SECONDS / seconds))) if seconds > 0 else 1
+        products = min(100, products_in(TIMED_SECONDS, seconds))
     return statistics.median(times) if times else 0.0, made
 
 

@@ -98,45 +98,21 @@ FIRST_SECONDS = 2.0
 """Time from the first product on with shorter samples."""
 
 Mark = tuple[float, int, float]
-"""Seconds, products and busy seconds of the run so far."""
+"""Seconds and iterations of the run so far, and what else is added up."""
 
 
-class CheckCounts:
-    """Checks so far, the products compared in them, and the wrong elements."""
+class Totals:
+    """Totals of a run, written by the main thread and read by the watching thread."""
 
     def __init__(self) -> None:
         self.checks = 0
         self.verified = 0
+        """Products compared in the checks."""
         self.wrong = 0
         self.mismatches: dict[str, int] = {}
         """Products that were not as the first one, by what they are when repeated."""
-
-    def as_fields(self) -> dict[str, Any]:
-        """Return the counts as fields of the result."""
-        return {
-            "checks": self.checks,
-            "verified_products": self.verified,
-            "wrong_elements": self.wrong,
-            "mismatches": dict(self.mismatches),
-        }
-
-
-class SoakTotals(CheckCounts):
-    """Totals of a run of one shape, written by the main thread and read by the watching thread.
-
-    Wall time is for the mean. Windows are of the device's own time where it has any, since the
-    moments at which a batch is seen to have ended are the host's.
-    """
-
-    def __init__(self, flop: int = 0) -> None:
-        super().__init__()
-        self.flop = flop
-        self.peak = 0.0
-        self.has_device_time = False
-        self.pulsed = False
-        """True if windows are of wall time, with the pauses in them."""
         self.now: Mark = (0.0, 0, 0.0)
-        self._window = self.now
+        self.peak = 0.0
 
     @property
     def seconds(self) -> float:
@@ -145,8 +121,36 @@ class SoakTotals(CheckCounts):
 
     @property
     def iterations(self) -> int:
-        """Products so far."""
+        """Products or calls so far."""
         return self.now[1]
+
+    def fields(self, now: Mark, **rates: float | None) -> dict[str, Any]:
+        """Return the counts and rates at that moment as fields of the result."""
+        return {
+            "seconds": now[0],
+            "iterations": now[1],
+            **rates,
+            "checks": self.checks,
+            "verified_products": self.verified,
+            "wrong_elements": self.wrong,
+            "mismatches": dict(self.mismatches),
+        }
+
+
+class SoakTotals(Totals):
+    """Totals of a run of one shape. The last one of `now` is the device's busy seconds.
+
+    Wall time is for the mean. Windows are of the device's own time where it has any, since the
+    moments at which a batch is seen to have ended are the host's.
+    """
+
+    def __init__(self, flop: int = 0) -> None:
+        super().__init__()
+        self.flop = flop
+        self.has_device_time = False
+        self.pulsed = False
+        """True if windows are of wall time, with the pauses in them."""
+        self._window = self.now
 
     def add(
         self, products: int, seconds: float, device_seconds: float | None
@@ -182,33 +186,26 @@ class SoakTotals(CheckCounts):
 
     def result(self) -> dict[str, Any]:
         """Return the figures of the run as it is now."""
-        seconds, iterations, busy = self.now
-        mean = self.rate(iterations, seconds)
-        peak = max(self.peak, mean, self.rate(iterations, busy))
-        return {
-            "seconds": seconds,
-            "iterations": iterations,
-            "tflops_mean": mean,
-            "tflops_peak": peak,
-            "tflops_device": self.rate(iterations, busy) if self.has_device_time else None,
-            **self.as_fields(),
-        }
+        now = seconds, iterations, busy = self.now
+        mean, device = self.rate(iterations, seconds), self.rate(iterations, busy)
+        return self.fields(
+            now,
+            tflops_mean=mean,
+            tflops_peak=max(self.peak, mean, device),
+            tflops_device=device if self.has_device_time else None,
+        )
 
 
-class TableTotals(CheckCounts):
-    """Totals of a table, whose rows have shapes of their own or no product at all."""
+class TableTotals(Totals):
+    """Totals of a table, whose rows have shapes of their own or no product at all.
+
+    The last one of `now` is the FLOP of all calls.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self.now: Mark = (0.0, 0, 0.0)
         self.rows = 0
-        self.peak = 0.0
         self.shape: tuple[int, int, int] | None = None
-
-    @property
-    def iterations(self) -> int:
-        """Calls so far."""
-        return self.now[1]
 
     def add(self, calls: int, seconds: float, flop: float = 0.0) -> None:
         """Count timed calls. `flop` is that of one call."""
@@ -222,13 +219,8 @@ class TableTotals(CheckCounts):
 
     def result(self) -> dict[str, Any]:
         """Return the figures of the run as it is now."""
-        seconds, calls, work = self.now
-        return {
-            "seconds": seconds,
-            "iterations": calls,
-            "tflops_mean": work / seconds / 1e12 if work else None,
-            "tflops_peak": self.peak or None,
-            "tflops_device": None,
-            **dict(zip("mnk", self.shape or ())),  # noqa: B905 - Python 3.9 has no `strict`
-            **self.as_fields(),
-        }
+        now = seconds, _, work = self.now
+        mean = work / seconds / 1e12 if work else None
+        best = dict(zip("mnk", self.shape or ()))  # noqa: B905 - Python 3.9 has no `strict`
+        rates = {"tflops_mean": mean, "tflops_peak": self.peak or None, "tflops_device": None}
+        return {**self.fields(now, **rates), **best}

@@ -59,10 +59,8 @@ class DeviceChoice:
         return self._device or next(iter(self._offered.values()))
 
     @property
-    def _all(self) -> tuple[Target, ...]:
-        """Every GPU, and the CPU if there is only one."""
-        gpus = tuple(target for target in self._offered.values() if target.kind == "cuda")
-        return gpus if len(gpus) > 1 else self.offered
+    def _gpus(self) -> tuple[Target, ...]:
+        return tuple(target for target in self._offered.values() if target.kind == "cuda")
 
     @property
     def can_pair(self) -> bool:
@@ -71,37 +69,33 @@ class DeviceChoice:
 
     def key(self, kind: str) -> str:
         """Return the key of the chosen option for that kind."""
-        if self._several == SOME and len(self._picked) > 1:
-            return SOME
-        if self._several == ALL or KINDS[kind].several_devices:
+        if KINDS[kind].several_devices and self._several is None:
             return ALL
-        return key_of(self.one)
+        return self._several or key_of(self.one)
 
     def targets(self, kind: str) -> tuple[Target, ...]:
         """Return the chosen devices, also those that are away; at least one."""
         key = self.key(kind)
         if key == SOME:
             return self._picked
-        if key == ALL:
-            gpus = [target for target in self._all if target.kind == "cuda"]
-            return self._all if KINDS[kind].several_devices else tuple(gpus) or (self.one,)
-        return (self.one,)
+        if key == ALL and KINDS[kind].several_devices and len(self._gpus) < 2:
+            return self.offered
+        return (key == ALL and self._gpus) or (self.one,)
 
     def options(self, kind: str) -> list[tuple[str, str]]:
         """Return label and key of every option for that kind."""
-        chosen, several = self.key(kind), len(self._all)
+        chosen, gpus = self.key(kind), self._gpus
         each = [(label(target), key) for key, target in self._offered.items()]
         found = [] if KINDS[kind].several_devices else each
         if chosen not in (ALL, SOME) and self._is_away(self.one):
             why = "MIG is on" if chosen in self._refused else "away"
             found.append((f"{label(self.one)} ({why})", chosen))
-        with_cpu = any(target.kind == "cpu" for target in self._all)
-        if with_cpu and KINDS[kind].several_devices:
-            found.append((short_labels(self._all), ALL))
-        elif not with_cpu:
-            found.append((f"all {several} GPUs", ALL))
+        if len(gpus) > 1:
+            found.append((f"all {len(gpus)} GPUs", ALL))
+        elif KINDS[kind].several_devices:
+            found.append((short_labels(self.offered), ALL))
         elif chosen == ALL:
-            found.append((f"all GPUs ({'one is there' if several > 1 else 'away'})", ALL))
+            found.append((f"all GPUs ({'one is there' if gpus else 'away'})", ALL))
         if chosen == SOME:
             away = " (away)" if any(map(self._is_away, self._picked)) else ""
             found.append((short_labels(self._picked) + away, SOME))
@@ -128,7 +122,7 @@ class DeviceChoice:
 
     def available_targets(self, kind: str) -> tuple[Target, ...]:
         """Return the chosen devices; raise `ValueError` if one is not on offer."""
-        if self.key(kind) == ALL and not any(t.kind == "cuda" for t in self._offered.values()):
+        if self.key(kind) == ALL and not self._gpus:
             raise ValueError("All GPUs are away: choose the CPU, or wait until they are back.")
         targets = self.targets(kind)
         for target in targets:

@@ -183,9 +183,7 @@ def tick(value: float) -> str:
 
 def thin_out(points: list[tuple[float, float]], most: int) -> list[tuple[float, float]]:
     """Return at most `most` points, each the mean of its neighbours."""
-    group = -(-len(points) // max(1, most))
-    if group <= 1:
-        return points
+    group = max(1, -(-len(points) // max(1, most)))
     groups = [points[n : n + group] for n in range(0, len(points), group)]
     return [
         (sum(x for x, _ in each) / len(each), sum(y for _, y in each) / len(each))

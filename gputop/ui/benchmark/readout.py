@@ -278,9 +278,8 @@ def _checks(run: RunState) -> list[Row]:
     verdict = Span(f"{wrong or 'none'} wrong", FAULT if wrong else GOOD)
     found = [[Span(f"{said}, "), verdict]] if checks else []
     for name, share in peaks.items():
-        found.append(
-            [Span(f"  {percentage(share)}", STRONG), Span(f" of {visible(name, 60)}", DIM)]
-        )
+        of = Span(f" of {visible(name, 60)}", DIM)
+        found.append([Span(f"  {percentage(share)}", STRONG), of])
     if others:
         found.append([Span(f"  also {visible('; '.join(others), 300)}", WARN)])
     return found
@@ -289,11 +288,10 @@ def _checks(run: RunState) -> list[Row]:
 def _conditions(run: RunState) -> list[Row]:
     if run.result is None:
         return []
-    conditions, found = run.result.known_conditions, list[Row]()
-    if conditions.tflop_per_joule is not None:
-        efficiency = Span(f"  {tflops(conditions.tflop_per_joule)}", STRONG)
-        found.append([efficiency, Span(" TFLOP/J", DIM)])
-    if conditions.energy_joules is not None:
-        energy = value_text("energy_joules", conditions.energy_joules)
+    known, found = run.result.known_conditions, list[Row]()
+    if known.tflop_per_joule is not None:
+        found.append([Span(f"  {tflops(known.tflop_per_joule)}", STRONG), Span(" TFLOP/J", DIM)])
+    if known.energy_joules is not None:
+        energy = value_text("energy_joules", known.energy_joules)
         found.append([Span("  energy ", DIM), Span(energy)])
     return found

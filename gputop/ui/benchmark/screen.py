@@ -178,12 +178,14 @@ class BenchmarkTab(Vertical):
         if asked is None or requests[0].target.simulated:  # that disturbs nobody
             self._begin(requests)
             return
+        self._confirm(ConfirmScreen(*asked, "Start anyway"), partial(self._begin, requests))
 
+    def _confirm(self, question: ConfirmScreen, act: Callable[[], object]) -> None:
         def answered(yes: bool | None) -> None:
             if yes:
-                self._begin(requests)
+                act()
 
-        self.app.push_screen(ConfirmScreen(*asked, "Start anyway"), answered)
+        self.app.push_screen(question, answered)
 
     def _begin(self, requests: list[Request]) -> None:
         self.screen.set_focus(None)  # the next key is not for a field: x stops
@@ -292,14 +294,10 @@ class BenchmarkTab(Vertical):
         result = self._results.selected
         if result is None:
             return
-
-        def answered(yes: bool | None) -> None:
-            if yes:
-                self._forget(result)
-
         what = f"{when(result)}  {device(result)}  {result.kind}, {result.dtype}, {speed(result)}"
         lines = [visible(what), "It is removed from the file of results, with its curve."]
-        self.app.push_screen(ConfirmScreen("Forget this result?", lines, "Forget"), answered)
+        question = ConfirmScreen("Forget this result?", lines, "Forget")
+        self._confirm(question, partial(self._forget, result))
 
     @work(group="results", exit_on_error=False)
     async def _forget(self, result: Result) -> None:

@@ -11,11 +11,11 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.bench.plan.kinds import KINDS
 from gputop.bench.results import tables
-from gputop.bench.run.state import READINGS, RunState
+from gputop.bench.run.trace import READINGS
 from gputop.schema.clock_events import gravity
 from gputop.schema.values import span_text
 from gputop.text import quantity, visible, watts_of
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from rich.style import Style
 
     from gputop.bench.events import Result
-    from gputop.bench.plan.request import Target
     from gputop.bench.run.group_state import GroupState
+    from gputop.bench.run.state import RunState
     from gputop.bench.run.trace import Trace, TraceMoment
     from gputop.problem import Problem
     from gputop.ui.benchmark.plot import Plot
@@ -97,7 +97,10 @@ class ThroughputChart(RunView):
 
 
 def _rows_of_readings(run: RunState, width: int) -> int:
-    return rows_wanted(run) if width >= LEAST_WIDTH_FOR_STRIPS else 0
+    """Return the rows that show everything, each reading in one; none where there is no room."""
+    lines, constant = _lines(run)
+    wanted = len(lines) + bool(constant) + _reason_rows(run.trace)
+    return wanted if width >= LEAST_WIDTH_FOR_STRIPS else 0
 
 
 def _meanwhile(run: RunState, width: int, room: int) -> list[Row]:
@@ -156,23 +159,17 @@ class ReadingLine:
         return len({round(value) for value in self.values if value is not None}) == 1
 
 
-class TimeAxis:
+class TimeAxis(NamedTuple):
     """Seconds of the run as `width` cells with two dots each."""
 
-    def __init__(self, seconds: float, width: int) -> None:
-        self.seconds, self.width = seconds, width
+    seconds: float
+    width: int
 
     def dots(self, since: float, until: float) -> range:
         """Return the dots of a time interval, at least one."""
         most = 2 * self.width
         first = min(most - 1, int(since / self.seconds * most))
         return range(first, max(first + 1, min(most, math.ceil(until / self.seconds * most))))
-
-
-def rows_wanted(run: RunState) -> int:
-    """Return the rows that show everything, each reading in one."""
-    lines, constant = _lines(run)
-    return len(lines) + bool(constant) + _reason_rows(run.trace)
 
 
 def trace_rows(run: RunState, axis: TimeAxis, height: int) -> list[Row]:
@@ -186,13 +183,10 @@ def trace_rows(run: RunState, axis: TimeAxis, height: int) -> list[Row]:
     for line in lines:
         drawn += _line(line, run.trace.moments, axis, min(ROWS_OF_TALL_LINES, room // len(lines)))
     if numbers:
-        drawn.append(_constant(constant, axis.width + RIGHT))
+        words = (f"{line.label} {re.sub('^(mean|max) ', '', line.text)}" for line in constant)
+        text = clip(" · ".join(words), axis.width + RIGHT)
+        drawn.append([_label("constant", DIM), Span(text, STRONG)])
     return drawn + _strips(run.trace, axis, reasons)
-
-
-def _constant(lines: Sequence[ReadingLine], room: int) -> Row:
-    words = (f"{line.label} {re.sub('^(mean|max) ', '', line.text)}" for line in lines)
-    return [_label("constant", DIM), Span(clip(" · ".join(words), room), STRONG)]
 
 
 def _lines(run: RunState) -> tuple[list[ReadingLine], list[ReadingLine]]:
@@ -291,8 +285,7 @@ def _over_time(group: GroupState, plot: Plot, width: int, height: int) -> list[R
     for n, target in enumerate(group.runs):
         mark, style = plots.mark_of(n)
         named.append((f"{mark} {target.place}", style))
-        for run, alone in _parts(group, target):
-            begin = group.offset(target, alone=alone)
+        for begin, run in group.parts(target):
             points = [(begin + at, factor * rate) for at, rate in run.points]
             drawn = plots.thin_out(points, 2 * (width - plots.LABEL))
             if drawn:
@@ -315,14 +308,6 @@ def _over_time(group: GroupState, plot: Plot, width: int, height: int) -> list[R
     badge = plots.mark_of_simulation(group.request)
     head = [*badge, *plots.legend(f" {unit} over time (s)", named, width - width_of(badge))]
     return [head, *plot.rows(shown, area)]
-
-
-def _parts(group: GroupState, target: Target) -> list[tuple[RunState, bool]]:
-    """Return the runs of a device, and True for each that was alone."""
-    earlier = group.alone.get(target)
-    if earlier is None:
-        return [(group.runs[target], group.kind == "pairs")]
-    return [(earlier, True), (group.runs[target], False)]
 
 
 def _tables(group: GroupState, width: int, height: int) -> list[Row]:
