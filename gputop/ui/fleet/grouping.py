@@ -95,10 +95,8 @@ def _contains(value: str) -> Test:
 
 def _is(value: str) -> Test:
     """Return the test for equality, with `*` as a wildcard."""
-    if not any(sign in value for sign in "*?["):
-        return lambda text: text == value
-    pattern = re.compile(translate(value))
-    return lambda text: pattern.match(text) is not None
+    match = re.compile(translate(value)).match
+    return lambda text: match(text) is not None
 
 
 HOST, MODEL, NONE = "host", "model", "none"

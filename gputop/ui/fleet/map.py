@@ -213,17 +213,10 @@ class MapView(Wheel, LiveView):
     def action_side(self, step: int) -> None:
         """Move the cursor by that many GPUs, across groups."""
         state = self._state
-        group, member = state.place
-        if not state.groups:
-            return
-        member += step
-        while member < 0 and group > 0:
-            group -= 1
-            member += len(state.groups[group].members)
-        while member >= len(state.groups[group].members) and group + 1 < len(state.groups):
-            member -= len(state.groups[group].members)
-            group += 1
-        state.move_to(group, member)
+        if state.grouping is not None and state.cursor is not None:
+            where = [*state.grouping.where]
+            at = where.index(state.cursor) + step
+            state.move_to(*state.grouping.where[where[max(0, min(len(where) - 1, at))]])
 
     def action_page(self, step: int) -> None:
         layout = self._state.layout
