@@ -145,11 +145,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.replay is not None:
         if arguments.command not in (None, "status", "stream"):
             fail(f"`{arguments.command}` cannot read a recording. Leave out --replay.", USAGE)
-        options = (
-            *("demo", "ids", "only_visible", "interval", "gpm"),
-            *("hosts", "record", "show_secrets"),
-        )
-        refuse(arguments, options, "a recording", "--replay")
+        options = ("demo", "ids", "only_visible", "interval", "gpm", "hosts", "record")
+        refuse(arguments, (*options, "show_secrets"), "a recording", "--replay")
     check_fleet(arguments)
     hosts = hosts_of(arguments)
     is_attended = os.isatty(0) and os.isatty(1) and not in_notebook_cell(os.environ)
@@ -193,11 +190,9 @@ def dashboard(arguments: argparse.Namespace) -> int:
     gc.disable()  # nothing that is loaded is garbage; the app has it on again
     from gputop.ui.shell.start import run as start
 
-    given = {key: getattr(arguments, key, None) for key in KEYS}
+    given = {key: value for key in KEYS if (value := getattr(arguments, key, None)) is not None}
     config = settings_path(arguments.config)
-    kept, problems = load(
-        config, given={key: value for key, value in given.items() if value is not None}
-    )
+    kept, problems = load(config, given=given)
     options: dict[str, Any] = {
         "settings": kept,
         "problems": problems,

@@ -52,19 +52,23 @@ class Parser(argparse.ArgumentParser):
         if wrong:
             from difflib import get_close_matches
 
-            for nearest in get_close_matches(wrong[1], set(_words(self)), 1):
+            words = {
+                word
+                for each in actions_of(self)
+                for word in (*each.option_strings, *(each.choices or ()))
+            }
+            for nearest in get_close_matches(wrong[1], words, 1):
                 fail(f"{wrong[1]} is not known. Did you mean {nearest}?", USAGE)
         fail(f"{message}{remedy}", USAGE)
 
 
-def _words(parser: argparse.ArgumentParser) -> Iterator[str]:
-    """Yield the options, commands and choices of a parser and of its commands."""
+def actions_of(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    """Yield the options and arguments of a parser and of its commands."""
     for action in vars(parser)["_actions"]:  # undocumented, as all that lists them
-        yield from action.option_strings
-        yield from action.choices or ()
+        yield action
         if isinstance(action.choices, dict):
             for command in action.choices.values():
-                yield from _words(command)
+                yield from actions_of(command)
 
 
 def fail(message: str, status: int) -> NoReturn:

@@ -253,11 +253,8 @@ def _reading(match: str, name: str) -> str:
     some = [_scaled(_max_by_gpu(m.name, _select(match, m.name)), m.factor) for m in READ_AS[name]]
     if name == "memory_total_bytes":
         # FB_TOTAL is not among the default counters.
-        parts = [
-            _max_by_gpu(DCGM, _select(match, f"{DCGM}DEV_FB_{part}"))
-            for part in ("USED", "FREE", "RESERVED")
-        ]
-        used, free, reserved = parts
+        parts = (f"{DCGM}DEV_FB_{part}" for part in ("USED", "FREE", "RESERVED"))
+        used, free, reserved = (_max_by_gpu(part, _select(match, part)) for part in parts)
         some.append(f"{1 << 20} * ({used} + {free} + ({reserved} or 0 * {used}))")
     return " or ".join(some)
 

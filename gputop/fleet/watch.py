@@ -328,9 +328,8 @@ class FleetWatch:
     async def details(self, uuids: str, moment: float) -> dict[str, Checked]:
         """Return all readings of some GPUs at that moment, by GPU; raises `AskError`."""
         data = await self._ask("query", uuids, {"time": f"{moment:.3f}"})
-        return readings_of(
-            result_of(data, "vector") or [], self._refresher.builder.identities.key_of
-        )
+        key_of = self._refresher.builder.identities.key_of
+        return readings_of(result_of(data, "vector") or [], key_of)
 
     async def _ask(self, path: str, uuids: str, when: dict[str, str]) -> Any:
         """Return the data on all readings of some GPUs at some time."""

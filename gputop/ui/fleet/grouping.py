@@ -191,11 +191,6 @@ class Grouping:
         self.sizes = tuple(len(group.members) for group in self.groups)
         self._medians: dict[tuple[int, str], float | None] = {}
 
-    @property
-    def coarseness(self) -> tuple[bool, bool, int]:
-        """Sort key: hosts first, then labels that all GPUs have, the most groups first."""
-        return self.by != HOST, any(not group.name for group in self.groups), -len(self.groups)
-
     @cached_property
     def where(self) -> dict[int, tuple[int, int]]:
         """Group of each GPU, and its index in the group."""
@@ -271,7 +266,8 @@ def find_grouping(fleet: Fleet, view: FilteredGpus, to: GroupingConditions) -> t
     made = [Grouping(fleet.gpus, view, name) for name in to.names]
     # A label with as many values as there are hosts is only another name for them.
     made = [each for each in made if each.by == HOST or len(each.groups) < view.totals.hosts]
-    made.sort(key=lambda each: each.coarseness)
+    # Hosts first, then labels that all GPUs have, the most groups first.
+    made.sort(key=lambda g: (g.by != HOST, "" in (each.name for each in g.groups), -len(g.groups)))
     labels = [each.by for each in made if each.by not in (HOST, MODEL, NONE)]
     layouts = [
         arrange(each.sizes, each.labels, to.wide, (to.width, to.height), -1, halves=to.halves)
