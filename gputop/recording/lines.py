@@ -62,18 +62,16 @@ def lines(file: BinaryIO, start: LinePosition = START) -> Iterator[RecordedLine]
             overlong = False
             continue
         member, offset = place
-        *whole, rest = data.split(b"\n")
-        for part in whole:
-            if not pending:
+        for number, part in enumerate(data.split(b"\n")):
+            if number:  # the line before it is whole
+                if not overlong:
+                    yield RecordedLine(begin, bytes(pending))
+                pending.clear()
+                overlong = False
+            if not pending and not overlong:
                 begin = LinePosition(member, offset)
-            if not overlong:
-                yield RecordedLine(begin, bytes(pending) + part)
-            pending.clear()
-            overlong = False
+            pending += part
             offset += len(part) + 1
-        if not pending and not overlong:
-            begin = LinePosition(member, offset)
-        pending += rest
         overlong = overlong or len(pending) > LINE_BYTES
         if overlong:
             yield RecordedLine(begin, None)

@@ -47,7 +47,7 @@ class FleetState:
         """Label with the most values among those that all GPUs have."""
         self._suits: grouping.GroupingConditions | None = None
         """Conditions that the grouping was chosen for, if the user did not choose it."""
-        self._filter = grouping.GpuFilter("", ())
+        self.filter = grouping.GpuFilter("", ())
         self.typed = ""
         self.typing = False
         self.on_list = False
@@ -58,7 +58,7 @@ class FleetState:
         """Kind of the problem under the cursor, where that GPU has several."""
         self._numbers: dict[str, int] = {}
         self._space = (0, 0)
-        self.view = grouping.FilteredGpus(self.fleet, {}, self._filter)
+        self.view = grouping.FilteredGpus(self.fleet, {}, self.filter)
         self.grouping = grouping.Grouping((), self.view, grouping.HOST)
 
     # Data.
@@ -76,8 +76,8 @@ class FleetState:
     def _look(self) -> None:
         names = {name for gpu in self.fleet.gpus[:1] for name in gpu.labels}
         names.update(self.fleet.label_names)
-        self._filter = grouping.GpuFilter(self.typed, names, unfinished=self.typing)
-        self.view = grouping.FilteredGpus(self.fleet, self._numbers, self._filter)
+        self.filter = grouping.GpuFilter(self.typed, names, unfinished=self.typing)
+        self.view = grouping.FilteredGpus(self.fleet, self._numbers, self.filter)
         self.grouping = grouping.Grouping(self.fleet.gpus, self.view, self.by)
 
     @property
@@ -129,11 +129,6 @@ class FleetState:
         """Show the GPUs that pass the text, as far as it is valid."""
         self.typed = text[:LONGEST_FILTER]
         self._look()
-
-    @property
-    def refused(self) -> str:
-        """Message about the first invalid word, or "". The other words count."""
-        return self._filter.refused
 
     # Cursor.
 

@@ -126,8 +126,8 @@ class FilterLine(FilterView):
 
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - always one row
         state = self._state
-        if state.refused:
-            said, style = state.refused, WARN
+        if state.filter.refused:
+            said, style = state.filter.refused, WARN
         elif not state.typed:
             said, style = f"labels, as in {EXAMPLE}; * is anything", DIM
         else:
