@@ -184,14 +184,7 @@ async def gather(
         on_terminal=sys.stdout.isatty(),
         colours=terminfo_colours(),
         bindings=installed_bindings(),
-        other_gputop=_version_of(OTHER),
+        other_gputop=next((each.version for each in metadata.distributions(name=OTHER)), None),
         results_file=str(history.results_path()),
         results_problem=results_problem,
     )
-
-
-def _version_of(distribution: str) -> str | None:
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return None

@@ -20,8 +20,6 @@ from gputop.ui.fleet.map_metrics import BUSY, GRAVEST_FIRST, SUMMARISED, MapMetr
 if TYPE_CHECKING:
     from gputop.health.findings import Severity
 
-    Test = Callable[[str], bool]
-
 _WORD = re.compile(r"([^\s=!~]*)(!=|!~|=|~)(\S*)")
 _FIELDS = {"host": "host", "gpu": "index", "index": "index", "model": "name", "uuid": "uuid"}
 _OWN: Mapping[str, Callable[[Gpu], str]] = {n: attrgetter(f) for n, f in _FIELDS.items()}
@@ -50,8 +48,6 @@ class GpuFilter:
                 self.refused = self.refused or str(error)
 
     def passing(self, gpus: Sequence[Gpu]) -> list[int]:
-        if not self.tests:
-            return [*range(len(gpus))]
         return [n for n, gpu in enumerate(gpus) if all(test(gpu) for test in self.tests)]
 
 
@@ -72,7 +68,11 @@ def _test(word: str, names: Collection[str]) -> Callable[[Gpu], bool]:
         raise ValueError(f"No label {name}: {rest}")
     if not value:  # it is still being typed
         return lambda _: True
-    passes = _contains(value) if sign in ("~", "!~") else _is(value)
+    wanted, pattern = value.casefold(), re.compile(translate(value))  # `*` is a wildcard
+
+    def passes(text: str) -> bool:
+        return wanted in text.casefold() if "~" in sign else pattern.match(text) is not None
+
     denied = sign.startswith("!")
     of = _OWN.get(name) or (lambda gpu: gpu.labels.get(name, ""))
     return lambda gpu: passes(of(gpu)) != denied
@@ -80,23 +80,9 @@ def _test(word: str, names: Collection[str]) -> Callable[[Gpu], bool]:
 
 def _anywhere(wanted: str) -> Callable[[Gpu], bool]:
     """Return the test for a word anywhere. One joined text is three times as fast as many."""
-
-    def passes(gpu: Gpu) -> bool:
-        texts = (gpu.host, gpu.name, gpu.uuid, *gpu.labels.values())
-        return wanted in "\n".join(texts).casefold()
-
-    return passes
-
-
-def _contains(value: str) -> Test:
-    wanted = value.casefold()
-    return lambda text: wanted in text.casefold()
-
-
-def _is(value: str) -> Test:
-    """Return the test for equality, with `*` as a wildcard."""
-    match = re.compile(translate(value)).match
-    return lambda text: match(text) is not None
+    return lambda gpu: (
+        wanted in "\n".join((gpu.host, gpu.name, gpu.uuid, *gpu.labels.values())).casefold()
+    )
 
 
 HOST, MODEL, NONE = "host", "model", "none"
