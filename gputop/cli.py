@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gputop import __version__
 from gputop.commands.arguments import (
@@ -38,9 +38,6 @@ from gputop.console import (
 from gputop.settings import AUTO, KEYS, THEMES, load
 from gputop.settings import path as settings_path
 from gputop.stream.ssh import REMOTE_COMMAND
-
-if TYPE_CHECKING:
-    from gputop.stream.launch import StreamOptions
 
 OUTPUT_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 COMMANDS = {
@@ -209,14 +206,8 @@ def dashboard(arguments: argparse.Namespace) -> int:
         recording=open_recording(arguments.replay) if arguments.replay else None,
         record=arguments.record,
         show_secrets=arguments.show_secrets,
-        sample=_sample,
+        sample=lambda asked: import_module("gputop.stream.sender").run(asked),
     )
-
-
-def _sample(options: StreamOptions) -> None:
-    from gputop.stream import sender
-
-    sender.run(options)
 
 
 def fleet_dashboard(arguments: argparse.Namespace, options: Mapping[str, Any]) -> int:
