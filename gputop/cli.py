@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gputop import __version__
 from gputop.commands.arguments import (
@@ -38,9 +38,6 @@ from gputop.console import (
 from gputop.settings import AUTO, KEYS, THEMES, load
 from gputop.settings import path as settings_path
 from gputop.stream.ssh import REMOTE_COMMAND
-
-if TYPE_CHECKING:
-    from gputop.stream.launch import StreamOptions
 
 OUTPUT_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 COMMANDS = {
@@ -145,11 +142,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.replay is not None:
         if arguments.command not in (None, "status", "stream"):
             fail(f"`{arguments.command}` cannot read a recording. Leave out --replay.", USAGE)
-        options = (
-            *("demo", "ids", "only_visible", "interval", "gpm"),
-            *("hosts", "record", "show_secrets"),
-        )
-        refuse(arguments, options, "a recording", "--replay")
+        options = ("demo", "ids", "only_visible", "interval", "gpm", "hosts", "record")
+        refuse(arguments, (*options, "show_secrets"), "a recording", "--replay")
     check_fleet(arguments)
     hosts = hosts_of(arguments)
     is_attended = os.isatty(0) and os.isatty(1) and not in_notebook_cell(os.environ)
@@ -193,11 +187,9 @@ def dashboard(arguments: argparse.Namespace) -> int:
     gc.disable()  # nothing that is loaded is garbage; the app has it on again
     from gputop.ui.shell.start import run as start
 
-    given = {key: getattr(arguments, key, None) for key in KEYS}
+    given = {key: value for key in KEYS if (value := getattr(arguments, key, None)) is not None}
     config = settings_path(arguments.config)
-    kept, problems = load(
-        config, given={key: value for key, value in given.items() if value is not None}
-    )
+    kept, problems = load(config, given=given)
     options: dict[str, Any] = {
         "settings": kept,
         "problems": problems,
@@ -214,14 +206,8 @@ def dashboard(arguments: argparse.Namespace) -> int:
         recording=open_recording(arguments.replay) if arguments.replay else None,
         record=arguments.record,
         show_secrets=arguments.show_secrets,
-        sample=_sample,
+        sample=lambda asked: import_module("gputop.stream.sender").run(asked),
     )
-
-
-def _sample(options: StreamOptions) -> None:
-    from gputop.stream import sender
-
-    sender.run(options)
 
 
 def fleet_dashboard(arguments: argparse.Namespace, options: Mapping[str, Any]) -> int:

@@ -53,19 +53,19 @@ class Parser(argparse.ArgumentParser):
             from difflib import get_close_matches
 
             choices = re.findall(r"'([\w-]+)'", message[wrong.end() :])
-            known = choices or [word for word in _words(self) if word.startswith("--")]
-            for nearest in get_close_matches(wrong[2], set(known), 1, cutoff=0.75):
+            options = {option for each in actions_of(self) for option in each.option_strings}
+            for nearest in get_close_matches(wrong[2], choices or options, 1, cutoff=0.75):
                 fail(f"{wrong[2]} is not known. Did you mean {nearest}?", USAGE)
         fail(f"{message}{remedy}", USAGE)
 
 
-def _words(parser: argparse.ArgumentParser) -> Iterator[str]:
-    """Yield the options of a parser and of its commands."""
+def actions_of(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    """Yield the options and arguments of a parser and of its commands."""
     for action in vars(parser)["_actions"]:  # undocumented, as all that lists them
-        yield from action.option_strings
+        yield action
         if isinstance(action.choices, dict):
             for command in action.choices.values():
-                yield from _words(command)
+                yield from actions_of(command)
 
 
 def fail(message: str, status: int) -> NoReturn:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
 
-from gputop.commands.arguments import print_text
+from gputop.commands.arguments import actions_of, print_text
 from gputop.console import FINE
 
 SHELLS = ("bash", "zsh", "fish")
@@ -32,18 +31,9 @@ def script(top: argparse.ArgumentParser, shell: str) -> str:
     """Return the completion script, made from the parser that reads the words."""
     import shtab
 
-    for action in _actions(top):
+    for action in actions_of(top):
         if action.metavar in ("FILE", "PATH"):
             action.complete = shtab.FILE  # type: ignore[attr-defined]
         elif action.metavar == "DIR":
             action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
     return shtab.complete(top, shell=shell)
-
-
-def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    # Undocumented; shtab uses the same list.
-    for action in vars(parser)["_actions"]:
-        yield action
-        if isinstance(action.choices, dict):
-            for sub in action.choices.values():
-                yield from _actions(sub)

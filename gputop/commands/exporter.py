@@ -110,7 +110,7 @@ def _listen(address: Address, app: WSGIApplication, web_config: WebConfig | None
     try:
         return listen(address.host, address.port, app, web_config)
     except (OSError, UnicodeError) as error:
-        why = (isinstance(error, OSError) and error.strerror) or "it is not a name"
+        why = getattr(error, "strerror", None) or "it is not a name"
         fail(
             f"cannot listen on {address}: {why}. Name another with --listen HOST:PORT.",
             COULD_NOT_RUN,

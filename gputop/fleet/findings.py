@@ -233,14 +233,13 @@ def _job_of(pod: str) -> str | None:
 
 def _slow(peers: list[Gpu]) -> Iterator[Finding]:
     """Yield GPUs with a lower clock at the same load, unless a power cap explains it."""
-    working = [
+    clocks = [
         (gpu, gpu.sm_clock_mhz)
         for gpu in peers
         if gpu.sm_clock_mhz is not None
         and (gpu.gpu_utilization_percent or 0) >= t.STRAGGLER_LOAD.begin
     ]
-    middle, behind = _behind(working)
-    for gpu, clock in behind:
+    for gpu, clock, middle in _far_below(clocks):
         capped = POWER_CAP in (gpu.clock_event_reasons or ())
         if clock <= middle * (1 + t.STRAGGLER.begin / 100) and not capped:
             text = f"Straggler: SM clock {clock:.0f} MHz, of its job {middle:.0f}"
@@ -250,17 +249,17 @@ def _slow(peers: list[Gpu]) -> Iterator[Finding]:
 def _less_busy(peers: list[Gpu], known: Known) -> Iterator[Finding]:
     """Yield GPUs with less load over some minutes."""
     means = [(gpu, known.busy_mean[gpu.key]) for gpu in peers if gpu.key in known.busy_mean]
-    middle, behind = _behind(means)
-    for gpu, mean in behind:
+    for gpu, mean, middle in _far_below(means):
         if middle >= t.STRAGGLER_LOAD.begin and mean <= middle - t.LESS_BUSY.begin:
             text = f"Straggler: busy {percentage(mean)}, of its job {percentage(middle)}"
             yield _finding(gpu, "less_busy", Severity.WARNING, text, 15 + (middle - mean) / 100)
 
 
-def _behind(peers: list[tuple[Gpu, float]]) -> tuple[float, list[tuple[Gpu, float]]]:
-    """Return the median, and the GPUs that are far below it; none of a few."""
-    if len(peers) <= t.FEWEST_PEERS:
-        return 0.0, []
-    values = [value for _, value in peers]
-    middle, spread = median(values), robust_sigma(values)
-    return middle, [each for each in peers if each[1] < middle - t.DEVIATIONS * spread]
+def _far_below(found: list[tuple[Gpu, float]]) -> Iterator[tuple[Gpu, float, float]]:
+    """Yield GPUs whose number is far below the median of enough peers, with both."""
+    if len(found) <= t.FEWEST_PEERS:
+        return
+    numbers = [number for _, number in found]
+    middle = median(numbers)
+    limit = middle - t.DEVIATIONS * robust_sigma(numbers)
+    yield from ((gpu, number, middle) for gpu, number in found if number < limit)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from gputop.output.prometheus.family import base_unit, dcgm_unit
@@ -158,6 +158,13 @@ BEATS = ("DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_GPU_UTIL")
 """Metrics of which every GPU has one. The time of its sample is that of the GPU."""
 XID = "DCGM_FI_DEV_XID_ERRORS"
 MASKS = ("DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", "DCGM_FI_DEV_CLOCKS_EVENT_REASONS")
+NAMES: Mapping[str, Sequence[str]] = {
+    **{reading: [metric.name for metric in metrics] for reading, metrics in READ_AS.items()},
+    "xid": [XID],
+    "mask": [*MASKS, "gputop_clock_event_active"],
+    "state": ["gputop_device_state"],
+}
+"""Names of the metrics of each reading, and of an Xid, a mask or a state."""
 INFO = "gputop_device_info"
 NOT_OK = 'state!="ok"'
 
@@ -230,7 +237,7 @@ def all_of(match: str, uuids: str, readings: Iterable[str] = ()) -> str:
 
     `uuids` is the matcher of their label. Without `readings` the query is for all numbers.
     """
-    names = [name for reading in readings or READ_AS for name in _names_of(reading)]
+    names = [name for reading in readings or READ_AS for name in NAMES[reading]]
     ours = "|".join(name for name in names if name.startswith(OWN))
     others = "|".join(name for name in names if not name.startswith(OWN))
     dcgm = _select(match, "", f'__name__=~"{others}",UUID{uuids}')
@@ -243,24 +250,12 @@ def all_of(match: str, uuids: str, readings: Iterable[str] = ()) -> str:
     )
 
 
-def _names_of(reading: str) -> Iterable[str]:
-    """Return the names of the metrics of a reading, or of an Xid, a mask or a state."""
-    if reading in READ_AS:
-        return [metric.name for metric in READ_AS[reading]]
-    return {"xid": [XID], "mask": [*MASKS, f"{OWN}clock_event_active"]}.get(
-        reading, [f"{OWN}device_state"]
-    )
-
-
 def _reading(match: str, name: str) -> str:
     some = [_scaled(_max_by_gpu(m.name, _select(match, m.name)), m.factor) for m in READ_AS[name]]
     if name == "memory_total_bytes":
         # FB_TOTAL is not among the default counters.
-        parts = [
-            _max_by_gpu(DCGM, _select(match, f"{DCGM}DEV_FB_{part}"))
-            for part in ("USED", "FREE", "RESERVED")
-        ]
-        used, free, reserved = parts
+        parts = (f"{DCGM}DEV_FB_{part}" for part in ("USED", "FREE", "RESERVED"))
+        used, free, reserved = (_max_by_gpu(part, _select(match, part)) for part in parts)
         some.append(f"{1 << 20} * ({used} + {free} + ({reserved} or 0 * {used}))")
     return " or ".join(some)
 

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from gputop.bounds import ANSWER_BYTES, ANSWERS_BYTES
 from gputop.fleet.builder import FleetBuilder
@@ -28,12 +28,10 @@ from gputop.fleet.parse import (
     result_of,
 )
 from gputop.fleet.queries import CLOCK, FIRST, SELDOM, Query, all_of, gone_of, names_of, values_of
+from gputop.fleet.server import PrometheusServer, one_of
 from gputop.fleet.start_times import LOOK_BACK_SECONDS, MOST_BATCHES, STEP_SECONDS, StartTimes
 from gputop.problem import Problem
 from gputop.text import visible
-
-if TYPE_CHECKING:
-    from gputop.fleet.server import PrometheusServer
 
 REFRESH_SECONDS = 20.0
 """Seconds for all answers of one refresh."""
@@ -153,23 +151,25 @@ class Refresher:
         whole = self._turn >= EVERYTHING
         if not self._at_once:
             deadline = min(deadline, time.monotonic() + DATING_SECONDS)
-        span = fleet.moment - LOOK_BACK_SECONDS, fleet.moment, STEP_SECONDS
-        batches = self._start_times.undated(fleet, self.builder.known)
+        gpus = {gpu.key: gpu for gpu in fleet.gpus} if fleet.findings else {}
+        end, known, times = fleet.moment, self.builder.known, self._start_times
         most = (None if self._at_once else MOST_BATCHES) if whole else 0  # the first screen is fast
-        for batch in islice(batches, most):
+        for batch in islice(times.undated(fleet, gpus, known), most):
             left = deadline - time.monotonic()
             if left <= 0:
                 break
-            text = all_of(self._match, batch.uuids, batch.readings)
+            uuids = f"=~{one_of(sorted({gpus[key].uuid for key, _ in batch}))}"
+            text = all_of(self._match, uuids, next(iter(batch.values())))
+            asked = {"query": text, **_range(end - LOOK_BACK_SECONDS, end, STEP_SECONDS)}
             try:
-                data, _ = self.client.ask("query_range", {"query": text, **_range(*span)}, left)
+                data, _ = self.client.ask("query_range", asked, left)
             except AskError as error:
                 if error.whole:
                     break  # the readings matter more than start times
                 continue
             key_of, result = self.builder.identities.key_of, result_of(data, "matrix") or []
-            self._start_times.add_answer(batch, readings_over_time(result, key_of), span)
-        return self._start_times.dated(fleet, self.builder.known, whole=whole)
+            times.add_answer(batch, readings_over_time(result, key_of), end)
+        return times.dated(fleet, gpus, known, whole=whole)
 
     def _ask_in_parallel(self, queries: list[Query], deadline: float) -> None:
         """Ask for the first screen in parallel: labels, and a value of each GPU."""
@@ -328,9 +328,8 @@ class FleetWatch:
     async def details(self, uuids: str, moment: float) -> dict[str, Checked]:
         """Return all readings of some GPUs at that moment, by GPU; raises `AskError`."""
         data = await self._ask("query", uuids, {"time": f"{moment:.3f}"})
-        return readings_of(
-            result_of(data, "vector") or [], self._refresher.builder.identities.key_of
-        )
+        key_of = self._refresher.builder.identities.key_of
+        return readings_of(result_of(data, "vector") or [], key_of)
 
     async def _ask(self, path: str, uuids: str, when: dict[str, str]) -> Any:
         """Return the data on all readings of some GPUs at some time."""

@@ -37,10 +37,10 @@ def document(findings: Sequence[Finding], facts: DoctorFacts) -> dict[str, Any]:
         "versions": {
             "gputop": __version__,
             "python": facts.python_version,
-            "driver": facts.driver_version,
+            "driver": facts.inventory.driver_version,
             "kernel_module": facts.system.module_version,
             "nvml_library": facts.system.library_version,
-            "cuda_driver": facts.cuda_version,
+            "cuda_driver": facts.inventory.cuda_version,
             "torch": torch.version if torch else None,
             "torch_cuda": torch.cuda_version if torch else None,
             "torch_python": facts.found.chosen.path if facts.found.chosen else None,

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Iterator
-from typing import BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from gputop.bounds import DAMAGES, LINE_BYTES, SKIPPED_BYTES
 from gputop.recording.writer import GZIP
+
+if TYPE_CHECKING:
+    from gputop.schema.snapshot import Record
 
 MAGIC = b"\x1f\x8b\x08"
 """First bytes of a member of a gzip file."""
@@ -29,49 +32,46 @@ class LinePosition(NamedTuple):
 
 
 START = LinePosition(0, 0)
+Piece = tuple[LinePosition, bytes | None]
+"""A piece of the file's content; None for an unreadable part."""
 
 
 class RecordedLine(NamedTuple):
-    """A line without its newline, or a piece of the file; None for an unreadable part."""
+    """A line without its newline; None for an unreadable part."""
 
     start: LinePosition
     data: bytes | None
+    kind: type[Record] | None = None
+    """Kind of its record, once read; None if it is damaged."""
+    time: float = 0.0
 
 
-def is_gzip(file: BinaryIO) -> bool:
-    """Return True if the file begins as gzip does."""
-    file.seek(0)
-    return file.read(len(MAGIC)) == MAGIC
-
-
-def lines(
-    file: BinaryIO, *, compressed: bool, start: LinePosition = START
-) -> Iterator[RecordedLine]:
+def lines(file: BinaryIO, start: LinePosition = START) -> Iterator[RecordedLine]:
     """Yield the lines from `start` on, at which a line begins.
 
-    A line that is too long yields one None for each piece, so that an endless one cannot keep the
-    reader waiting.
+    The file is decompressed if it begins as gzip does. A line that is too long yields one None for
+    each piece, so that an endless one cannot keep the reader waiting.
     """
     begin, pending, overlong = start, bytearray(), False
-    for place, data in _inflated(file, start) if compressed else _plain(file, start):
+    file.seek(0)
+    pieces = _inflated if file.read(len(MAGIC)) == MAGIC else _plain
+    for place, data in pieces(file, start):
         if data is None:
             yield RecordedLine(begin if pending else place, None)
             pending.clear()
             overlong = False
             continue
         member, offset = place
-        *whole, rest = data.split(b"\n")
-        for part in whole:
-            if not pending:
+        for number, part in enumerate(data.split(b"\n")):
+            if number:  # the line before it is whole
+                if not overlong:
+                    yield RecordedLine(begin, bytes(pending))
+                pending.clear()
+                overlong = False
+            if not pending and not overlong:
                 begin = LinePosition(member, offset)
-            if not overlong:
-                yield RecordedLine(begin, bytes(pending) + part)
-            pending.clear()
-            overlong = False
+            pending += part
             offset += len(part) + 1
-        if not pending and not overlong:
-            begin = LinePosition(member, offset)
-        pending += rest
         overlong = overlong or len(pending) > LINE_BYTES
         if overlong:
             yield RecordedLine(begin, None)
@@ -80,15 +80,15 @@ def lines(
         yield RecordedLine(begin, bytes(pending))
 
 
-def _plain(file: BinaryIO, start: LinePosition) -> Iterator[RecordedLine]:
+def _plain(file: BinaryIO, start: LinePosition) -> Iterator[Piece]:
     file.seek(start.skip)
     offset = start.skip
     while data := file.read(CHUNK_BYTES):
-        yield RecordedLine(LinePosition(0, offset), data)
+        yield LinePosition(0, offset), data
         offset += len(data)
 
 
-def _inflated(file: BinaryIO, start: LinePosition) -> Iterator[RecordedLine]:
+def _inflated(file: BinaryIO, start: LinePosition) -> Iterator[Piece]:
     """Yield the content of a gzip file's members; after a damaged one comes the next."""
     member, skip = start
     empty = 0
@@ -98,7 +98,7 @@ def _inflated(file: BinaryIO, start: LinePosition) -> Iterator[RecordedLine]:
             for data in _member(file, member):
                 if offset + len(data) > skip:
                     cut = max(0, skip - offset)
-                    yield RecordedLine(LinePosition(member, offset + cut), data[cut:])
+                    yield LinePosition(member, offset + cut), data[cut:]
                 offset += len(data)
             after = file.tell()
             following = _next_member(file, after)
@@ -107,7 +107,7 @@ def _inflated(file: BinaryIO, start: LinePosition) -> Iterator[RecordedLine]:
         except zlib.error:
             following, lost = _next_member(file, member + 1), True
         if lost:
-            yield RecordedLine(LinePosition(member, offset), None)
+            yield LinePosition(member, offset), None
         if following is None:
             return
         member, skip = following, 0

@@ -17,7 +17,7 @@ from typing import BinaryIO, NamedTuple
 
 from gputop.bounds import DAMAGES, SAMPLES
 from gputop.problem import Problem, ProblemError
-from gputop.recording.lines import START, LinePosition, RecordedLine, is_gzip, lines
+from gputop.recording.lines import START, LinePosition, RecordedLine, lines
 from gputop.recording.writer import SAMPLES_A_PART
 from gputop.schema.codec import LIMIT, DecodeError
 from gputop.schema.snapshot import Inventory, NewerSchemaError, Record, Sample, decode
@@ -27,34 +27,22 @@ LONGEST_STEP_SECONDS = 3600.0
 LINES_AT_ONCE = 500
 
 
-class KnownLine(NamedTuple):
-    """A line with what is known of it without decoding it."""
-
-    start: LinePosition
-    data: bytes | None
-    kind: type[Record] | None = None
-    """Kind of its record; None if it is damaged."""
-    time: float = 0.0
-
-
 HEAD = re.compile(rb'\{"type":"(inventory|sample)","time":(-?\d{1,15}(?:\.\d{1,9})?),')
 KINDS: Mapping[str, type[Record]] = {"inventory": Inventory, "sample": Sample}
 EVENTS = b'"events":[{'
 
 
-def read_head(line: RecordedLine) -> KnownLine:
+def read_head(line: RecordedLine) -> RecordedLine:
     """Return the line with its kind and time, quickly if gputop wrote it."""
-    start, data = line
-    if data is None:
-        return KnownLine(start, None)
+    data = line.data or b""
     head = HEAD.match(data)
     if head is not None and data.endswith(b"}"):
-        return KnownLine(start, data, KINDS[head[1].decode()], float(head[2]))
+        return RecordedLine(line.start, data, KINDS[head[1].decode()], float(head[2]))
     with contextlib.suppress(ValueError, TypeError, KeyError, OverflowError, RecursionError):
         document = json.loads(data)
         if abs(time := float(document["time"])) < LIMIT:
-            return KnownLine(start, data, KINDS[document["type"]], time)
-    return KnownLine(start, data)
+            return RecordedLine(line.start, data, KINDS[document["type"]], time)
+    return line
 
 
 class Block(NamedTuple):
@@ -73,7 +61,9 @@ class Index:
     Damaged lines are passed to `damaged`.
     """
 
-    def __init__(self, lines: Iterator[KnownLine], damaged: Callable[[LinePosition], None]) -> None:
+    def __init__(
+        self, lines: Iterator[RecordedLine], damaged: Callable[[LinePosition], None]
+    ) -> None:
         self._lines = lines
         self._damaged = damaged
         self._positions = array("d")
@@ -120,7 +110,7 @@ class Index:
         if read < LINES_AT_ONCE:
             self.complete = True
 
-    def _add(self, line: KnownLine) -> None:
+    def _add(self, line: RecordedLine) -> None:
         if line.kind is None:
             self._damaged(line.start)
         elif line.kind is Inventory:
@@ -169,21 +159,19 @@ class Recording:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._damages: set[LinePosition] = set()
+        self.unread = ""
+        """Reason that it is not read to its end, or empty."""
+        self.index = Index(self._lines(), self._damaged)
         try:
             if not stat.S_ISREG(path.stat().st_mode):  # before it is opened: a device may notice
                 raise RecordingError(path, "it is not a file")
             self._descriptor = _open(str(path), os.O_RDONLY | os.O_CLOEXEC)
             weakref.finalize(self, os.close, self._descriptor)
-            with self._opened() as file:
-                self._compressed = is_gzip(file)
+            self._check()
         except OSError as error:
             why = error.strerror or str(error).rstrip(".")
             raise RecordingError(path, why, "Name a recording that you may read") from None
-        self._damages: set[LinePosition] = set()
-        self.unread = ""
-        """Reason that it is not read to its end, or empty."""
-        self.index = Index(self._lines(), self._damaged)
-        self._check()
 
     def _check(self) -> None:
         """Find the first inventory and a sample after it, or raise `RecordingError`."""
@@ -227,11 +215,11 @@ class Recording:
         """Open the same file again, even if it was removed or replaced meanwhile."""
         return open(f"/proc/self/fd/{self._descriptor}", "rb", opener=_open)
 
-    def _lines(self, start: LinePosition = START) -> Iterator[KnownLine]:
+    def _lines(self, start: LinePosition = START) -> Iterator[RecordedLine]:
         """Yield the lines from `start` on, within the bounds."""
         damaged = samples = 0
         with self._opened() as file:
-            for line in map(read_head, lines(file, compressed=self._compressed, start=start)):
+            for line in map(read_head, lines(file, start)):
                 damaged = damaged + 1 if line.kind is None else 0
                 samples += line.kind is Sample
                 if damaged > DAMAGES or samples > SAMPLES:
@@ -240,7 +228,7 @@ class Recording:
                     return
                 yield line
 
-    def _decoded(self, line: KnownLine) -> Record | None:
+    def _decoded(self, line: RecordedLine) -> Record | None:
         """Return the line's record, or None if it is damaged."""
         with contextlib.suppress(DecodeError):
             if line.data is not None:

@@ -14,13 +14,7 @@ from gputop.fleet.client import Client
 from gputop.fleet.parse import readings_over_time
 from gputop.fleet.queries import MASKS, values_of
 from gputop.fleet.server import PrometheusServer
-from gputop.fleet.start_times import (
-    LOOK_BACK_SECONDS,
-    MOST_BATCHES,
-    MOST_GPUS,
-    Condition,
-    find_start,
-)
+from gputop.fleet.start_times import LOOK_BACK_SECONDS, MOST_BATCHES, MOST_GPUS, find_start
 from gputop.fleet.watch import Refresher
 from gputop.schema.clock_events import BITS
 from tests.prometheus import (
@@ -40,7 +34,7 @@ if TYPE_CHECKING:
 
     from gputop.fleet.model import Fleet
 
-END, MINUTE = NOW - 5, 60.0
+END = NOW - 5
 XID = {"__name__": "DCGM_FI_DEV_XID_ERRORS"}
 
 
@@ -50,7 +44,7 @@ def nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NETRC", "/dev/null")
 
 
-HIGH = Condition(("x",), lambda readings: readings["x"] > 5)
+HIGH = {"x": lambda value: value > 5}
 HOURS = range(0, 7200, 60)
 
 
@@ -69,15 +63,15 @@ HOURS = range(0, 7200, 60)
 )
 def test_when_a_condition_began(high: Any, since: float | None) -> None:
     points = {END - ago: {"x": 9.0 if high(ago) else 1.0} for ago in HOURS}
-    found = find_start(points, HIGH, (END - 7140, END, MINUTE))
+    found = find_start(points, HIGH, END - 7140, END)
     assert found == (None if since is None else END - since)
 
 
 def test_what_was_not_scraped_proves_nothing() -> None:
     points = {END - ago: {"x": 9.0} for ago in HOURS if ago < 900 or ago > 3000}
-    assert find_start(points, HIGH, (END - 9999, END, MINUTE)) == END - 840
-    assert find_start({}, HIGH, (END - 9999, END, MINUTE)) is None
-    assert find_start({END: {"y": 9.0}}, HIGH, (END - 9999, END, MINUTE)) is None
+    assert find_start(points, HIGH, END - 9999, END) == END - 840
+    assert find_start({}, HIGH, END - 9999, END) is None
+    assert find_start({END: {"y": 9.0}}, HIGH, END - 9999, END) is None
 
 
 class Past(Site):

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from gputop.schema.snapshot import Inventory, Sample
+
 BOUND = 90.0
 THREE = (
     h100(persistence_mode=0),
@@ -275,13 +277,13 @@ def test_foreign_text_is_inert(nvml: FakeDriver, tmp_path: Path) -> None:
 async def test_a_results_file_that_cannot_be_written_is_found(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    async def nothing(*_: object) -> tuple[None, None, None]:
-        return None, None, None
+    async def nothing(**_: object) -> tuple[Inventory, Sample]:
+        return module.NO_INVENTORY, module.NO_SAMPLE
 
     async def find(*_: object, **__: object) -> InterpreterSearch:
         return InterpreterSearch(None, ())
 
-    monkeypatch.setattr(module, "_snapshot", nothing)
+    monkeypatch.setattr(module, "one_snapshot", nothing)
     monkeypatch.setattr(interpreters, "find_interpreter", find)
     (tmp_path / "file").write_text("")
     where: dict[str, Any] = {"blocked": tmp_path / "file" / "data", "free": tmp_path / "data"}

@@ -9,7 +9,7 @@ import pytest
 
 from gputop.bench.plan.interpreters import Interpreter, InterpreterSearch
 from gputop.health.doctor import BY_NAME, CHECKS, examine
-from gputop.health.doctor.facts import CudaDevice, DoctorFacts, TorchFacts
+from gputop.health.doctor.facts import NO_INVENTORY, NO_SAMPLE, CudaDevice, DoctorFacts, TorchFacts
 from gputop.health.findings import Finding, Severity
 from gputop.health.judge import RULES
 from gputop.output.doctor import remedy as remedy_of
@@ -224,7 +224,7 @@ TABLE = [
         PROBLEM,
         "said nothing within 30 s",
         "dmesg",
-        Machine(changes={"inventory": None, "sample": None, "unanswered": HUNG}),
+        Machine(changes={"inventory": replace(NO_INVENTORY, problem=HUNG), "sample": NO_SAMPLE}),
     ),
     Row("devices", OK, "1 GPU", "", Machine()),
     Row("devices", OK, "3 GPUs", "", Machine(THREE)),
@@ -250,7 +250,7 @@ TABLE = [
     Row("state", OK, "answers", "", Machine()),
     Row("state", PROBLEM, "LOST", "dmesg", one(code=GPU_IS_LOST)),
     Row("state", PROBLEM, "NEEDS RESET", "--gpu-reset", one(code=RESET_REQUIRED)),
-    Row("state", WARNING, "has not answered", "again", Machine(changes={"sample": None})),
+    Row("state", WARNING, "has not answered", "again", Machine(changes={"sample": NO_SAMPLE})),
     Row("xid", OK, "none in the kernel's log", "", Machine()),
     Row("xid", PROBLEM, "Xid 79: the GPU has fallen off the bus, 1:00 ago", "Reboot", logged(79)),
     Row("xid", NOTE, "Xid 31: a program touched memory", "program", logged(31)),
@@ -490,7 +490,9 @@ def test_a_machine_that_has_nothing_can_be_examined() -> None:
 def test_a_problem_that_names_no_check_is_nvmls() -> None:
     """As that of the stream, or of another version."""
     for check in ("", "a later one"):
-        facts = DoctorFacts(unanswered=Problem("It stopped", "it ended", "Try again", check))
+        facts = DoctorFacts(
+            replace(NO_INVENTORY, problem=Problem("It stopped", "it ended", "Try again", check))
+        )
         (finding,) = found_by("nvml", examine(facts))
         assert finding.severity is PROBLEM
         assert finding.sentence == "It stopped: it ended"

@@ -221,7 +221,7 @@ def test_a_line_without_an_end_takes_no_memory(
     assert list(recording.records()) == [streams.inventory(1), first, second]
     assert recording.damaged == 1
     with path.open("rb") as file:
-        longest = max(len(line.data or b"") for line in lines(file, compressed=False))
+        longest = max(len(line.data or b"") for line in lines(file))
     assert longest < 1 << 16
 
 
@@ -229,9 +229,8 @@ def test_a_place_leads_to_its_line(tmp_path: Path) -> None:
     for name in NAMES:
         path = recordings.make(tmp_path / name, LONG)
         with path.open("rb") as file, path.open("rb") as again:
-            compressed = name.endswith(".gz")
-            for line in list(lines(file, compressed=compressed))[:: SAMPLES_A_PART // 2]:
-                assert next(lines(again, compressed=compressed, start=line.start)) == line
+            for line in list(lines(file))[:: SAMPLES_A_PART // 2]:
+                assert next(lines(again, line.start)) == line
 
 
 def test_an_older_recording_plays(tmp_path: Path) -> None:

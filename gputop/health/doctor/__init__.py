@@ -20,7 +20,7 @@ DEFAULT = "nvml"
 
 def examine(facts: DoctorFacts) -> tuple[Finding, ...]:
     """Return the findings of all checks; `Finding.rule` is the name of the check."""
-    known = facts.problem
+    known = facts.inventory.problem
     culprit = None if known is None else known.check if known.check in BY_NAME else DEFAULT
     by_rule = devices.ask_rules(facts)
     found: list[Finding] = []

@@ -56,7 +56,7 @@ def cuda(facts: DoctorFacts) -> Iterator[Finding]:
     said = _imported(facts)
     if said is None or not said.cuda_version or not facts.gpus or _hides_all(facts):
         return
-    newest = facts.cuda_version
+    newest = facts.inventory.cuda_version
     takes = f"the driver takes CUDA up to {visible(newest or '?', 20)}"
     if said.fault is None and said.devices:
         yield ok(f"{len(said.devices)} of {len(facts.gpus)} GPUs; {takes}")
@@ -154,8 +154,7 @@ def _row(each: CudaDevice, device: Device) -> str:
 
 
 def _nvml(each: CudaDevice, facts: DoctorFacts) -> Device | None:
-    among = facts.inventory.devices if facts.inventory else ()
-    for device in among:
+    for device in facts.inventory.devices:
         if each.uuid and _bare(device.uuid) == _bare(each.uuid):
             return device
     for device in facts.gpus:
@@ -175,8 +174,9 @@ def _imported(facts: DoctorFacts) -> TorchFacts | None:
 
 def _allowed(facts: DoctorFacts) -> Seen:
     """Return the visible devices; raises `ValueError` if they are not certain."""
-    devices = facts.inventory.devices if facts.inventory else ()
-    return seen(devices, facts.environment.get(VARIABLE), facts.environment.get(ORDER))
+    return seen(
+        facts.inventory.devices, facts.environment.get(VARIABLE), facts.environment.get(ORDER)
+    )
 
 
 def _hides_all(facts: DoctorFacts) -> bool:

@@ -46,7 +46,7 @@ def xids(facts: DoctorFacts) -> Iterator[Finding]:
     for device in facts.gpus:
         found = [
             replace(event, time=0.0)
-            for event in (facts.sample.events if facts.sample else ())
+            for event in facts.sample.events
             if event.kind == "xid" and event.device_uuid == device.uuid
         ]
         found += [
@@ -78,8 +78,6 @@ def _worst(device: Device, found: Sequence[Event]) -> Finding:
 
 def ask_rules(facts: DoctorFacts) -> dict[tuple[str, str], Finding]:
     """Return the findings of the rules that need no history, by rule and device."""
-    if facts.inventory is None or facts.sample is None:
-        return {}
     return {
         (each.rule, each.device_uuid): replace(
             each, sentence=each.sentence[:1].lower() + each.sentence[1:], since=None, evidence=()

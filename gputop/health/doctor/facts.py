@@ -8,7 +8,7 @@ import os
 import platform
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from gputop.console import terminfo_colours
 from gputop.problem import Problem, ProblemError
 from gputop.schema.codec import DecodeError, from_json
 from gputop.schema.device import Device, DeviceSample, DeviceState
-from gputop.schema.snapshot import DriverState, Inventory, Sample
+from gputop.schema.snapshot import DriverState, Host, Inventory, Sample, Source
 from gputop.sources.linux.driver_files import KernelLog, System, inspect_system, read_kernel_log
 from gputop.sources.nvml.diagnosis import installed_bindings
 from gputop.stream.snapshots import StreamError, one_snapshot
@@ -110,13 +110,16 @@ DRIVER_SECONDS = 30.0
 """Seconds for the driver. Eight devices without persistence mode take about half of it."""
 
 
+NO_INVENTORY = Inventory(0.0, "", Source.NVML, DriverState.STARTING, 1.0)
+NO_SAMPLE = Sample(0.0, Host())
+
+
 @dataclass(frozen=True, slots=True)
 class DoctorFacts:
     """Facts at one moment. The defaults are those of a machine that has nothing."""
 
-    inventory: Inventory | None = None
-    sample: Sample | None = None
-    unanswered: Problem | None = None
+    inventory: Inventory = NO_INVENTORY
+    sample: Sample = NO_SAMPLE
     system: System = field(default_factory=System)
     kernel_log: KernelLog = field(default_factory=KernelLog)
     found: InterpreterSearch = field(default_factory=lambda: InterpreterSearch(None, ()))
@@ -134,38 +137,18 @@ class DoctorFacts:
     results_problem: Problem | None = None
 
     @property
-    def problem(self) -> Problem | None:
-        """Reason why the driver cannot be used."""
-        return self.unanswered or (self.inventory.problem if self.inventory else None)
-
-    @property
     def driver_answers(self) -> bool:
         """True if the driver has listed its devices."""
-        return (
-            self.inventory is not None
-            and self.problem is None
-            and self.inventory.driver_state is DriverState.OK
-        )
-
-    @property
-    def driver_version(self) -> str | None:
-        """Driver version according to NVML."""
-        return self.inventory.driver_version if self.inventory else None
-
-    @property
-    def cuda_version(self) -> str | None:
-        """Newest CUDA version that the driver supports."""
-        return self.inventory.cuda_version if self.inventory else None
+        return self.inventory.problem is None and self.inventory.driver_state is DriverState.OK
 
     @property
     def gpus(self) -> tuple[Device, ...]:
         """GPUs without their MIG instances."""
-        devices = self.inventory.devices if self.inventory else ()
-        return tuple(device for device in devices if device.parent_uuid is None)
+        return tuple(each for each in self.inventory.devices if each.parent_uuid is None)
 
     def readings(self, device: Device) -> DeviceSample | None:
         """Return the readings of a device, if there are any."""
-        return self.sample.device(device.uuid) if self.sample else None
+        return self.sample.device(device.uuid)
 
     def answering(self) -> Iterator[tuple[Device, DeviceSample]]:
         """Yield the GPUs that answer, with their readings."""
@@ -180,7 +163,10 @@ async def gather(
 ) -> DoctorFacts:
     """Asks driver and torch at the same time; `python` (of `--python`) is the only candidate."""
     asked_torch = asyncio.create_task(interpreters.find_interpreter(python, cuda=True))
-    inventory, sample, unanswered = await _snapshot(driver_seconds)
+    try:
+        inventory, sample = await one_snapshot(complete=True, timeout_seconds=driver_seconds)
+    except StreamError as error:
+        inventory, sample = replace(NO_INVENTORY, problem=error.problem), NO_SAMPLE
     found = await asked_torch
     try:
         history.check_writable()
@@ -190,7 +176,6 @@ async def gather(
     return DoctorFacts(
         inventory=inventory,
         sample=sample,
-        unanswered=unanswered,
         system=inspect_system(root),
         kernel_log=read_kernel_log(root),
         found=found,
@@ -199,21 +184,7 @@ async def gather(
         on_terminal=sys.stdout.isatty(),
         colours=terminfo_colours(),
         bindings=installed_bindings(),
-        other_gputop=_version_of(OTHER),
+        other_gputop=next((each.version for each in metadata.distributions(name=OTHER)), None),
         results_file=str(history.results_path()),
         results_problem=results_problem,
     )
-
-
-def _version_of(distribution: str) -> str | None:
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return None
-
-
-async def _snapshot(seconds: float) -> tuple[Inventory | None, Sample | None, Problem | None]:
-    try:
-        return *await one_snapshot(complete=True, timeout_seconds=seconds), None
-    except StreamError as error:
-        return None, None, error.problem

@@ -1,6 +1,6 @@
 """Checks of the driver as a whole, and of gputop itself.
 
-If the driver cannot be used, the check that `facts.problem` names says why.
+If the driver cannot be used, the check that `facts.inventory.problem` names says why.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ def module(facts: DoctorFacts) -> Iterator[Finding]:
 def versions(facts: DoctorFacts) -> Iterator[Finding]:
     """Check that library and kernel module have the same version."""
     if facts.driver_answers:
-        yield ok(f"library and kernel module agree: {facts.driver_version or 'no version'}")
+        yield ok(
+            f"library and kernel module agree: {facts.inventory.driver_version or 'no version'}"
+        )
 
 
 def permission(facts: DoctorFacts) -> Iterator[Finding]:
@@ -105,7 +107,7 @@ def wsl(facts: DoctorFacts) -> Iterator[Finding]:
 def nvml(facts: DoctorFacts) -> Iterator[Finding]:
     """Check that the driver answers."""
     if facts.driver_answers:
-        yield ok(f"answers; CUDA up to {facts.cuda_version or 'an unknown version'}")
+        yield ok(f"answers; CUDA up to {facts.inventory.cuda_version or 'an unknown version'}")
 
 
 def devices(facts: DoctorFacts) -> Iterator[Finding]:

@@ -87,19 +87,17 @@ def _devices(inventory: Inventory, sample: Sample) -> list[LabelledDevice]:
 
 def _labels(device: Device, host: str) -> Labels:
     """Return the labels that identify a device; a MIG instance has those of its GPU, too."""
-    found = {
-        "index": str(device.index),
-        "uuid": label_value(device.uuid),
-        "name": label_value(device.name),
-        "host": label_value(host),
-    }
-    instance = {
-        "parent": device.parent_uuid and label_value(device.parent_uuid),
+    labels = {
+        "index": device.index,
+        "uuid": device.uuid,
+        "name": device.name,
+        "host": host,
+        "parent": device.parent_uuid,
         "mig_index": device.mig_index,
         "gpu_instance": device.mig_gpu_instance,
         "compute_instance": device.mig_compute_instance,
     }
-    return found | {name: str(value) for name, value in instance.items() if value is not None}
+    return {name: label_value(str(value)) for name, value in labels.items() if value is not None}
 
 
 def _info(inventory: Inventory) -> Family:

@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from gputop.fleet.model import Fleet
 from gputop.ui.fleet import grouping
 from gputop.ui.fleet.map_layout import AROUND_VALUE, VALUE_CELLS, MapDensity, MapLayout, arrange
 from gputop.ui.fleet.map_metrics import METRICS, MapMetric
 
 if TYPE_CHECKING:
-    from gputop.fleet.model import Fleet, Gpu
+    from gputop.fleet.model import Gpu
     from gputop.health.findings import Finding
 
 LATE_INTERVALS = 3
@@ -33,9 +34,8 @@ class FleetState:
         self.interval, self.halves, self._clock = interval, halves, clock
         self.began_at = clock()
         self._taken_at: float | None = None
-        self.fleet: Fleet | None = None
-        self.view: grouping.FilteredGpus | None = None
-        self.grouping: grouping.Grouping | None = None
+        self.fleet = Fleet(time=0.0)
+        """The newest fleet; an empty one before the first answer."""
         self.metric: MapMetric = METRICS[0]
         self.levels: list[int] = []
         """Level of that metric, by the number of a GPU."""
@@ -47,7 +47,7 @@ class FleetState:
         """Label with the most values among those that all GPUs have."""
         self._suits: grouping.GroupingConditions | None = None
         """Conditions that the grouping was chosen for, if the user did not choose it."""
-        self._filter = grouping.GpuFilter("", ())
+        self.filter = grouping.GpuFilter("", ())
         self.typed = ""
         self.typing = False
         self.on_list = False
@@ -58,30 +58,27 @@ class FleetState:
         """Kind of the problem under the cursor, where that GPU has several."""
         self._numbers: dict[str, int] = {}
         self._space = (0, 0)
+        self.view = grouping.FilteredGpus(self.fleet, {}, self.filter)
+        self.grouping = grouping.Grouping((), self.view, grouping.HOST)
 
     # Data.
 
     def update(self, fleet: Fleet) -> None:
         """Show a new answer in place of the one before."""
-        before, shown = self.fleet, dict(zip(self._numbers, self.levels, strict=True))
+        shown = dict(zip(self._numbers, self.levels, strict=True))
         self.fleet = fleet
         if fleet.fresh or self._taken_at is None:
             self._taken_at = self._clock()
         self._numbers = {gpu.key: n for n, gpu in enumerate(fleet.gpus)}
         self.levels = self.metric.levels(fleet.gpus, [*map(shown.get, self._numbers)])
-        if before is None or before.label_names != fleet.label_names:
-            self._read_filter()
         self._look()
 
     def _look(self) -> None:
-        if self.fleet is not None:
-            self.view = grouping.FilteredGpus(self.fleet, self._numbers, self._filter)
-            self.grouping = self._grouped(self.by)
-
-    def _grouped(self, by: str) -> grouping.Grouping:
-        assert self.fleet is not None
-        assert self.view is not None
-        return grouping.Grouping(self.fleet.gpus, self.view, by)
+        names = {name for gpu in self.fleet.gpus[:1] for name in gpu.labels}
+        names.update(self.fleet.label_names)
+        self.filter = grouping.GpuFilter(self.typed, names, unfinished=self.typing)
+        self.view = grouping.FilteredGpus(self.fleet, self._numbers, self.filter)
+        self.grouping = grouping.Grouping(self.fleet.gpus, self.view, self.by)
 
     @property
     def age_seconds(self) -> float | None:
@@ -97,32 +94,30 @@ class FleetState:
         """True if what is shown may be out of date."""
         age = self.age_seconds
         late = age is not None and age > LATE_INTERVALS * self.interval
-        return late or (self.fleet is not None and not self.fleet.fresh)
+        return late or not self.fleet.fresh
 
     # Choices of the user.
 
     @property
     def by(self) -> str:
         """Label that the map is grouped by."""
-        return self._group_by or (self.grouping.by if self.grouping else grouping.HOST)
+        return self._group_by or self.grouping.by
 
     @property
     def groups(self) -> list[grouping.GpuGroup]:
         """Groups that are shown; empty if no GPU is."""
-        return self.grouping.groups if self.grouping else []
+        return self.grouping.groups
 
     def next_metric(self, step: int) -> None:
         self.metric = METRICS[(METRICS.index(self.metric) + step) % len(METRICS)]
-        if self.fleet is not None:
-            gpus = self.fleet.gpus
-            self.levels = self.metric.levels(gpus, [None] * len(gpus))
+        gpus = self.fleet.gpus
+        self.levels = self.metric.levels(gpus, [None] * len(gpus))
 
     def next_group(self, step: int) -> None:
-        if self.fleet is not None:
-            names = grouping.choices(self.fleet)
-            at = names.index(self.by) if self.by in names else 0
-            self._group_by = names[(at + step) % len(names)]
-            self.grouping = self._grouped(self.by)
+        names = grouping.choices(self.fleet)
+        at = names.index(self.by) if self.by in names else 0
+        self._group_by = names[(at + step) % len(names)]
+        self.grouping = grouping.Grouping(self.fleet.gpus, self.view, self._group_by)
 
     def next_density(self) -> None:
         """Show more GPUs in less room; after the last density, the one that fits."""
@@ -133,27 +128,13 @@ class FleetState:
     def type(self, text: str) -> None:
         """Show the GPUs that pass the text, as far as it is valid."""
         self.typed = text[:LONGEST_FILTER]
-        self._read_filter()
         self._look()
-
-    @property
-    def refused(self) -> str:
-        """Message about the first invalid word, or "". The other words count."""
-        return self._filter.refused
-
-    def _read_filter(self) -> None:
-        gpus = self.fleet.gpus if self.fleet else ()
-        names = {name for gpu in gpus[:1] for name in gpu.labels}
-        names.update(self.fleet.label_names if self.fleet else ())
-        self._filter = grouping.GpuFilter(self.typed, names, unfinished=self.typing)
 
     # Cursor.
 
     @property
     def cursor(self) -> int | None:
         """Number of the GPU under the cursor: that of the first problem, until it is moved."""
-        if self.view is None or self.grouping is None:
-            return None
         number = self._numbers.get(self._key or "")
         if number in self.grouping.where:
             return number
@@ -164,28 +145,26 @@ class FleetState:
     @property
     def selected(self) -> Gpu | None:
         number = self.cursor
-        return None if number is None or self.fleet is None else self.fleet.gpus[number]
+        return None if number is None else self.fleet.gpus[number]
 
     @property
     def place(self) -> tuple[int, int]:
         """Group of the cursor, and its index in the group; (0, 0) if there is no cursor."""
         number = self.cursor
-        if number is None or self.grouping is None:
-            return 0, 0
-        return self.grouping.where[number]
+        return (0, 0) if number is None else self.grouping.where[number]
 
     @property
     def row(self) -> int | None:
         """Row of the list under the cursor, or None if its GPU has no problem."""
         gpu = self.selected
-        if gpu is None or self.view is None:
+        if gpu is None:
             return None
         wrong = enumerate(self.view.wrong)
         rows = [(w.rule != self._kind, n) for n, w in wrong if w.device_uuid == gpu.key]
         return min(rows)[1] if rows else None
 
     def move_to(self, group: int, member: int) -> None:
-        if self.fleet is not None and group < len(self.groups):
+        if group < len(self.groups):
             members = self.groups[group].members
             self._key = self.fleet.gpus[members[max(0, min(len(members) - 1, member))]].key
 
@@ -195,14 +174,13 @@ class FleetState:
             self.move_to(max(0, min(len(self.groups) - 1, self.place[0] + step)), 0)
 
     def move_to_row(self, row: int) -> None:
-        if self.view is not None and self.view.wrong:
+        if self.view.wrong:
             wrong = self.view.wrong[max(0, min(len(self.view.wrong) - 1, row))]
             self._key, self._kind = wrong.device_uuid, wrong.rule
 
     # Drawing.
 
     def gpu_of(self, wrong: Finding) -> Gpu:
-        assert self.fleet is not None
         return self.fleet.gpus[self._numbers[wrong.device_uuid]]
 
     def place_of(self, gpu: Gpu) -> str:
@@ -215,7 +193,7 @@ class FleetState:
         """Set the size of the map; group anew unless the user chose a label."""
         self._space = width, height
         free = self._group_by is None and not self.typing  # while one types all stays in place
-        if free and self.fleet is not None and self.view is not None:
+        if free and self.age_seconds is not None:
             names, gpus = grouping.choices(self.fleet), len(self.view.numbers)
             to = grouping.GroupingConditions(*self._space, self._wide(), self.halves, names, gpus)
             if not to.suits_like(self._suits):
@@ -226,11 +204,11 @@ class FleetState:
     def layout(self) -> MapLayout | None:
         """Layout of the map in its room, or None if there is no GPU to show."""
         shown = self.grouping
-        if shown is None or not shown.groups or min(self._space) < 1:
+        if not shown.groups or min(self._space) < 1:
             return None
         room = shown.sizes, shown.labels, self._wide(), self._space
         return arrange(*room, self.place[0], halves=self.halves, density=self.density)
 
     def _wide(self) -> int:
         """Return the cells of a GPU with its number and value."""
-        return (self.view.index_cells if self.view else 1) + VALUE_CELLS + AROUND_VALUE
+        return self.view.index_cells + VALUE_CELLS + AROUND_VALUE

@@ -20,8 +20,6 @@ from gputop.ui.fleet.map_metrics import BUSY, GRAVEST_FIRST, SUMMARISED, MapMetr
 if TYPE_CHECKING:
     from gputop.health.findings import Severity
 
-    Test = Callable[[str], bool]
-
 _WORD = re.compile(r"([^\s=!~]*)(!=|!~|=|~)(\S*)")
 _FIELDS = {"host": "host", "gpu": "index", "index": "index", "model": "name", "uuid": "uuid"}
 _OWN: Mapping[str, Callable[[Gpu], str]] = {n: attrgetter(f) for n, f in _FIELDS.items()}
@@ -50,8 +48,6 @@ class GpuFilter:
                 self.refused = self.refused or str(error)
 
     def passing(self, gpus: Sequence[Gpu]) -> list[int]:
-        if not self.tests:
-            return [*range(len(gpus))]
         return [n for n, gpu in enumerate(gpus) if all(test(gpu) for test in self.tests)]
 
 
@@ -72,7 +68,11 @@ def _test(word: str, names: Collection[str]) -> Callable[[Gpu], bool]:
         raise ValueError(f"No label {name}: {rest}")
     if not value:  # it is still being typed
         return lambda _: True
-    passes = _contains(value) if sign in ("~", "!~") else _is(value)
+    wanted, pattern = value.casefold(), re.compile(translate(value))  # `*` is a wildcard
+
+    def passes(text: str) -> bool:
+        return wanted in text.casefold() if "~" in sign else pattern.match(text) is not None
+
     denied = sign.startswith("!")
     of = _OWN.get(name) or (lambda gpu: gpu.labels.get(name, ""))
     return lambda gpu: passes(of(gpu)) != denied
@@ -80,25 +80,9 @@ def _test(word: str, names: Collection[str]) -> Callable[[Gpu], bool]:
 
 def _anywhere(wanted: str) -> Callable[[Gpu], bool]:
     """Return the test for a word anywhere. One joined text is three times as fast as many."""
-
-    def passes(gpu: Gpu) -> bool:
-        texts = (gpu.host, gpu.name, gpu.uuid, *gpu.labels.values())
-        return wanted in "\n".join(texts).casefold()
-
-    return passes
-
-
-def _contains(value: str) -> Test:
-    wanted = value.casefold()
-    return lambda text: wanted in text.casefold()
-
-
-def _is(value: str) -> Test:
-    """Return the test for equality, with `*` as a wildcard."""
-    if not any(sign in value for sign in "*?["):
-        return lambda text: text == value
-    pattern = re.compile(translate(value))
-    return lambda text: pattern.match(text) is not None
+    return lambda gpu: (
+        wanted in "\n".join((gpu.host, gpu.name, gpu.uuid, *gpu.labels.values())).casefold()
+    )
 
 
 HOST, MODEL, NONE = "host", "model", "none"
@@ -193,11 +177,6 @@ class Grouping:
         self.sizes = tuple(len(group.members) for group in self.groups)
         self._medians: dict[tuple[int, str], float | None] = {}
 
-    @property
-    def coarseness(self) -> tuple[bool, bool, int]:
-        """Sort key: hosts first, then labels that all GPUs have, the most groups first."""
-        return self.by != HOST, any(not group.name for group in self.groups), -len(self.groups)
-
     @cached_property
     def where(self) -> dict[int, tuple[int, int]]:
         """Group of each GPU, and its index in the group."""
@@ -273,7 +252,8 @@ def find_grouping(fleet: Fleet, view: FilteredGpus, to: GroupingConditions) -> t
     made = [Grouping(fleet.gpus, view, name) for name in to.names]
     # A label with as many values as there are hosts is only another name for them.
     made = [each for each in made if each.by == HOST or len(each.groups) < view.totals.hosts]
-    made.sort(key=lambda each: each.coarseness)
+    # Hosts first, then labels that all GPUs have, the most groups first.
+    made.sort(key=lambda g: (g.by != HOST, "" in (each.name for each in g.groups), -len(g.groups)))
     labels = [each.by for each in made if each.by not in (HOST, MODEL, NONE)]
     layouts = [
         arrange(each.sizes, each.labels, to.wide, (to.width, to.height), -1, halves=to.halves)

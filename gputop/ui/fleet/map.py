@@ -62,9 +62,6 @@ class Painter:
     """Draws the GPUs of a state in their places of a layout."""
 
     def __init__(self, state: FleetState, layout: MapLayout, *, ascii: bool) -> None:  # noqa: A002
-        assert state.fleet is not None
-        assert state.view is not None
-        assert state.grouping is not None
         self._state, self._layout, self._grouping = state, layout, state.grouping
         self._gpus, self._levels, self._health = state.fleet.gpus, state.levels, state.view.health
         self._cursor, self._old = state.cursor, state.is_old
@@ -213,17 +210,10 @@ class MapView(Wheel, LiveView):
     def action_side(self, step: int) -> None:
         """Move the cursor by that many GPUs, across groups."""
         state = self._state
-        group, member = state.place
-        if not state.groups:
-            return
-        member += step
-        while member < 0 and group > 0:
-            group -= 1
-            member += len(state.groups[group].members)
-        while member >= len(state.groups[group].members) and group + 1 < len(state.groups):
-            member -= len(state.groups[group].members)
-            group += 1
-        state.move_to(group, member)
+        if state.cursor is not None:
+            where = [*state.grouping.where]
+            at = where.index(state.cursor) + step
+            state.move_to(*state.grouping.where[where[max(0, min(len(where) - 1, at))]])
 
     def action_page(self, step: int) -> None:
         layout = self._state.layout
@@ -269,7 +259,7 @@ class MapView(Wheel, LiveView):
             for level, edge in enumerate((f"<{edges[0]}", *edges)):
                 row += [glyph(level, metric, ascii=self.ascii), Span(f"{edge} ", DIM)]
             row += [glyph(UNKNOWN, metric, ascii=self.ascii), Span("unknown ", DIM)]
-        lag = state.fleet.lag_seconds(metric.reading) if state.fleet is not None else 0.0
+        lag = state.fleet.lag_seconds(metric.reading)
         if lag > 0:
             row.append(Span(f"{duration(lag)} older than the rest ", WARN))
         by = f"by {visible(state.by, 24)} ({len(state.groups):,})"
@@ -290,7 +280,7 @@ def empty_rows(state: FleetState, where: str, match: str, width: int) -> list[Ro
     """Return a heading and a remedy, for a map without GPUs."""
     lines: list[Span]
     fleet = state.fleet
-    if fleet is None:
+    if state.age_seconds is None:
         lines = [
             Span(f"Waiting for the first answer from {visible(where, 200)}", STRONG),
             Span(f"for {duration(state.waiting_seconds)} so far", DIM),

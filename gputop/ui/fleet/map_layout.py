@@ -109,17 +109,10 @@ class MapLayout:
         each = tile.across * self.lanes
         return range(row * each, min(tile.size, (row + 1) * each))
 
-    def at(self, slot: MapPlace) -> tuple[int, int] | None:
-        """Return the group and the index of the GPU at a place, the inverse of `slot`."""
-        for group in self.rows[slot.y] if 0 <= slot.y < self.height else ():
-            tile = self.tiles[group]
-            row, column = slot.y - tile.cells_y, (slot.x - tile.cells_x) // self.cell
-            if row < 0 or not 0 <= column < tile.across:
-                continue
-            member = (row * self.lanes + slot.lower) * tile.across + column
-            if member < tile.size:
-                return group, member
-        return None
+    def at(self, place: MapPlace) -> tuple[int, int] | None:
+        """Return the group and the index of the GPU at a place; 0 in the line of a folded group."""
+        in_lane = self._in_lane(place.y, place.lower)
+        return next((where for x, end, where in in_lane if x <= place.x <= end), None)
 
     def group_at(self, x: int, y: int) -> int | None:
         """Return the group whose name or cells are at (x, y)."""
@@ -152,7 +145,8 @@ class MapLayout:
                 yield tile.x, tile.x + self.label, (group, 0)
                 continue
             first = ((y - tile.cells_y) * self.lanes + lower) * tile.across
-            for member in range(first, min(tile.size, first + tile.across)) if first >= 0 else ():
+            end = min(tile.size, first + tile.across) if y >= tile.cells_y else first
+            for member in range(first, end):
                 x = tile.cells_x + (member - first) * self.cell
                 yield x, x + self.cell - 1, (group, member)
 

@@ -48,13 +48,9 @@ class ProblemsView(Wheel, LiveView):
         self._state, self._moved = state, moved
 
     @property
-    def _listed(self) -> list[Finding]:
-        return self._state.view.wrong if self._state.view else []
-
-    @property
     def rows(self) -> int:
         """Number of rows that the view could use, with its heading."""
-        return 1 + len(self._listed)
+        return 1 + len(self._state.view.wrong)
 
     def action_move(self, step: int) -> None:
         """Move the cursor that many rows down; if it is on none, to the first visible row."""
@@ -67,16 +63,16 @@ class ProblemsView(Wheel, LiveView):
 
     def on_click(self, event: Click) -> None:
         row = self._first + event.y - 1
-        if event.y > 0 and row < len(self._listed):
+        if event.y > 0 and row < len(self._state.view.wrong):
             self._state.move_to_row(row)
             self._state.on_list = True
             self._moved()
 
     def draw(self, width: int, height: int) -> list[Row]:
         state = self._state
-        if state.fleet is None or not state.fleet.gpus:
+        if not state.fleet.gpus:
             return []
-        wrong, room, row = self._listed, max(0, height - 1), state.row
+        wrong, room, row = self._state.view.wrong, max(0, height - 1), state.row
         self.follow(row, row, len(wrong), room)
         shown = wrong[self._first : self._first + room]
         longest = max((cells.cells_of(gpu_name(state.gpu_of(each))) for each in shown), default=0)
@@ -91,20 +87,19 @@ class ProblemsView(Wheel, LiveView):
     def _heading(self, width: int, shown: int) -> Row:
         state = self._state
         title = Span(" PROBLEMS ", TAB if state.on_list else STRONG)
-        if not self._listed:
+        if not self._state.view.wrong:
             return [title, Span(" none, according to the metrics", GOOD)]
-        assert state.view is not None
         found, gpus = state.view.totals.findings, state.view.totals.gpus_with_findings
         words = " · ".join(counted(found[h], h) for h in GRAVEST_FIRST if h in found)
         words += f" on {count(gpus, 'GPU')}"
-        seen = f"{self._first + 1}–{self._first + shown} of {len(self._listed)} "
-        right = [Span(seen, DIM)] if 0 < shown < len(self._listed) else []
+        seen = f"{self._first + 1}–{self._first + shown} of {len(self._state.view.wrong)} "
+        right = [Span(seen, DIM)] if 0 < shown < len(self._state.view.wrong) else []
         return spread([title, Span(f" {words}, worst first", DIM)], right, width)
 
     def _line(self, wrong: Finding, names: int, width: int, *, selected: bool) -> Row:
         state = self._state
         gpu = state.gpu_of(wrong)
-        begun = since(wrong, state.fleet.time) if state.fleet else ""
+        begun = since(wrong, state.fleet.time)
         where = visible(state.place_of(gpu), 40) if width >= ROOMY else ""
         right = [Span(f"  {where}", DIM), Span(f"  {begun} ".rjust(SINCE_CELLS), DIM)]
         row = [
@@ -135,8 +130,6 @@ class DetailView(LiveView):
         if gpu is None:
             return []
         fleet, view = self._state.fleet, self._state.view
-        assert fleet is not None
-        assert view is not None
         readings = in_rows(_readings(gpu, fleet.lag_seconds), width, height // 2)
         place = _place(gpu, view.jobs.get(job_of(gpu), ()), fleet.label_names)
         rows = [*in_rows(place, width, height - len(readings)), *readings]

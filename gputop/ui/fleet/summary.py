@@ -43,10 +43,8 @@ class FleetHeader(LiveView):
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - as many as there are
         state, fleet, view = self._state, self._state.fleet, self._state.view
         rows = [self._title(width)]
-        if fleet is None:
-            return rows
         rows += [row for problem in fleet.problems[:MOST_PROBLEMS] for row in _said(problem, width)]
-        if not fleet.gpus or view is None:
+        if not fleet.gpus:
             return rows
         figures = [self._totals(view, width)]
         if view.numbers and not self.brief:
@@ -56,11 +54,11 @@ class FleetHeader(LiveView):
     def _title(self, width: int) -> Row:
         state, fleet = self._state, self._state.fleet
         left = [Span(" gputop ", ACCENT), Span(" fleet ", STRONG)]
-        if fleet is not None and fleet.simulated:
+        if fleet.simulated:
             left.append(Span(" SIMULATED ", BADGE))
         age = state.age_seconds
         parts = [visible(self._where, 60), f"every {state.interval:g} s"]
-        if fleet is not None and fleet.took_seconds is not None:
+        if fleet.took_seconds is not None:
             parts.append(f"answered in {brief(fleet.took_seconds)}")
         newest = Span("")
         if age is not None:
@@ -128,12 +126,12 @@ class FilterLine(FilterView):
 
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - always one row
         state = self._state
-        if state.refused:
-            said, style = state.refused, WARN
+        if state.filter.refused:
+            said, style = state.filter.refused, WARN
         elif not state.typed:
             said, style = f"labels, as in {EXAMPLE}; * is anything", DIM
         else:
-            many = len(state.view.numbers) if state.view else 0
+            many = len(state.view.numbers)
             said, style = f"{many:,} GPU{'s' if many != 1 else ''}", TEXT if many else WARN
         keys = f"  {'Enter applies' if self.typing else '/ changes it'} · Esc shows all "
         room = max(8, width - cells_of(visible(state.typed)) - len(keys) - 8)

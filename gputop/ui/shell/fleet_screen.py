@@ -176,7 +176,7 @@ class FleetScreen(ActionScreen):
 
     def tick(self) -> None:
         """Show how old the fleet is; everything fades once it is too old."""
-        if self.state.is_old != self._old or self.state.fleet is None:
+        if self.state.is_old != self._old or self.state.age_seconds is None:
             self.show()
         else:
             self._header.redraw()
@@ -217,7 +217,7 @@ class FleetScreen(ActionScreen):
 
     def offers(self, action: Action) -> bool:
         state = self.state
-        some = state.on_list or bool(state.view and state.view.wrong)
+        some = state.on_list or bool(state.view.wrong)
         return super().offers(action) and (some or action.id != "fleet.switch")
 
     def label_of(self, action: Action) -> str:
@@ -236,7 +236,7 @@ class FleetScreen(ActionScreen):
     def action_end(self, step: int) -> None:
         state = self.state
         if state.on_list:
-            state.move_to_row(0 if step < 0 else len(state.view.wrong) if state.view else 0)
+            state.move_to_row(0 if step < 0 else len(state.view.wrong))
         elif state.groups:
             group = 0 if step < 0 else len(state.groups) - 1
             state.move_to(group, 0 if step < 0 else len(state.groups[group].members))

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from gputop.recording.reader import Recording
     from gputop.settings import Settings
     from gputop.stream.forked import Forked
-    from gputop.ui.shell.app import GputopApp
     from gputop.ui.shell.dashboard import Dashboard, RecordSource
     from gputop.ui.shell.fleet_screen import FleetSource
 
@@ -76,21 +75,8 @@ def run(
 
         source = StreamChild(asked.command, interval, process)
     load()
-    from gputop.ui.drawing.look import Terminal
-    from gputop.ui.shell.app import GputopApp
-
-    app = GputopApp(
-        source,
-        python,
-        settings=settings,
-        problems=problems,
-        config=config,
-        terminal=Terminal.detect(os.environ),
-        replay=replay,
-        record=record,
-        show_secrets=show_secrets,
-    )
-    return _show(app)
+    shown = {"replay": replay, "record": record, "show_secrets": show_secrets}
+    return _show(source, python, settings, problems=problems, config=config, **shown)
 
 
 def _start_sampler(
@@ -123,9 +109,7 @@ def run_fleet(
     makes the stream of a host by its name.
     """
     load()
-    from gputop.ui.drawing.look import Terminal
     from gputop.ui.fleet.fleet_state import FleetState
-    from gputop.ui.shell.app import GputopApp
     from gputop.ui.shell.fleet_screen import FleetScreen
 
     def open_host(host: str) -> Dashboard:
@@ -133,17 +117,16 @@ def run_fleet(
 
         return Dashboard(open_stream(host), python, back_to="Fleet")
 
-    app = GputopApp(
-        settings=settings,
-        problems=problems,
-        config=config,
-        terminal=Terminal.detect(os.environ),
-        first=FleetScreen(FleetState(interval), watch, open_host, where, match),
-    )
-    return _show(app)
+    first = FleetScreen(FleetState(interval), watch, open_host, where, match)
+    return _show(settings=settings, problems=problems, config=config, first=first)
 
 
-def _show(app: GputopApp) -> int:
+def _show(*arguments: Any, **options: Any) -> int:
+    """Run the app with these arguments; return the exit status."""
+    from gputop.ui.drawing.look import Terminal
+    from gputop.ui.shell.app import GputopApp
+
+    app = GputopApp(*arguments, terminal=Terminal.detect(os.environ), **options)
     app.run(mouse=app.settings.mouse)
     SKELETON.hide()  # if the app did not even begin
     if app.fault is not None and os.strerror(errno.EMFILE) in app.fault:
