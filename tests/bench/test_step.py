@@ -201,14 +201,19 @@ def running(pid: int) -> bool:
 def test_a_stop_while_it_compiles_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    folder, compiler = tmp_path / "tmp", tmp_path / "c++"
+    folder.mkdir()
+    compiler.write_text("#!/bin/sh\nsleep 600\n")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setenv("CXX", str(compiler))
     with RawWorker(request("float32", None, 60.0, "step")) as raw:
         compilers: list[int] = []
         while len(compilers) < 2:  # the compiler, and what does its work
             assert raw.process.poll() is None
             compilers = [*descendants(raw.process.pid)]
             os.sched_yield()
-        assert [each.name[:16] for each in tmp_path.iterdir()] == ["gputop-compiled-"]
+        assert [each.name[:16] for each in folder.iterdir()] == ["gputop-compiled-"]
         began = time.monotonic()
         raw.tell("stop")
         done = raw.until("done")
@@ -216,5 +221,5 @@ def test_a_stop_while_it_compiles_leaves_nothing_behind(
         raw.process.wait(5)
     assert done["stopped"] == "user"
     assert done["iterations"] > 0
-    assert list(tmp_path.iterdir()) == []
+    assert list(folder.iterdir()) == []
     assert not any(map(running, compilers))

@@ -121,8 +121,10 @@ def hint(kinds: Sequence[str], width: int, height: int, *, others: bool = False)
     """
     text = "It verifies results, and stops within half a second of x."
     press: Row = [Span(" Press "), Span("b", ACCENT), Span(" to start what is chosen above.")]
+    longest = max(map(len, kinds), default=0)
     known: list[Row] = [
-        [cell(f" {kind}", 9, STRONG), Span(KINDS[kind].description, DIM)] for kind in kinds
+        [cell(f" {kind}", longest + 2, STRONG), Span(KINDS[kind].description, DIM)]
+        for kind in kinds
     ]
     said: list[Row] = [[Span(f" {line}", DIM)] for line in wrap(text, width - 2)]
     if others:

@@ -38,11 +38,13 @@ class Header(TelemetryView):
     def __init__(self, telemetry: Telemetry) -> None:
         super().__init__(telemetry, id="header")
         self.tab = TABS[0][0]
+        self._short = False
         self.recording: Callable[[], str] | None = None
         """Function that returns the length of the recording, while there is one."""
 
     def redraw(self) -> None:
         """Draw again, with rows for what slows the work, and for alerts or a remedy."""
+        self._short = self.app.size.height < TALL
         self.styles.height = len(self._lines())
         super().redraw()
 
@@ -60,7 +62,7 @@ class Header(TelemetryView):
         if cause is not None:
             lines.append(partial(_slowness, cause, telemetry))
         alerts = alerts_beside(telemetry.alerts, cause)
-        if not (cause and alerts and self.app.size.height < TALL):
+        if not (cause and alerts and self._short):
             lines.append(self._summary)
         return [*lines, partial(_alerts, alerts)] if alerts else lines
 
