@@ -123,8 +123,6 @@ class RuleView:
     """Other devices of the same job and model."""
     held: bool = False
     """True if the current rule already has a finding that has not ended."""
-    memo: dict[str, Any] = field(default_factory=dict)
-    """Values that several rules need, computed once."""
     _numbers: dict[tuple[str, float], _Numbers] = field(default_factory=dict)
     _masks: Counter[float] | None = None
 

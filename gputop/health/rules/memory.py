@@ -114,11 +114,8 @@ def trend(view: RuleView, enough: float) -> Trend | None:
     numbers = view.values(USED, t.LONG_SECONDS, enough)
     if view.reading(USED) <= (view.mean_or_none(USED, t.LONG_SECONDS) or 0.0):
         return None
-    if "trend" not in view.memo:
-        window = view.windows.within(t.LONG_SECONDS)
-        view.memo["trend"] = _trend(numbers, window.span / max(1, window.samples - 1))
-    found: Trend | None = view.memo["trend"]
-    return found
+    window = view.windows.within(t.LONG_SECONDS)
+    return _trend(numbers, window.span / max(1, window.samples - 1))
 
 
 def _trend(numbers: array[float], each: float) -> Trend | None:

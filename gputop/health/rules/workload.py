@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from statistics import median
 
 from gputop.health import thresholds as t
 from gputop.health.findings import Evidence, Finding, Severity
@@ -260,12 +261,8 @@ def _peers(view: RuleView) -> str:
 
 
 def _known_median(view: RuleView, name: str) -> float | None:
-    medians: dict[str, float | None] = view.memo.setdefault("medians", {})
-    if name not in medians:
-        numbers = sorted(n for peer in view.peers if (n := peer.mean_or_none(name)) is not None)
-        half = len(numbers) // 2  # an even count has its median between two
-        medians[name] = (numbers[half] + numbers[-half - 1]) / 2 if numbers else None
-    return medians[name]
+    numbers = [n for peer in view.peers if (n := peer.mean_or_none(name)) is not None]
+    return median(numbers) if numbers else None
 
 
 def _median(view: RuleView, name: str) -> float:
