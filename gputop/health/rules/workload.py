@@ -8,7 +8,7 @@ from statistics import median
 
 from gputop.health import thresholds as t
 from gputop.health.findings import Evidence, Finding, Severity
-from gputop.health.rule_view import NoEvidence, RuleView
+from gputop.health.rule_view import NoEvidence, RuleView, needed
 from gputop.schema.snapshot import (
     HOST_CPU,
     PROCESS_COUNT,
@@ -266,10 +266,7 @@ def _known_median(view: RuleView, name: str) -> float | None:
 
 
 def _median(view: RuleView, name: str) -> float:
-    found = _known_median(view, name)
-    if found is None:
-        raise NoEvidence(name)
-    return found
+    return needed(_known_median(view, name), name)
 
 
 def _beside(view: RuleView, *labelled: tuple[str, str]) -> list[Evidence]:

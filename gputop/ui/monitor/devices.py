@@ -276,13 +276,15 @@ class DevicesView(Wheel, TelemetryView):
                 kept.details = None
 
     def _lines(self, now: DeviceLayout) -> list[PanelLine]:
-        devices, machines = self._telemetry.devices, self._telemetry.machines
-        if not machines:
-            return panel_lines(devices, now)
+        """Return the devices in as many columns as the layout has, those of a machine under it."""
         lines = []
-        for machine in machines:
-            lines.append(PanelLine(row.title_rows(machine, self._space[0]), machine=machine))
-            lines += panel_lines([d for d in devices if d.machine == machine.name], now)
+        for machine in self._telemetry.machines or [None]:
+            own = self._telemetry.devices
+            if machine is not None:
+                lines.append(PanelLine(row.title_rows(machine, self._space[0]), machine=machine))
+                own = [device for device in own if device.machine == machine.name]
+            starts = range(0, len(own), now.columns)
+            lines += [PanelLine(now.panel_height, own[n : n + now.columns]) for n in starts]
         return lines
 
     @property
@@ -347,15 +349,6 @@ class DevicesView(Wheel, TelemetryView):
             for label, name, top, text, style in shown[: CHART_COUNTS[self.charts]]
             if top and not panel.lacks(r, name)
         ]
-
-
-def panel_lines(devices: Sequence[Device], layout: DeviceLayout) -> list[PanelLine]:
-    """Arrange devices in as many columns as the layout has."""
-    each = layout.columns
-    return [
-        PanelLine(layout.panel_height, devices[start : start + each])
-        for start in range(0, len(devices), each)
-    ]
 
 
 def first_visible(heights: Sequence[int], at: int, first: int, room: int) -> int:
