@@ -37,7 +37,9 @@ def held_idle(view: RuleView) -> Finding | None:
     numbers = view.values(activity, t.IDLE_SECONDS, enough=0.95)
     if not view.passes(t.IDLE, max(finite(numbers))):
         return None
-    idle = _idle_seconds(view, activity)
+    history = view.windows.history
+    newest_first = reversed(history.last(view.device.uuid, activity, history.count))
+    idle = history.span(len([*takewhile(lambda number: not number > t.IDLE.end, newest_first)]))
     holder = max(view.processes, key=lambda p: p.memory_used_bytes or 0, default=None)
     return Finding(
         Severity.INFORMATION,
@@ -57,12 +59,6 @@ def process_text(process: Process | None) -> str:
     command = visible(process.command or "", LONGEST_COMMAND)
     more = "…" if len(process.command or "") > LONGEST_COMMAND else ""
     return f"{user} ({command}{more})" if command else f"{user} (pid {process.pid})"
-
-
-def _idle_seconds(view: RuleView, activity: str) -> float:
-    history = view.windows.history
-    newest_first = reversed(history.last(view.device.uuid, activity, history.count))
-    return history.span(len([*takewhile(lambda number: not number > t.IDLE.end, newest_first)]))
 
 
 def unattributed(view: RuleView) -> Finding | None:

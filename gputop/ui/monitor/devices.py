@@ -282,7 +282,7 @@ class DevicesView(Wheel, TelemetryView):
             own = self._telemetry.devices
             if machine is not None:
                 lines.append(PanelLine(row.title_rows(machine, self._space[0]), machine=machine))
-                own = [device for device in own if device.machine == machine.name]
+                own = tuple(each for each in own if each.machine == machine.name)
             starts = range(0, len(own), now.columns)
             lines += [PanelLine(now.panel_height, own[n : n + now.columns]) for n in starts]
         return lines

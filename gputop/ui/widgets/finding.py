@@ -59,10 +59,11 @@ def block(finding: Finding, device: Device, telemetry: Telemetry, width: int) ->
     """Draw a finding of one device with its advice, its numbers and charts of them."""
     inner = max(1, width - INDENT)
     rows = cause_rows(finding.severity, finding.sentence, finding.since, finding.advice, width)
-    rows += [[Span(" " * INDENT), *row] for row in _numbers(finding.evidence, inner)]
-    for each in _charts(finding):
-        rows += [[Span(" " * INDENT), *row] for row in _drawn(each, device, telemetry, inner)]
-    return rows
+    body = _numbers(finding.evidence, inner)
+    names = dict.fromkeys(each.reading for each in finding.evidence)
+    for name in [name for name in names if name in EVIDENCE_CHARTS][:MOST_CHARTS]:
+        body += _drawn(EVIDENCE_CHARTS[name], device, telemetry, inner)
+    return rows + [[Span(" " * INDENT), *row] for row in body]
 
 
 def cause_block(cause: Cause, devices: Mapping[str, Device], width: int) -> list[Row]:
@@ -104,11 +105,6 @@ def _numbers(evidence: Sequence[Evidence], width: int) -> list[Row]:
             rows.append([])
         rows[-1] += [Span(" · ", DIM), *part] if rows[-1] else part
     return [row for row in rows if row]
-
-
-def _charts(finding: Finding) -> list[Chart]:
-    names = dict.fromkeys(each.reading for each in finding.evidence)
-    return [EVIDENCE_CHARTS[name] for name in names if name in EVIDENCE_CHARTS][:MOST_CHARTS]
 
 
 def _drawn(each: Chart, device: Device, telemetry: Telemetry, width: int) -> list[Row]:
