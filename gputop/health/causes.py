@@ -41,6 +41,11 @@ class Cause:
         """True if it holds back the work now, which is more than normal."""
         return self.findings[0].rule in SLOWING and self.severity > Severity.INFORMATION
 
+    @property
+    def place(self) -> int:
+        """Place among the causes: 0 for slowness, 1 for other problems, 2 for what is normal."""
+        return 0 if self.slows else 1 if self.severity > Severity.INFORMATION else 2
+
 
 def find_causes(findings: Iterable[Finding]) -> list[Cause]:
     """Return the causes: slowness, hardware that still works, then what is normal."""
@@ -49,15 +54,11 @@ def find_causes(findings: Iterable[Finding]) -> list[Cause]:
         alone = each.device_uuid if each.rule in STORY else ""
         groups.setdefault((each.rule, alone), []).append(each)
     causes = [Cause(tuple(sorted(each, key=_gravity))) for each in groups.values()]
-    return sorted(causes, key=lambda cause: (_place(cause), _gravity(cause.findings[0])))
+    return sorted(causes, key=lambda cause: (cause.place, _gravity(cause.findings[0])))
 
 
 def _gravity(finding: Finding) -> tuple[float, float, float]:
     return -finding.severity, -finding.cost_percent, -finding.rank
-
-
-def _place(cause: Cause) -> int:
-    return 0 if cause.slows else 1 if cause.severity > Severity.INFORMATION else 2
 
 
 def _with_stories(findings: Iterable[Finding]) -> Iterable[Finding]:

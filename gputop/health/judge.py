@@ -15,6 +15,8 @@ from gputop.frozen import dataclass
 from gputop.health.findings import Finding
 from gputop.health.rule_view import NoEvidence, RuleView, SampleWindows
 from gputop.health.rules import hardware, memory, workload
+from gputop.health.rules.hardware import BUSY, CLOCK, REASONS
+from gputop.health.rules.workload import DRAM, SM, TENSOR, USED
 from gputop.schema.device import Absence, DeviceSample, DeviceState
 from gputop.schema.snapshot import (
     PROCESS_COUNT,
@@ -86,9 +88,6 @@ class Rule(NamedTuple):
     """True if one snapshot is not enough. Doctor asks the other rules, too."""
 
 
-_BUSY, _SM, _TENSOR = "gpu_utilization_percent", "sm_active_percent", "tensor_active_percent"
-_DRAM, _REASONS, _CLOCK = "dram_active_percent", "clock_event_reasons", "sm_clock_mhz"
-_USED, _CLOCK_MAX = "memory_used_bytes", "sm_clock_max_mhz"
 _LINK = ("pcie_generation", "pcie_width")
 _LINK_MAX = ("pcie_generation_max", "pcie_width_max")
 
@@ -99,23 +98,24 @@ RULES = (
     _at_once("ecc", "memory errors", (hardware.ECC,), hardware.ecc),
     _at_once("remap", "bad memory rows", ("remap_pending",), hardware.remap),
     _at_once("recovery", "recovery", ("recovery_action",), hardware.recovery),
-    _at_once("almost_full", "out of memory", (_USED, "memory_free_bytes"), memory.almost_full),
-    _at_once("thermal", "heat", (_REASONS,), hardware.thermal),
-    _at_once("hardware_slowdown", "hardware slowdown", (_REASONS,), hardware.hardware_slowdown),
-    Rule("straggler", "straggler", (_BUSY, _CLOCK), workload.straggler),
-    Rule("input_bound", "input", (_BUSY, PROCESS_CPU, PROCESS_IO_WAIT), workload.input_bound),
-    Rule("not_working", "busy without work", (_BUSY, _SM, "power_watts"), workload.not_working),
-    _at_once("link_degraded", "slow link", (*_LINK, *_LINK_MAX, _BUSY), hardware.link_degraded),
+    _at_once("almost_full", "out of memory", (USED, "memory_free_bytes"), memory.almost_full),
+    _at_once("thermal", "heat", (REASONS,), hardware.thermal),
+    _at_once("hardware_slowdown", "hardware slowdown", (REASONS,), hardware.hardware_slowdown),
+    Rule("straggler", "straggler", (BUSY, CLOCK), workload.straggler),
+    Rule("input_bound", "input", (BUSY, PROCESS_CPU, PROCESS_IO_WAIT), workload.input_bound),
+    Rule("not_working", "busy without work", (BUSY, SM, "power_watts"), workload.not_working),
+    _at_once("link_degraded", "slow link", (*_LINK, *_LINK_MAX, BUSY), hardware.link_degraded),
     Rule("pcie_bound", "full link", (*hardware.TRAFFIC, *_LINK), hardware.pcie_bound),
-    Rule("clocks_low", "low clocks", (_BUSY, _CLOCK, _CLOCK_MAX, _REASONS), hardware.clocks_low),
-    Rule("leak", "leak", (_USED,), memory.leak),
-    Rule("ghost_load", "ghost load", (_BUSY, PROCESS_COUNT), memory.ghost_load),
+    Rule("clocks_low", "low clocks", (BUSY, CLOCK, hardware.CLOCK_MAX, REASONS),
+         hardware.clocks_low),
+    Rule("leak", "leak", (USED,), memory.leak),
+    Rule("ghost_load", "ghost load", (BUSY, PROCESS_COUNT), memory.ghost_load),
     _at_once("unattributed", "unattributed memory", (memory.UNATTRIBUTED,), memory.unattributed),
-    Rule("no_tensor_cores", "tensor cores", (_SM, _TENSOR), workload.no_tensor_cores),
-    Rule("memory_bound", "memory bandwidth", (_DRAM, _TENSOR), workload.memory_bound),
-    Rule("imbalance", "imbalance", (_USED, _BUSY), workload.imbalance),
-    Rule("held_idle", "held but idle", (memory.ATTRIBUTED, _BUSY), memory.held_idle),
-    Rule("power_capped", "power limit", (_REASONS,), hardware.power_capped),
+    Rule("no_tensor_cores", "tensor cores", (SM, TENSOR), workload.no_tensor_cores),
+    Rule("memory_bound", "memory bandwidth", (DRAM, TENSOR), workload.memory_bound),
+    Rule("imbalance", "imbalance", (USED, BUSY), workload.imbalance),
+    Rule("held_idle", "held but idle", (memory.ATTRIBUTED, BUSY), memory.held_idle),
+    Rule("power_capped", "power limit", (REASONS,), hardware.power_capped),
 )
 # fmt: on
 """All rules. Of equally grave findings, that of the first rule comes first."""
@@ -215,7 +215,7 @@ def _ask(rule: Rule, view: RuleView, since: float | None) -> Verdict:
     """Return the verdict of a rule; `since` is when its active finding began, None if none is."""
     uuid = view.device.uuid
     if view.sample.state is not DeviceState.OK and not rule.of_silent:
-        return NoFinding(rule.name, uuid, {"state": view.absence(_BUSY)})
+        return NoFinding(rule.name, uuid, {"state": view.absence(BUSY)})
     view.held = since is not None
     try:
         found = rule.judge(view)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from gputop.health import thresholds as t
 from gputop.health.findings import Evidence, unit_of
@@ -19,6 +18,9 @@ if TYPE_CHECKING:
     from gputop.schema.device import Absence, Device, DeviceSample
     from gputop.schema.snapshot import Event, Process
     from gputop.stream.history import History
+
+
+Value = TypeVar("Value")
 
 
 class EvenSamples(NamedTuple):
@@ -68,6 +70,13 @@ class NoEvidence(Exception):  # noqa: N818 - no error: it ends a rule that canno
     def __init__(self, reading: str) -> None:
         super().__init__(reading)
         self.reading = reading
+
+
+def needed(value: Value | None, name: str) -> Value:
+    """Return the value of that reading; raises `NoEvidence` if there is none."""
+    if value is None:
+        raise NoEvidence(name)
+    return value
 
 
 class SampleWindow(NamedTuple):
@@ -123,10 +132,7 @@ class RuleView:
     """Other devices of the same job and model."""
     held: bool = False
     """True if the current rule already has a finding that has not ended."""
-    memo: dict[str, Any] = field(default_factory=dict)
-    """Values that several rules need, computed once."""
     _numbers: dict[tuple[str, float], _Numbers] = field(default_factory=dict)
-    _masks: Counter[float] | None = None
 
     def passes(self, limit: t.Limit, value: float) -> bool:
         """Return True if the value passes the limit, or keeps a held finding."""
@@ -134,10 +140,7 @@ class RuleView:
 
     def reading(self, name: str) -> float:
         """Return the newest number of that name, from the sample or else the inventory."""
-        value = self._newest(name)
-        if value is None:
-            raise NoEvidence(name)
-        return float(value)
+        return float(needed(self._newest(name), name))
 
     def _newest(self, name: str) -> Any:
         value = getattr(self.sample, name, None)
@@ -167,10 +170,7 @@ class RuleView:
 
     def mean(self, name: str, seconds: float = t.WINDOW_SECONDS) -> float:
         """Return the mean of the last seconds."""
-        mean = self.mean_or_none(name, seconds)
-        if mean is None:
-            raise NoEvidence(name)
-        return mean
+        return needed(self.mean_or_none(name, seconds), name)
 
     def _has(self, name: str, seconds: float, enough: float) -> bool:
         if self.windows.momentary:
@@ -214,14 +214,8 @@ class RuleView:
         return self._share(lambda mask: not mask)
 
     def _share(self, holds: Callable[[int], bool]) -> float:
-        if self._masks is None:
-            self._masks = Counter(finite(self.values(SLOWDOWN_BITS)))
-        counted = self._masks.items()
-        return 100 * sum(n for mask, n in counted if holds(int(mask))) / self._masks.total()
-
-    def span(self, seconds: float) -> float:
-        """Return the seconds of that time that are covered by samples."""
-        return self.windows.within(seconds).span
+        masks = finite(self.values(SLOWDOWN_BITS))
+        return 100 * sum(holds(int(mask)) for mask in masks) / len(masks)
 
     def newest(self, label: str, name: str) -> list[Evidence]:
         """Return the newest number as evidence; empty if there is none."""
@@ -238,16 +232,12 @@ class RuleView:
         ]
 
     def measured(
-        self,
-        label: str,
-        name: str,
-        value: float,
-        unit: str | None = None,
-        *,
-        seconds: float = t.WINDOW_SECONDS,
+        self, label: str, name: str, value: float, unit: str = "", seconds: float = t.WINDOW_SECONDS
     ) -> Evidence:
         """Return a number of that time as evidence; `unit` is that of the reading by default."""
-        return Evidence(label, name, value, unit or unit_of(name), self.span(seconds))
+        return Evidence(
+            label, name, value, unit or unit_of(name), self.windows.within(seconds).span
+        )
 
     def driver_samples(self, name: str, seconds: float = t.WINDOW_SECONDS) -> EvenSamples | None:
         """Return the driver's own samples of a reading.

@@ -60,7 +60,7 @@ def test_old_readings_are_faded(density: Density) -> None:
     """All but what the device is called, and how old they are."""
     made = dataclasses.replace(h100(), old_seconds=12.3)
     if density is Density.ROW:
-        rows = [panel_row.draw_row(made, panel_row.row_shape([made.device], [made.readings]), 120)]
+        rows = [panel_row.draw_row(made, layout(120, made))]
     else:
         rows = panel.draw(made, density, 60, 12)
     assert "12 s old" in text_of(rows)[0]
@@ -119,12 +119,12 @@ def test_ten_has_no_less_than_nine() -> None:
 def test_names_are_under_each_other_whatever_the_number(density: Density) -> None:
     devices = [dataclasses.replace(scenes.device(0), index=index) for index in (0, 9, 10, 128)]
     slice_ = dataclasses.replace(devices[1], parent_uuid="GPU-parent", mig_index=1)
-    around = panel_row.row_shape([*devices, slice_], [h100().readings])
+    around = panel_row.row_layout([*devices, slice_], [h100().readings], 120)
     starts = set()
     for device in (*devices, slice_):
         made = dataclasses.replace(h100(), device=device, index_cells=3)
         drawn = (
-            [panel_row.draw_row(made, around, 120)]
+            [panel_row.draw_row(made, around)]
             if density is Density.ROW
             else panel.draw(made, density, 80, 12)
         )
@@ -206,12 +206,12 @@ def test_a_fault_takes_the_place_of_readings(
         assert "…" not in text
 
 
-def shape(*panels: Panel) -> panel_row.RowShape:
-    return panel_row.row_shape([p.device for p in panels], [p.readings for p in panels])
+def layout(width: int, *panels: Panel) -> panel_row.RowLayout:
+    return panel_row.row_layout([p.device for p in panels], [p.readings for p in panels], width)
 
 
 def headings(width: int, *panels: Panel) -> str:
-    return text_of([panel_row.heading(width, shape(*panels))])[0]
+    return text_of([panel_row.heading(layout(width, *panels))])[0]
 
 
 def test_a_column_that_no_device_has_leaves_its_room_to_others() -> None:
@@ -221,7 +221,7 @@ def test_a_column_that_no_device_has_leaves_its_room_to_others() -> None:
     assert "FAN" in headings(200, h100(), with_fan)
     assert "TENSOR" in headings(200, h100(), without_gpm)
     assert "TENSOR" not in headings(200, without_gpm)
-    assert not panel_row.shows_gpm(200, shape(without_gpm))
+    assert not layout(200, without_gpm).shows_gpm
 
 
 def test_a_device_that_is_lost_changes_no_columns() -> None:
@@ -234,22 +234,22 @@ def test_gpm_that_nobody_asked_for_yet_has_its_column() -> None:
     unasked = h100(
         **dict.fromkeys(GPM_READINGS), absent=dict.fromkeys(GPM_READINGS, Absence.DISABLED)
     )
-    assert panel_row.shows_gpm(120, shape(unasked))
+    assert layout(120, unasked).shows_gpm
 
 
 def test_the_row_of_an_instance_is_blank_where_it_never_has_anything() -> None:
     made = instance(sm_active_percent=81.0)
-    around = shape(made, h100())
-    (row,) = text_of([panel_row.draw_row(made, around, 120)])
+    around = layout(120, made, h100())
+    (row,) = text_of([panel_row.draw_row(made, around)])
     assert ABSENT not in row
     assert re.search(r"━ *─* SM +81%", row)
-    (other,) = text_of([panel_row.draw_row(instance(), around, 120)])
+    (other,) = text_of([panel_row.draw_row(instance(), around)])
     assert other.count(ABSENT) == 1
 
 
 @pytest.mark.parametrize("width", range(30, 260, 7))
 def test_rows_and_their_heading_have_one_width(width: int) -> None:
     panels = [h100(), instance(), Panel(scenes.device(1), scenes.gone(1))]
-    around = shape(*panels)
-    rows = [panel_row.draw_row(made, around, width) for made in panels]
-    assert {width_of(row) for row in (*rows, panel_row.heading(width, around))} == {width}
+    around = layout(width, *panels)
+    rows = [panel_row.draw_row(made, around) for made in panels]
+    assert {width_of(row) for row in (*rows, panel_row.heading(around))} == {width}

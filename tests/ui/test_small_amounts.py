@@ -93,7 +93,6 @@ def shown(percent: float, used: int) -> dict[str, str]:
     known = telemetry_of(readings(percent, used), host)
     device, sample = known.devices[0], known.readings(known.devices[0].uuid)
     made = Panel(device, sample)
-    machine = panel_row.row_shape([device], [sample])
     alone = Telemetry()
     alone.receive(streams.no_driver())
     alone.receive(Sample(streams.NOW, host))
@@ -117,7 +116,9 @@ def shown(percent: float, used: int) -> dict[str, str]:
             for width in (52, 60, 100)
         },
         **{
-            f"row {width}": text_of([panel_row.draw_row(made, machine, width)])
+            f"row {width}": text_of(
+                [panel_row.draw_row(made, panel_row.row_layout([device], [sample], width))]
+            )
             for width in (80, 120, 200)
         },
         "header": text_of(Header(known).draw(200, 3)[1:]),

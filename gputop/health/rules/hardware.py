@@ -9,14 +9,14 @@ from math import isfinite
 from gputop.health import conditions
 from gputop.health import thresholds as t
 from gputop.health.findings import Evidence, Finding, Severity
-from gputop.health.rule_view import NoEvidence, RuleView, finite
+from gputop.health.rule_view import NoEvidence, RuleView, finite, needed
 from gputop.schema.clock_events import BITS, BY_WORD, mask_of
 from gputop.schema.snapshot import SLOWDOWN_BITS
 from gputop.schema.values import span_text, value_text
 from gputop.text import count, duration, percentage, size
 
 BUSY, CLOCK, POWER = "gpu_utilization_percent", "sm_clock_mhz", "power_watts"
-REASONS = "clock_event_reasons"
+REASONS, CLOCK_MAX = "clock_event_reasons", "sm_clock_max_mhz"
 ECC, ECC_UNCORRECTED = "ecc_corrected", "ecc_uncorrected"
 GENERATION, WIDTH = "pcie_generation", "pcie_width"
 TRAFFIC = {"pcie_rx_bytes_per_second": "receives", "pcie_tx_bytes_per_second": "sends"}
@@ -114,7 +114,7 @@ def clocks_low(view: RuleView) -> Finding | None:
     """Find clocks that are low under load for no reason that the driver gives."""
     if not view.passes(t.CLOCK_LOAD, view.mean(view.activity)):
         return None
-    clock, maximum = view.mean(CLOCK), view.reading("sm_clock_max_mhz")
+    clock, maximum = view.mean(CLOCK), view.reading(CLOCK_MAX)
     if maximum <= 0 or not view.passes(t.LOW_CLOCK, 100 * clock / maximum):
         return None
     unslowed = view.unslowed_percent()
@@ -137,7 +137,7 @@ def clocks_low(view: RuleView) -> Finding | None:
 def _clock(view: RuleView) -> list[Evidence]:
     found = view.means(("SM clock", CLOCK))
     if found and view.device.sm_clock_max_mhz:
-        found += view.newest("its maximum", "sm_clock_max_mhz")
+        found += view.newest("its maximum", CLOCK_MAX)
     return found
 
 
@@ -184,9 +184,7 @@ def pcie_bound(view: RuleView) -> Finding | None:
     if not known:
         raise NoEvidence(next(iter(TRAFFIC)))
     name, rate = max(known.items(), key=lambda item: item[1])
-    most = link_bytes(view.reading(GENERATION), view.reading(WIDTH))
-    if most is None:
-        raise NoEvidence(GENERATION)
+    most = needed(link_bytes(view.reading(GENERATION), view.reading(WIDTH)), GENERATION)
     if not view.passes(t.PCIE_SHARE, 100 * rate / most):
         return None
     # An idle link slows down: judge by its bandwidth while it was busy.
@@ -281,7 +279,7 @@ def _corrected(view: RuleView) -> Finding | None:
     rise = sum(max(0.0, after - before) for before, after in pairwise(finite(counts)))
     if rise <= 0:
         return None
-    span = view.span(t.ECC_SECONDS)
+    span = view.windows.within(t.ECC_SECONDS).span
     many = rise >= t.ECC_MANY
     return Finding(
         Severity.WARNING if many else Severity.INFORMATION,
@@ -306,9 +304,7 @@ def remap(view: RuleView) -> Finding | None:
 
 def recovery(view: RuleView) -> Finding | None:
     """Find a recovery action that the driver asks for."""
-    action = view.sample.recovery_action
-    if action is None:
-        raise NoEvidence("recovery_action")
+    action = needed(view.sample.recovery_action, "recovery_action")
     if action == "none":
         return None
     remedy = value_text("recovery_action", action)

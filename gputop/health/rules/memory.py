@@ -37,7 +37,9 @@ def held_idle(view: RuleView) -> Finding | None:
     numbers = view.values(activity, t.IDLE_SECONDS, enough=0.95)
     if not view.passes(t.IDLE, max(finite(numbers))):
         return None
-    idle = _idle_seconds(view, activity)
+    history = view.windows.history
+    newest_first = reversed(history.last(view.device.uuid, activity, history.count))
+    idle = history.span(len([*takewhile(lambda number: not number > t.IDLE.end, newest_first)]))
     holder = max(view.processes, key=lambda p: p.memory_used_bytes or 0, default=None)
     return Finding(
         Severity.INFORMATION,
@@ -57,12 +59,6 @@ def process_text(process: Process | None) -> str:
     command = visible(process.command or "", LONGEST_COMMAND)
     more = "…" if len(process.command or "") > LONGEST_COMMAND else ""
     return f"{user} ({command}{more})" if command else f"{user} (pid {process.pid})"
-
-
-def _idle_seconds(view: RuleView, activity: str) -> float:
-    history = view.windows.history
-    newest_first = reversed(history.last(view.device.uuid, activity, history.count))
-    return history.span(len([*takewhile(lambda number: not number > t.IDLE.end, newest_first)]))
 
 
 def unattributed(view: RuleView) -> Finding | None:
@@ -114,11 +110,8 @@ def trend(view: RuleView, enough: float) -> Trend | None:
     numbers = view.values(USED, t.LONG_SECONDS, enough)
     if view.reading(USED) <= (view.mean_or_none(USED, t.LONG_SECONDS) or 0.0):
         return None
-    if "trend" not in view.memo:
-        window = view.windows.within(t.LONG_SECONDS)
-        view.memo["trend"] = _trend(numbers, window.span / max(1, window.samples - 1))
-    found: Trend | None = view.memo["trend"]
-    return found
+    window = view.windows.within(t.LONG_SECONDS)
+    return _trend(numbers, window.span / max(1, window.samples - 1))
 
 
 def _trend(numbers: array[float], each: float) -> Trend | None:

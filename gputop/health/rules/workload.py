@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from statistics import median
 
 from gputop.health import thresholds as t
 from gputop.health.findings import Evidence, Finding, Severity
-from gputop.health.rule_view import NoEvidence, RuleView
+from gputop.health.rule_view import NoEvidence, RuleView, needed
 from gputop.schema.snapshot import (
     HOST_CPU,
     PROCESS_COUNT,
@@ -260,19 +261,12 @@ def _peers(view: RuleView) -> str:
 
 
 def _known_median(view: RuleView, name: str) -> float | None:
-    medians: dict[str, float | None] = view.memo.setdefault("medians", {})
-    if name not in medians:
-        numbers = sorted(n for peer in view.peers if (n := peer.mean_or_none(name)) is not None)
-        half = len(numbers) // 2  # an even count has its median between two
-        medians[name] = (numbers[half] + numbers[-half - 1]) / 2 if numbers else None
-    return medians[name]
+    numbers = [n for peer in view.peers if (n := peer.mean_or_none(name)) is not None]
+    return median(numbers) if numbers else None
 
 
 def _median(view: RuleView, name: str) -> float:
-    found = _known_median(view, name)
-    if found is None:
-        raise NoEvidence(name)
-    return found
+    return needed(_known_median(view, name), name)
 
 
 def _beside(view: RuleView, *labelled: tuple[str, str]) -> list[Evidence]:

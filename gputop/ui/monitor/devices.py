@@ -125,8 +125,7 @@ class DevicesView(Wheel, TelemetryView):
         """True on the smallest terminals: a line for each device, and nothing else."""
         self.charts = CHARTS[0]
         """Charts in panels, as in the settings."""
-        self.current_layout: DeviceLayout | None = None
-        self._drawn_as: DeviceLayout | None = None
+        self.current_layout = self._drawn_as = plan_layout(0, 0, 0, 0)
         self._kept: defaultdict[str, Kept] = defaultdict(Kept)
         """What stays of each device until the next drawing, by UUID."""
         self._renewed = 0
@@ -144,9 +143,7 @@ class DevicesView(Wheel, TelemetryView):
     def shows_gpm(self) -> bool:
         """True if the layout has room for GPM readings."""
         now = self.current_layout
-        if now is None or now.density is not Density.ROW:
-            return now is not None
-        return row.shows_gpm(now.panel_width, self._row_shape())
+        return now.density is not Density.ROW or self._row_layout(now.panel_width).shows_gpm
 
     def plan(self, width: int, height: int) -> DeviceLayout:
         """Return the layout for a space that devices and processes share."""
@@ -171,19 +168,16 @@ class DevicesView(Wheel, TelemetryView):
 
     def next_density(self) -> None:
         """Switch to the next density: one row, three rows, full. The one that suits is `auto`."""
-        now = self.current_layout
-        if now is None:
-            return
         order = [*Density]
-        following = order[(order.index(now.density) + 1) % len(order)]
+        following = order[(order.index(self.current_layout.density) + 1) % len(order)]
         automatic = self._layout(None).density
         self.chosen = None if following is automatic else following
 
     def is_right(self, uuid: str) -> bool:
         """Return True if the panel of the device with that UUID is in the right half."""
-        now = self.current_layout
+        columns = self.current_layout.columns
         places = ((n, each) for line in self._shown for n, each in enumerate(line.devices))
-        return now is not None and any(d.uuid == uuid and 2 * n >= now.columns for n, d in places)
+        return any(d.uuid == uuid and 2 * n >= columns for n, d in places)
 
     def action_move(self, step: int) -> None:
         devices, selected = self._telemetry.devices, self.selected
@@ -195,8 +189,7 @@ class DevicesView(Wheel, TelemetryView):
 
     def action_page(self, step: int) -> None:
         now = self.current_layout
-        if now is not None:
-            self.action_move(step * max(1, self.size.height // now.panel_height - 1) * now.columns)
+        self.action_move(step * max(1, self.size.height // now.panel_height - 1) * now.columns)
 
     def wheel(self, step: int) -> None:
         self.action_move(1 if step > 0 else -1)
@@ -207,8 +200,6 @@ class DevicesView(Wheel, TelemetryView):
 
     def on_click(self, event: Click) -> None:
         now = self.current_layout
-        if now is None:
-            return
         top = now.heading_rows
         for line in self._shown:
             if top <= event.y < top + line.rows:
@@ -221,7 +212,7 @@ class DevicesView(Wheel, TelemetryView):
         if self.alone:
             return self._short_rows(width, height)
         now = self.current_layout
-        if now is None or now.panel_width > width:
+        if now.panel_width > width:
             return []
         self._renew(now, anew=self._drawn_size != (width, height))
         devices, selected = self._telemetry.devices, self.selected
@@ -235,12 +226,11 @@ class DevicesView(Wheel, TelemetryView):
         self._first = first_visible(heights, at, self._first, space - counted)
         below = lines[self._first :]
         self._shown = fit_columns(below, space - counted, lambda line: line.rows) or below[:1]
-        shape = self._row_shape() if now.density is Density.ROW else None
+        layout = self._row_layout(now.panel_width) if now.density is Density.ROW else None
         cells = max((len(str(device.index)) for device in devices), default=1)
         rows: list[Row] = []
-        if shape:
-            heading = [row.heading(now.panel_width, shape)]
-            rows += beside([heading] * now.columns, now.panel_width, GAP)
+        if layout:
+            rows += beside([[row.heading(layout)]] * now.columns, now.panel_width, GAP)
         for line in self._shown:
             if line.machine is not None:
                 telemetry = self._telemetry
@@ -248,8 +238,8 @@ class DevicesView(Wheel, TelemetryView):
                 rows += row.host_title(line.machine, width, behind, telemetry.silence_limit)
                 continue
             panels = [self._panel(each, each is selected, cells) for each in line.devices]
-            if shape:
-                drawn = [[row.draw_row(each, shape, now.panel_width)] for each in panels]
+            if layout:
+                drawn = [[row.draw_row(each, layout)] for each in panels]
             else:
                 size = now.panel_width, now.panel_height
                 drawn = [panel.draw(each, now.density, *size) for each in panels]
@@ -286,20 +276,22 @@ class DevicesView(Wheel, TelemetryView):
                 kept.details = None
 
     def _lines(self, now: DeviceLayout) -> list[PanelLine]:
-        devices, machines = self._telemetry.devices, self._telemetry.machines
-        if not machines:
-            return panel_lines(devices, now)
+        """Return the devices in as many columns as the layout has, those of a machine under it."""
         lines = []
-        for machine in machines:
-            lines.append(PanelLine(row.title_rows(machine, self._space[0]), machine=machine))
-            lines += panel_lines([d for d in devices if d.machine == machine.name], now)
+        for machine in self._telemetry.machines or [None]:
+            own = self._telemetry.devices
+            if machine is not None:
+                lines.append(PanelLine(row.title_rows(machine, self._space[0]), machine=machine))
+                own = tuple(each for each in own if each.machine == machine.name)
+            starts = range(0, len(own), now.columns)
+            lines += [PanelLine(now.panel_height, own[n : n + now.columns]) for n in starts]
         return lines
 
     @property
     def finding_rows(self) -> int:
         """Rows that findings could use under panels without room for their own."""
-        now = self.current_layout
-        return 0 if now is None or now.density is Density.FULL else len(self._finding_lines(80))
+        full = self.current_layout.density is Density.FULL
+        return 0 if full else len(self._finding_lines(80))
 
     def _finding_lines(self, width: int) -> list[Row]:
         telemetry = self._telemetry
@@ -312,12 +304,10 @@ class DevicesView(Wheel, TelemetryView):
                 lines.append(finding.line(found, width, device.label))
         return lines
 
-    def _row_shape(self) -> row.RowShape:
+    def _row_layout(self, width: int) -> row.RowLayout:
         devices = self._telemetry.devices
-        return row.row_shape(
-            [device.own for device in devices],  # labels as under the machine's title
-            [self._telemetry.readings(d.uuid) for d in devices],
-        )
+        own = [device.own for device in devices]  # labels as under the machine's title
+        return row.row_layout(own, [self._telemetry.readings(d.uuid) for d in devices], width)
 
     def _panel(self, device: Device, selected: bool, index_cells: int) -> Panel:
         telemetry = self._telemetry
@@ -359,15 +349,6 @@ class DevicesView(Wheel, TelemetryView):
             for label, name, top, text, style in shown[: CHART_COUNTS[self.charts]]
             if top and not panel.lacks(r, name)
         ]
-
-
-def panel_lines(devices: Sequence[Device], layout: DeviceLayout) -> list[PanelLine]:
-    """Arrange devices in as many columns as the layout has."""
-    each = layout.columns
-    return [
-        PanelLine(layout.panel_height, devices[start : start + each])
-        for start in range(0, len(devices), each)
-    ]
 
 
 def first_visible(heights: Sequence[int], at: int, first: int, room: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.cells import cell_len
@@ -30,28 +30,6 @@ from gputop.ui.monitor import panel as panels
 
 if TYPE_CHECKING:
     from rich.style import Style
-
-
-class RowShape(NamedTuple):
-    """Facts about all devices that determine their columns, which are the same for all."""
-
-    label: int
-    """Cells of the longest label."""
-    name: int
-    lacking: frozenset[str] = frozenset()
-
-
-def row_shape(devices: Sequence[Device], samples: Sequence[DeviceSample]) -> RowShape:
-    answering = [sample for sample in samples if sample.state is DeviceState.OK]
-    return RowShape(
-        max((len(device.label) for device in devices), default=1),
-        max((cell_len(panels.name_of(device)) for device in devices), default=0),
-        frozenset(
-            column.name
-            for column in COLUMNS
-            if answering and all(panels.lacks(sample, column.name) for sample in answering)
-        ),
-    )
 
 
 class DeviceColumn(NamedTuple):
@@ -102,48 +80,55 @@ SECOND_RANK = frozenset(column.name for column in COLUMNS[-4:])
 
 @dataclass(frozen=True, slots=True)
 class RowLayout:
-    """Cells of the label, the name and each bar of a row, and its other columns."""
+    """Cells of a row, its label, its name and each bar, and its other columns: for all devices."""
 
+    width: int
     label: int
     name: int
     bar: int
-    others: tuple[DeviceColumn, ...]
+    others: Sequence[DeviceColumn]
+
+    @property
+    def shows_gpm(self) -> bool:
+        """True if there is a GPM reading."""
+        return TENSOR in self.others
 
 
 MARK, BUSY_VALUE, MEMORY_VALUE = 1, 5, 14
 SHORTEST_BAR, LONGEST_BAR, LONGEST_NAME = 6, 40, 30
 
 
-@lru_cache(maxsize=8)
-def columns(width: int, shape: RowShape) -> RowLayout:
-    """Return the layout of a row: the least useful columns are dropped first."""
-    label = max(2, shape.label) + 1
+def row_layout(devices: Sequence[Device], samples: Sequence[DeviceSample], width: int) -> RowLayout:
+    """Return the layout for these devices: the least useful columns are dropped first.
+
+    A column that every answering device lacks is left out.
+    """
+    label = 1 + max([2, *(len(device.label) for device in devices)])
     left = width - MARK - label - BUSY_VALUE - MEMORY_VALUE
-    known = (column for column in COLUMNS if column.name not in shape.lacking)
+    answering = [sample for sample in samples if sample.state is DeviceState.OK]
+    known = (
+        column
+        for column in COLUMNS
+        if not answering or any(not panels.lacks(sample, column.name) for sample in answering)
+    )
     others = fit_columns(known, left, lambda column: column.width, lambda column: column.room)
     left -= sum(column.width for column in others)
-    name = max(8, min(shape.name, LONGEST_NAME, left - 3 - 2 * SHORTEST_BAR))
+    longest = max((cell_len(panels.name_of(device)) for device in devices), default=0)
+    name = max(8, min(longest, LONGEST_NAME, left - 3 - 2 * SHORTEST_BAR))
     bars = max(0, min(LONGEST_BAR, (left - name - 3) // 2))
-    return RowLayout(label, name, bars, tuple(others))
+    return RowLayout(width, label, name, bars, others)
 
 
-def shows_gpm(width: int, shape: RowShape) -> bool:
-    """True if a row of that width has a GPM reading."""
-    return TENSOR in columns(width, shape).others
-
-
-def heading(width: int, shape: RowShape) -> Row:
-    c = columns(width, shape)
+def heading(c: RowLayout) -> Row:
     row = [cell("", MARK, DIM), cell("GPU", c.label + c.name + 1, DIM)]
     row.append(cell("BUSY", c.bar + BUSY_VALUE + 1, DIM))
     row.append(cell("MEMORY", c.bar + MEMORY_VALUE + 1, DIM))
     row += [cell(column.heading, column.width, DIM, right=True) for column in c.others]
-    return fit(row, width)
+    return fit(row, c.width)
 
 
-def draw_row(panel: panels.Panel, shape: RowShape, width: int) -> Row:
-    """Draw the device in `width` cells."""
-    c, r = columns(width, shape), panel.readings
+def draw_row(panel: panels.Panel, c: RowLayout) -> Row:
+    r = panel.readings
     label, name = panel.title_styles
     row: Row = [
         panels.selection_mark(panel),
@@ -153,7 +138,7 @@ def draw_row(panel: panels.Panel, shape: RowShape, width: int) -> Row:
     ]
     if panel.fault:
         style = WARN if panel.unanswered else FAULT
-        return fit([*row, Span(panel.fault.what, style)], width)
+        return fit([*row, Span(panel.fault.what, style)], c.width)
     used, total = panel.memory
     row += [
         *_busy(panel, c.bar),
@@ -171,7 +156,7 @@ def draw_row(panel: panels.Panel, shape: RowShape, width: int) -> Row:
     if panel.old_seconds is not None:  # the age replaces the name, where it always fits
         late = cell(f"{age(panel.old_seconds)} old", c.name, WARN)
         row = [*row[:2], late, *faded([row[3:]])[0]]
-    return fit(row, width)
+    return fit(row, c.width)
 
 
 def short_row(panel: panels.Panel, width: int) -> Row:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from gputop.ui.model import Telemetry
     from gputop.ui.processes.columns import ProcessColumn, ShownColumn
     from gputop.ui.processes.page import ProcessDetailsView
-    from gputop.ui.processes.signal import SignalTarget
 
 LONGEST_FILTER = 200
 
@@ -300,14 +299,15 @@ class ProcessTab(LiveTab):
 
         def answered(number: Signals | None) -> None:
             if number is not None:
-                self._send(target, number)
+                self._send(process, number)
 
         self.app.push_screen(SendSignal(target, left=self.is_right(process.device_uuid)), answered)
 
-    def _send(self, target: SignalTarget, number: Signals) -> None:
-        problem = send_signal(target.pid, target.start_time, number)
+    def _send(self, process: Process, number: Signals) -> None:
+        assert process.start_time is not None, "else it is untouched"
+        problem = send_signal(process.pid, process.start_time, number)
         if problem is None:
-            self.notify(f"{number.name} was sent to {target.pid}")
+            self.notify(f"{number.name} was sent to {process.pid}")
         else:
             self.notify(str(problem), title="Not sent", severity="error")
 

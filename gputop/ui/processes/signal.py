@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from signal import Signals
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from textual.containers import Vertical
 
@@ -46,14 +45,10 @@ DEVICES_NAMED = 8
 """Most devices named in the question; more are only counted."""
 
 
-@dataclass(frozen=True, slots=True)
-class SignalTarget:
+class SignalTarget(NamedTuple):
     """Process that the signal is for."""
 
-    pid: int
-    start_time: float
-    user: str | None
-    command: str
+    process: Process
     held: tuple[tuple[str, int | None], ...]
     """Label of each device that it uses, and the bytes of its memory that it holds."""
 
@@ -61,12 +56,10 @@ class SignalTarget:
 def signal_target(
     process: Process, processes: Iterable[Process], devices: Sequence[Device]
 ) -> SignalTarget:
-    """Return the target, whose start time is known, with all devices that it uses."""
-    assert process.start_time is not None
-    labels = {device.uuid: device.label for device in devices}
+    """Return the target with all devices that it uses."""
     memory = {p.device_uuid: p.memory_used_bytes for p in rows_of(process, processes)}
-    held = tuple((labels[uuid], memory[uuid]) for uuid in labels if uuid in memory)
-    return SignalTarget(process.pid, process.start_time, process.user, process.command or "", held)
+    used = (device for device in devices if device.uuid in memory)
+    return SignalTarget(process, tuple((each.label, memory[each.uuid]) for each in used))
 
 
 class SignalList(LiveView):
@@ -107,14 +100,14 @@ class SignalList(LiveView):
         return [*who, *(self._offer(number, width) for number in numbers)]
 
     def _who(self, width: int) -> list[Row]:
-        target = self._target
-        user = ABSENT if target.user is None else visible(target.user, 64)
-        command = clip(visible(target.command, 4 * width), width)
-        rows = [[Span(f"{target.pid}", STRONG), Span(f"  {user}")], [Span(command)]]
-        for label, held in target.held[:DEVICE_LINES]:
+        process, devices = self._target
+        user = ABSENT if process.user is None else visible(process.user, 64)
+        command = clip(visible(process.command or "", 4 * width), width)
+        rows = [[Span(f"{process.pid}", STRONG), Span(f"  {user}")], [Span(command)]]
+        for label, held in devices[:DEVICE_LINES]:
             memory = "memory unknown" if held is None else size(held)
             rows.append([Span(f"GPU {label:<5}", DIM), Span(f"holds {memory}")])
-        more = target.held[DEVICE_LINES:]
+        more = devices[DEVICE_LINES:]
         if more:
             total = sum(held or 0 for _, held in more)
             rows.append([Span(f"and {len(more)} more, with {size(total)}", DIM)])
@@ -127,18 +120,18 @@ class SignalList(LiveView):
         return [name, cell(f" {about}", width - 11, TAB if at else TEXT)]
 
     def _question(self, width: int) -> list[Row]:
-        target, name = self._target, self.chosen.name.removeprefix("SIG")
-        labels = [label for label, _ in target.held]
+        (process, devices), name = self._target, self.chosen.name.removeprefix("SIG")
+        labels = [label for label, _ in devices]
         many = len(labels) > DEVICES_NAMED
         on = f"{len(labels)} devices" if many else f"GPU {', '.join(labels)}"
         where = f" on {on}?" if labels else "?"
-        user = "" if target.user is None else f"{visible(target.user, 64)}, "
-        start = f"Send {name} to {target.pid} ({user}"
+        user = "" if process.user is None else f"{visible(process.user, 64)}, "
+        start = f"Send {name} to {process.pid} ({user}"
         room = 2 * width - len(start) - len(where) - SLACK
-        command = clip(visible(target.command, 4 * width), max(8, room))
+        command = clip(visible(process.command or "", 4 * width), max(8, room))
         asked = f"{start}{command}){where}"
         if room < 8:  # the devices have a line of their own above
-            asked = f"Send {name} to {target.pid}{where}"
+            asked = f"Send {name} to {process.pid}{where}"
         key, style = (ACCENT, TEXT) if self.ready else (DIM, DIM)
         answers = [Span("y", key), Span(f" Send {name}    ", style), Span("n", ACCENT)]
         lines: list[Row] = [[Span(line, WARN)] for line in wrap(asked, width)]

@@ -91,21 +91,16 @@ class ProcessTable:
         """Number of processes before filtering."""
         return len(self._processes)
 
-    @property
+    @cached_property
     def columns(self) -> Sequence[ProcessColumn]:
         """Columns with something to show for any process that are not hidden.
 
         The command and the one that they are sorted by are always among them.
         """
-        always = {columns.COMMAND, self.sorted_by}
-        return [c for c in self._with_values if c in always or c.title not in self.hidden]
-
-    @cached_property
-    def _with_values(self) -> Sequence[ProcessColumn]:
-        always = {*columns.FIXED, columns.COMMAND, self.sorted_by}
         among = (columns.HOST, *columns.COLUMNS) if self.several else columns.COLUMNS
-        shown = self._processes, self.context
-        return [each for each in among if each in always or not each.is_empty(*shown)]
+        empty = {c for c in among if c.is_empty(self._processes, self.context)} - {*columns.FIXED}
+        always = (columns.COMMAND, self.sorted_by)
+        return [c for c in among if c in always or not (c in empty or c.title in self.hidden)]
 
     @cached_property
     def lines(self) -> Sequence[ProcessLine]:
@@ -131,7 +126,7 @@ class ProcessTable:
         return [process for _, process in chain(known, unknown)]
 
     def _changed(self, *, order: bool = True) -> None:
-        for name in ("lines", "_in_order", "_with_values") if order else ("lines",):
+        for name in ("lines", "_in_order", "columns") if order else ("lines",):
             self.__dict__.pop(name, None)
 
     def apply_settings(self, title: str, reverse: bool, tree: bool) -> None:

@@ -182,14 +182,9 @@ class KeysView(LiveView):
         entries = self._offered()
         if sum(entry.width for entry in entries) > width:
             entries = [entry._replace(label=entry.label.rstrip()) for entry in entries]
-        others, last = entries[:-2], entries[-2:]
-        left = width - last[-1].width
-        if left < 0:
-            return []
-        if last[0].width > left:
-            return last[1:]
-        left -= last[0].width
-        return [*fit_columns(others, left, lambda entry: entry.width), *last]
+        ranked = (*reversed(entries[-2:]), *entries[:-2])
+        fitting = fit_columns(ranked, width, lambda entry: entry.width)
+        return [entry for entry in entries if entry in fitting]
 
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - always one row
         """Return one row; under a dialog, the same in one dim colour."""

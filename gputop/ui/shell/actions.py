@@ -20,6 +20,8 @@ DEVICES: tuple[Tab, ...] = ("monitor", *PAGES)
 LIVE: tuple[Tab, ...] = ("monitor", "processes", "process", "page", "why")
 CURSOR = ("move", "page", "side", "end", "field")
 """Methods of keys that move a cursor."""
+EVERYWHERE = ("tab", "shift+tab", "ctrl+p", "ctrl+l", "f10", "ctrl+c")
+"""Keys that do the same in a field."""
 When = Literal["always", "live", "replay"]
 """Kind of stream that an action works on: a live one, a recording, or both."""
 
@@ -38,7 +40,6 @@ class Action:
     """Label in the footer; actions without one are only in the help."""
     tabs: tuple[Tab, ...] = ()
     """Tabs on which it works; empty for all."""
-    everywhere: tuple[str, ...] = ()
     when: When = "always"
 
     @property
@@ -68,7 +69,7 @@ ACTIONS = (
     Action("details", "enter", "details", "Details of the selected GPU or process", "Details",
            PROCESSES),
     Action("switch", "tab", "switch", "Switch between devices and processes", "Processes",
-           ("monitor",), ("tab",)),
+           ("monitor",)),
     Action("bench.start", "b", "start", "Stress-test the selected device", "Stress test",
            when="live"),
     Action("bench.stop", "x", "stop", "Stop the stress test", "Stop"),
@@ -128,9 +129,8 @@ ACTIONS = (
            when="replay"),
     Action("faster", "plus,equals_sign", "speed(1)", "Play faster", "Faster", LIVE, when="replay"),
     Action("slower", "minus", "speed(-1)", "Play slower", "", LIVE, when="replay"),
-    Action("form", "tab", "field(1)", "Go through the form", "Form", ("benchmark",), ("tab",)),
-    Action("form.back", "shift+tab", "field(-1)", "Go back through the form", "", ("benchmark",),
-           ("shift+tab",)),
+    Action("form", "tab", "field(1)", "Go through the form", "Form", ("benchmark",)),
+    Action("form.back", "shift+tab", "field(-1)", "Go back through the form", "", ("benchmark",)),
     Action("results.draw", "enter", "draw", "Draw the selected result again", "Draw",
            ("benchmark",)),
     Action("results.compare", "d", "compare", "Compare two results: d on one, d on the other",
@@ -139,15 +139,13 @@ ACTIONS = (
            "", ("benchmark",)),
     Action("theme", "T", "theme", "The next theme of colours"),
     Action("settings", "S", "keep", "Save the settings: theme, density, sorting, columns, …"),
-    Action("settings.screen", "f2", "settings", "Settings: all of them, to change", when="always"),
+    Action("settings.screen", "f2", "settings", "Settings: all of them, to change"),
     Action("back", "escape", "leave", "Back: out of a field, to the monitor"),
-    Action("commands", "ctrl+p", "commands", "Command palette: all actions by name",
-           everywhere=("ctrl+p",)),
+    Action("commands", "ctrl+p", "commands", "Command palette: all actions by name"),
     Action("help", "question_mark,h,f1", "help", "Help: keys and legend", "Help"),
-    Action("repaint", "ctrl+l", "repaint", "Repaint the screen", everywhere=("ctrl+l",)),
+    Action("repaint", "ctrl+l", "repaint", "Repaint the screen"),
     Action("suspend", "ctrl+z", "suspend_process", "Suspend; `fg` in the shell resumes gputop"),
-    Action("quit", "q,f10,ctrl+c", "quit", "Quit; ends a running stress test", "Quit",
-           everywhere=("f10", "ctrl+c")),
+    Action("quit", "q,f10,ctrl+c", "quit", "Quit; ends a running stress test", "Quit"),
 )
 # fmt: on
 
@@ -197,7 +195,7 @@ def key_name(key: str) -> str:
 
 def bindings(actions: Iterable[Action] = ACTIONS) -> list[Binding]:
     return [
-        Binding(key, f"act('{a.id}')", a.help, id=a.id, show=False, priority=key in a.everywhere)
+        Binding(key, f"act('{a.id}')", a.help, id=a.id, show=False, priority=key in EVERYWHERE)
         for a in actions
         for key in a.keys.split(",")
     ]

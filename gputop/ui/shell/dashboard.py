@@ -27,7 +27,6 @@ from gputop.ui.shell.actions import ACTIONS, LISTS, PAGES, PROCESSES, Action, bi
 from gputop.ui.shell.header import Header, ReplayBar
 from gputop.ui.shell.recording import Recordings
 from gputop.ui.terminal import textual_patches
-from gputop.ui.widgets.live import LiveTab
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -143,8 +142,8 @@ class Dashboard(ActionScreen):
         self._monitor.devices.charts = settings.charts
         self.telemetry.scroll_charts = settings.scroll
         sort = GPU.title if settings.sort == AUTO else settings.sort
-        self._table.apply_settings(sort, settings.reverse, settings.tree)
         self._table.hidden = frozenset(settings.hidden_columns.split(","))
+        self._table.apply_settings(sort, settings.reverse, settings.tree)
 
     def on_mount(self) -> None:
         self._listen()

@@ -38,8 +38,7 @@ SHARED = ("theme", "commands", "help", "repaint", "suspend", "quit")
 # fmt: off
 ACTIONS = (
     Action("fleet.open", "enter", "open", "Open the host under the cursor", "Open host"),
-    Action("fleet.switch", "tab,w", "switch", "Switch between the map and the problems", "List",
-           everywhere=("tab",)),
+    Action("fleet.switch", "tab,w", "switch", "Switch between the map and the problems", "List"),
     Action("metric", "m", "metric(1)", "Colour the map by the next metric", "Colour"),
     Action("metric.previous", "M", "metric(-1)", "... by the previous one"),
     Action("group", "g", "group(1)", "Group by the next label", "Group"),

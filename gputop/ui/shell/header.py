@@ -160,9 +160,8 @@ class Header(TelemetryView):
         """Return the devices in parts: the sums, then the hottest and the busiest."""
         gpus = [device for device in self._telemetry.devices if device.parent_uuid is None]
         pairs = [(gpu, self._telemetry.readings(gpu.uuid)) for gpu in gpus]
-        readings = [r for _, r in pairs]
-        old = sum(self._telemetry.old_seconds(r) is not None for r in readings)
-        lost = sum(r.state is not DeviceState.OK for r in readings)
+        old = sum(self._telemetry.old_seconds(r) is not None for _, r in pairs)
+        lost = sum(r.state is not DeviceState.OK for _, r in pairs)
         inventory = self._telemetry.inventory
         first = [Span(f" {inventory.gpus_text if inventory else ''}", STRONG)]
         if lost:
@@ -170,8 +169,7 @@ class Header(TelemetryView):
         if old:  # the sums are of this moment
             first.append(Span(f"  {old} slow", WARN))
             pairs = [(gpu, r) for gpu, r in pairs if self._telemetry.old_seconds(r) is None]
-            readings = [r for _, r in pairs]
-        parts = [first]
+        parts, readings = [first], [r for _, r in pairs]
         busy = _values(readings, "gpu_utilization_percent")
         if busy:
             mean = percentage(sum(busy) / len(busy)).rjust(5)

@@ -182,7 +182,5 @@ def _with_alt(message: Message) -> Message:
 
 def _begun(text: str, end: str) -> str:
     """Return the longest end of the text that `end` may start with."""
-    for length in range(min(len(end) - 1, len(text)), 0, -1):
-        if text.endswith(end[:length]):
-            return end[:length]
-    return ""
+    begun = (end[:length] for length in range(len(end) - 1, 0, -1))
+    return next(filter(text.endswith, begun), "")

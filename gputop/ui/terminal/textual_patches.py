@@ -18,10 +18,9 @@ nothing cuts keeps itself as its only part: garbage of each line that was ever d
 from __future__ import annotations
 
 import inspect
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
-from itertools import accumulate, islice
+from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +36,7 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from gputop.ui.drawing.cells import is_narrow
+from gputop.ui.drawing.cells import Row, is_narrow
 from gputop.ui.terminal.frame import LINK
 from gputop.ui.widgets.live import LiveView
 
@@ -145,24 +144,19 @@ def codes_of(style: Style, color_system: ColorSystem) -> str:
     return ";".join(kept) + (f"{LINK}{style.link}" if style.link else "")
 
 
-class StyledLine:
-    """Line of styled texts that parts are cut from, faster than with strips."""
+def segments_between(row: Row, x: int, start: int, stop: int) -> list[Segment] | None:
+    """Return the segments of a row from one cell to another; `x` is the column of its first cell.
 
-    def __init__(self, texts: Sequence[tuple[str, Style | None]], x: int) -> None:
-        """`x` is the column of the first cell."""
-        self._texts = texts
-        self.is_narrow = is_narrow("".join([text for text, _ in texts]))
-        """True if cells can be counted as characters; else no parts can be cut."""
-        self._ends = [*accumulate([len(text) for text, _ in texts], initial=x)][1:]
-
-    def between(self, start: int, stop: int) -> Iterator[Segment]:
-        """Yield the segments from one cell to another."""
-        for n in range(bisect_right(self._ends, start), len(self._texts)):
-            text, style = self._texts[n]
-            first = self._ends[n] - len(text)
-            if first >= stop:
-                break
-            yield Segment(text[max(0, start - first) : stop - first], style)
+    None if its cells cannot be counted as characters.
+    """
+    if not is_narrow("".join([text for text, _ in row])):
+        return None
+    found = []
+    for text, style in row:
+        if x < stop and start < x + len(text):
+            found.append(Segment(text[max(0, start - x) : stop - x], style))
+        x += len(text)
+    return found
 
 
 class CellsUpdate(CompositorUpdate):
@@ -197,7 +191,6 @@ def update_from_live_views(compositor: Any) -> CellsUpdate | None:
         for widget, (region, clip) in compositor.visible_widgets.items()
     ]
     nothing: tuple[Any, Any, bool] = None, None, False
-    lines: dict[tuple[Widget, int], StyledLine] = {}
     parts: list[tuple[int, int, Sequence[Segment]]] = []
     for y, left, right in compositor._regions_to_spans(compositor._dirty_regions):  # noqa: SLF001
         over = (  # widgets in front come first
@@ -207,14 +200,10 @@ def update_from_live_views(compositor: Any) -> CellsUpdate | None:
         )
         view, at, has_all = next(over, nothing)
         row = view.row_at(y - at.y) if isinstance(view, LiveView) and has_all else None
-        if row is None:
+        segments = None if row is None else segments_between(row, at.x, left, right)
+        if segments is None:
             return None
-        if (view, y) not in lines:
-            lines[view, y] = StyledLine(row, at.x)
-        line = lines[view, y]
-        if not line.is_narrow:
-            return None
-        parts.append((left, y, view.apply_filters([*line.between(left, right)])))
+        parts.append((left, y, view.apply_filters(segments)))
     compositor._dirty_regions.clear()  # noqa: SLF001
     return CellsUpdate(parts) if parts else None
 
@@ -223,11 +212,8 @@ def install_layouts() -> bool:
     """Replace the method if it has the known signature; return True if so."""
     if not has(Widget, {"_size_updated": SIZE_UPDATED}):
         return False
-    _replace(Widget, "_size_updated", _once(_stock(Widget._size_updated)))  # noqa: SLF001
-    return True
+    stock: Callable[..., bool] = _stock(Widget._size_updated)  # noqa: SLF001
 
-
-def _once(stock: Callable[..., bool]) -> Callable[..., bool]:
     def size_updated(
         self: Widget, size: Any, virtual_size: Any, container_size: Any, layout: bool = True
     ) -> bool:
@@ -240,7 +226,8 @@ def _once(stock: Callable[..., bool]) -> Callable[..., bool]:
             getattr(self, "_repaint_regions", set()).clear()
         return changed
 
-    return size_updated
+    _replace(Widget, "_size_updated", size_updated)
+    return True
 
 
 def collect_changes(*widgets: Widget) -> None:

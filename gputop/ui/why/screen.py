@@ -15,7 +15,7 @@ from gputop.schema.snapshot import PROCESS_COUNT, PROCESS_CPU, PROCESS_IO_WAIT, 
 from gputop.text import duration, short_name, visible
 from gputop.ui.drawing.cells import Row, Span, rule_of
 from gputop.ui.drawing.palette import ACCENT, DIM, GOOD, STRONG, TEXT
-from gputop.ui.widgets.finding import block, cause_block, cause_rows, section_of
+from gputop.ui.widgets.finding import SECTIONS, block, cause_block, cause_rows
 from gputop.ui.widgets.live import DeviceTab, DeviceView, ScrolledView
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class FindingsView(ScrolledView):
             uuids = [each.device_uuid for each in cause.findings]
             if not devices.keys() >= {*uuids} or fault_of(telemetry.readings(uuids[0])):
                 continue  # gone since it was judged, or told with its fault
-            section = section_of(cause)
+            section = SECTIONS[cause.place]
             if section != before:
                 yield _heading(section, width)
                 before = section

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from gputop.schema.device import Device
     from gputop.ui.model import Telemetry
 
+SECTIONS = ("What slows the work", "Other problems", "Good to know")
+"""Headings of causes, by their place."""
 CHART_ROWS, MOST_CHARTS = 2, 2
 INDENT = 4
 EVIDENCE_CHARTS = {chart.name: chart for chart in CHARTS} | {
@@ -42,30 +44,26 @@ def style_of(severity: Severity) -> Style:
 
 def line(finding: Finding, width: int, label: str = "") -> Row:
     """Draw a finding in one line; `label` names its device if that is not clear."""
-    sign = "·" if finding.severity is Severity.INFORMATION else "▲"
-    style = style_of(finding.severity)
-    row = [Span(f"{sign} ", style)]
+    row = [_sign(finding.severity)]
     if label:
         row.append(Span(f"GPU {label}: ", STRONG))
     text = clip_words(finding.sentence, width - width_of(row))
-    return fit([*row, Span(text, TEXT if style is DIM else style)], width)
+    return fit([*row, Span(text, TEXT if row[0].style is DIM else row[0].style)], width)
+
+
+def _sign(severity: Severity) -> Span:
+    return Span("· " if severity is Severity.INFORMATION else "▲ ", style_of(severity))
 
 
 def block(finding: Finding, device: Device, telemetry: Telemetry, width: int) -> list[Row]:
     """Draw a finding of one device with its advice, its numbers and charts of them."""
     inner = max(1, width - INDENT)
     rows = cause_rows(finding.severity, finding.sentence, finding.since, finding.advice, width)
-    rows += [[Span(" " * INDENT), *row] for row in _numbers(finding.evidence, inner)]
-    for each in _charts(finding):
-        rows += [[Span(" " * INDENT), *row] for row in _drawn(each, device, telemetry, inner)]
-    return rows
-
-
-def section_of(cause: Cause) -> str:
-    """Return the heading under which a cause is listed."""
-    if cause.slows:
-        return "What slows the work"
-    return "Other problems" if cause.severity > Severity.INFORMATION else "Good to know"
+    body = _numbers(finding.evidence, inner)
+    names = dict.fromkeys(each.reading for each in finding.evidence)
+    for name in [name for name in names if name in EVIDENCE_CHARTS][:MOST_CHARTS]:
+        body += _drawn(EVIDENCE_CHARTS[name], device, telemetry, inner)
+    return rows + [[Span(" " * INDENT), *row] for row in body]
 
 
 def cause_block(cause: Cause, devices: Mapping[str, Device], width: int) -> list[Row]:
@@ -87,9 +85,8 @@ def cause_rows(
     severity: Severity, text: str, since: float | None, advice: str, width: int
 ) -> list[Row]:
     """Draw a sentence with its sign and the time since when, and the advice under it."""
-    style, inner = style_of(severity), max(1, width - INDENT)
-    sign = Span("· " if severity is Severity.INFORMATION else "▲ ", style)
-    style = STRONG if style is DIM else style
+    sign, inner = _sign(severity), max(1, width - INDENT)
+    style = STRONG if sign.style is DIM else sign.style
     time = "" if since is None else f"  since {moment(since)}"
     first, *more = textwrap.wrap(text, max(10, width - 2 - len(time))) or [""]
     rows: list[Row] = [[sign, Span(first, style), Span(time, DIM)]]
@@ -108,11 +105,6 @@ def _numbers(evidence: Sequence[Evidence], width: int) -> list[Row]:
             rows.append([])
         rows[-1] += [Span(" · ", DIM), *part] if rows[-1] else part
     return [row for row in rows if row]
-
-
-def _charts(finding: Finding) -> list[Chart]:
-    names = dict.fromkeys(each.reading for each in finding.evidence)
-    return [EVIDENCE_CHARTS[name] for name in names if name in EVIDENCE_CHARTS][:MOST_CHARTS]
 
 
 def _drawn(each: Chart, device: Device, telemetry: Telemetry, width: int) -> list[Row]:

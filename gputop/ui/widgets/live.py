@@ -17,7 +17,6 @@ from gputop.ui.drawing.palette import ACCENT, DIM, STRONG
 
 if TYPE_CHECKING:
     from textual.events import MouseScrollDown, MouseScrollUp
-    from textual.filter import LineFilter
 
     from gputop.schema.device import Device
     from gputop.ui.model import Telemetry
@@ -34,9 +33,6 @@ class LiveView(Widget):
         self._made: list[Row] = []
         self._rows: list[Row] = []
         """Those rows fitted to the width, with control characters made visible."""
-        self._filtered: dict[int, list[Segment]] = {}
-        """Segments of each row for Textual. A kept strip would keep every crop of itself."""
-        self._filters: Sequence[LineFilter] = ()
         self._drawn_size = (0, 0)
 
     def draw(self, width: int, height: int) -> list[Row]:
@@ -65,7 +61,7 @@ class LiveView(Widget):
     def _draw(self) -> None:
         width, height = self.size
         if self._drawn_size != (width, height):
-            self._made, self._rows, self._filtered = [], [], {}
+            self._made, self._rows = [], []
         before, shown = self._made, self._rows
         drawn = self.draw(width, height)[:height]
         drawn += [[] for _ in range(height - len(drawn))]
@@ -75,23 +71,11 @@ class LiveView(Widget):
                 self._rows.append(shown[y])
             else:
                 self._rows.append(fit(_inert(row), width))
-                self._filtered.pop(y, None)
         self._made, self._drawn_size = drawn, (width, height)
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """Return the rows of a region, without Textual's work for borders and padding."""
-        if self._drawn_size != self.size:
-            self._draw()
-        filters = self.get_line_filters()
-        if filters != self._filters:
-            self._filters, self._filtered = filters, {}
-        return [self._strip(y).crop(crop.x, crop.right) for y in crop.line_range]
-
-    def _strip(self, y: int) -> Strip:
-        segments = self._filtered.get(y)
-        if segments is None:
-            segments = self._filtered[y] = self.apply_filters([*self.render_line(y)])
-        return Strip(segments, self.size.width)
+        return [self.render_line(y).crop(crop.x, crop.right) for y in crop.line_range]
 
     def apply_filters(self, segments: list[Segment]) -> list[Segment]:
         """Return the segments in the app's theme and characters."""
@@ -106,9 +90,8 @@ class LiveView(Widget):
     def render_line(self, y: int) -> Strip:
         if self._drawn_size != self.size:
             self._draw()
-        if y >= len(self._rows):
-            return Strip.blank(self.size.width)
-        return Strip([Segment(*span) for span in self._rows[y]], self._drawn_size[0])
+        row = self._rows[y] if y < len(self._rows) else fit([], self.size.width)
+        return Strip(self.apply_filters([Segment(*span) for span in row]), self.size.width)
 
     def text(self) -> str:
         """Return the text on screen, without styles."""
