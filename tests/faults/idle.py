@@ -74,7 +74,7 @@ SCENARIOS = (
     state("the benchmark", send("2"), (" Kind ",)),
     state("the processes", send("3"), ("COMMAND",)),
     state("a device's page", send(ENTER), ("statistics",)),
-    state("the findings", send("w"), ("GPU 0",)),
+    state("the findings", send("w"), ("Why is it slow?",)),
     state("the help", send("?"), ("Main keys",)),
     state("a dialog", send(F9), ("Send a signal",)),
     state("paused", send(" "), ("PAUSED",)),

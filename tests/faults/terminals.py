@@ -254,7 +254,7 @@ PLACES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "the benchmark": ("2", ("Press b", " Kind ")),
     "the processes": ("3", ("PID", "COMMAND")),
     "a device's page": (ENTER, ("statistics",)),
-    "the findings": ("w", ("GPU 0",)),
+    "the findings": ("w", ("Why is it slow?",)),
     "the help": ("?", ("Main keys",)),
     "the command palette": ("\x10", ("Benchmark: stress tests and results",)),
     "a signal to send": ("3" + F9, ("Send a signal", "asks it to end")),
