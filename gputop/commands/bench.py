@@ -292,27 +292,27 @@ def _check_outputs(args: argparse.Namespace) -> None:
         return
     file = Path(args.report)
     try:
-        problem = _unwritable(file, force=args.force)
+        reason = _why_unwritable(file, force=args.force)
     except OSError as error:  # one may not look there, or nothing can be called so
-        problem = unwritten(file, error.strerror or str(error), "Name another one")
-    if problem is not None:
-        raise RunRefusedError(f"{problem}.")
+        reason = (error.strerror or str(error), "Name another one")
+    if reason is not None:
+        raise RunRefusedError(f"{unwritten(file, *reason)}.")
 
 
-def _unwritable(file: Path, *, force: bool) -> Problem | None:
+def _why_unwritable(file: Path, *, force: bool) -> tuple[str, str] | None:
+    """Return why a report cannot be written to a file, and the remedy; None if it can."""
     from gputop.bench.results.html_report import is_report
     from gputop.files import check_target
 
     if file.is_dir():
-        return unwritten(file, "it is a directory", "Name a file in it")
+        return "it is a directory", "Name a file in it"
     if not file.parent.is_dir():
-        return unwritten(file, "there is no such folder", "Create it, or name another file")
+        return "there is no such folder", "Create it, or name another file"
     if not os.access(file.parent, os.W_OK | os.X_OK):
-        return unwritten(file, "its folder cannot be written to", "Name another file")
+        return "its folder cannot be written to", "Name another file"
     check_target(file)
     if not force and file.exists() and not is_report(file):
-        why = "it exists and is not a gputop report"
-        return unwritten(file, why, "Name another file, or add --force")
+        return "it exists and is not a gputop report", "Name another file, or add --force"
     return None
 
 
