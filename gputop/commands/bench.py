@@ -199,16 +199,16 @@ def _history(args: argparse.Namespace) -> int:
 
 
 def _refuse_misuse(args: argparse.Namespace) -> None:
-    kind, ray, collect = KINDS[args.kind], args.ray is not None, bool(args.collect)
+    name, kind, ray, collect = args.kind, KINDS[args.kind], args.ray is not None, bool(args.collect)
     many = "--ray" if ray else "--collect"
     beside_compare = any((collect, ray, args.history, args.json, args.csv, args.report))
     misuses = (
-        (args.devices is not None and not ray, "--devices is for a Ray cluster. Add --ray."),
+        (args.devices and not ray, "--devices is for a Ray cluster. Add --ray."),
         (
             args.ray in KINDS,
             f"{args.ray} is a kind of run, not an address. Type `gputop bench {args.ray} --ray`.",
         ),
-        (ray and kind.several_devices, f"{kind.name} runs on one machine. Leave out --ray."),
+        (ray and kind.several_devices, f"{name} runs on one machine. Leave out --ray."),
         (
             ray and args.device not in (None, ("cpu",)),
             "Ray chooses the devices. Say how many with --devices.",
@@ -220,24 +220,18 @@ def _refuse_misuse(args: argparse.Namespace) -> None:
         ),
         ((collect or ray) and args.history, f"--history lists earlier runs. Leave out {many}."),
         ((collect or ray) and args.report, f"--report is for one device. Leave out {many}."),
-        (args.dtype and not kind.has_dtype, f"{kind.name} has no data type. Leave out --dtype."),
+        (args.dtype and not kind.has_dtype, f"{name} has no data type. Leave out --dtype."),
         (
             args.dtype and len(args.dtype) > 1 and not kind.several_dtypes,
-            f"{kind.name} runs one data type. Give --dtype one, or run a sweep.",
+            f"{name} runs one data type. Give --dtype one, or run a sweep.",
         ),
+        (args.size and not kind.has_size, f"{name} chooses its own sizes. Leave out --size."),
         (
-            args.size is not None and not kind.has_size,
-            f"{kind.name} chooses its own sizes. Leave out --size.",
+            args.verify == "all" and kind.has_rows and name != "pairs",
+            f"{name} verifies each row. Leave out --verify.",
         ),
-        (
-            args.verify == "all" and kind.has_rows and kind.name != "pairs",
-            f"{kind.name} verifies each row. Leave out --verify.",
-        ),
-        (
-            args.frequency is not None and kind.name != "pulse",
-            f"{kind.name} is not pulsed. Leave out --frequency.",
-        ),
-        (args.ranks and kind.name != "collective", f"{kind.name} has no ranks. Leave out --ranks."),
+        (args.frequency and name != "pulse", f"{name} is not pulsed. Leave out --frequency."),
+        (args.ranks and name != "collective", f"{name} has no ranks. Leave out --ranks."),
         ((args.ranks or 2) not in range(2, 65), "--ranks is from 2 to 64. Choose one such as 4."),
         (args.json and args.csv, "--json and --csv exclude each other. Choose one."),
         (
@@ -292,27 +286,27 @@ def _check_outputs(args: argparse.Namespace) -> None:
         return
     file = Path(args.report)
     try:
-        problem = _unwritable(file, force=args.force)
+        reason = _why_unwritable(file, force=args.force)
     except OSError as error:  # one may not look there, or nothing can be called so
-        problem = unwritten(file, error.strerror or str(error), "Name another one")
-    if problem is not None:
-        raise RunRefusedError(f"{problem}.")
+        reason = (error.strerror or str(error), "Name another one")
+    if reason is not None:
+        raise RunRefusedError(f"{unwritten(file, *reason)}.")
 
 
-def _unwritable(file: Path, *, force: bool) -> Problem | None:
+def _why_unwritable(file: Path, *, force: bool) -> tuple[str, str] | None:
+    """Return why a report cannot be written to a file, and the remedy; None if it can."""
     from gputop.bench.results.html_report import is_report
     from gputop.files import check_target
 
     if file.is_dir():
-        return unwritten(file, "it is a directory", "Name a file in it")
+        return "it is a directory", "Name a file in it"
     if not file.parent.is_dir():
-        return unwritten(file, "there is no such folder", "Create it, or name another file")
+        return "there is no such folder", "Create it, or name another file"
     if not os.access(file.parent, os.W_OK | os.X_OK):
-        return unwritten(file, "its folder cannot be written to", "Name another file")
+        return "its folder cannot be written to", "Name another file"
     check_target(file)
     if not force and file.exists() and not is_report(file):
-        why = "it exists and is not a gputop report"
-        return unwritten(file, why, "Name another file, or add --force")
+        return "it exists and is not a gputop report", "Name another file, or add --force"
     return None
 
 

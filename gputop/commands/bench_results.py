@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gputop.bench.events import SCHEMA, Done, Result
+from gputop.bench.events import SCHEMA, Done
 from gputop.bench.plan.kinds import KINDS
 from gputop.bench.results import history
 from gputop.bench.results.facts import wrong_results
@@ -28,13 +28,13 @@ from gputop.console import (
     print_message,
     print_output,
 )
-from gputop.problem import Problem, ProblemError
+from gputop.problem import ProblemError
 from gputop.schema.codec import to_json
 
 if TYPE_CHECKING:
     from gputop.bench.results.collect import Collected, SkippedFile
     from gputop.bench.results.outliers import DeviceOutcome
-    from gputop.bench.run.state import RunCurves, RunState
+    from gputop.bench.run.state import RunState
 
 GRAVEST_FIRST = (FAULT, INTERRUPTED, COULD_NOT_RUN, DEGRADED, FINE)
 
@@ -47,17 +47,9 @@ def report_runs(runs: Sequence[RunState], args: argparse.Namespace) -> int:
     print_output(_text(runs, shown, args))
     for problem in filter(None, (run.problem for run in shown)):
         print_message(f"error: {problem}")
-    statuses = [_status(run, args) for run in runs]
-    exports = [
-        _export(Path(args.report), run.result, run.history())
-        for run in shown
-        if args.report is not None and run.result is not None
-    ]
-    problems = [problem for problem in exports if problem is not None]
-    for problem in problems:
-        print_message(f"error: {problem}.")
-    status = gravest(statuses)
-    return COULD_NOT_RUN if problems and status == FINE else status
+    status = gravest([_status(run, args) for run in runs])
+    exported = args.report is None or _export(Path(args.report), shown[0])
+    return COULD_NOT_RUN if not exported and status == FINE else status
 
 
 def report_devices(
@@ -65,8 +57,7 @@ def report_devices(
 ) -> int:
     """Print many devices and the outliers; return the gravest exit status."""
     if args.json:
-        unused = [asdict(each) for each in left_out]
-        document = {**outliers_document(members), "left_out": unused}
+        document = {**outliers_document(members), "left_out": [*map(asdict, left_out)]}
         text = json.dumps(document, indent=2, allow_nan=False)
     elif args.csv:
         text = history.as_csv([each.result for each in members if each.result is not None])
@@ -75,10 +66,9 @@ def report_devices(
     print_output(text)
     for each in left_out:
         print_message(f"warning: {each}")
-    missed = [COULD_NOT_RUN] if left_out or not members else []
-    stopped = [INTERRUPTED for each in members if was_stopped(each)]
-    found = [each.status for each in outliers(members)]
-    return gravest([*found, *stopped, *missed, FINE])
+    statuses = [each.status for each in outliers(members)]
+    statuses += [INTERRUPTED for each in members if was_stopped(each)]
+    return gravest([*statuses, COULD_NOT_RUN if left_out or not members else FINE])
 
 
 def report_collected(found: Collected, args: argparse.Namespace) -> int:
@@ -92,8 +82,7 @@ def report_cluster(
 ) -> int:
     """Store and print results of a cluster; return the gravest exit status."""
     _keep(ends, args)
-    members = [*map(device_outcome, ends), *not_begun]
-    return report_devices(members, (), args)
+    return report_devices([*map(device_outcome, ends), *not_begun], (), args)
 
 
 def gravest(statuses: Sequence[int]) -> int:
@@ -170,12 +159,15 @@ def _document(run: RunState) -> dict[str, Any]:
     }
 
 
-def _export(file: Path, result: Result, course: RunCurves) -> Problem | None:
+def _export(file: Path, run: RunState) -> bool:
+    """Write the page about the one device, if it has a result; return False if that failed."""
     from gputop.bench.results import html_report
 
     try:
-        html_report.write(file, result, course)
+        if run.result is not None:
+            html_report.write(file, run.result, run.history())
     except OSError as error:
         remedy = "Free some space or see the permissions, and run the test again"
-        return unwritten(file, error.strerror or str(error), remedy)
-    return None
+        print_message(f"error: {unwritten(file, error.strerror or str(error), remedy)}.")
+        return False
+    return True

@@ -12,6 +12,7 @@ from gputop.bench.results.outliers import DeviceOutcome
 from gputop.bench.run.group import DeviceGroup
 from gputop.bench.run.group_state import GroupState
 from gputop.bench.run.progress import follow_on_a_line, many_devices
+from gputop.bench.run.session import Session
 from gputop.bench.run.supervision import START_SECONDS, SupervisedRun
 from gputop.console import COULD_NOT_RUN, USAGE, print_message
 from gputop.problem import ProblemError
@@ -20,7 +21,6 @@ from gputop.text import visible
 if TYPE_CHECKING:
     from gputop.bench.events import Event
     from gputop.bench.plan.request import Request, Target
-    from gputop.bench.run.session import Session
     from gputop.bench.run.state import RunState
     from gputop.bench.run.supervision import Ending, Take
     from gputop.bench.run.trace import Trace
@@ -89,11 +89,15 @@ async def run_on_cluster(
         for member in not_begun:
             where = ", ".join(filter(None, (member.host, member.place)))
             print_message(f"warning: {where} is left out: {member.problem}")
-        requests, gpus = requesting(list(usable)), list(usable.values())
+        requests = requesting(list(usable))
         targets = (request.target for request in requests)
-        watch = ClusterWatch(dict(zip(targets, gpus, strict=True)))
-        group = GroupState(requests)
-        runs = DeviceGroup(requests, group.traces, gpus)
+        gpus = dict(zip(targets, usable.values(), strict=True))
+
+        def session(request: Request, *, waits: bool) -> Session:
+            return Session(request, waits=waits, launcher=gpus[request.target])
+
+        group, watch = GroupState(requests), ClusterWatch(gpus)
+        runs = DeviceGroup(requests, group.traces, session)
         return await follow_on_a_line(runs, group, watch, many_devices), not_begun
     finally:
         await cluster.leave()

@@ -39,9 +39,10 @@ class Peak:
 
 def find_peak(pci_device_id: str | None, name: str | None) -> Peak | None:
     """Return the row of a GPU. The name decides only between rows of one id (A2 and A16)."""
-    rows = _BY_ID.get((pci_device_id or "").lower(), ())
+    sought = (pci_device_id or "").lower()
+    rows = [row for row in PEAKS if sought in row.pci_device_ids.split()]
     if len(rows) > 1:
-        rows = tuple(row for row in rows if re.search(rf"\b{row.name}\b", name or ""))
+        rows = [row for row in rows if re.search(rf"\b{row.name}\b", name or "")]
     return rows[0] if len(rows) == 1 else None
 
 
@@ -57,10 +58,6 @@ def _peaks() -> tuple[Peak, ...]:
 
 
 PEAKS = _peaks()
-_BY_ID: dict[str, tuple[Peak, ...]] = {}
-for _peak in PEAKS:
-    for _id in _peak.pci_device_ids.split():
-        _BY_ID[_id] = (*_BY_ID.get(_id, ()), _peak)
 
 DATASHEET = "datasheet dense"
 AT_MAXIMUM_CLOCK = "formula at the maximum clock"
@@ -242,14 +239,12 @@ def _field(dtype: str) -> str | None:
 
 def _of(figures: Peak | Rates, field: str) -> float | None:
     """Return the figure of a field. float64 uses tensor cores if possible."""
-    match field:
-        case "fp64":
-            return figures.fp64 if figures.fp64_tensor is None else figures.fp64_tensor
-        case "bf16":
-            return None if figures.tf32 is None else figures.fp16
-        case "fp16_accumulate":
-            return figures.fp16
-    value: float | None = getattr(figures, field)
+    if field == "fp64" and figures.fp64_tensor is not None:
+        return figures.fp64_tensor
+    if field == "bf16" and figures.tf32 is None:
+        return None
+    as_fast = {"bf16": "fp16", "fp16_accumulate": "fp16"}
+    value: float | None = getattr(figures, as_fast.get(field, field))
     return value
 
 

@@ -168,8 +168,7 @@ def compared_with(result: Result, like: Sequence[Result]) -> Result:
         return result
     scores = [value for each in like if (value := score(each)) is not None]
     mine = score(result)
-    known = mine is not None and scores
-    under = percent_below(mine, statistics.median(scores)) if known and mine is not None else None
+    under = percent_below(mine, statistics.median(scores)) if scores and mine is not None else None
     return replace(result, comparison=Comparison(under, regression(result, like), len(like)))
 
 

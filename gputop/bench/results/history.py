@@ -56,7 +56,7 @@ def results_path() -> Path:
 def compared(result: Result) -> Result:
     """Return a result compared with the like runs before it; raise `ProblemError`."""
     earlier = of_device(result.device_uuid, result.device)
-    return compare.compared_with(result, compare.last_runs(result, earlier))
+    return compare.with_comparisons([result], earlier)[0]
 
 
 def judged(results: Iterable[Result], limits: VerdictLimits = DEFAULTS) -> list[Result]:
@@ -273,18 +273,17 @@ def _uuid_of(label: str) -> str:
 
 def table(results: Sequence[Result], width: int | None = None) -> str:
     """Return a table of the columns that have values, and room in `width`."""
-    rows = [""] * (len(results) + 1)
+    shown = []
     for column, cells in fitting_columns(width or ROOM_FOR_ALL):
         texts = [column.text(each) for each in results]
         if all(text == ABSENT for text in texts):
             continue
         if width is not None:
             texts = [text if len(text) <= cells else f"{text[: cells - 1]}…" for text in texts]
-        wide = max(map(len, (column.title, *texts)))
-        for n, text in enumerate((column.title, *texts)):
-            cell = text.rjust(wide) if column.right else text.ljust(wide)
-            rows[n] += " " * bool(rows[n]) + cell
-    return "\n".join(row.rstrip() for row in rows)
+        texts = [column.title, *texts]
+        wide = max(map(len, texts))
+        shown.append([text.rjust(wide) if column.right else text.ljust(wide) for text in texts])
+    return "\n".join(" ".join(row).rstrip() for row in zip(*shown, strict=True))
 
 
 def documents(results: Iterable[Result]) -> str:

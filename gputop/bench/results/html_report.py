@@ -225,8 +225,9 @@ def html_page(result: Result, course: RunCurves) -> str:
     size = "" if result.points else f", {facts.shape(result)}"
     run = f"{result.kind}, {result.dtype or 'bytes'}{size}"
     level, says = _verdict(result)
+    parts = result.verdict.parts if result.verdict else ()
     sections = (
-        ("Verdict", _parts(result)),
+        ("Verdict", [(part.name, f"{part.state}: {part.why}") for part in parts]),
         ("Conditions", facts.condition_facts(result.conditions)),
         ("Method", facts.method_facts(result)),
         ("Details", facts.detail_facts(result)),
@@ -260,11 +261,6 @@ def _verdict(result: Result) -> tuple[str, str]:
         return level, f"The run was {facts.ending(result).sentence}."
     right = ", and all that was checked was right" if result.checks else ""
     return "", f"The run took its time{right}."
-
-
-def _parts(result: Result) -> Iterator[Fact]:
-    for part in result.verdict.parts if result.verdict else ():
-        yield part.name, f"{part.state}: {part.why}"
 
 
 def _charts(result: Result, course: RunCurves) -> Iterator[str]:

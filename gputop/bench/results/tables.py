@@ -83,6 +83,10 @@ class Layout:
         return [cell._replace(scatter=point.values.get("spread_percent")) for cell in cells]
 
 
+def _gigabytes(rate: float) -> str:
+    return f"{rate / 1e9:.4g}"
+
+
 LAYOUTS = {
     "sweep": Layout(
         "N",
@@ -90,18 +94,12 @@ LAYOUTS = {
         {"tflops": ("{}, TFLOP/s", "{:.3g}".format), "seconds": ("{}, time", brief)},
     ),
     "copy": Layout(
-        "GB/s",
-        size,
-        {"bytes_per_second": ("{}", lambda rate: f"{rate / 1e9:.4g}")},
-        at_largest="GB/s, largest size",
+        "GB/s", size, {"bytes_per_second": ("{}", _gigabytes)}, at_largest="GB/s, largest size"
     ),
     "memory": Layout(
         "pattern",
         size,
-        {
-            "bytes_per_second": ("GB/s", lambda rate: f"{rate / 1e9:.4g}"),
-            "passes": ("passes", "{:.1f}".format),
-        },
+        {"bytes_per_second": ("GB/s", _gigabytes), "passes": ("passes", "{:.1f}".format)},
         by_series=True,
         at_largest="GB/s",
     ),
@@ -120,8 +118,8 @@ LAYOUTS = {
         "",
         size,
         {
-            "bytes_per_second": ("bus GB/s", lambda rate: f"{rate / 1e9:.4g}"),
-            "algorithm_bytes_per_second": ("algorithm GB/s", lambda rate: f"{rate / 1e9:.4g}"),
+            "bytes_per_second": ("bus GB/s", _gigabytes),
+            "algorithm_bytes_per_second": ("algorithm GB/s", _gigabytes),
             "seconds": ("mean", brief),
             "p99_seconds": ("p99", brief),
             "wrong": ("wrong", "{:.0f}".format),

@@ -40,10 +40,9 @@ def result_page(result: Result) -> str:
         head += f", {result.m} x {result.n} x {result.k}"
     facts = (*figure_facts(result), *condition_facts(result.conditions), *method_facts(result))
     rows = (f"  {name:<{NAME_WIDTH}} {visible(text)}" for name, text in facts)
-    lines = aligned(table(result.kind, result.points).lines) if result.points else []
-    verdict = [f"  {visible(line, 400)}" for line in verdict_lines(result)]
-    table_lines = ["", *lines, ""] if lines else []
-    return "\n".join([visible(head), *table_lines, *rows, *verdict])
+    lines = ["", *aligned(table(result.kind, result.points).lines), ""] if result.points else []
+    verdict = (f"  {visible(line, 400)}" for line in verdict_lines(result))
+    return "\n".join([visible(head), *lines, *rows, *verdict])
 
 
 def comparison_table(results: Sequence[tuple[Target, Result]]) -> str:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from gputop.bench.plan.request import Request, Target
     from gputop.bench.run.group_state import GroupState
     from gputop.bench.run.supervision import RunLimit, Supervision
-    from gputop.bench.run.worker_launch import Launcher
 
     Ending = Callable[[Target, RunLimit], None]
     """Called with the limit that ends the run of a device."""
@@ -41,21 +40,12 @@ class DeviceGroup:
         self,
         requests: Sequence[Request],
         traces: Sequence[Trace] | None = None,
-        launchers: Sequence[Launcher] | None = None,
         make: MakeSession | None = None,
     ) -> None:
-        """Set `traces`, one per request, and `launchers` for workers on other machines.
-
-        `make` makes sessions of another sort.
-        """
+        """Set `traces`, one per request; `make` makes sessions of another sort."""
         self._traces = tuple(traces or (Trace(request.target) for request in requests))
-        waits = len(requests) > 1
-        given: Sequence[Launcher | None] = launchers or [None] * len(requests)
-        self._sessions: dict[Target, Session] = {}
-        for request, launcher in zip(requests, given, strict=True):
-            made = make and make(request, waits=waits)
-            made = made or Session(request, waits=waits, launcher=launcher)
-            self._sessions[request.target] = made
+        waits, make = len(requests) > 1, make or Session
+        self._sessions = {each.target: make(each, waits=waits) for each in requests}
         if len(self._sessions) < len(requests):
             raise ValueError("a device is named twice")
         self._preparing = set(self._sessions) if waits else set()

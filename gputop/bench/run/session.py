@@ -271,20 +271,19 @@ class Session:
         return INTERRUPTED if self._stopped_by in (None, "user") else DEGRADED
 
     def _failure(self, document: dict[str, Any]) -> _NoResultError:
-        what, why, remedy = (visible(str(document.get(key))) for key in ("what", "why", "remedy"))
+        problem = Problem(*(visible(str(document.get(key))) for key in ("what", "why", "remedy")))
         kind = document.get("kind")
         # A device that fails in the run is a fault, and so is one that died before.
         failed = kind in ("hang", "died") or (kind == "device" and self._planned is not None)
-        return _NoResultError(Problem(what, why, remedy), FAULT if failed else self._status)
+        return _NoResultError(problem, FAULT if failed else self._status)
 
     def _judged(self, failed: Failed) -> Failed:
         checks, wrong = self._verified.checks, self._verified.wrong_elements
         if not wrong:
             return failed
-        problem = failed.problem
         elements = "1 element was" if wrong == 1 else f"{wrong} elements were"
-        why = f"{problem.why}; {elements} wrong in {checks} checks"
-        return Failed(Problem(problem.what, why, problem.remedy), FAULT)
+        why = f"{failed.problem.why}; {elements} wrong in {checks} checks"
+        return Failed(replace(failed.problem, why=why), FAULT)
 
     async def _silent_end(self, worker: Worker) -> Problem:
         if self._stopping.is_set():
@@ -308,24 +307,22 @@ class Session:
         return Problem(what, f"exit status {status}" + (f", {last}" if last else ""), choose)
 
     async def _reap(self) -> None:
-        worker = self._worker
-        if worker is None:
+        if self._worker is None:
             return
         try:
             if self._said_its_last:  # and is on its way out
-                await worker.ended(STOP_SECONDS)
+                await self._worker.ended(STOP_SECONDS)
         finally:
-            await worker.close()
+            await self._worker.close()
 
 
 def _stopped_early(by: str | None) -> _NoResultError:
-    why = "no product had been timed yet"
-    if by in (None, "user"):
-        what, remedy = "The stress test was stopped", "Start it again to have a result"
-        return _NoResultError(Problem(what, why, remedy), INTERRUPTED)
-    what = "The stress test was ended by a limit"
-    remedy = "Check the device, then start the test again"
-    return _NoResultError(Problem(what, why, remedy), DEGRADED)
+    what, remedy = "The stress test was stopped", "Start it again to have a result"
+    status = INTERRUPTED
+    if by not in (None, "user"):
+        what, status = "The stress test was ended by a limit", DEGRADED
+        remedy = "Check the device, then start the test again"
+    return _NoResultError(Problem(what, "no product had been timed yet", remedy), status)
 
 
 def _garbage(line: bytes) -> _NoResultError:

@@ -122,8 +122,7 @@ class Scaled(Plain):
 
     def fill(self, operand: Any) -> None:
         """Fill with random normal numbers, cast a few rows at a time."""
-        for at in range(0, operand.shape[0], ROWS):
-            rows = operand[at : at + ROWS]
+        for rows in operand.split(ROWS):
             self.store(rows, self.random(*rows.shape))
 
     def random(self, rows: int, columns: int) -> Any:
@@ -218,8 +217,7 @@ class Integer(Plain):
 
     def fill(self, operand: Any) -> None:
         """Fill with rounded random normal numbers, cast a few rows at a time."""
-        for at in range(0, operand.shape[0], ROWS):
-            rows = operand[at : at + ROWS]
+        for rows in operand.split(ROWS):
             numbers = self.torch.randn(rows.shape, device=self.place).mul_(SPREAD)
             rows.copy_(numbers.round_().clamp_(-127, 127))
 
@@ -229,7 +227,6 @@ class Integer(Plain):
         return partial(int_mm, product.a, product.b, out=product.c)
 
 
-Format = Plain
 TYPES: dict[str, type[Plain]] = {
     "float8_e4m3": Scaled,
     "float8_mixed": Scaled,
@@ -239,7 +236,7 @@ TYPES: dict[str, type[Plain]] = {
 """Data types that `torch.mm` does not multiply."""
 
 
-def format_of(torch: Any, name: str, place: str) -> Format:
+def format_of(torch: Any, name: str, place: str) -> Plain:
     """Return the format of a data type, set up; raise `RunError` if torch does not have it."""
     if place == "cuda":
         set_precision(torch.backends.cuda.matmul, name)

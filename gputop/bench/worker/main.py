@@ -110,7 +110,7 @@ class Run:
 
     def finish(self) -> NoReturn:
         """End with the measured figures."""
-        self.end("done", stopped=self.halted_by, notes=list(self.notes), **self.known)
+        self.end("done", stopped=self.halted_by, notes=self.notes, **self.known)
 
     def watch(self, received: bytes) -> None:
         """Wait for `stop`, an overdue event or the parent's end, in a thread."""

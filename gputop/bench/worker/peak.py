@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product as cross
 from typing import TYPE_CHECKING, Any
 
 from .formats import Plain, Scaled
@@ -79,21 +80,16 @@ class Search:
         """Yield squares of growing size while products are short, then rectangles near the best."""
         n = SMALLEST
         while n <= self.largest:
-            for size in (n, n + n // 2):
-                for column_major in self.layouts:
-                    yield (size, size, size), column_major
+            yield from cross([(n, n, n), (n + n // 2,) * 3], self.layouts)
             n *= 2
         best = self.best()
         if best is None:
             return
         (n, _, _), _ = best
         double, half = 2 * n, max(FINEST, n // 2)
-        for shape in (
-            *((double, n, n), (n, double, n), (n, n, double)),
-            *((n, n, half), (double, double, half), (half, half, double)),
-        ):
-            for column_major in self.layouts:
-                yield shape, column_major
+        longer = (double, n, n), (n, double, n), (n, n, double)
+        flatter = (n, n, half), (double, double, half), (half, half, double)
+        yield from cross(longer + flatter, self.layouts)
 
     def climb(self) -> None:
         """Step away from the best shape, in smaller steps whenever no neighbour is faster."""
@@ -130,11 +126,9 @@ class Search:
                 break
             self._time(candidate, ROW_SECONDS, ", confirmed")
             rows.to_come -= 1
-        (m, n, k) = table.shape or (0, 0, 0)
-        rows.run.notes.append(
-            f"the best of {len(self.found)} shapes and layouts is {m} x {n} x {k}: "
-            f"{table.peak:.4g} TFLOP/s"
-        )
+        shape = " x ".join(map(str, table.shape or (0, 0, 0)))
+        best = f"the best of {len(self.found)} shapes and layouts is {shape}"
+        rows.run.notes.append(f"{best}: {table.peak:.4g} TFLOP/s")
         if not rows.run.halt.is_set():
             self._compare(max(ranked, key=self.found.__getitem__))
 
@@ -166,9 +160,8 @@ class Search:
     def _time(self, candidate: Candidate, seconds: float, mark: str = "") -> None:
         rows, (shape, column_major) = self.rows, candidate
         product, each = rows.open(self.dtype, shape, column_major)
-        timed = rows.time(
-            product.multiply, rows.device.timed, each, flop=product.flop, at_most=seconds
-        )
+        clock, flop = rows.device.timed, product.flop
+        timed = rows.time(product.multiply, clock, each, flop=flop, at_most=seconds)
         if timed is None:
             return
         rows.run.known.update(rows.device.memories())

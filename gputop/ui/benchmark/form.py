@@ -157,9 +157,8 @@ class Form(Container):
         inputs = (self._size_field, self._seconds_field, self._hertz_field)
         every = (*self._lists, *inputs, self._button)
         fields = [field for field in every if not field.disabled]
-        at = next((n for n, field in enumerate(fields) if field.has_focus_within), None)
-        if at is None:
-            at = -1 if step > 0 else 0
+        none = -1 if step > 0 else 0
+        at = next((n for n, field in enumerate(fields) if field.has_focus_within), none)
         self.screen.set_focus(fields[(at + step) % len(fields)])
 
     @property
@@ -234,12 +233,9 @@ class Form(Container):
     def _show(self) -> None:
         if not all(each.children for each in self._lists):
             return  # it is being closed before it was all there
-        self._fill(
-            self._kind_field,
-            [(kind, kind) for kind in self.kinds],
-            self.kind if self.kind in self.kinds else DEFAULT_KIND,
-        )
-        kind = self.kind
+        kinds = self.kinds
+        kind = self.kind if self.kind in kinds else DEFAULT_KIND
+        self._fill(self._kind_field, [(each, each) for each in kinds], kind)
         self._dtype_field.disabled = not KINDS[kind].has_dtype
         self._size_field.disabled = not KINDS[kind].has_size
         self._hertz_field.disabled = kind != "pulse"
@@ -285,10 +281,8 @@ class Form(Container):
 
     @on(Select.Changed, "#device")
     def _device_changed(self, event: Select.Changed) -> None:
-        key = str(event.value)
-        if event.value != self._device_field.value or key == self.choice.key(self.kind):
-            return
-        self._take_device(key)
+        if self.choice.key(self.kind) != event.value == self._device_field.value:
+            self._take_device(str(event.value))
 
     @on(Select.Changed, "#dtype")
     def _dtype_changed(self, event: Select.Changed) -> None:

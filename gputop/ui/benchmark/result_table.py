@@ -84,14 +84,13 @@ def last_and_best(run: RunState, width: int) -> Row:
     if not run.rows:
         return [*row, Span("the first row is being measured" if run.planned else "", DIM)]
     last, best = run.rows[-1], best_row(run.rows) or run.rows[-1]
-    if run.request.kind == "latency":  # work of several sorts: the table says what is best of each
-        named = [] if run.ended else [("last", last)]
+    latency = run.request.kind == "latency"
+    named = [("last", last), ("best", best)]
+    if latency:  # work of several sorts: the table says what is best of each
+        named = [] if run.ended else named[:1]
     elif run.ended or last is best:
-        named = [("best", best)]
-    else:
-        named = [("last", last), ("best", best)]
+        named = named[1:]
     for name, point in named:
-        latency = run.request.kind == "latency"
         said = brief(point.values.get("seconds")) if latency else rate_text(point)
         part = [Span(f"{name} ", DIM), Span(said, STRONG), Span(f" {_where(run, point)}  ", DIM)]
         if point is named[0][1] or width_of([*row, *part]) <= width:
