@@ -32,7 +32,7 @@ COLOURS = 6
 """Number of the colour classes `c0` to `c5`, used in turn."""
 FEW = 80
 """Most points of a line that are marked with dots."""
-SECONDS, BYTES, TIME = "seconds", "bytes", "Time"
+SECONDS, BYTES, TIME, TAIL = "seconds", "bytes", "Time", "p99"
 """Titles of axes with labels of their own."""
 LETTER = 7
 """Width of a character of a label, or a little more."""
@@ -148,7 +148,7 @@ def text(value: object) -> str:
 
 def label(value: float, title: str = "") -> str:
     """Return a number on the axis of that title: `0.25`, `8192`, `64 KiB`, `10 µs`."""
-    if title == TIME and value:
+    if title in (TIME, TAIL) and value:
         return brief(value)
     if title == BYTES:
         units = ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB"))
@@ -194,7 +194,7 @@ TITLES = {
     "clock_mhz": ("Clock, MHz", 1.0),
     "temperature_celsius": ("Temperature, °C", 1.0),
     "seconds": (TIME, 1.0),
-    "p99_seconds": ("p99", 1.0),
+    "p99_seconds": (TAIL, 1.0),
     "bytes_per_second": ("GB/s", 1e-9),
     "algorithm_bytes_per_second": ("Algorithm GB/s", 1e-9),
     "tokens_per_second": ("Tokens/s", 1.0),
@@ -278,6 +278,8 @@ def _charts(result: Result, course: RunCurves) -> Iterator[str]:
             yield strip(course.reasons, x)
     alike = len({row.x for row in result.points}) < 2  # rows of one size are no line
     for name, lines in by_value(() if alike else result.points).items():
+        if name == "wrong":  # the rows have it
+            continue
         yield _chart(lines, x_axis(lines, BYTES if bytes_moved else "N"), name)
 
 
@@ -333,7 +335,7 @@ def _value(name: str, value: float | None, factor: float) -> str:
         return brief(value)
     if name == "tflops" or name.endswith("bytes_per_second"):
         return tflops(factor * value)
-    return f"{value:.4g}"
+    return f"{value:.0f}" if value >= 1000 else f"{value:.4g}"
 
 
 def _table(found: Iterable[Fact]) -> str:
