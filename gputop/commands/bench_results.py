@@ -48,8 +48,9 @@ def report_runs(runs: Sequence[RunState], args: argparse.Namespace) -> int:
     for problem in filter(None, (run.problem for run in shown)):
         print_message(f"error: {problem}")
     status = gravest([_status(run, args) for run in runs])
-    exported = args.report is None or _export(Path(args.report), shown[0])
-    return COULD_NOT_RUN if not exported and status == FINE else status
+    reported = shown if args.report is not None else ()
+    exported = [_export(Path(args.report), each) for each in reported]
+    return COULD_NOT_RUN if not all(exported) and status == FINE else status
 
 
 def report_devices(
@@ -160,7 +161,7 @@ def _document(run: RunState) -> dict[str, Any]:
 
 
 def _export(file: Path, run: RunState) -> bool:
-    """Write the page about the one device, if it has a result; return False if that failed."""
+    """Write the page about a device, if it has a result; return False if that failed."""
     from gputop.bench.results import html_report
 
     try:
