@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from functools import cache
 from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
-from gputop.cli import main
 from gputop.commands import bench_results
-from gputop.commands.schema import DOCUMENTS, schema
+from gputop.commands.schema import DOCUMENTS
 from gputop.fleet.page import document as fleet_document
 from gputop.schema.snapshot import encode
 from tests import fleets, streams
@@ -21,6 +21,14 @@ from tests.output.test_metrics import EVERY
 from tests.runs import gpu_run
 
 BOUND = 60.0
+
+
+@cache
+def schema(name: str) -> Any:
+    """The schema as it is printed. Another process makes it: msgspec keeps what it learns of a
+    class, and the quick codec of this one would find it.
+    """
+    return json.loads(printed("schema", name))
 
 
 def problem_of(name: str, document: Any) -> str | None:
@@ -42,11 +50,8 @@ def printed(*words: str) -> str:
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_it_prints_a_schema(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["schema", name]) == 0
-    found = json.loads(capsys.readouterr().out)
-    Draft202012Validator.check_schema(found)
-    assert found == json.loads(json.dumps(schema(name)))
+def test_it_prints_a_schema(name: str) -> None:
+    Draft202012Validator.check_schema(schema(name))
     assert problem_of(name, {}) is not None
     assert problem_of(name, 1) is not None
 
