@@ -12,8 +12,7 @@ from textual import work
 
 from gputop.masking import MASK, is_secret
 from gputop.problem import Problem
-from gputop.sources.linux.process_details import ProcessDetails, read_details
-from gputop.sources.linux.procfs import ProcError
+from gputop.sources.linux.procfs import ProcError, ProcessDetails, read_details
 from gputop.text import count, moment, visible
 from gputop.ui.drawing.cells import Row, Span, is_narrow, rule_of, spread
 from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, TEXT, WARN
