@@ -17,7 +17,7 @@ from gputop.text import visible
 if TYPE_CHECKING:
     from wsgiref.types import WSGIApplication
 
-    from gputop.output.prometheus.family import Family
+    from gputop.output.prometheus.metrics import Family
     from gputop.output.prometheus.scrape import Server
     from gputop.output.prometheus.state import StreamFollower
     from gputop.output.prometheus.web_config import WebConfig

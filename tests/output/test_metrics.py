@@ -18,7 +18,6 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 
 from gputop.fleet.queries import BEATS, MASKS, READ_AS, XID
 from gputop.health.judge import BY_NAME, RULES
-from gputop.output.prometheus.family import label_value
 from gputop.output.prometheus.metrics import MOST_PROCESSES, families
 from gputop.output.prometheus.scrape import registry_of
 from gputop.output.prometheus.state import ExporterState, StreamFollower
@@ -36,13 +35,14 @@ from gputop.schema.device import (
 from gputop.schema.snapshot import DriverState, Event, Inventory, Process, Record, Sample, Source
 from gputop.sources.nvml import device_queries as nvml_readings
 from gputop.stream.child import Interruption
+from gputop.text import visible
 from tests import streams
 from tests.schema.test_snapshot import values_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gputop.output.prometheus.family import Family
+    from gputop.output.prometheus.metrics import Family
 
 NOW = 100.0
 """Monotonic."""
@@ -614,7 +614,7 @@ def test_what_is_absent_has_no_series_and_nothing_stands_twice(
     assert len({each.name for each in found}) == len(found)
     inventory, sample = machine
     there = {device.uuid for device in inventory.devices}
-    named_there = {label_value(uuid): uuid for uuid in there}
+    named_there = {visible(uuid, 200): uuid for uuid in there}
     readings = {f"gputop_{reading.metric_name}": reading.name for reading in METRICS}
     for family in found:
         if family.name in readings:

@@ -13,8 +13,7 @@ from gputop.masking import MASK
 from gputop.problem import Problem
 from gputop.schema.device import Absence
 from gputop.schema.snapshot import Source
-from gputop.sources.linux.process_details import ProcessDetails
-from gputop.sources.linux.procfs import ProcError
+from gputop.sources.linux.procfs import ProcError, ProcessDetails
 from gputop.ui.device.screen import DevicePage
 from gputop.ui.drawing.palette import ACCENT, DIM, STRONG
 from gputop.ui.processes.page import ProcessDetailsView, ProcessPage, SendSignal, variables_of

@@ -1,6 +1,8 @@
 """A stream as metrics of Prometheus, under gputop's names or those of dcgm-exporter.
 
-A reading that is missing has no series; it is never 0.
+Metrics are named after https://prometheus.io/docs/practices/naming, in base units: ratios from 0
+to 1, hertz, bytes, watts, joules, seconds, degrees Celsius; counters end in `_total`. A missing
+reading has no series; it is never 0.
 
 DCGM's names, units and help texts are those of `etc/default-counters.csv` in dcgm-exporter, or else
 of DCGM's field identifiers: https://github.com/NVIDIA/dcgm-exporter, release 4.5.3-4.8.2. Its
@@ -11,38 +13,97 @@ the default counters only the licence of virtual GPUs is missing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from heapq import nlargest
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from gputop.health.conditions import XIDS
 from gputop.health.judge import RULES
-from gputop.output.prometheus.family import (
-    Family,
-    Kind,
-    LabelledDevice,
-    Labels,
-    Part,
-    dcgm_unit,
-    family,
-    label_value,
-    parts_of,
-    series_of,
-)
 from gputop.schema.catalogue import CATALOGUE, PROCESS_READINGS, Reading
 from gputop.schema.clock_events import mask_of
 from gputop.schema.device import READINGS, Device, DeviceSample, DeviceState
 from gputop.schema.snapshot import DriverState, Inventory, Process, Sample
+from gputop.text import visible
 
 if TYPE_CHECKING:
     from gputop.health.findings import Finding
     from gputop.output.prometheus.state import ExporterState, XidCount, XidKey
 
+Kind = Literal["gauge", "counter", "unknown"]
+Labels = Mapping[str, str]
+Part = tuple[Labels, float]
+"""A number, with the labels that tell it from others."""
 MOST_PROCESSES = 32
 """Processes of a device that are exported. Each is a series of each metric, new at each start."""
 XID_HELP = "Value of the last XID error encountered."
 _UP = "Whether the newest sample is recent and the driver answers: 1 or 0."
 _INTERRUPTIONS = "How often the sampler was started again, or a line of it could not be read."
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A metric with its series. No two of them have the same labels."""
+
+    name: str
+    """The name in a query, with `_total`."""
+    help: str
+    kind: Kind
+    series: tuple[Part, ...]
+
+
+class LabelledDevice(NamedTuple):
+    """A device with its readings, and the labels of its series."""
+
+    device: Device
+    sample: DeviceSample
+    labels: Labels
+
+
+def family(name: str, about: str, series: Iterable[Part], kind: Kind | None = None) -> Family:
+    """Make a family; of series with the same labels keep the first. `_total` means a counter."""
+    kind = kind or ("counter" if name.endswith("_total") else "gauge")
+    unique: dict[frozenset[tuple[str, str]], Part] = {}
+    for part in series:
+        unique.setdefault(frozenset(part[0].items()), part)
+    return Family(name, about, kind, tuple(unique.values()))
+
+
+def series_of(
+    records: Iterable[tuple[Labels, DeviceSample | Process]],
+    name: str,
+    parts: Callable[[Any], Iterable[Part]],
+) -> Iterator[Part]:
+    """Yield the numbers of the field `name` of those records that have a value."""
+    for labels, record in records:
+        value = getattr(record, name)
+        if value is not None and name not in record.absent:
+            yield from (({**labels, **more}, number) for more, number in parts(value))
+
+
+def parts_of(reading: Reading) -> Callable[[Any], Iterator[Part]]:
+    """Return what yields the numbers of a value of this reading, in base units.
+
+    Each known word is a series: 1 if it applies, else 0. Words of later drivers have a series while
+    they apply. Items of a list that are None have none.
+    """
+    convert, label, known = reading.base_unit, reading.part_label, reading.words or ()
+
+    def words(value: str | tuple[str, ...]) -> Iterator[Part]:
+        current = (value,) if isinstance(value, str) else value
+        for name in dict.fromkeys((*known, *current)):
+            yield {label: visible(name, 200)}, float(name in current)
+
+    def numbers(value: Any) -> Iterator[Part]:
+        if isinstance(value, Mapping):
+            yield from (({label: visible(name, 200)}, number) for name, number in value.items())
+        elif isinstance(value, tuple):
+            each = enumerate(value)
+            yield from (({label: str(n)}, convert(part)) for n, part in each if part is not None)
+        else:
+            yield {}, convert(value)
+
+    return words if known else numbers
 
 
 def families(
@@ -97,7 +158,7 @@ def _labels(device: Device, host: str) -> Labels:
         "gpu_instance": device.mig_gpu_instance,
         "compute_instance": device.mig_compute_instance,
     }
-    return {name: label_value(str(value)) for name, value in labels.items() if value is not None}
+    return {name: visible(str(value), 200) for name, value in labels.items() if value is not None}
 
 
 def _info(inventory: Inventory) -> Family:
@@ -113,7 +174,7 @@ def _info(inventory: Inventory) -> Family:
 
 
 def _present(labels: Mapping[str, str | None], limit: int = 200) -> dict[str, str]:
-    return {name: label_value(value, limit) for name, value in labels.items() if value}
+    return {name: visible(value, limit) for name, value in labels.items() if value}
 
 
 def _states(devices: Sequence[LabelledDevice], sample: Sample, waited: float) -> Iterator[Family]:
@@ -161,7 +222,7 @@ def _xids(
     There is no series before the first of a code: an alert compares the last one with `time()`.
     """
     labels: dict[str | None, Labels] = {each.device.uuid: each.labels for each in devices}
-    labels[None] = {"host": label_value(inventory.hostname)}
+    labels[None] = {"host": visible(inventory.hostname, 200)}
     known = [
         ({**labels[uuid], "code": "unknown" if code is None else str(code)}, xids)
         for (uuid, code), xids in counts.items()
@@ -280,7 +341,7 @@ def _dcgm(
 def _dcgm_parts(reading: Reading) -> Callable[[Any], list[Part]]:
     if reading.name == "clock_event_reasons":
         return lambda reasons: [({}, float(mask_of(reasons)))]
-    convert = dcgm_unit(reading.dcgm[0], reading)
+    convert = reading.dcgm_unit(reading.dcgm[0])
     return lambda value: [({}, convert(value))]
 
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.widget import Widget
 
-    from gputop.bench.plan.dtypes import DeviceKind
+    from gputop.bench.plan.kinds import DeviceKind
     from gputop.schema.snapshot import Sample
 
 REDRAW_SECONDS = 0.25

@@ -14,8 +14,7 @@ from textual.containers import Vertical
 
 from gputop.masking import MASK, is_secret
 from gputop.problem import Problem
-from gputop.sources.linux.process_details import ProcessDetails, read_details
-from gputop.sources.linux.procfs import ProcError
+from gputop.sources.linux.procfs import ProcError, ProcessDetails, read_details
 from gputop.text import ABSENT, count, moment, size, visible
 from gputop.ui.drawing.cells import Row, Span, cell, clip, is_narrow, rule_of, spread, wrap
 from gputop.ui.drawing.dialogs import WAIT, Dialog, QuietPeriod
