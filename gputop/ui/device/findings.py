@@ -79,9 +79,14 @@ class FindingsView(ScrolledView):
     def all_rows(self, width: int) -> list[Row]:
         """Return the findings, then the rules that found nothing and those that cannot tell."""
         rows = [*self._causes(width)] if self.of_all else [*self._of_device(width)]
-        if not rows:
-            rows = [[Span("No findings", GOOD)], []]
-        return [*rows, *self._clear(width), *self._cannot_tell(width)]
+        return [*(rows or self._alerts(width)), *self._clear(width), *self._cannot_tell(width)]
+
+    def _alerts(self, width: int) -> list[Row]:
+        """Return the alerts of the header while no rule has had the time to explain them."""
+        shown = {device.uuid for device in self.devices}
+        alerts = summarize(a for a in self._telemetry.alerts if a.device_uuid in shown)
+        rows = [row for each in alerts for row in (*cause_rows(*each, None, "", width), [])]
+        return rows or [[Span("No findings", GOOD)], []]
 
     def _of_device(self, width: int) -> Iterator[Row]:
         if self.device is not None:
