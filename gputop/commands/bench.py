@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from gputop.bench.plan import devices, request
 from gputop.bench.plan.devices import RunRefusedError, select_targets
-from gputop.bench.plan.dtypes import DTYPES, parse_dtypes
-from gputop.bench.plan.kinds import DEFAULT_KIND, KINDS
+from gputop.bench.plan.kinds import DEFAULT_KIND, DTYPES, KINDS, parse_dtypes
 from gputop.commands.arguments import Parser, count, output_width, print_text
 from gputop.console import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE, print_message
 from gputop.problem import Problem, ProblemError

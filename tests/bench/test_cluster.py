@@ -36,9 +36,9 @@ FAULTS = """
 import sys, time
 sys.path.insert(0, sys.argv[1])
 import os
-from gputop_worker import backends, main, product, soak
+from gputop_worker import backends, main, product, loads
 slot, Product = os.environ["CUDA_VISIBLE_DEVICES"], product.Product
-multiply, measure = Product.multiply, soak.measure
+multiply, measure = Product.multiply, loads.measure
 backends.Cpu.least_interval, backends.Cpu.share_of_checks = 0.0, 1e9
 def slow(self, times=1):
     for _ in range(times):
@@ -50,7 +50,7 @@ def wrong(self, times=1):
 def measured(*arguments):
     Product.multiply = {"2": slow, "5": wrong}.get(slot, multiply)
     measure(*arguments)
-soak.measure = measured
+loads.measure = measured
 main.main()
 """
 """The worker that was sent there, in which two of the devices fail once the run begins."""

@@ -16,7 +16,7 @@ from gputop.bench.plan.request import Request, Target
 from gputop.bench.results.facts import method_facts
 from gputop.bench.run import worker_launch
 from gputop.bench.run.session import Session
-from gputop.bench.worker import copies, environment
+from gputop.bench.worker import copies, main
 from tests.bench.machines import divided, seen
 from tests.bench.workers import CPU, broken_worker, fake_interpreter, load_torch, needs_torch
 from tests.streams import inventory, sample
@@ -215,14 +215,14 @@ def test_a_worker_is_bound_to_the_processors_near_its_gpu(
 ) -> None:
     node(tmp_path, number, processors)
     chosen: list[set[int]] = []
-    monkeypatch.setattr(environment, "SYSFS", tmp_path)
+    monkeypatch.setattr(main, "SYSFS", tmp_path)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: allowed)
     monkeypatch.setattr(os, "sched_setaffinity", lambda _, wanted: chosen.append(wanted))
-    said = environment.bind_near("00000000:1A:00.0")  # as NVML has it
+    said = main.bind_near("00000000:1A:00.0")  # as NVML has it
     assert chosen == ([] if bound is None else [bound])
     assert said == (bound and f"NUMA node {number}, processors: {len(bound)}")
-    assert environment.bind_near("00000000:FF:00.0") is None
-    assert environment.bind_near("nonsense") is None
+    assert main.bind_near("00000000:FF:00.0") is None
+    assert main.bind_near("nonsense") is None
 
 
 @pytest.mark.slow

@@ -18,11 +18,11 @@ from gputop.schema.remedies import absence_text
 from gputop.schema.snapshot import Event, Sample, decode, encode
 from gputop.sources.nvml.driver import NvmlReader, start
 from gputop.ui.device.screen import DetailsView, DevicePage, DeviceTitle, EventsView, in_columns
+from gputop.ui.device.timeline import TimelineView
 from gputop.ui.drawing.cells import Span, width_of
 from gputop.ui.model import EVENTS_KEPT, Telemetry
 from gputop.ui.processes.screen import ProcessesView
 from gputop.ui.shell.app import GputopApp
-from gputop.ui.widgets.timeline import TimelineView
 from tests import streams
 from tests.sources.test_nvml import OLDER, Clock
 from tests.sources.test_readings import A_SECOND_LATER, INVENTORY, REASONS, SAMPLE, device

@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from gputop.bench.plan.dtypes import DTYPES, DataType, DeviceKind
-from gputop.bench.plan.kinds import DEFAULT_KIND, KINDS
+from gputop.bench.plan.kinds import DEFAULT_KIND, DTYPES, KINDS, DataType, DeviceKind
 from gputop.problem import Problem
 from gputop.sources.linux.procfs import cpu_name
 from gputop.text import size as sized

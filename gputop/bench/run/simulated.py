@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from gputop.bench.events import Done, Event, Hello, Planned, Progress, Result, Verified
 from gputop.bench.plan.datasheet_peaks import by_formula
-from gputop.bench.plan.dtypes import DTYPES
+from gputop.bench.plan.kinds import DTYPES
 from gputop.bench.run.session import Session
 from gputop.bench.run.supervision import SupervisedRun
 from gputop.sources import simulated as model

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from gputop.bench.plan import interpreters
 from gputop.bench.plan import request as plan
-from gputop.bench.plan.dtypes import DTYPES
+from gputop.bench.plan.kinds import DTYPES
 from gputop.bounds import WORKER_LINE_BYTES
 from gputop.console import COULD_NOT_RUN
 from gputop.problem import Problem, ProblemError

@@ -34,16 +34,16 @@ from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.throughput_chart import ThroughputChart, hint, problem_rows
 from gputop.ui.drawing.cells import Span
+from gputop.ui.drawing.dialogs import Choice, ChoiceDialog, ConfirmScreen
+from gputop.ui.drawing.live import space_of
 from gputop.ui.drawing.palette import DIM, FAULT, WARN
 from gputop.ui.model import Telemetry, local_inventory
-from gputop.ui.widgets.dialogs import Choice, ChoiceDialog, ConfirmScreen
-from gputop.ui.widgets.live import space_of
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.widget import Widget
 
-    from gputop.bench.plan.dtypes import DeviceKind
+    from gputop.bench.plan.kinds import DeviceKind
     from gputop.schema.snapshot import Sample
 
 REDRAW_SECONDS = 0.25

@@ -22,8 +22,17 @@ from gputop.ui.monitor.screen import SMALLEST, MonitorTab
 from gputop.ui.processes.columns import GPU
 from gputop.ui.processes.screen import ListTab, ProcessesTab
 from gputop.ui.processes.table_state import ProcessTable
-from gputop.ui.shell.action_screen import ActionScreen, KeysView
-from gputop.ui.shell.actions import ACTIONS, LISTS, PAGES, PROCESSES, Action, bindings, explanation
+from gputop.ui.shell.actions import (
+    ACTIONS,
+    LISTS,
+    PAGES,
+    PROCESSES,
+    Action,
+    ActionScreen,
+    KeysView,
+    bindings,
+    explanation,
+)
 from gputop.ui.shell.header import Header, ReplayBar
 from gputop.ui.shell.recording import Recordings
 from gputop.ui.terminal import textual_patches
@@ -38,7 +47,7 @@ if TYPE_CHECKING:
     from gputop.recording.replay import Played, Replay
     from gputop.schema.snapshot import Record
     from gputop.ui.benchmark.screen import BenchmarkTab
-    from gputop.ui.widgets.live import FilterView, LiveTab
+    from gputop.ui.drawing.live import FilterView, LiveTab
 
 BENCHMARK_CSS = Path(__file__).parents[1] / "benchmark" / "benchmark.tcss"
 """Style sheet that is slow to parse, and that the first screen does not need."""
@@ -351,7 +360,7 @@ class Dashboard(ActionScreen):
         self._switcher.current = self._header.tab
 
     def action_number(self) -> None:
-        from gputop.ui.widgets.dialogs import Choice, NumberDialog
+        from gputop.ui.drawing.dialogs import Choice, NumberDialog
 
         tab, devices = self._tab, self.telemetry.devices
         choices = [Choice(f"{d.label} {short_name(d.name)}", "", d) for d in devices]
@@ -369,7 +378,7 @@ class Dashboard(ActionScreen):
 
     async def action_why(self) -> None:
         """Show the findings of all devices; from the page of a device, its own."""
-        from gputop.ui.why.screen import WhyPage
+        from gputop.ui.device.findings import WhyPage
 
         of_all = self._header.tab != "page"
         await self._open("why", WhyPage, "look for findings of")
@@ -454,7 +463,7 @@ class Dashboard(ActionScreen):
         self.notify(f"A sample every {now:g} s")
 
     def action_settings(self, columns: bool = False) -> None:
-        from gputop.ui.shell.settings_screen import SettingsScreen
+        from gputop.ui.shell.help_and_settings import SettingsScreen
 
         def changed() -> None:
             self._apply_settings()
@@ -493,7 +502,7 @@ class Dashboard(ActionScreen):
             self._to_tab(self._came_from.get(now, "monitor"))
 
     def action_help(self) -> None:
-        from gputop.ui.shell.help import Help
+        from gputop.ui.shell.help_and_settings import Help
 
         other = "live" if self._replay is not None else "replay"
         readonly = self.app.settings.readonly

@@ -23,9 +23,8 @@ from textual.geometry import Size
 
 from gputop.console import INTERRUPTED, terminal_size
 from gputop.ui.terminal import output, textual_patches
-from gputop.ui.terminal.frame import Sequences
 from gputop.ui.terminal.key_parser import KeyParser
-from gputop.ui.terminal.screen_model import ScreenModel
+from gputop.ui.terminal.screen_model import ScreenModel, Sequences
 from gputop.ui.terminal.skeleton import SKELETON, silent
 
 if TYPE_CHECKING:
