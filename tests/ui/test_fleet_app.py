@@ -14,6 +14,7 @@ from gputop.health.findings import Finding, Severity
 from gputop.settings import Settings
 from gputop.ui.drawing import palette
 from gputop.ui.drawing.cells import Span
+from gputop.ui.drawing.dialogs import ChoiceDialog
 from gputop.ui.drawing.look import Terminal
 from gputop.ui.fleet.fleet_state import FleetState
 from gputop.ui.fleet.map import LEGEND_ROWS, MapView
@@ -21,16 +22,14 @@ from gputop.ui.fleet.map_layout import MapDensity
 from gputop.ui.fleet.map_metrics import METRICS
 from gputop.ui.fleet.problems import DetailView, ProblemsView, in_rows
 from gputop.ui.fleet.summary import FilterLine
-from gputop.ui.shell.action_screen import KeysView
+from gputop.ui.shell.actions import KeysView
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.dashboard import Dashboard
 from gputop.ui.shell.fleet_screen import ACTIONS, FleetScreen
 from gputop.ui.shell.header import Header
-from gputop.ui.shell.help import Help, HelpPage
+from gputop.ui.shell.help_and_settings import Help, HelpPage
 from gputop.ui.terminal import textual_patches
-from gputop.ui.terminal.frame import Sequences
-from gputop.ui.terminal.screen_model import ScreenModel
-from gputop.ui.widgets.dialogs import ChoiceDialog
+from gputop.ui.terminal.screen_model import ScreenModel, Sequences
 from tests.fleets import AWAY, drawn, fleet, gpu
 from tests.ui.pilots import NoWatch, fleet_screen, lines, settle, text_of, until
 

@@ -24,13 +24,12 @@ from textual.strip import Strip
 from textual.widgets import Label
 
 from gputop.ui.drawing.cells import Row, Span
+from gputop.ui.drawing.live import LiveView
 from gputop.ui.drawing.look import THEMES, Look
 from gputop.ui.drawing.palette import BUSY, DIM, TEXT
 from gputop.ui.terminal import textual_patches
-from gputop.ui.terminal.frame import LINK, Sequences
-from gputop.ui.terminal.screen_model import ScreenModel
+from gputop.ui.terminal.screen_model import LINK, ScreenModel, Sequences
 from gputop.ui.terminal.textual_patches import CellsUpdate, codes_of, update_from_live_views
-from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from gputop.bench.results.facts import DEVICE, SPEED, VERDICT, WHEN, ResultColumn, fitting_columns
 from gputop.text import ABSENT, short_name, visible
 from gputop.ui.drawing.cells import Row, Span, cell, fit, list_row, wrap
+from gputop.ui.drawing.live import TelemetryView, Wheel
 from gputop.ui.drawing.palette import ACCENT, DIM, FAULT, STRONG, TEXT, WARN
-from gputop.ui.widgets.live import TelemetryView, Wheel
 
 if TYPE_CHECKING:
     from rich.style import Style

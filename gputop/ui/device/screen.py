@@ -17,12 +17,12 @@ from gputop.schema.device import Absence, Device, DeviceState
 from gputop.schema.labels import GROUPS, since_start, value_of
 from gputop.schema.snapshot import Event, MachineState
 from gputop.text import ABSENT, age, moment, short_name, visible
+from gputop.ui.device.timeline import TimelineView
 from gputop.ui.drawing import cells
 from gputop.ui.drawing.cells import Row, Span, cell, fit, rule_of, width_of
+from gputop.ui.drawing.live import DeviceTab, DeviceView, ScrolledView, space_of
 from gputop.ui.drawing.palette import ACCENT, DIM, FAULT, GOOD, STRONG, TEXT, WARN
 from gputop.ui.processes.screen import ProcessesView
-from gputop.ui.widgets.live import DeviceTab, DeviceView, ScrolledView, space_of
-from gputop.ui.widgets.timeline import TimelineView
 
 if TYPE_CHECKING:
     from rich.style import Style

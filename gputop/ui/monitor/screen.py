@@ -9,10 +9,10 @@ from textual import on
 from gputop.settings import CHARTS
 from gputop.text import ABSENT, duration, fit_columns, in_unit_of, number, percentage, size, visible
 from gputop.ui.drawing.cells import Row, Span, bar, beside, cell, fit, share_of, width_of, wrap
+from gputop.ui.drawing.live import TelemetryView, space_of
 from gputop.ui.drawing.palette import ACCENT, CPU, DIM, MEMORY, STRONG, TEXT, WARN
 from gputop.ui.monitor.devices import DevicesView, process_rows
 from gputop.ui.processes.screen import ListTab, ProcessesView
-from gputop.ui.widgets.live import TelemetryView, space_of
 
 if TYPE_CHECKING:
     from rich.style import Style

@@ -13,9 +13,8 @@ from gputop.ui.fleet.grouping import EXAMPLE
 from gputop.ui.fleet.map import MapView, empty_rows
 from gputop.ui.fleet.problems import DetailView, ProblemsView
 from gputop.ui.fleet.summary import FilterLine, FleetHeader
-from gputop.ui.shell.action_screen import ActionScreen, KeysView
 from gputop.ui.shell.actions import ACTIONS as DASHBOARD
-from gputop.ui.shell.actions import Action, bindings
+from gputop.ui.shell.actions import Action, ActionScreen, KeysView, bindings
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -25,8 +24,8 @@ if TYPE_CHECKING:
     from textual.screen import Screen
 
     from gputop.fleet.model import Fleet
+    from gputop.ui.drawing.live import LiveView
     from gputop.ui.fleet.fleet_state import FleetState
-    from gputop.ui.widgets.live import LiveView
 
 ROOMY = 18
 """Rows from which on there is room for more than the map and what is wrong."""
@@ -274,6 +273,6 @@ class FleetScreen(ActionScreen):
         self.app.push_screen(self._open_host(gpu.host))
 
     def action_help(self) -> None:
-        from gputop.ui.shell.help import HelpPage
+        from gputop.ui.shell.help_and_settings import HelpPage
 
         self.app.push_screen(HelpPage(HELP))

@@ -23,9 +23,8 @@ from textual.geometry import Size
 
 from gputop.console import INTERRUPTED, terminal_size
 from gputop.ui.terminal import output, textual_patches
-from gputop.ui.terminal.frame import Sequences
 from gputop.ui.terminal.key_parser import KeyParser
-from gputop.ui.terminal.screen_model import ScreenModel
+from gputop.ui.terminal.screen_model import ScreenModel, Sequences
 from gputop.ui.terminal.skeleton import SKELETON, silent
 
 if TYPE_CHECKING:
@@ -138,7 +137,9 @@ class TerminalDriver(Driver):
             modes = termios.tcgetattr(0)
             if not self._active:
                 self._modes = before or [*modes[:6], [*modes[6]]]
-            termios.tcsetattr(0, termios.TCSANOW, _raw(modes))
+            raw = silent(modes)
+            raw[3] &= ~termios.ISIG  # Ctrl+C is a key
+            termios.tcsetattr(0, termios.TCSANOW, raw)
         again, self._active = self._active, True
         self._screen.forget(clears=before is None)
         # A terminal that is on the alternate screen would clear it.
@@ -256,10 +257,3 @@ class TerminalDriver(Driver):
         self._timer = None
         for message in self._typed.flush():
             self.process_message(message)
-
-
-def _raw(modes: list[Any]) -> list[Any]:
-    """Return the modes with every key passed through: Ctrl+C, Ctrl+S and Enter too."""
-    changed = silent(modes)
-    changed[3] &= ~termios.ISIG
-    return changed

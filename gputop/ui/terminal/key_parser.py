@@ -48,7 +48,7 @@ _BROKEN = re.compile(rf"\x1b(?:\[[0-?]*[ -/]*|O|{_STRING})?", re.DOTALL)
 class KeyParser:
     """Parser of terminal input. Call `flush` if no input follows within `timeout_seconds`.
 
-    `answered` is called for each answer to `flow.QUERY`.
+    `answered` is called for each answer to a status query.
     """
 
     def __init__(

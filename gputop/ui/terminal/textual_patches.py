@@ -37,8 +37,8 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from gputop.ui.drawing.cells import Row, is_narrow
-from gputop.ui.terminal.frame import LINK
-from gputop.ui.widgets.live import LiveView
+from gputop.ui.drawing.live import LiveView
+from gputop.ui.terminal.screen_model import LINK
 
 if TYPE_CHECKING:
     Put = Callable[[int, int, str, str], int]
