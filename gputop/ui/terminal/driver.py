@@ -71,14 +71,13 @@ class TerminalDriver(Driver):
         super().__init__(app, debug=debug, mouse=mouse, size=size or terminal_size())
         self._typed = KeyParser(answered=self._answered)
         self._screen = ScreenModel(*terminal_size(), Sequences.of_terminal())
-        self._is_modelled = textual_patches.capture(self._screen.put)
-        """False if Textual's own output is sent, which is not the known one."""
+        textual_patches.capture(self._screen.put)
         self._marks_frames = False
         """True if the terminal knows synchronized output."""
         # What is there to read may be gone: a shell reads it while the app is stopped.
         self._input = output.open_terminal(0, os.O_RDONLY)
         self._outlet = output.FrameWriter(
-            self._loop, output.open_terminal(1, os.O_WRONLY), self.repaint, self._next_frame
+            self._loop, output.open_terminal(1, os.O_WRONLY), self._next_frame
         )
         self._modes: list[Any] | None = None
         """Modes of the terminal before the app."""
@@ -99,25 +98,17 @@ class TerminalDriver(Driver):
         """Send Textual's output, or what it changed of the screen, while the terminal is ours."""
         if not self._active:
             return
-        if not self._is_modelled:
-            self._outlet.write(data)
-        elif data == START_FRAME:
+        if data == START_FRAME:
             self._marks_frames = True
         elif data == END_FRAME or MOVE.fullmatch(data):
             self._outlet.send_frame()
         else:
-            if not NOT_TEXT.fullmatch(data):
-                self._stop_modelling()
             self._outlet.write(data)
-
-    def _stop_modelling(self) -> None:
-        """Send Textual's own output from now on: there is an update that is not known."""
-        textual_patches.release()
-        self._is_modelled = False
-        self.send_message(self.SignalResume())
+            if not NOT_TEXT.fullmatch(data):  # it wrote over the screen
+                self.repaint()
 
     def _next_frame(self, most_bytes: int | None) -> str:
-        if not (self._active and self._is_modelled):
+        if not self._active:
             return ""
         frame = self._screen.next_frame(most_bytes)
         marked = self._marks_frames and len(frame) > UNMARKED_BYTES
@@ -129,11 +120,8 @@ class TerminalDriver(Driver):
 
     def repaint(self) -> None:
         """Paint the whole screen, whatever the terminal shows."""
-        if self._is_modelled:
-            self._screen.forget()
-            self._outlet.send_frame()
-        else:
-            self.send_message(self.SignalResume())
+        self._screen.forget()
+        self._outlet.send_frame()
 
     def start_application_mode(self) -> None:
         """Take the terminal, also again after another program had it unnoticed."""
@@ -153,8 +141,7 @@ class TerminalDriver(Driver):
         # Textual 8.2.7 introduced this setting.
         if not again and not getattr(constants, "DISABLE_KITTY_KEY", False):
             self._outlet.write(KEYBOARD)  # pushed once, as it is popped once
-        if self._is_modelled:
-            self._outlet.write(self._outlet.flow.begin())
+        self._outlet.write(self._outlet.flow.begin())
         self._loop.add_reader(self._input, self._read)
         self._send_size()
 
@@ -407,7 +394,9 @@ class KeyParser:
 
 
 def is_known() -> bool:
-    """Return True if Textual's parser, which is private, still turns text into keys."""
+    """Return True if Textual's updates and parser, which are private, are those that work here."""
+    if not textual_patches.knows_updates():
+        return False
     try:
         found = [each for text in ("a", "\x1b[A") for each in XTermParser().feed(text)]
     except Exception:  # noqa: BLE001 - it may be anything by now
