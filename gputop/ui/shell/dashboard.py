@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from importlib import import_module
@@ -155,7 +154,7 @@ class Dashboard(ActionScreen):
         self._table.apply_settings(sort, settings.reverse, settings.tree)
 
     def on_mount(self) -> None:
-        self._listen()
+        self.follow(self._stream.records(), self._receive)
         # A key may come before the switcher is mounted, which then shows its first tab.
         self.call_after_refresh(self._show_tab)
         # While the sampler is awaited; no thread, which the first number would have to wait for.
@@ -193,17 +192,11 @@ class Dashboard(ActionScreen):
         await self._end_making()
         await super().quit()
 
-    @work(exclusive=True, group="stream", exit_on_error=False)
-    async def _listen(self) -> None:
-        async with contextlib.aclosing(self._stream.records()) as records:
-            async for record in records:
-                try:
-                    if isinstance(record, Inventory | Sample | Interruption):
-                        self._add_record(record)
-                    else:
-                        await self._play(record)
-                except Exception as error:  # noqa: BLE001 - the next record may well be fine
-                    self.report(error)
+    async def _receive(self, record: Record | Interruption | Played) -> None:
+        if isinstance(record, Inventory | Sample | Interruption):
+            self._add_record(record)
+        else:
+            await self._play(record)
 
     async def _play(self, played: Played) -> None:
         """Add what a replay has played; after a jump, in another thread."""

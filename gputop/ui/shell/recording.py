@@ -121,7 +121,7 @@ class Recordings:
         """Begin a recording in the working directory, or end the current one."""
         inventory, sample = self._inventory, self._sample
         if self.current is not None:
-            self._end()
+            self._end(self.current)
         elif inventory is None or sample is None:
             self._notify("There is nothing to record yet")
         else:
@@ -144,7 +144,7 @@ class Recordings:
 
         def failed(problem: Problem) -> None:
             if self.current is recording:
-                self._end()
+                self._end(recording)
             self._notify(f"{visible(str(problem))}.", title="Not recorded", severity="error")
 
         recording = RecordingThread(path, partial(later, self._notify), partial(later, failed))
@@ -153,8 +153,7 @@ class Recordings:
         self.current = recording
         self._changed()
 
-    def _end(self) -> None:
-        recording, self.current = self.current, None
-        if recording is not None:
-            recording.stop()
+    def _end(self, recording: RecordingThread) -> None:
+        self.current = None
+        recording.stop()
         self._changed()
