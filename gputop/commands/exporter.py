@@ -83,7 +83,11 @@ def run(arguments: argparse.Namespace) -> int:
 
     with needs_extra("exporter"):
         from gputop.output.prometheus.scrape import application
-    web_config = _web_config(arguments.web_config)
+        from gputop.output.prometheus.web_config import WebConfig, WebConfigError
+    try:
+        web_config = arguments.web_config and WebConfig(Path(arguments.web_config), print_message)
+    except WebConfigError:
+        return USAGE
     dcgm = arguments.dcgm_names
     watch = StreamFollower(_tell, judges=not dcgm)
     socket = arguments.pod_resources_kubelet_socket
@@ -106,18 +110,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _tell(problem: Problem) -> None:
     print_message(f"error: {problem}.")
-
-
-def _web_config(name: str | None) -> WebConfig | None:
-    """Read the file; end the program if it cannot be used."""
-    if name is None:
-        return None
-    with needs_extra("exporter"):
-        from gputop.output.prometheus.web_config import WebConfig, WebConfigError
-    try:
-        return WebConfig(Path(name), print_message)
-    except WebConfigError:
-        raise SystemExit(USAGE) from None
 
 
 def _listen(address: Address, app: WSGIApplication, web_config: WebConfig | None = None) -> Server:
