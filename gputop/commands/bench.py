@@ -268,7 +268,7 @@ def _requests(args: argparse.Namespace, targets: Sequence[Target]) -> list[Reque
         )
     if KINDS[args.kind].several_devices and (problem := request.check_together(requests)):
         raise RunRefusedError(f"{problem}.", USAGE if args.kind == "collective" else COULD_NOT_RUN)
-    return requests if args.ray is not None else devices.with_peers(requests)
+    return devices.with_peers(requests)
 
 
 def _look_over_several(args: argparse.Namespace) -> None:

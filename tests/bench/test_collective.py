@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.bench.events import Done, Event, Failed, Hello, Point
-from gputop.bench.plan.devices import RunRefusedError, targets
+from gputop.bench.plan.devices import RunRefusedError, targets, with_peers
 from gputop.bench.plan.request import Request, Target, check_together, cpu_ranks
 from gputop.bench.results.tables import device_tables, table
 from gputop.bench.run import supervision
@@ -121,8 +121,8 @@ def test_each_rank_knows_its_number_and_sees_its_own_gpu_first() -> None:
     second = replace(asked(GPUS[1])[0], ranks=tuple(GPUS), rendezvous="/a/file")
     order = worker_request(second)
     assert (order["rank"], order["ranks"], order["rendezvous"]) == (1, 3, "/a/file")
-    seen_by = worker_environment(second.target, second.peer, *second.ranks)
-    assert seen_by["CUDA_VISIBLE_DEVICES"].split(",") == [GPUS[n].uuid for n in (1, 0, 2)]
+    seen_by = worker_environment(second.target, *second.peers)
+    assert seen_by["CUDA_VISIBLE_DEVICES"].split(",") == [GPUS[n].uuid for n in (1, 2, 0)]
 
 
 def test_ranks_of_a_cpu_share_its_memory() -> None:
@@ -205,7 +205,7 @@ async def ends_of(
     requests: list[Request], heard: Callable[[Event], bool] = lambda _: False, make: Any = None
 ) -> tuple[dict[Target, Done | Failed], list[int], float]:
     """How each rank ended, the workers' pids, and the seconds of a stop after what was heard."""
-    runs = group_runner(GroupState(requests), make)
+    runs = group_runner(GroupState(with_peers(requests)), make)
     ends: dict[Target, Done | Failed] = {}
     pids: list[int] = []
     stops: list[asyncio.Task[float]] = []

@@ -408,7 +408,7 @@ async def test_what_does_not_fit_is_scrolled_to() -> None:
             await settle(pilot)
             seen |= set(shown(pilot, DetailsView).splitlines())
         last = shown(pilot, DetailsView).splitlines()
-        assert last[-1].strip().endswith("rows above: PgUp PgDn")
+        assert last[-1].strip().endswith(" above: PgUp PgDn")
         labels = {row.label for row in ROWS if not row.optional}
         assert labels == {label for label in labels if any(s.startswith(f"{label} ") for s in seen)}
         app.query_one(DetailsView).action_move(-1000)

@@ -218,7 +218,7 @@ async def test_enter_opens_the_host_and_escape_comes_back_to_what_there_is_now()
         assert isinstance(host, Dashboard)
         await until(pilot, lambda: gpu_.host in host.query_one(Header).text())
         assert "Esc Fleet" in host.query_one(KeysView).text()
-        screen_of(app).update_fleet(fleet(8))
+        await screen_of(app).update_fleet(fleet(8))
         await pressed(pilot, "3", "escape", "escape")
         assert app.screen is screen_of(app)
         assert not host.is_running
@@ -352,7 +352,7 @@ async def test_what_is_wrong_with_the_server_is_on_top_and_the_old_fades() -> No
     app = app_of()
     async with app.run_test(size=USUAL) as pilot:
         await settle(pilot)
-        screen_of(app).update_fleet(dataclasses.replace(SOME, fresh=False, problems=(AWAY,)))
+        await screen_of(app).update_fleet(dataclasses.replace(SOME, fresh=False, problems=(AWAY,)))
         await settle(pilot)
         strips = lines(app)
         top = " ".join(text_of(strips[1:3]).split())
@@ -363,7 +363,7 @@ async def test_what_is_wrong_with_the_server_is_on_top_and_the_old_fades() -> No
         map_rows = strips[7:17]
         styles = {s.style.color for strip in map_rows for s in strip if s.text.strip() and s.style}
         assert styles == {palette.DIM.color, palette.POINTER.color}
-        screen_of(app).update_fleet(fleet(512, tick=1))
+        await screen_of(app).update_fleet(fleet(512, tick=1))
         await settle(pilot)
         assert "does not answer" not in text_of(lines(app))
 
@@ -491,7 +491,7 @@ class Sent:
 def model() -> Iterator[ScreenModel]:
     """What a terminal shows, as outside of tests."""
     model = ScreenModel(*LARGE, Sequences())
-    assert textual_patches.capture(model.put)
+    textual_patches.capture(model.put)
     yield model
     textual_patches.release()
 
@@ -507,7 +507,7 @@ async def test_a_refresh_of_ten_thousand_sends_little(
         counts = []
         for tick in (1, 2, 3, 4):
             sent.count = 0
-            screen_of(app).update_fleet(fleet(10_000, tick=tick))
+            await screen_of(app).update_fleet(fleet(10_000, tick=tick))
             await settle(pilot)
             counts.append(sent.count)
         assert max(counts[:3]) < 10_000
@@ -521,7 +521,7 @@ async def test_the_same_again_sends_only_its_age(
     async with app.run_test(size=LARGE) as pilot:
         await settle(pilot)
         sent = Sent(app, model, monkeypatch)
-        screen_of(app).update_fleet(SOME)
+        await screen_of(app).update_fleet(SOME)
         await settle(pilot)
         assert sent.count < 100
 

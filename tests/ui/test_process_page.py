@@ -145,7 +145,7 @@ async def test_it_has_all_that_is_known_the_command_first() -> None:
         (
             process(7, 0),
             inventory(2, source=Source.SIMULATED),
-            "it is simulated: it does not exist",
+            "it is simulated and does not exist",
         ),
         (process(7, 0, machine="b"), None, "it runs on b: use `ssh -t b gputop`"),
         (unseen(7, 0, Absence.LOST), None, "gone, or in another namespace: try --pid=host"),

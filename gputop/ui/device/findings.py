@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -21,9 +20,20 @@ from gputop.schema.snapshot import (
 )
 from gputop.text import duration, moment, short_name, visible
 from gputop.ui.device.timeline import CHARTS, GUTTER, Chart
-from gputop.ui.drawing.cells import Row, Span, cell, chart, live_window, rule_of, width_of
+from gputop.ui.drawing.cells import (
+    Row,
+    Span,
+    cell,
+    chart,
+    heading,
+    live_window,
+    paragraph,
+    rule_of,
+    width_of,
+    wrap,
+)
 from gputop.ui.drawing.live import DeviceTab, DeviceView, ScrolledView
-from gputop.ui.drawing.palette import ACCENT, CPU, DIM, GOOD, MEMORY, STRONG, TEXT, ink
+from gputop.ui.drawing.palette import ACCENT, CPU, DIM, GOOD, MEMORY, STRONG, ink
 from gputop.ui.monitor.panel import sign_of
 
 if TYPE_CHECKING:
@@ -79,9 +89,14 @@ class FindingsView(ScrolledView):
     def all_rows(self, width: int) -> list[Row]:
         """Return the findings, then the rules that found nothing and those that cannot tell."""
         rows = [*self._causes(width)] if self.of_all else [*self._of_device(width)]
-        if not rows:
-            rows = [[Span("No findings", GOOD)], []]
-        return [*rows, *self._clear(width), *self._cannot_tell(width)]
+        return [*(rows or self._alerts(width)), *self._clear(width), *self._cannot_tell(width)]
+
+    def _alerts(self, width: int) -> list[Row]:
+        """Return the alerts of the header while no rule has had the time to explain them."""
+        shown = {device.uuid for device in self.devices}
+        alerts = summarize(a for a in self._telemetry.alerts if a.device_uuid in shown)
+        rows = [row for each in alerts for row in (*cause_rows(*each, None, "", width), [])]
+        return rows or [[Span("No findings", GOOD)], []]
 
     def _of_device(self, width: int) -> Iterator[Row]:
         if self.device is not None:
@@ -102,7 +117,7 @@ class FindingsView(ScrolledView):
                 continue  # gone since it was judged, or told with its fault
             section = SECTIONS[cause.place]
             if section != before:
-                yield _heading(section, width)
+                yield heading(section, width)
                 before = section
             yield from cause_block(cause, devices, width)
             yield []
@@ -126,7 +141,7 @@ class FindingsView(ScrolledView):
         names = set.intersection(*clear) if clear else set()
         titles = [rule.title for rule in RULES if rule.name in names]
         text = ", ".join(titles) or "nothing yet"
-        return [_heading("Looked for, not found", width), *_wrapped(text, width), []]
+        return [heading("Looked for, not found", width), *_hanging(text, width), []]
 
     def _cannot_tell(self, width: int) -> list[Row]:
         groups: dict[str, dict[str, None]] = {}
@@ -136,9 +151,9 @@ class FindingsView(ScrolledView):
                 groups.setdefault(why, {})[BY_NAME[verdict.rule].title] = None
         if not groups:
             return []
-        rows = [_heading("Cannot tell", width)]
+        rows = [heading("Cannot tell", width)]
         for why, titles in groups.items():
-            rows += _wrapped(f"{', '.join(titles)}: {why}", width)
+            rows += _hanging(f"{', '.join(titles)}: {why}", width)
         return rows
 
     def _why(self, device: Device, missing: Mapping[str, Absence | None]) -> str:
@@ -172,13 +187,8 @@ class WhyTitle(DeviceView):
         return [rule_of(left, right, width)]
 
 
-def _heading(title: str, width: int) -> Row:
-    return rule_of([Span(f"{title} ", ACCENT)], [], width)
-
-
-def _wrapped(text: str, width: int) -> list[Row]:
-    lines = textwrap.wrap(text, max(10, width - 2), break_on_hyphens=False)
-    return [[Span(" " * (2 if n else 1)), Span(part, TEXT)] for n, part in enumerate(lines)]
+def _hanging(text: str, width: int) -> list[Row]:
+    return [[Span(" " * (1 + bool(n))), Span(each)] for n, each in enumerate(wrap(text, width - 2))]
 
 
 def block(finding: Finding, device: Device, telemetry: Telemetry, width: int) -> list[Row]:
@@ -211,13 +221,13 @@ def cause_rows(
     severity: Severity, text: str, since: float | None, advice: str, width: int
 ) -> list[Row]:
     """Draw a sentence with its sign and the time since when, and the advice under it."""
-    sign, inner = sign_of(severity), max(1, width - INDENT)
+    sign = sign_of(severity)
     style = STRONG if sign.style is DIM else sign.style
     time = "" if since is None else f"  since {moment(since)}"
-    first, *more = textwrap.wrap(text, max(10, width - 2 - len(time))) or [""]
+    first, *more = wrap(text, width - 2 - len(time)) or [""]
     rows: list[Row] = [[sign, Span(first, style), Span(time, DIM)]]
     rows += [[Span("  "), Span(part, style)] for part in more]
-    return rows + [[Span(" " * INDENT), Span(part)] for part in textwrap.wrap(advice, inner)]
+    return rows + paragraph(advice, width, indent=" " * INDENT)
 
 
 def _numbers(evidence: Sequence[Evidence], width: int) -> list[Row]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -218,7 +217,7 @@ def _lines(
     if right and cell_len(text) < room - cell_len(right):
         value = cell(text, room - cell_len(right), style)
         return [_line(label, [value, Span(right, DIM)], width)]
-    first, *rest = textwrap.wrap(text, room, break_on_hyphens=False) or [text]
+    first, *rest = cells.wrap(text, room) or [text]
     lines = [_line(label, [Span(first, style)], width)]
     lines += [_line("", [Span(part, style)], width) for part in rest]
     if len(figures) == 1:

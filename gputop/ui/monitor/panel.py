@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import field
 from enum import IntEnum
@@ -327,14 +326,10 @@ def limited_by(readings: DeviceSample) -> tuple[str, Style]:
 
 
 def _fault_rows(fault: Fault, what: Style, width: int, room: int) -> list[Row]:
-    lines = [
-        (line, style)
-        for text, style in ((fault.what, what), (fault.remedy, TEXT))
-        for line in textwrap.wrap(text, max(1, width), break_on_hyphens=False)
-    ]
-    if len(lines) > room:
-        lines = [(clip(fault.what, width), what), (clip(fault.remedy, width), TEXT)]
-    return [[Span(line, style)] for line, style in lines]
+    rows = cells.paragraph(fault.what, width, what) + cells.paragraph(fault.remedy, width)
+    if len(rows) > room:
+        return [[Span(clip(fault.what, width), what)], [Span(clip(fault.remedy, width))]]
+    return rows
 
 
 LABEL, VALUE = 6, 18

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from signal import Signals
 from typing import TYPE_CHECKING, NamedTuple
@@ -195,10 +194,7 @@ class ProcessDetailsView(ScrolledView, FilterView):
 
 def _folded(text: str, width: int) -> list[str]:
     """Return the lines of a text, wrapped at words if its characters take one cell each."""
-    width = max(20, width)
-    if is_narrow(text):
-        return textwrap.wrap(text, width, break_on_hyphens=False)
-    return chop_cells(text, width)
+    return wrap(text, width) if is_narrow(text) else chop_cells(text, max(20, width))
 
 
 def _variable_rows(variable: Variable, text: str, width: int) -> list[Row]:

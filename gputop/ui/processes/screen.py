@@ -248,7 +248,7 @@ def why_untouched(process: Process, telemetry: Telemetry) -> str:
     if telemetry.replayed:
         return "this is a recording: its pid may belong to another process by now"
     if telemetry.simulated:
-        return "it is simulated: it does not exist"
+        return "it is simulated and does not exist"
     if not process.is_here:
         return f"it runs on {process.machine}: use `ssh -t {process.machine} gputop`"
     # Without a start time the pid may by now be another process.

@@ -5,12 +5,13 @@ Below are the screens whose keys do it, and the line at the bottom that lists th
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, cast
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, TypeVar, cast
 
 from rich.cells import cell_len
-from textual import on
+from textual import on, work
 from textual.binding import Binding
 from textual.events import Click, Key, Paste
 from textual.screen import Screen
@@ -220,6 +221,7 @@ def bindings(actions: Iterable[Action] = ACTIONS) -> list[Binding]:
     ]
 
 
+Item = TypeVar("Item")
 EXPLAIN_SECONDS, EXPLAINED_SECONDS = 1.0, 3.0
 """Seconds between explanations of keys that do nothing, and those that one is shown for."""
 
@@ -297,9 +299,7 @@ class ActionScreen(Screen[None]):
 
     def explain(self, key: str, character: str) -> str:
         """Return what to press in place of a key that does nothing here."""
-        lists = any(action.id == "help" for action in self.actions)
-        what = "? lists the keys" if lists else "q quits"
-        return f"Nothing on {character.strip() or key_name(key)} here · {what}"
+        return f"Nothing on {character.strip() or key_name(key)} here · ? lists the keys"
 
     async def act(self, action: Action) -> bool:
         """Do the action if it is on offer here; return True if it was done."""
@@ -340,6 +340,18 @@ class ActionScreen(Screen[None]):
         """Yield the actions that the command palette offers: not those that move a cursor."""
         left_out = {"commands", *CURSOR}
         return (a for a in self.actions if self.offers(a) and a.name not in left_out)
+
+    @work(exclusive=True, group="stream", exit_on_error=False)
+    async def follow(
+        self, items: AsyncGenerator[Item], handle: Callable[[Item], Awaitable[None]]
+    ) -> None:
+        """Handle each item as it comes, for as long as the screen exists."""
+        async with contextlib.aclosing(items):
+            async for item in items:
+                try:
+                    await handle(item)
+                except Exception as error:  # noqa: BLE001 - the next one may well be fine
+                    self.report(error)
 
     def report(self, error: BaseException) -> None:
         """Notify of a fault that does not end the screen."""

@@ -377,8 +377,7 @@ def _end(modes: list[Any] | None) -> None:
 def _driver() -> type[Driver] | None:
     """Return our driver, or None for Textual's own where its private parser is another one."""
     try:
-        from gputop.ui.terminal.driver import TerminalDriver
-        from gputop.ui.terminal.key_parser import is_known
+        from gputop.ui.terminal.driver import TerminalDriver, is_known
     except ImportError:
         return None
     return TerminalDriver if is_known() else None

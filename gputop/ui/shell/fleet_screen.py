@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Protocol
-
-from textual import work
 
 from gputop.text import visible
 from gputop.ui.fleet.grouping import EXAMPLE
@@ -136,7 +133,7 @@ class FleetScreen(ActionScreen):
         yield from self._views
 
     def on_mount(self) -> None:
-        self._listen()
+        self.follow(self._watch.fleets(), self.update_fleet)
 
     async def on_unmount(self) -> None:
         await self._watch.close()
@@ -148,17 +145,8 @@ class FleetScreen(ActionScreen):
         """Show what came while another screen was shown."""
         self.show()
 
-    @work(exclusive=True, group="fleet", exit_on_error=False)
-    async def _listen(self) -> None:
-        """Add what comes for as long as the screen exists, whatever screen is shown."""
-        async with contextlib.aclosing(self._watch.fleets()) as fleets:
-            async for fleet in fleets:
-                try:
-                    self.update_fleet(fleet)
-                except Exception as error:  # noqa: BLE001 - the next one may well be fine
-                    self.report(error)
-
-    def update_fleet(self, fleet: Fleet) -> None:
+    async def update_fleet(self, fleet: Fleet) -> None:
+        """Show what came, or keep it while another screen is shown."""
         self.state.update(fleet)
         if self.is_current:
             self.show()

@@ -309,26 +309,24 @@ class FrameBuilder:
 
     def __init__(self, sequences: Sequences, width: int) -> None:
         self._sequences, self._width = sequences, width
-        self._odd: dict[str, list[Run]] = {}
-        self._plain: dict[str, list[Run]] = {}
+        self._runs: dict[tuple[bool, str], list[Run]] = {}
+        """Runs that are not odd, or are, by the codes of their style."""
         self._written: list[str] = []
         self._x = self._y = -1
         """Position of the cursor; negative if unknown."""
 
     def add(self, run: Run) -> None:
         """Write a run, after those of its style that came before."""
-        by_style = self._odd if run.is_odd else self._plain
-        by_style.setdefault(run.codes, []).append(run)
+        self._runs.setdefault((not run.is_odd, run.codes), []).append(run)
 
     def output(self) -> str:
         """Return the output. Odd characters come first, in case they are drawn over others."""
         style = ""
-        for by_style in (self._odd, self._plain):
-            for codes in sorted(by_style, key=_order):
-                self._to_style(style, codes)
-                style = codes
-                for run in _by_columns(by_style[codes]):
-                    self._write(run)
+        for plain, codes in sorted(self._runs, key=_order):
+            self._to_style(style, codes)
+            style = codes
+            for run in _by_columns(self._runs[plain, codes]):
+                self._write(run)
         self._to_style(style, "")
         return "".join(self._written)
 
@@ -402,9 +400,10 @@ class FrameBuilder:
         return f"\x1b[{x + 1}G" if self._sequences.to_column else None
 
 
-def _order(codes: str) -> tuple[bool, bool, str]:
+def _order(kind: tuple[bool, str]) -> tuple[bool, bool, bool, str]:
     """Order styles: colours of text last, as these replace each other without a reset."""
-    return bool(codes), is_ink(codes), codes
+    plain, codes = kind
+    return plain, bool(codes), is_ink(codes), codes
 
 
 def _by_columns(runs: list[Run]) -> Iterator[Run]:
