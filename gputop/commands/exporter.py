@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from wsgiref.types import WSGIApplication
 
     from gputop.output.prometheus.metrics import Family
-    from gputop.output.prometheus.scrape import Server
-    from gputop.output.prometheus.web_config import WebConfig
+    from gputop.output.prometheus.scrape import Server, WebConfig
     from gputop.problem import Problem
     from gputop.stream.child import StreamChild
 
@@ -82,8 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
     from gputop.stream.launch import StreamOptions
 
     with needs_extra("exporter"):
-        from gputop.output.prometheus.scrape import application
-        from gputop.output.prometheus.web_config import WebConfig, WebConfigError
+        from gputop.output.prometheus.scrape import WebConfig, WebConfigError, application
     try:
         web_config = arguments.web_config and WebConfig(Path(arguments.web_config), print_message)
     except WebConfigError:
