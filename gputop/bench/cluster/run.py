@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gputop.bench.cluster.client import Cluster, ClusterSize, LentGpu
 from gputop.bench.cluster.node_readings import parse_readings
 from gputop.bench.plan.devices import RunRefusedError
-from gputop.bench.results.outliers import DeviceOutcome
+from gputop.bench.results.verdict import DeviceOutcome
 from gputop.bench.run.group import DeviceGroup
 from gputop.bench.run.group_state import GroupState
 from gputop.bench.run.progress import follow_on_a_line, many_devices
