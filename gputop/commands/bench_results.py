@@ -88,6 +88,8 @@ def report_cluster(
     ends: Sequence[RunState], not_begun: Sequence[DeviceOutcome], args: argparse.Namespace
 ) -> int:
     """Store and print results of a cluster; return the gravest exit status."""
+    if args.kind == "collective":  # all ranks have the same rows, or one problem
+        return gravest([report_runs(ends, args), *(each.status for each in not_begun)])
     _keep(ends, args)
     return report_devices([*map(device_outcome, ends), *not_begun], (), args)
 

@@ -137,10 +137,15 @@ class Sampler:
         *,
         gpm: bool = True,
         choose: Choose | None = None,
+        simulate: Callable[[Mapping[str, tuple[float, float]]], None] = lambda _: None,
     ) -> None:
-        """Set how the driver starts; `choose` says which of its devices are read."""
+        """Set how the driver starts; `choose` says which of its devices are read.
+
+        `simulate` puts simulated devices under load, by their UUIDs.
+        """
         self._start = start
         self._choose, self._left_out = choose, 0
+        self._simulate = simulate
         self._interval = interval
         self._gpm = gpm
         self._source = source
@@ -182,7 +187,9 @@ class Sampler:
             self._hurry.set()
 
     def simulate(self, loads: Mapping[str, tuple[float, float]]) -> None:
-        """Put devices under load: the simulation can, and others do nothing."""
+        """Put exactly these devices under load if they are simulated."""
+        self._simulate(loads)
+        self._hurry.set()
 
     def _ticks(self) -> Iterator[_Opened]:
         """Read all devices at each interval, and as soon as the driver has answered.

@@ -33,6 +33,7 @@ from gputop.schema.snapshot import (
     MachineState,
     Record,
     Sample,
+    Source,
     encode,
     load_fast,
     merge_samples,
@@ -246,12 +247,18 @@ def make_sampler(options: StreamOptions) -> Sampler:
         from gputop.sources.visible_devices import chosen
 
         choose = partial(chosen, ids=options.ids, only_visible=options.only_visible)
+    common = partial(Sampler, interval=options.interval, gpm=options.gpm, choose=choose)
     if options.demo:
-        from gputop.sources import simulated
+        from gputop.sources.simulated import SimulatedDriver, SimulatedOwners
 
-        return simulated.SimulatedSampler(options.interval, gpm=options.gpm, choose=choose)
-    owners = partial(Owners, secrets=options.secrets)
-    return Sampler(_start_driver, options.interval, owners=owners, gpm=options.gpm, choose=choose)
+        driver = SimulatedDriver()
+        return common(
+            lambda: driver,
+            source=Source.SIMULATED,
+            owners=SimulatedOwners,
+            simulate=driver.simulate,
+        )
+    return common(_start_driver, owners=partial(Owners, secrets=options.secrets))
 
 
 def _start_driver() -> Driver:

@@ -137,7 +137,7 @@ def test_the_version_of_cublas_is_that_of_the_loaded_one(tmp_path: Path) -> None
     import shutil
     import subprocess
 
-    from gputop.bench.worker.environment import cublas_version
+    from gputop.bench.worker.main import cublas_version
 
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:

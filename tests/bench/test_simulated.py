@@ -19,8 +19,14 @@ from gputop.bench.run import supervision as simulated
 from gputop.bench.run.state import RunState
 from gputop.bench.run.supervision import Simulation
 from gputop.sources import simulated as sources
-from gputop.sources.simulated import LIMIT_WATTS, SimulatedReader
-from gputop.sources.simulated_load import BOOST_MHZ, STRESS_PID, THROTTLE_CELSIUS, SimulatedLoad
+from gputop.sources.simulated import (
+    BOOST_MHZ,
+    LIMIT_WATTS,
+    STRESS_PID,
+    THROTTLE_CELSIUS,
+    SimulatedLoad,
+    SimulatedReader,
+)
 from tests.runs import Clock
 from tests.streams import inventory, sample
 

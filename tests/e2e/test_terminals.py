@@ -147,12 +147,12 @@ def cells_below_the_clock(terminal: Terminal) -> list[object]:
 
 
 def test_updates_that_are_not_known_are_sent_as_textual_makes_them(driver: FakeDriver) -> None:
-    """Of a Textual with other updates, or with one that comes later."""
+    """Of a Textual whose updates have another shape, or with one more of them."""
     driver.write(device(0))
     names = "('chops', 'spans', 'chop_ends')"
     another = f"c.ChopsUpdate.__init__ = lambda s, *a: s.__dict__.update(zip({names}, a))"
-    later = "u.capture = lambda put, own=u.capture: own(put) and (u.release() or True)"
-    for change in (another, later):
+    one_more = "type('Later', (c.CompositorUpdate,), {})"
+    for change in (another, f"c.later = {one_more}"):
         code = (
             "import textual._compositor as c; from gputop.ui.terminal import textual_patches as u; "
             f"{change}; from gputop.cli import main; main()"

@@ -24,19 +24,17 @@ from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.screen import BenchmarkTab
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
+from gputop.ui.drawing.dialogs import ConfirmScreen
 from gputop.ui.drawing.look import Terminal
 from gputop.ui.monitor.devices import DevicesView
 from gputop.ui.monitor.panel import Density
 from gputop.ui.monitor.screen import HostView
 from gputop.ui.processes.screen import ProcessesView
-from gputop.ui.shell.action_screen import KeysView
-from gputop.ui.shell.actions import ACTIONS
+from gputop.ui.shell.actions import ACTIONS, KeysView
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.dashboard import Dashboard
 from gputop.ui.shell.header import Header
-from gputop.ui.shell.help import Help
-from gputop.ui.shell.settings_screen import ABOUT
-from gputop.ui.widgets.dialogs import ConfirmScreen
+from gputop.ui.shell.help_and_settings import ABOUT, Help
 from tests.streams import (
     PreparedStream,
     device,

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Protocol, Self
 from gputop.bench.events import Done, Event, Hello, Planned, Progress, Result, Verified
 from gputop.bench.plan import heat_limits
 from gputop.bench.plan.datasheet_peaks import by_formula
-from gputop.bench.plan.dtypes import DTYPES
+from gputop.bench.plan.kinds import DTYPES
 from gputop.bench.run.session import Session
 from gputop.schema.device import DeviceState
 from gputop.schema.snapshot import Inventory, Sample
-from gputop.sources import simulated_load as model
-from gputop.sources.simulated_load import SimulatedLoad
+from gputop.sources import simulated as model
+from gputop.sources.simulated import SimulatedLoad
 from gputop.stream.child import StreamChild
 from gputop.stream.launch import StreamOptions
 

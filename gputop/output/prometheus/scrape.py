@@ -20,14 +20,13 @@ from prometheus_client import CollectorRegistry, Metric, make_wsgi_app
 from prometheus_client.exposition import ThreadingWSGIServer
 from prometheus_client.registry import Collector
 
-from gputop.output.prometheus.family import Family
-
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
+    from gputop.output.prometheus.metrics import Family
     from gputop.output.prometheus.web_config import WebConfig
 
-Look = Callable[[], Iterable[Family]]
+Look = Callable[[], "Iterable[Family]"]
 """Function that returns the current metrics. Several threads call it; it must not block."""
 SILENCE_SECONDS = 10.0
 """Time after which a silent client is disconnected."""

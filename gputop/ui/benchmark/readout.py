@@ -13,8 +13,8 @@ from gputop.schema.values import value_text
 from gputop.text import count, duration, percentage, quantity, short_name, tflops, visible, watts_of
 from gputop.ui.benchmark import group_table, results
 from gputop.ui.drawing.cells import Row, Span, bar, clip, reading, share_of, width_of
+from gputop.ui.drawing.live import LiveView, TelemetryView
 from gputop.ui.drawing.palette import ACCENT, BUSY, DIM, FAULT, GOOD, STRONG, TEXT, WARN
-from gputop.ui.widgets.live import LiveView, TelemetryView
 
 if TYPE_CHECKING:
     from rich.style import Style

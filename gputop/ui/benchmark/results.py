@@ -22,8 +22,8 @@ from gputop.bench.results.tables import FASTEST, TextTable, table
 from gputop.text import ABSENT, brief, count, duration, flops_unit, short_name, size, visible
 from gputop.ui.benchmark import plot as plots
 from gputop.ui.drawing.cells import Row, Span, cell, clip, fit, list_row, width_of, wrap
+from gputop.ui.drawing.live import TelemetryView, Wheel
 from gputop.ui.drawing.palette import ACCENT, DIM, FAULT, GOOD, STRONG, TEXT, WARN
-from gputop.ui.widgets.live import TelemetryView, Wheel
 
 if TYPE_CHECKING:
     from rich.style import Style

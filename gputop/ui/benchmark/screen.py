@@ -10,7 +10,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from textual import on, work
-from textual.containers import Vertical
 from textual.message import Message
 
 from gputop.bench.events import Done, Result
@@ -34,16 +33,16 @@ from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.throughput_chart import ThroughputChart, hint, problem_rows
 from gputop.ui.drawing.cells import Span
+from gputop.ui.drawing.dialogs import Choice, ChoiceDialog, ConfirmScreen
+from gputop.ui.drawing.live import LiveTab, space_of
 from gputop.ui.drawing.palette import DIM, FAULT, WARN
 from gputop.ui.model import Telemetry, local_inventory
-from gputop.ui.widgets.dialogs import Choice, ChoiceDialog, ConfirmScreen
-from gputop.ui.widgets.live import space_of
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.widget import Widget
 
-    from gputop.bench.plan.dtypes import DeviceKind
+    from gputop.bench.plan.kinds import DeviceKind
     from gputop.schema.snapshot import Sample
 
 REDRAW_SECONDS = 0.25
@@ -61,7 +60,7 @@ class Comparison(ChoiceDialog):
     """Dialog that says what differs between two results."""
 
 
-class BenchmarkTab(Vertical):
+class BenchmarkTab(LiveTab):
     """Starts and stops runs, one on each device, and shows them."""
 
     class Changed(Message):
@@ -120,7 +119,6 @@ class BenchmarkTab(Vertical):
 
     @property
     def key_handlers(self) -> tuple[Widget, ...]:
-        """Widgets that handle actions of keys; the first one with the action wins."""
         return (self, self._form, self._results)
 
     @property

@@ -12,11 +12,10 @@ from gputop.frozen import dataclass
 from gputop.settings import AUTO, CHARTS
 from gputop.text import fit_columns, quantity, size
 from gputop.ui.drawing.cells import Row, Span, beside
+from gputop.ui.drawing.live import TelemetryView, Wheel
 from gputop.ui.drawing.palette import BUSY, DIM, MEMORY, POWER, SM
 from gputop.ui.monitor import panel, row
 from gputop.ui.monitor.panel import Density, Kept, Panel, PanelHistory
-from gputop.ui.widgets import finding
-from gputop.ui.widgets.live import TelemetryView, Wheel
 
 if TYPE_CHECKING:
     from textual.events import Click
@@ -301,7 +300,7 @@ class DevicesView(Wheel, TelemetryView):
         for found in islice(others, MOST_FINDINGS):
             device = telemetry.find_device(found.device_uuid)
             if device is not None:
-                lines.append(finding.line(found, width, device.label))
+                lines.append(panel.finding_line(found, width, device.label))
         return lines
 
     def _row_layout(self, width: int) -> row.RowLayout:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import field
 from enum import IntEnum
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.frozen import dataclass
 from gputop.health.conditions import Fault, fault_of
+from gputop.health.findings import Finding, Severity
 from gputop.schema.clock_events import BY_WORD, CLOCK_EVENTS, gravity
 from gputop.schema.device import Absence, Device, DeviceSample, DeviceState
 from gputop.text import (
@@ -27,12 +27,10 @@ from gputop.text import (
 from gputop.ui.drawing import cells, palette
 from gputop.ui.drawing.cells import Row, Span, cell, clip, faded, fit, reading, share_of, width_of
 from gputop.ui.drawing.palette import ACCENT, DIM, FAULT, STRONG, TAB, TEXT, TRACK, WARN
-from gputop.ui.widgets import finding
 
 if TYPE_CHECKING:
     from rich.style import Style
 
-    from gputop.health.findings import Finding
     from gputop.schema.snapshot import Host
 
 
@@ -188,7 +186,7 @@ def _readings(panel: Panel, density: Density, width: int, room: int) -> list[Row
         if old and not panel.host_behind:
             last = [[Span(clip(OLD, width), WARN)]]
         elif panel.finding:
-            last = [finding.line(panel.finding, width)]
+            last = [finding_line(panel.finding, width)]
         elif panel.finding_row:
             last = [[]]
         made_of: object = (panel.details, panel.device, width, room)
@@ -274,6 +272,22 @@ def _figures(device: Device, r: DeviceSample, *, bars: bool) -> list[Row]:
     return right
 
 
+def finding_line(finding: Finding, width: int, label: str = "") -> Row:
+    """Draw a finding in one line; `label` names its device if that is not clear."""
+    row = [sign_of(finding.severity)]
+    if label:
+        row.append(Span(f"GPU {label}: ", STRONG))
+    text = cells.clip_words(finding.sentence, width - width_of(row))
+    return fit([*row, Span(text, TEXT if row[0].style is DIM else row[0].style)], width)
+
+
+def sign_of(severity: Severity) -> Span:
+    """Return the sign of a finding, in its colour."""
+    if severity is Severity.INFORMATION:
+        return Span("· ", DIM)
+    return Span("▲ ", FAULT if severity is Severity.FAULT else WARN)
+
+
 HOT_CELSIUS = 5
 """Degrees below the slowdown from which a temperature is marked."""
 FULL_SHARE = 0.95
@@ -312,14 +326,10 @@ def limited_by(readings: DeviceSample) -> tuple[str, Style]:
 
 
 def _fault_rows(fault: Fault, what: Style, width: int, room: int) -> list[Row]:
-    lines = [
-        (line, style)
-        for text, style in ((fault.what, what), (fault.remedy, TEXT))
-        for line in textwrap.wrap(text, max(1, width), break_on_hyphens=False)
-    ]
-    if len(lines) > room:
-        lines = [(clip(fault.what, width), what), (clip(fault.remedy, width), TEXT)]
-    return [[Span(line, style)] for line, style in lines]
+    rows = cells.paragraph(fault.what, width, what) + cells.paragraph(fault.remedy, width)
+    if len(rows) > room:
+        return [[Span(clip(fault.what, width), what)], [Span(clip(fault.remedy, width))]]
+    return rows
 
 
 LABEL, VALUE = 6, 18
