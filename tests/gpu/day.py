@@ -19,6 +19,7 @@ import statistics
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -396,7 +397,7 @@ def between(day: Day) -> None:
         if point["series"].startswith("GPU 0: write to GPU "):
             here = torch.empty(int(point["x"]), dtype=torch.uint8, device="cuda:0")
             there = torch.empty_like(here, device=f"cuda:{point['series'].rpartition(' ')[2]}")
-            bare = day.rate(lambda to=there, of=here: to.copy_(of), point["x"], 1) * 1e12
+            bare = day.rate(partial(there.copy_, here), point["x"], 1) * 1e12
             text += f", torch {bare / 1e9:.4g} GB/s"
             verdict = "ok" if abs(rate / bare - 1) < 0.1 else "LOOK"
         day.say(point["series"], verdict, text)

@@ -227,6 +227,8 @@ def check_together(requests: Sequence[Request]) -> Problem | None:
     why = f"{requests[0].target.label} is the only device"
     why = why if len(requests) == 1 else "it is between whole GPUs, or between ranks of the CPU"
     remedy = "Name GPUs with --device, such as 0,1, or type --device cpu --ranks 4"
+    if requests[0].target.host is not None:
+        remedy = "Ask for two GPUs or more with --devices"
     return Problem("There is no collective to run", why, remedy)
 
 
