@@ -195,7 +195,6 @@ class Owners:
         self._proc = proc
         self._secrets = secrets
         self._boot = procfs.BootTime(proc)
-        self._files: dict[int, procfs.StatFile] = {}
         self._known: dict[int, _Known] = {}
 
     def find(self, pid: int) -> Owner:
@@ -205,10 +204,7 @@ class Owners:
         """
         now = time.monotonic()
         try:
-            file = self._files.get(pid)
-            if file is None:
-                file = self._files[pid] = procfs.StatFile(pid, self._proc)
-            known = self._updated(pid, file.read(), now)
+            known = self._updated(pid, procfs.read(f"{self._proc}/{pid}/stat"), now)
         except (OSError, ValueError) as error:
             return self._hidden(pid, error)
         if now - known.seen_from < LISTED_SECONDS:
@@ -222,9 +218,8 @@ class Owners:
 
     def forget_others(self, pids: set[int]) -> None:
         """Forget all processes but these."""
-        for pid in self._files.keys() - pids:
-            self._files.pop(pid).close()
-            self._known.pop(pid, None)
+        for pid in self._known.keys() - pids:
+            del self._known[pid]
 
     def _updated(self, pid: int, data: bytes, now: float) -> _Known:
         known = self._known.get(pid)
