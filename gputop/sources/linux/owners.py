@@ -150,8 +150,6 @@ class _Children(NamedTuple):
 class _Known:
     """State of a process at the last look."""
 
-    data: bytes
-    """Content of its stat file, and what is in it."""
     stat: Stat
     identity: Owner
     """What seldom changes of it."""
@@ -204,7 +202,7 @@ class Owners:
         """
         now = time.monotonic()
         try:
-            known = self._updated(pid, procfs.read(f"{self._proc}/{pid}/stat"), now)
+            known = self._updated(pid, procfs.read_stat(pid, self._proc), now)
         except (OSError, ValueError) as error:
             return self._hidden(pid, error)
         if now - known.seen_from < LISTED_SECONDS:
@@ -221,17 +219,16 @@ class Owners:
         for pid in self._known.keys() - pids:
             del self._known[pid]
 
-    def _updated(self, pid: int, data: bytes, now: float) -> _Known:
+    def _updated(self, pid: int, stat: Stat, now: float) -> _Known:
         known = self._known.get(pid)
-        stat = known.stat if known and known.data == data else procfs.parse_stat(data)
         if known is None or known.stat.start_ticks != stat.start_ticks:
             identity, children = self._identity(pid, stat), self._children(pid, now, {})
             since = -math.inf if known is None else now
             cpu = _Cpu(now, stat.cpu_ticks)
-            known = _Known(data, stat, identity, now, cpu, children, since)
+            known = _Known(stat, identity, now, cpu, children, since)
             self._known[pid] = known
             return known
-        known.data, known.stat, known.cpu = data, stat, known.cpu.after(now, stat.cpu_ticks)
+        known.stat, known.cpu = stat, known.cpu.after(now, stat.cpu_ticks)
         if now - known.children.at >= CHILDREN_SECONDS:
             known.children = self._children(pid, now, known.children.each)
         if now - known.identity_at >= IDENTITY_SECONDS:
