@@ -9,7 +9,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Self
@@ -18,8 +18,8 @@ from gputop import from_checkout
 from gputop.bench.cluster.node_readings import NodeFacts, node_facts, parse_readings
 from gputop.bench.plan.devices import RunRefusedError
 from gputop.bench.plan.interpreters import GET_TORCH
-from gputop.bench.results.outliers import DeviceOutcome
-from gputop.bench.run.group import DeviceGroup
+from gputop.bench.results.verdict import DeviceOutcome
+from gputop.bench.run.group import group_runner
 from gputop.bench.run.group_state import GroupState
 from gputop.bench.run.progress import follow_on_a_line, many_devices
 from gputop.bench.run.session import Session
@@ -211,6 +211,11 @@ class LentGpu:
         self._over.set()
         self._lines.put_nowait(b"")
 
+    @property
+    def address(self) -> str | None:
+        """`HOST:PORT` at which other nodes may reach a worker there."""
+        return None if self.message is None else self.message.get("address")
+
     def set_host(self, host: str, message: dict[str, Any]) -> None:
         """Set the host's name, and read the facts that the node has sent."""
         self.host = host
@@ -320,7 +325,8 @@ async def run_on_cluster(
         for member in not_begun:
             where = ", ".join(filter(None, (member.host, member.place)))
             print_message(f"warning: {where} is left out: {member.problem}")
-        requests = requesting(list(usable))
+        meeting = next(iter(usable.values())).address  # at the first rank of a collective
+        requests = [replace(each, rendezvous=meeting) for each in requesting(list(usable))]
         targets = (request.target for request in requests)
         gpus = dict(zip(targets, usable.values(), strict=True))
 
@@ -328,7 +334,7 @@ async def run_on_cluster(
             return Session(request, waits=waits, launcher=gpus[request.target])
 
         group, watch = GroupState(requests), ClusterWatch(gpus)
-        runs = DeviceGroup(requests, group.traces, session)
+        runs = group_runner(group, session)
         return await follow_on_a_line(runs, group, watch, many_devices), not_begun
     finally:
         await cluster.leave()

@@ -12,8 +12,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from gputop.ui.drawing.cells import Row, Span, fit, width_of
+from gputop.ui.drawing.live import FilterView, Wheel
 from gputop.ui.drawing.palette import ACCENT, DIM, TAB, TEXT
-from gputop.ui.widgets.live import FilterView, Wheel
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
