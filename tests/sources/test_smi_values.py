@@ -11,6 +11,7 @@ from gputop.output.nvidia_smi import ALIASES, COLUMNS
 from gputop.schema.device import DeviceState
 from gputop.schema.smi_fields import NONE, smi_fields
 from gputop.sources.nvml import smi_values
+from gputop.sources.nvml.bindings import nvml as nvml_module
 from gputop.sources.nvml.driver import NvmlReader, start
 from tests.driver import GPU_IS_LOST, NO_PERMISSION, UNKNOWN, FakeDevice, FakeDriver, loaded
 
@@ -99,7 +100,7 @@ def test_a_function_that_the_driver_lacks(
 def test_a_function_that_the_bindings_lack(
     nvml: FakeDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delattr(smi_values.nvml, "nvmlDeviceGetAddressingMode")
+    monkeypatch.delattr(nvml_module, "nvmlDeviceGetAddressingMode")
     assert read(nvml, "addressing_mode", texts={"addressing_mode": "1"}) == ["[N/A]"]
 
 
