@@ -106,8 +106,10 @@ class Reader(Protocol):
     def device(self) -> Device:
         """The device, or a placeholder until it was read for the first time."""
 
-    def read(self, *, gpm: bool) -> tuple[DeviceReading, ...]:
+    def read(self, *, gpm: bool, smi: tuple[str, ...] = ()) -> tuple[DeviceReading, ...]:
         """Read the GPU, then its MIG instances; with GPM if `gpm`.
+
+        `smi` are nvidia-smi's names of values that are no readings, and are read, too.
 
         May block. Raises `DriverError` if the driver itself is gone or was replaced, never for
         what the driver says of the device.

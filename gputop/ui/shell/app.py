@@ -114,7 +114,7 @@ class GputopApp(App[None], inherit_bindings=False):  # Ctrl+Q is for who pressed
         self.stylesheet = Sheet(variables=self.get_css_variables())
         self.theme = next(name for name in ANSI_THEMES if name in self.available_themes)
         self.settings = settings
-        """The settings as they are now, which `keep` saves."""
+        """The settings as they are now, which `S` saves."""
         self._problems = problems
         self._config = config or path()
         self._terminal = terminal
@@ -278,13 +278,13 @@ class GputopApp(App[None], inherit_bindings=False):  # Ctrl+Q is for who pressed
         else:
             self.notify("There is one theme only for the colours of this terminal")
 
-    async def action_keep(self) -> None:
+    async def action_save(self) -> None:
         try:
             await asyncio.to_thread(save, self._config, self.settings)  # the home may be far away
         except SettingsError as error:
-            self.notify(str(error), title="Not kept", severity="error")
+            self.notify(str(error), title="Not saved", severity="error")
         else:
-            self.notify(f"Kept in {visible(str(self._config))}", title="Settings")
+            self.notify(f"Saved in {visible(str(self._config))}", title="Settings")
 
     # Notifications and faults.
 

@@ -463,9 +463,9 @@ class Dashboard(ActionScreen):
         self._note_settings()
         self.app.push_screen(SettingsScreen(self.app, changed, columns=columns))
 
-    async def action_keep(self) -> None:
+    async def action_save(self) -> None:
         self._note_settings()
-        await self.app.action_keep()
+        await self.app.action_save()
 
     def _note_settings(self) -> None:
         """Enter into the settings how devices and processes are shown."""
