@@ -104,7 +104,6 @@ LISTED_SECONDS = 1.0
 reused says nothing about the new process."""
 CHILDREN_SECONDS = 2.0
 """Seconds between looks at the child processes: a trainer may have tens of them."""
-NOBODY = Owner()
 MOST_CHILDREN = 64
 """Child processes that are read at most: each costs a file read."""
 COMMAND_BYTES = 4096
@@ -158,8 +157,6 @@ class _Known:
     children: _Children
     seen_from: float = -math.inf
     """Moment from which the pid is its own, if another process had it before."""
-    parts: tuple[Any, ...] = ()
-    owner: Owner = NOBODY
 
 
 def _owner(known: _Known, booted: float) -> Owner:
@@ -208,11 +205,7 @@ class Owners:
         if now - known.seen_from < LISTED_SECONDS:
             # The driver may have listed the process that had the pid before.
             return unseen(Absence.NO_DATA_YET)
-        booted = self._boot.now()
-        parts = (known.stat, known.identity, *known.children[2:], known.cpu.percent, booted)
-        if known.parts != parts:  # a process that does nothing is the same as before
-            known.parts, known.owner = parts, _owner(known, booted)
-        return known.owner
+        return _owner(known, self._boot.now())
 
     def forget_others(self, pids: set[int]) -> None:
         """Forget all processes but these."""
