@@ -150,8 +150,6 @@ class _Children(NamedTuple):
 class _Known:
     """State of a process at the last look."""
 
-    data: bytes
-    """Content of its stat file, and what is in it."""
     stat: Stat
     identity: Owner
     """What seldom changes of it."""
@@ -195,7 +193,6 @@ class Owners:
         self._proc = proc
         self._secrets = secrets
         self._boot = procfs.BootTime(proc)
-        self._files: dict[int, procfs.StatFile] = {}
         self._known: dict[int, _Known] = {}
 
     def find(self, pid: int) -> Owner:
@@ -205,10 +202,7 @@ class Owners:
         """
         now = time.monotonic()
         try:
-            file = self._files.get(pid)
-            if file is None:
-                file = self._files[pid] = procfs.StatFile(pid, self._proc)
-            known = self._updated(pid, file.read(), now)
+            known = self._updated(pid, procfs.read_stat(pid, self._proc), now)
         except (OSError, ValueError) as error:
             return self._hidden(pid, error)
         if now - known.seen_from < LISTED_SECONDS:
@@ -222,21 +216,19 @@ class Owners:
 
     def forget_others(self, pids: set[int]) -> None:
         """Forget all processes but these."""
-        for pid in self._files.keys() - pids:
-            self._files.pop(pid).close()
-            self._known.pop(pid, None)
+        for pid in self._known.keys() - pids:
+            del self._known[pid]
 
-    def _updated(self, pid: int, data: bytes, now: float) -> _Known:
+    def _updated(self, pid: int, stat: Stat, now: float) -> _Known:
         known = self._known.get(pid)
-        stat = known.stat if known and known.data == data else procfs.parse_stat(data)
         if known is None or known.stat.start_ticks != stat.start_ticks:
             identity, children = self._identity(pid, stat), self._children(pid, now, {})
             since = -math.inf if known is None else now
             cpu = _Cpu(now, stat.cpu_ticks)
-            known = _Known(data, stat, identity, now, cpu, children, since)
+            known = _Known(stat, identity, now, cpu, children, since)
             self._known[pid] = known
             return known
-        known.data, known.stat, known.cpu = data, stat, known.cpu.after(now, stat.cpu_ticks)
+        known.stat, known.cpu = stat, known.cpu.after(now, stat.cpu_ticks)
         if now - known.children.at >= CHILDREN_SECONDS:
             known.children = self._children(pid, now, known.children.each)
         if now - known.identity_at >= IDENTITY_SECONDS:
