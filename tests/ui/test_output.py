@@ -17,7 +17,6 @@ from gputop.ui.terminal.output import (
     ASK_BYTES,
     FIRST_BYTES,
     FIRST_SECONDS,
-    FIRST_SECONDS,
     LOST_SECONDS,
     PIECE_BYTES,
     QUERY,
