@@ -240,9 +240,12 @@ def _xids(
 ) -> Iterator[Family]:
     """Yield the XidCount of devices that are there, and those without a device.
 
-    There is no series before the first of a code: an alert compares the last one with `time()`.
+    There is no series before the first of a code: an alert compares the last one with `time()`. The
+    container that holds the device now is no label: it may have come after the Xid.
     """
-    labels: dict[str | None, Labels] = {each.device.uuid: each.labels for each in devices}
+    labels: dict[str | None, Labels] = {
+        each.device.uuid: _labels(each.device, inventory) for each in devices
+    }
     labels[None] = {"host": visible(inventory.hostname, 200)}
     known = [
         ({**labels[uuid], "code": "unknown" if code is None else str(code)}, xids)
