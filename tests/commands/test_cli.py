@@ -85,7 +85,7 @@ REFUSED = [
     (["--theme"], HELP),
     (["--config"], HELP),
     (["--mouse=no"], HELP),
-    (["htop-like"], HELP),
+    (["monitor"], HELP),
     ([""], HELP),
     (["--nosuch"], HELP),
     (["--dem"], "Did you mean --demo?"),
