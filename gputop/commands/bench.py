@@ -126,7 +126,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _compare(args: argparse.Namespace) -> int:
-    from gputop.bench.results.differences import differences
+    from gputop.bench.results.collect import differences
 
     print_text(differences(*map(_result, args.compare)))
     return FINE

@@ -15,9 +15,9 @@ from gputop.bench.events import Done, Verified
 from gputop.bench.plan import devices
 from gputop.bench.plan.request import Request
 from gputop.bench.results.verdict import with_verdicts
-from gputop.bench.run import simulated
-from gputop.bench.run.simulated import Simulation
+from gputop.bench.run import supervision as simulated
 from gputop.bench.run.state import RunState
+from gputop.bench.run.supervision import Simulation
 from gputop.sources import simulated as sources
 from gputop.sources.simulated import (
     BOOST_MHZ,

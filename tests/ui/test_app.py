@@ -13,7 +13,7 @@ from textual.widgets import ContentSwitcher, Select
 
 from gputop.bench.events import Failed
 from gputop.bench.plan import request as plan
-from gputop.bench.run import simulated, supervision
+from gputop.bench.run import supervision
 from gputop.problem import Problem
 from gputop.schema.device import DeviceState
 from gputop.schema.snapshot import Source
@@ -444,7 +444,7 @@ async def test_a_test_of_a_simulated_device_is_simulated(
 ) -> None:
     kept: list[Result] = []
     monkeypatch.setattr(screen, "append", lambda result, _: kept.append(result))
-    monkeypatch.setattr(simulated, "START_SECONDS", 0.0)
+    monkeypatch.setattr(supervision, "STEP_SECONDS", 0.0)
     stream = PreparedStream(inventory(2, source=Source.SIMULATED), sample(2))
     app = GputopApp(stream)
     async with app.run_test(size=(120, 40)) as pilot:

@@ -18,7 +18,7 @@ from gputop import from_checkout
 from gputop.bench.cluster.node_readings import NodeFacts, node_facts, parse_readings
 from gputop.bench.plan.devices import RunRefusedError
 from gputop.bench.plan.interpreters import GET_TORCH
-from gputop.bench.results.outliers import DeviceOutcome
+from gputop.bench.results.verdict import DeviceOutcome
 from gputop.bench.run.group import group_runner
 from gputop.bench.run.group_state import GroupState
 from gputop.bench.run.progress import follow_on_a_line, many_devices

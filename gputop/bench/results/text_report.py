@@ -17,14 +17,13 @@ from gputop.bench.results.facts import (
     method_facts,
     percent_of_peak,
 )
-from gputop.bench.results.outliers import distributions, outliers
 from gputop.bench.results.tables import aligned, pair_tables, table
-from gputop.bench.results.verdict import verdict_lines
+from gputop.bench.results.verdict import distributions, outliers, verdict_lines
 from gputop.text import ABSENT, count, duration, quantity, tflops, visible
 
 if TYPE_CHECKING:
     from gputop.bench.plan.request import Target
-    from gputop.bench.results.outliers import DeviceOutcome, Outlier, RateDistribution
+    from gputop.bench.results.verdict import DeviceOutcome, Outlier, RateDistribution
 
 
 NAME_WIDTH = 10

@@ -17,14 +17,14 @@ from gputop.bench.plan import devices
 from gputop.bench.plan import request as plan
 from gputop.bench.plan.devices import busy_question, usable_requests
 from gputop.bench.plan.request import Request, Target
-from gputop.bench.results.differences import differences
+from gputop.bench.results.collect import differences
 from gputop.bench.results.facts import device, speed, when
 from gputop.bench.results.history import append, curves_of, forget, judged, recent
 from gputop.bench.run import supervision
 from gputop.bench.run.group import DeviceGroup, Pairs, group_runner
 from gputop.bench.run.group_state import GroupState
-from gputop.bench.run.simulated import SIMULATED, Simulation
 from gputop.bench.run.state import RunState
+from gputop.bench.run.supervision import SIMULATED, Simulation
 from gputop.problem import ProblemError
 from gputop.text import short_name, visible
 from gputop.ui.benchmark.device_choice import DevicesDialog, key_of, label

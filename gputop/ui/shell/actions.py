@@ -105,7 +105,7 @@ ACTIONS = (
     Action("cursor.back", "left", "side(-1)", "Move the cursor back in time", "Cursor", ("page",)),
     Action("cursor.on", "right", "side(1)", "... and forward", "", ("page",)),
     Action("zoom.out", "z", "zoom(1)", "Show more time in the charts", "Zoom", ("page",)),
-    Action("zoom.in", "Z", "zoom(-1)", "... and less", "", ("page",)),
+    Action("zoom.in", "Z", "zoom(-1)", "Show less time in the charts", "", ("page",)),
     Action("absent", "a", "absent", "Show readings that the GPU does not have", "", ("page",)),
     Action("first", "home", "move(-9999)", "To the first"),
     Action("last", "end", "move(9999)", "To the last"),
@@ -118,8 +118,8 @@ ACTIONS = (
     Action("user", "u", "user", "Only the user of the selected process, or all", "", LISTS),
     Action("sort", "full_stop,greater_than_sign,f6", "sort(1)",
            "Sort processes by the next column", "Sort", LISTS),
-    Action("sort.previous", "comma,less_than_sign", "sort(-1)", "... by the previous column", "",
-           LISTS),
+    Action("sort.previous", "comma,less_than_sign", "sort(-1)",
+           "Sort processes by the previous column", "", LISTS),
     Action("sort.reverse", "I", "reverse", "Reverse the order of processes", "", LISTS),
     Action("sort.memory", "M", "sort_by('GPU MEM')", "Sort by device memory", "", LISTS),
     Action("sort.cpu", "P", "sort_by('CPU%')", "Sort by use of the CPU", "", LISTS),
@@ -158,7 +158,7 @@ ACTIONS = (
     Action("results.forget", "delete", "forget", "Forget the selected result, after a question",
            "", ("benchmark",)),
     Action("theme", "T", "theme", "The next theme of colours"),
-    Action("settings", "S", "keep", "Save the settings: theme, density, sorting, columns, …"),
+    Action("settings", "S", "save", "Save the settings: theme, density, sorting, columns, …"),
     Action("settings.screen", "f2", "settings", "Settings: all of them, to change"),
     Action("back", "escape", "leave", "Back: out of a field, to the monitor"),
     Action("commands", "ctrl+p", "commands", "Command palette: all actions by name"),
@@ -198,7 +198,7 @@ TAB_NAMES |= {"why": "among the findings (w)", "process": "on a process's page (
 OTHERS = dict.fromkeys(("f7", "f8"), "gputop changes no priorities: renice does")
 OTHERS |= {"f12": "S saves the settings", "K": "F9 sends a signal, after a question"}
 OTHERS |= {"Z": "Space pauses", "f": "c changes the density"}
-"""What does what these keys of htop, nvtop and nvitop do."""
+"""Keys of htop, nvtop and nvitop that do something else here, or nothing, with what to press."""
 
 SIGNS = {"up": "↑", "down": "↓", "left": "←", "right": "→", "pageup": "PgUp", "pagedown": "PgDn"}
 SIGNS |= {"escape": "Esc", "question_mark": "?", "exclamation_mark": "!", "full_stop": "."}

@@ -36,9 +36,9 @@ ACTIONS = (
     Action("fleet.open", "enter", "open", "Open the host under the cursor", "Open host"),
     Action("fleet.switch", "tab,w", "switch", "Switch between the map and the problems", "List"),
     Action("metric", "m", "metric(1)", "Colour the map by the next metric", "Colour"),
-    Action("metric.previous", "M", "metric(-1)", "... by the previous one"),
+    Action("metric.previous", "M", "metric(-1)", "Colour the map by the previous metric"),
     Action("group", "g", "group(1)", "Group by the next label", "Group"),
-    Action("group.previous", "G", "group(-1)", "... by the previous one"),
+    Action("group.previous", "G", "group(-1)", "Group by the previous label"),
     Action("fleet.filter", "slash,f3,f4,backslash", "filter", "Filter GPUs by label", "Filter"),
     Action("fleet.refresh", "R", "refresh_now", "Ask the server now", "Refresh"),
     Action("fleet.density", "c", "density", "Density: what fits, values, one, half, folded"),
@@ -52,7 +52,7 @@ ACTIONS = (
     Action("fleet.page.previous", "pageup", "page(-1)", "A page up"),
     Action("fleet.first", "home", "end(-1)", "To the first"),
     Action("fleet.last", "end", "end(1)", "To the last"),
-    Action("settings", "S", "keep", "Keep the theme for next time"),
+    Action("settings", "S", "save", "Save the theme for the next start"),
     Action("back", "escape", "leave", "Back: leave the list, clear the filter"),
     *(action for action in DASHBOARD if action.id in SHARED),
 )
@@ -84,7 +84,7 @@ HELP = {
 
 
 class FleetSource(Protocol):
-    """Where the fleets come from: a `FleetWatch`, or a substitute."""
+    """Source of fleets: a `FleetWatch`, or a substitute."""
 
     def fleets(self) -> AsyncGenerator[Fleet]:
         """Yield a fleet at once, then one each interval, for ever."""
