@@ -357,21 +357,20 @@ class Watchdog:
             os.close(heard)
             if told:
                 threading.Event().wait(PATIENCE_SECONDS)
-                _end(self._modes)
+                self._end()
 
         # Started now: whoever starts a thread in a signal handler may hold a lock that it needs.
         threading.Thread(target=wait, name="watchdog", daemon=True).start()
         for number in SIGNALS:
             signal.signal(number, handle)
 
-
-def _end(modes: list[Any] | None) -> None:
-    """End the process now, and restore the terminal as far as possible."""
-    with contextlib.suppress(OSError, termios.error):
-        if modes is not None:
-            termios.tcsetattr(0, termios.TCSANOW, modes)
-        write_last(open_terminal(1, os.O_WRONLY), RESTORE)
-    os._exit(INTERRUPTED)
+    def _end(self) -> None:
+        """End the process now, and restore the terminal as far as possible."""
+        with contextlib.suppress(OSError, termios.error):
+            if self._modes is not None:
+                termios.tcsetattr(0, termios.TCSANOW, self._modes)
+            write_last(open_terminal(1, os.O_WRONLY), RESTORE)
+        os._exit(INTERRUPTED)
 
 
 def _driver() -> type[Driver] | None:
