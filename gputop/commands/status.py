@@ -22,6 +22,7 @@ from gputop.commands.arguments import (
     output_width,
     print_again,
     print_text,
+    refuse,
     snapshots,
 )
 from gputop.console import COULD_NOT_RUN, FINE, USAGE, print_message
@@ -50,7 +51,14 @@ def add_arguments(parser: Parser) -> None:
     """Add the options of `gputop status`."""
     parser.flag("--json", "one JSON document; with --watch, one on each line")
     parser.add_argument(
+        "-L",
+        "--list-gpus",
+        action="store_true",
+        help="the GPUs and their MIG instances with their UUIDs, as nvidia-smi lists them",
+    )
+    parser.add_argument(
         "--watch",
+        "-l",
         nargs="?",
         type=interval,
         const=1.0,
@@ -96,6 +104,9 @@ def _status(arguments: argparse.Namespace) -> int:
     every, hosts = arguments.watch, hosts_of(arguments)
     if arguments.json and (arguments.columns or arguments.processes is not None):
         fail("--json has every reading. Leave out --columns and --processes.", USAGE)
+    if arguments.list_gpus:
+        others = ("json", "columns", "watch", "prometheus")
+        refuse(arguments, others, "a list of the GPUs", "--list-gpus")
     if every is not None and arguments.replay is not None:
         fail(
             "--watch is not for a recording. Leave it out, or play it with gputop --replay.", USAGE
@@ -187,11 +198,20 @@ def _waits(arguments: argparse.Namespace, seen: Snapshot) -> bool:
 
 
 def _text(arguments: argparse.Namespace, seen: Snapshot) -> str:
-    from gputop.output.page import document, page
+    from gputop.output.page import document
 
     if arguments.json:
         return _dumps(arguments, document(*seen))
-    return page(*seen, _view(arguments))
+    return _page(arguments, seen)
+
+
+def _page(arguments: argparse.Namespace, seen: Snapshot) -> str:
+    from gputop.output.page import gpu_list, page
+
+    if not arguments.list_gpus:
+        return page(*seen, _view(arguments))
+    title = f"{visible(seen.inventory.hostname)}\n" if arguments.hosts else ""
+    return title + gpu_list(seen.inventory)
 
 
 def _view(arguments: argparse.Namespace) -> View:
@@ -208,11 +228,8 @@ def _print_hosts(arguments: argparse.Namespace, found: Mapping[str, Snapshot | P
     if arguments.json:
         print_text(_dumps(arguments, [_document(*each) for each in found.items()]))
     else:
-        from gputop.output.page import page
-
-        view = _view(arguments)
         seen = {host: each for host, each in found.items() if isinstance(each, tuple)}
-        if pages := [page(*_named(*each), view) for each in seen.items()]:
+        if pages := [_page(arguments, _named(*each)) for each in seen.items()]:
             print_text("\n\n".join(pages))
     problems = [problem for each in found.items() if (problem := _problem(*each))]
     for problem in problems:

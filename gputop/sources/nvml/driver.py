@@ -65,7 +65,7 @@ def start() -> NvmlDriver:
     try:
         nvml.nvmlInit()
     except nvml.NVMLError as error:
-        raise _error(error) from None
+        raise driver_error(error) from None
     except nvml.NVMLLibraryMismatchError:  # not an NVMLError
         raise DriverError(diagnosis.too_old(inspect_system())) from None
     try:
@@ -75,7 +75,7 @@ def start() -> NvmlDriver:
         raise
 
 
-def _error(error: Any) -> DriverError:
+def driver_error(error: Any) -> DriverError:
     words = " ".join(str(error).split())[:45].rstrip(".")
     other = partial(diagnosis.other, words=f"{words} (code {error.value})")
     problem = _DIAGNOSES.get(error.value, other)(inspect_system())
@@ -112,7 +112,7 @@ class NvmlDriver:
             count = nvml.nvmlDeviceGetCount()
         except nvml.NVMLError as error:
             self.close()
-            raise _error(error) from None
+            raise driver_error(error) from None
         if not count:
             self.close()
             raise DriverError(diagnosis.no_devices(inspect_system()))
@@ -139,7 +139,7 @@ def _driver_says(call: Callable[[], Any]) -> Any:
     except nvml.NVMLError as error:
         if absence_of(error.value) is Absence.NOT_SUPPORTED:
             return None
-        raise _error(error) from None
+        raise driver_error(error) from None
 
 
 def _check_driver() -> None:
