@@ -17,7 +17,7 @@ from uuid import UUID
 from gputop.schema.device import Absence
 from gputop.schema.smi_fields import NONE, SmiField, missing_text, smi_fields
 from gputop.sources.nvml.device_queries import clock_event_times
-from gputop.sources.nvml.fields import FieldKey, FieldValue, fetch
+from gputop.sources.nvml.fields import FieldKey, fetch, first_value
 from gputop.sources.nvml.query import UNAVAILABLE, absence_of, nvml
 
 PCI_DEVICES = Path("/sys/bus/pci/devices")
@@ -94,7 +94,7 @@ def smi_values(handle: Any, names: Iterable[str], driver: tuple[int, ...]) -> di
     numbered = {call: keys for call in calls if (keys := _keys(*call, driver)) is not None}
     numbers = tuple({key for keys in numbered.values() for key in keys})
     values = dict(zip(numbers, fetch(handle, numbers), strict=True))
-    answers = {call: _first(values, keys) for call, keys in numbered.items()}
+    answers = {call: first_value(values, keys) for call, keys in numbered.items()}
     answers |= {call: _ask(handle, *call) for call in calls - numbered.keys()}
     texts = {}
     for field in fields:
@@ -138,12 +138,6 @@ def _keys(word: str, arguments: str, driver: tuple[int, ...]) -> tuple[FieldKey,
         return None
     key = FieldKey(*map(int, arguments.split(",")))
     return () if key.field >= _RENUMBERED and driver < _NUMBERED_AGAIN else (key,)
-
-
-def _first(values: Mapping[FieldKey, FieldValue | Absence], keys: tuple[FieldKey, ...]) -> Any:
-    found = [values[key] for key in keys if values[key] is not Absence.NOT_SUPPORTED]
-    value = found[0] if found else Absence.NOT_SUPPORTED
-    return value.number if isinstance(value, FieldValue) else value
 
 
 def _ask(handle: Any, word: str, arguments: str) -> Any:
