@@ -12,7 +12,7 @@ import warnings
 import weakref
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from gputop.health.idle_devices import Requirements, parse_amount
 from gputop.problem import Problem, ProblemError
@@ -22,6 +22,9 @@ from gputop.stream import snapshots as streams
 from gputop.stream.child import StreamChild
 from gputop.stream.launch import StreamOptions
 from gputop.stream.snapshots import ANSWER_SECONDS, Snapshot, first_snapshot
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = [
     "Device",

@@ -16,6 +16,7 @@ from urllib.request import urlopen
 import pytest
 import yaml
 
+from gputop.compat import module_command
 from gputop.health.judge import BY_NAME
 from gputop.schema.clock_events import BY_WORD
 from gputop.schema.device import DeviceState
@@ -187,5 +188,5 @@ def test_the_container_and_the_pods_start_the_exporter() -> None:
     labels = daemon["spec"]["template"]["metadata"]["labels"]
     assert daemon["spec"]["selector"]["matchLabels"] == labels == service["spec"]["selector"]
     assert monitor["spec"]["selector"]["matchLabels"] == service["metadata"]["labels"]
-    exporter = [sys.executable, "-P", "-m", "gputop", *container["args"], "--help"]
+    exporter = [*module_command("gputop"), *container["args"], "--help"]
     assert subprocess.run(exporter, capture_output=True, check=False).returncode == 0

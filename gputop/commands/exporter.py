@@ -15,7 +15,7 @@ from gputop.console import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE, print_messag
 from gputop.text import visible
 
 if TYPE_CHECKING:
-    from wsgiref.types import WSGIApplication
+    from _typeshed.wsgi import WSGIApplication
 
     from gputop.output.prometheus.family import Family
     from gputop.output.prometheus.scrape import Server
@@ -120,14 +120,17 @@ def _listen(address: Address, app: WSGIApplication, web_config: WebConfig | None
 async def _serve(server: Server, watch: StreamFollower, child: StreamChild) -> int:
     import asyncio
 
+    serving = asyncio.create_task(until_stopped(server))
+    following = asyncio.create_task(watch.follow(child))
+    following.add_done_callback(lambda _: serving.cancel())  # only an error ends it
     try:
-        async with asyncio.TaskGroup() as tasks:
-            following = tasks.create_task(watch.follow(child))
-            status = await until_stopped(server)
-            following.cancel()
+        return await serving
+    except asyncio.CancelledError:
+        await following
+        raise
     finally:
+        following.cancel()
         await child.close()
-    return status
 
 
 async def until_stopped(server: Server, also: str = "") -> int:

@@ -13,6 +13,7 @@ from signal import SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGTERM
 from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
 
 from gputop.bounds import LINE_BYTES, LINES_PER_SECOND, UNREADABLE_LINES
+from gputop.compat import timeout
 from gputop.console import signal_name
 from gputop.frozen import dataclass
 from gputop.problem import Problem
@@ -125,7 +126,7 @@ class StreamChild:
                         spoke_at = spoke_at or time.monotonic()
                         yield record
                 why = None
-            except TimeoutError:
+            except asyncio.TimeoutError:
                 why = "it said nothing for too long"
             except (OSError, DecodeError) as error:
                 why = str(error)
@@ -241,7 +242,7 @@ class _Lines(asyncio.StreamReader):
 
 
 async def _line_within(reader: _Lines, seconds: float) -> bytes:
-    """Return the next line, b"" at the end. Raises `TimeoutError` if nothing comes for that long.
+    """Return the next line, b"" at the end. Raises `asyncio.TimeoutError` if none comes that long.
 
     After a suspension the time is up at once though the line is there: it looks a second time.
     """
@@ -249,10 +250,10 @@ async def _line_within(reader: _Lines, seconds: float) -> bytes:
     before = -1
     while reader.pieces != before:
         before = reader.pieces
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
+        with contextlib.suppress(asyncio.TimeoutError):
+            async with timeout(seconds):
                 return await reader.readline()
-    async with asyncio.timeout(SECOND_LOOK_SECONDS):
+    async with timeout(SECOND_LOOK_SECONDS):
         return await reader.readline()
 
 

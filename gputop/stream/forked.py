@@ -119,7 +119,8 @@ def _close_others() -> None:
 def _forget_working_directory() -> None:
     """Import nothing from it, as with -P: its psutil.py is not the one that is meant."""
     with contextlib.suppress(OSError):
-        if not sys.flags.safe_path and sys.path[:1] in ([""], [os.getcwd()]):  # noqa: PTH109
+        safe = getattr(sys.flags, "safe_path", False)
+        if not safe and sys.path[:1] in ([""], [os.getcwd()]):  # noqa: PTH109
             del sys.path[0]
 
 

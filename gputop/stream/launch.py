@@ -15,6 +15,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from signal import SIGKILL
 
+from gputop.compat import module_command
 from gputop.frozen import dataclass
 
 PARENT = "GPUTOP_PARENT"
@@ -69,8 +70,7 @@ class StreamOptions:
     @property
     def command(self) -> list[str]:
         """Command line of this gputop's own stream, whatever is on the PATH."""
-        # -P: a file named psutil.py in the working directory is not the one that is meant.
-        return [sys.executable, "-P", "-m", "gputop", *self.words]
+        return [*module_command("gputop"), *self.words]
 
 
 def launch(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
@@ -101,7 +101,7 @@ def _bound_to_parent(arguments: Sequence[str]) -> list[str]:
 
     if shutil.which(arguments[0]) is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), arguments[0])
-    return [sys.executable, "-S", "-P", "-c", _BECOME, str(os.getpid()), *arguments]
+    return [sys.executable, "-S", "-I", "-c", _BECOME, str(os.getpid()), *arguments]
 
 
 def child_environment() -> Mapping[str, str]:

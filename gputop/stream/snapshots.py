@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 from typing import NamedTuple
 
+from gputop.compat import timeout_at
 from gputop.problem import Problem, ProblemError
 from gputop.schema.device import DeviceState
 from gputop.schema.snapshot import DriverState, Inventory, Sample
@@ -44,25 +45,25 @@ async def snapshots(
     says why it broke off. Later interruptions are yielded. Closes the stream.
     """
     inventory: Inventory | None = None
-    begun = False
+    deadline: float | None = asyncio.get_running_loop().time() + timeout_seconds
     try:
-        async with asyncio.timeout(timeout_seconds) as limit:
-            async with contextlib.aclosing(stream.records()) as records:
-                async for record in records:
-                    if isinstance(record, Inventory):
-                        inventory = record
-                    elif isinstance(record, Interruption):
-                        if begun:
-                            yield record
-                        elif not record.left_out:
-                            raise StreamError(explain(record))
-                    elif inventory and (
-                        begun or inventory.driver_state is not DriverState.STARTING
-                    ):
-                        begun = True
-                        limit.reschedule(None)  # before the yield: it is this task's alone
-                        yield Snapshot(inventory, record)
-    except TimeoutError:
+        async with contextlib.aclosing(stream.records()) as records:
+            while True:
+                async with timeout_at(deadline):  # not around the yield: it is this task's alone
+                    record = await anext(records)
+                if isinstance(record, Inventory):
+                    inventory = record
+                elif isinstance(record, Interruption):
+                    if deadline is None:
+                        yield record
+                    elif not record.left_out:
+                        raise StreamError(explain(record))
+                elif inventory and (
+                    deadline is None or inventory.driver_state is not DriverState.STARTING
+                ):
+                    deadline = None
+                    yield Snapshot(inventory, record)
+    except asyncio.TimeoutError:
         pass
     finally:
         await stream.close()

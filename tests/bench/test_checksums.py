@@ -20,6 +20,7 @@ from gputop.bench.run.session import Session
 from gputop.bench.worker import backends, checksums, soak, throughput
 from gputop.bench.worker.checksums import Checksums
 from gputop.bench.worker.product import Product
+from gputop.compat import timeout
 from tests.bench.test_worker import cpu, paced, run_in_process, without_a_gpu
 from tests.bench.workers import CPU, broken_worker, fake_interpreter, load_torch, needs_torch
 
@@ -250,7 +251,7 @@ def finished(folder: Path, fault: str) -> Result:
 
     async def run() -> Result:
         session = Session(Request(CPU, "float32", 128, 0.5, python, verify_all=True))
-        async with asyncio.timeout(60), contextlib.aclosing(session.events()) as events:
+        async with timeout(60), contextlib.aclosing(session.events()) as events:
             *_, last = [event async for event in events]
         assert isinstance(last, Done)
         return last.result

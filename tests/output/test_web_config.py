@@ -21,7 +21,8 @@ from gputop.output.prometheus.web_config import MOST_BYTES, WebConfig, WebConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from wsgiref.types import StartResponse, WSGIEnvironment
+
+    from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
     from gputop.output.prometheus.scrape import Server
 

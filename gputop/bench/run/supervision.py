@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Protocol
 
 from gputop.bench.events import Done, Event
 from gputop.bench.plan import heat_limits
@@ -22,6 +22,8 @@ from gputop.stream.child import StreamChild
 from gputop.stream.launch import StreamOptions
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from gputop.bench.plan.request import Target
     from gputop.bench.run.session import Session
     from gputop.bench.run.trace import Trace

@@ -23,7 +23,7 @@ from prometheus_client.registry import Collector
 from gputop.output.prometheus.family import Family
 
 if TYPE_CHECKING:
-    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
     from gputop.output.prometheus.web_config import WebConfig
 
