@@ -72,7 +72,10 @@ REFUSED = [
     (["stream", "--count"], "Try `gputop stream --help`."),
     (["stream", "--format", "xml"], "give jsonl, or csv with ,noheader or ,nounits."),
     (["stream", "--format", "csv,units"], "give jsonl, or csv with ,noheader or ,nounits."),
-    (["stream", "--query", "gpu_util"], "cannot be queried. Closest: gpu_uuid, gpu_bus_id, uuid."),
+    (
+        ["stream", "--query", "gpu_util"],
+        "cannot be queried. Closest: gpu_uuid, gpu_serial, gpu_bus_id.",
+    ),
     (["stream", "--format", "jsonl", "--query", "name"], "Leave out --format jsonl."),
     (["stream", "--replay", "x", "--demo"], "Leave it out, or --replay."),
     (["stream", "--replay", "x", "--interval", "2"], "Leave it out, or --replay."),

@@ -20,7 +20,7 @@ from gputop.stream.history import KEPT, History
 from tests.output.test_public_output import FULL, INVENTORY, SAMPLE
 
 if TYPE_CHECKING:
-    from gputop.output.prometheus.family import Family
+    from gputop.output.prometheus.metrics import Family
     from gputop.schema.catalogue import Reading
 
 METRICS = [CATALOGUE[name] for name in READINGS if name not in SERIES_READINGS]

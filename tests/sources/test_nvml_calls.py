@@ -147,13 +147,13 @@ def test_each_link_is_looked_at_less_often_than_all_together(
     clock = Clock()
     reader = NvmlReader(0, clock=clock)
     asked: list[int] = []
-    fetch = fields._fetch
+    fetch = fields.fetch
 
     def counted(handle: object, keys: tuple[fields.FieldKey, ...]) -> object:
         asked[-1] += len([key for key in keys if 0 < key.scope < 1000])
         return fetch(handle, keys)
 
-    monkeypatch.setattr(fields, "_fetch", counted)
+    monkeypatch.setattr(fields, "fetch", counted)
     for _ in range(16):
         clock.seconds += 1.0
         asked.append(0)

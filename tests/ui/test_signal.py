@@ -18,9 +18,9 @@ from gputop.schema.device import Absence
 from gputop.schema.snapshot import Process
 from gputop.ui.drawing.palette import DIM
 from gputop.ui.model import Telemetry
+from gputop.ui.processes.page import SIGNALS, SendSignal, SignalList, signal_target
 from gputop.ui.processes.screen import ProcessesView, why_untouched
-from gputop.ui.processes.signal import SIGNALS, SendSignal, SignalList, signal_target
-from gputop.ui.shell.action_screen import KeysView
+from gputop.ui.shell.actions import KeysView
 from gputop.ui.shell.app import GputopApp
 from tests.streams import GIB, PreparedStream, device, inventory, process, sample, unseen
 from tests.ui.pilots import lines, settle, shown, text_of, until
@@ -186,7 +186,7 @@ def test_a_later_process_of_the_same_pid_is_not_the_target() -> None:
 
 
 async def test_a_yes_that_comes_with_other_keys_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gputop.ui.widgets.dialogs.QUIET_SECONDS", 0.2)
+    monkeypatch.setattr("gputop.ui.drawing.dialogs.QUIET_SECONDS", 0.2)
     app = SignalApp(process(4242, 0))
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot)

@@ -39,6 +39,7 @@ from gputop.sources.nvml.query import (
     common_failure,
     unreadable_sample,
 )
+from gputop.sources.nvml.smi_values import smi_values
 from gputop.sources.nvml.traffic import Pcie
 from gputop.sources.nvml.utilization import Gpm
 from gputop.sources.nvml.xid_events import XidEvents
@@ -183,7 +184,7 @@ class NvmlReader:
         self._known: tuple[Answers, list[Any]] | None = None
         self._instances = Instances(self._processes[:-1], clock)
 
-    def read(self, *, gpm: bool) -> tuple[DeviceReading, ...]:
+    def read(self, *, gpm: bool, smi: tuple[str, ...] = ()) -> tuple[DeviceReading, ...]:
         """Ask what is due, however long the driver takes. Errors of a device are not raised.
 
         Raises `DriverError` if the driver is gone: unloaded, or replaced by another.
@@ -202,6 +203,8 @@ class NvmlReader:
             pairs = zip(answers, queries, strict=True)
             _raise_common_failure(answer for answer, query in pairs if not query.seconds)
             found = self._cache.found.copy()
+            if smi:
+                found.values["nvidia_smi"] = smi_values(self._handle, smi, self._version)
             self._update_modes()
             self._gpm = self._gpm or Gpm(self._handle, clock=self._clock)
             percentages = self._gpm.read(wanted=gpm)

@@ -112,7 +112,7 @@ class FieldBatch:
         plan = self._plans.get(shape)
         if plan is None or self._clock() >= plan.until:
             return None
-        values = _fetch(handle, plan.keys)
+        values = fetch(handle, plan.keys)
         if Absence.NOT_SUPPORTED in values:
             return None
         return {**plan.missing, **dict(zip(plan.keys, values, strict=True))}
@@ -125,7 +125,7 @@ class FieldBatch:
             self._missing, Absence.NOT_SUPPORTED
         )
         while wanted := self._wanted(found):
-            for key, value in zip(wanted, _fetch(handle, wanted), strict=True):
+            for key, value in zip(wanted, fetch(handle, wanted), strict=True):
                 found[key] = value
                 if value is Absence.NOT_SUPPORTED:
                     self._missing[key] = now
@@ -156,7 +156,7 @@ def _question(keys: tuple[FieldKey, ...]) -> bytes:
     return b"".join(_ROW.pack(*key, 0, 0, 0, 0, 0) for key in keys)
 
 
-def _fetch(handle: Any, keys: tuple[FieldKey, ...]) -> list[FieldValue | Absence]:
+def fetch(handle: Any, keys: tuple[FieldKey, ...]) -> list[FieldValue | Absence]:
     if not keys:
         return []
     rows = _ROW.iter_unpack(_rows(handle, keys))

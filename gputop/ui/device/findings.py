@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from gputop.health.causes import Cause, cause_text
 from gputop.health.conditions import fault_of
-from gputop.health.findings import Severity, summarize
+from gputop.health.findings import Evidence, Finding, Severity, summarize
 from gputop.health.judge import BY_NAME, RULES
 from gputop.schema.labels import ROWS
 from gputop.schema.remedies import absence_text
-from gputop.schema.snapshot import PROCESS_COUNT, PROCESS_CPU, PROCESS_IO_WAIT, SLOWDOWN_BITS
-from gputop.text import duration, short_name, visible
-from gputop.ui.drawing.cells import Row, Span, rule_of
-from gputop.ui.drawing.palette import ACCENT, DIM, GOOD, STRONG, TEXT
-from gputop.ui.widgets.finding import SECTIONS, block, cause_block, cause_rows
-from gputop.ui.widgets.live import DeviceTab, DeviceView, ScrolledView
+from gputop.schema.snapshot import (
+    HOST_CPU,
+    PROCESS_COUNT,
+    PROCESS_CPU,
+    PROCESS_IO_WAIT,
+    SLOWDOWN_BITS,
+)
+from gputop.text import duration, moment, short_name, visible
+from gputop.ui.device.timeline import CHARTS, GUTTER, Chart
+from gputop.ui.drawing.cells import (
+    Row,
+    Span,
+    cell,
+    chart,
+    heading,
+    live_window,
+    paragraph,
+    rule_of,
+    width_of,
+    wrap,
+)
+from gputop.ui.drawing.live import DeviceTab, DeviceView, ScrolledView
+from gputop.ui.drawing.palette import ACCENT, CPU, DIM, GOOD, MEMORY, STRONG, ink
+from gputop.ui.monitor.panel import sign_of
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -37,6 +55,22 @@ LABELS = {name: row.label for row in ROWS for name in row.names[:1]} | {
     "sm_clock_max_mhz": "highest SM clock",
 }
 """Names of readings that a rule lacks."""
+SECTIONS = ("What slows the work", "Other problems", "Good to know")
+"""Headings of causes, by their place."""
+CHART_ROWS, MOST_CHARTS = 2, 2
+INDENT = 4
+EVIDENCE_CHARTS = {chart.name: chart for chart in CHARTS} | {
+    chart.name: chart
+    for chart in (
+        Chart("DRAM active", "dram_active_percent", MEMORY),
+        Chart("unattributed", "memory_unattributed_bytes", MEMORY),
+        Chart("CPU, of a core", PROCESS_CPU, CPU),
+        Chart("CPU of the host", HOST_CPU, CPU),
+        Chart("ECC corrected", "ecc_corrected", ink(167)),
+        Chart("PCIe generation", "pcie_generation", ink(140)),
+    )
+}
+"""Charts for readings whose series is worth a picture."""
 TOO_SHORT = "not watched for long enough yet"
 
 
@@ -55,9 +89,14 @@ class FindingsView(ScrolledView):
     def all_rows(self, width: int) -> list[Row]:
         """Return the findings, then the rules that found nothing and those that cannot tell."""
         rows = [*self._causes(width)] if self.of_all else [*self._of_device(width)]
-        if not rows:
-            rows = [[Span("No findings", GOOD)], []]
-        return [*rows, *self._clear(width), *self._cannot_tell(width)]
+        return [*(rows or self._alerts(width)), *self._clear(width), *self._cannot_tell(width)]
+
+    def _alerts(self, width: int) -> list[Row]:
+        """Return the alerts of the header while no rule has had the time to explain them."""
+        shown = {device.uuid for device in self.devices}
+        alerts = summarize(a for a in self._telemetry.alerts if a.device_uuid in shown)
+        rows = [row for each in alerts for row in (*cause_rows(*each, None, "", width), [])]
+        return rows or [[Span("No findings", GOOD)], []]
 
     def _of_device(self, width: int) -> Iterator[Row]:
         if self.device is not None:
@@ -78,7 +117,7 @@ class FindingsView(ScrolledView):
                 continue  # gone since it was judged, or told with its fault
             section = SECTIONS[cause.place]
             if section != before:
-                yield _heading(section, width)
+                yield heading(section, width)
                 before = section
             yield from cause_block(cause, devices, width)
             yield []
@@ -102,7 +141,7 @@ class FindingsView(ScrolledView):
         names = set.intersection(*clear) if clear else set()
         titles = [rule.title for rule in RULES if rule.name in names]
         text = ", ".join(titles) or "nothing yet"
-        return [_heading("Looked for, not found", width), *_wrapped(text, width), []]
+        return [heading("Looked for, not found", width), *_hanging(text, width), []]
 
     def _cannot_tell(self, width: int) -> list[Row]:
         groups: dict[str, dict[str, None]] = {}
@@ -112,9 +151,9 @@ class FindingsView(ScrolledView):
                 groups.setdefault(why, {})[BY_NAME[verdict.rule].title] = None
         if not groups:
             return []
-        rows = [_heading("Cannot tell", width)]
+        rows = [heading("Cannot tell", width)]
         for why, titles in groups.items():
-            rows += _wrapped(f"{', '.join(titles)}: {why}", width)
+            rows += _hanging(f"{', '.join(titles)}: {why}", width)
         return rows
 
     def _why(self, device: Device, missing: Mapping[str, Absence | None]) -> str:
@@ -148,13 +187,73 @@ class WhyTitle(DeviceView):
         return [rule_of(left, right, width)]
 
 
-def _heading(title: str, width: int) -> Row:
-    return rule_of([Span(f"{title} ", ACCENT)], [], width)
+def _hanging(text: str, width: int) -> list[Row]:
+    return [[Span(" " * (1 + bool(n))), Span(each)] for n, each in enumerate(wrap(text, width - 2))]
 
 
-def _wrapped(text: str, width: int) -> list[Row]:
-    lines = textwrap.wrap(text, max(10, width - 2), break_on_hyphens=False)
-    return [[Span(" " * (2 if n else 1)), Span(part, TEXT)] for n, part in enumerate(lines)]
+def block(finding: Finding, device: Device, telemetry: Telemetry, width: int) -> list[Row]:
+    """Draw a finding of one device with its advice, its numbers and charts of them."""
+    inner = max(1, width - INDENT)
+    rows = cause_rows(finding.severity, finding.sentence, finding.since, finding.advice, width)
+    body = _numbers(finding.evidence, inner)
+    names = dict.fromkeys(each.reading for each in finding.evidence)
+    for name in [name for name in names if name in EVIDENCE_CHARTS][:MOST_CHARTS]:
+        body += _drawn(EVIDENCE_CHARTS[name], device, telemetry, inner)
+    return rows + [[Span(" " * INDENT), *row] for row in body]
+
+
+def cause_block(cause: Cause, devices: Mapping[str, Device], width: int) -> list[Row]:
+    """Draw a cause with its advice, and the numbers of each of its devices."""
+    labels = {uuid: device.label for uuid, device in devices.items()}
+    first, inner = cause.findings[0], max(1, width - INDENT)
+    since = min((each.since for each in cause.findings if each.since is not None), default=None)
+    rows = cause_rows(cause.severity, cause_text(cause, labels), since, first.advice, width)
+    longest = max(len(labels[each.device_uuid]) for each in cause.findings)
+    for each in cause.findings:
+        who = f"GPU {labels[each.device_uuid]:<{longest}}  " if len(cause.findings) > 1 else ""
+        for n, row in enumerate(_numbers(each.evidence, inner - len(who))):
+            name = who if n == 0 else " " * len(who)
+            rows.append([Span(" " * INDENT), Span(name, STRONG), *row])
+    return rows
+
+
+def cause_rows(
+    severity: Severity, text: str, since: float | None, advice: str, width: int
+) -> list[Row]:
+    """Draw a sentence with its sign and the time since when, and the advice under it."""
+    sign = sign_of(severity)
+    style = STRONG if sign.style is DIM else sign.style
+    time = "" if since is None else f"  since {moment(since)}"
+    first, *more = wrap(text, width - 2 - len(time)) or [""]
+    rows: list[Row] = [[sign, Span(first, style), Span(time, DIM)]]
+    rows += [[Span("  "), Span(part, style)] for part in more]
+    return rows + paragraph(advice, width, indent=" " * INDENT)
+
+
+def _numbers(evidence: Sequence[Evidence], width: int) -> list[Row]:
+    rows: list[Row] = [[]]
+    said = ""
+    for each in evidence:
+        time = f" in {duration(each.seconds)}" if each.seconds and each.unit != "s" else ""
+        time, said = "" if time == said else time, time or said
+        part = [Span(f"{each.label} ", DIM), Span(each.text, STRONG), Span(time, DIM)]
+        if rows[-1] and width_of([*rows[-1], *part]) + 3 > width:
+            rows.append([])
+        rows[-1] += [Span(" · ", DIM), *part] if rows[-1] else part
+    return [row for row in rows if row]
+
+
+def _drawn(each: Chart, device: Device, telemetry: Telemetry, width: int) -> list[Row]:
+    room, history = width - GUTTER, telemetry.history
+    values = history.series(device.uuid, each.name)
+    if room < 10 or not any(value is not None for value in values[-2 * room :]):
+        return []
+    top = each.top(device, telemetry.readings(device.uuid), values)
+    window = live_window(history.count, room, scroll=telemetry.scroll_charts)
+    drawn = chart(values, history.count - len(values), window, CHART_ROWS, top, each.style)
+    scale = f"of {each.text(top)}, {window.span_text(telemetry.interval)}"
+    labels = [cell(each.label, GUTTER, DIM), cell(scale, GUTTER, DIM)]
+    return [[label, *row] for label, row in zip(labels, drawn, strict=True)]
 
 
 class WhyPage(DeviceTab):

@@ -17,8 +17,8 @@ from gputop.schema.values import value_text
 from gputop.text import ABSENT, duration, moment
 from gputop.ui.drawing import palette
 from gputop.ui.drawing.cells import ChartWindow, Row, Span, cell, chart, clip, live_window, spread
+from gputop.ui.drawing.live import DeviceView
 from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, TRACK, ink
-from gputop.ui.widgets.live import DeviceView
 
 if TYPE_CHECKING:
     from rich.style import Style
@@ -201,8 +201,6 @@ class TimelineView(DeviceView):
 
 def _mark(row: Row, x: int) -> Row:
     ((text, style),) = row
-    if not 0 <= x < len(text):
-        return row
     marked = Span(text[x], style + CURSOR_INK)
     return [Span(text[:x], style), marked, Span(text[x + 1 :], style)]
 

@@ -11,7 +11,7 @@ from textual.geometry import Region, Size
 from textual.strip import Strip
 from textual.widget import Widget
 
-from gputop.text import visible
+from gputop.text import count, visible
 from gputop.ui.drawing.cells import Row, Span, cells_of, changed_spans, fit
 from gputop.ui.drawing.palette import ACCENT, DIM, STRONG
 
@@ -235,7 +235,7 @@ class ScrolledView(Wheel, DeviceView):
         if room == height:
             return rows[first : first + room]
         below = len(rows) - room - first
-        more = f" {first} rows above" if first else ""
+        more = f" {count(first, 'row')} above" if first else ""
         more += f"{',' if more and below else ''} {below} below" if below else ""
         return [*rows[first : first + room], [Span(f"{more}: PgUp PgDn".rjust(width), DIM)]]
 
@@ -250,12 +250,11 @@ class LiveTab(Vertical):
 
     @property
     def selected(self) -> Device | None:
-        """Device that keys act on."""
-        raise NotImplementedError
+        """Device that keys act on, if the tab has one."""
+        return None
 
     def select(self, device: Device | None) -> None:
-        """Select a device, if it is one."""
-        raise NotImplementedError
+        """Select a device, if it is one; a tab without devices selects none."""
 
     @property
     def wants_gpm(self) -> bool:
