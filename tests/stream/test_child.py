@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from gputop.bounds import LINE_BYTES
-from gputop.compat import timeout
+from gputop.compat import module_command, timeout
 from gputop.problem import Problem
 from gputop.schema.device import silence_limit
 from gputop.schema.snapshot import DriverState, Host, Inventory, Record, Sample, Source, encode
@@ -394,21 +394,10 @@ async def test_who_is_cancelled_leaves_nothing_open(spawn: Spawn) -> None:
 
 
 def test_the_command_is_this_gputop() -> None:
-    assert StreamOptions(0.25).command == [
-        sys.executable,
-        "-m",
-        "gputop",
-        "stream",
-        "--interval",
-        "0.25",
-    ]
-    assert StreamOptions(60.0, count=3, demo=True).command[5:] == [
-        "--interval",
-        "60",
-        "--count",
-        "3",
-        "--demo",
-    ]
+    ours = [*module_command("gputop"), "stream", "--interval"]
+    assert StreamOptions(0.25).command == [*ours, "0.25"]
+    options = StreamOptions(60.0, count=3, demo=True)
+    assert options.command == [*ours, "60", "--count", "3", "--demo"]
 
 
 async def test_one_snapshot() -> None:
