@@ -19,8 +19,7 @@ from gputop.ui.terminal.skeleton import SKELETON
 
 if TYPE_CHECKING:
     from gputop.recording.reader import Recording
-    from gputop.stream.child import Interruption
-    from gputop.stream.snapshots import Snapshot
+    from gputop.stream.child import Interruption, Snapshot
 
 
 class Parser(argparse.ArgumentParser):
@@ -271,14 +270,14 @@ def snapshots(
     command = StreamOptions(interval, gpm=gpm, **source_of(arguments)).command
     process = launch(command)  # it takes longer than all that is loaded meanwhile
     from gputop.stream.child import StreamChild
-    from gputop.stream.snapshots import snapshots as follow
+    from gputop.stream.child import snapshots as follow
 
     return follow(StreamChild(command, interval, process))
 
 
 async def _recorded(path: Path) -> AsyncGenerator[Snapshot | Interruption]:
     from gputop.recording.reader import RecordingError
-    from gputop.stream.snapshots import Snapshot, StreamError
+    from gputop.stream.child import Snapshot, StreamError
 
     try:
         yield Snapshot(*open_recording(path).last())

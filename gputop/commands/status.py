@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from gputop.fleet.watch import FleetWatch
     from gputop.output.page import Processes, View
     from gputop.problem import Problem
-    from gputop.stream.child import Interruption
-    from gputop.stream.snapshots import Snapshot
+    from gputop.stream.child import Interruption, Snapshot
 
     SnapshotStream = AsyncGenerator[Snapshot | Interruption]
 
@@ -134,7 +133,7 @@ def _status(arguments: argparse.Namespace) -> int:
     import asyncio
 
     import gputop.output.page  # noqa: F401 - here, where it has to wait for the sampler anyway
-    from gputop.stream.snapshots import StreamError
+    from gputop.stream.child import StreamError
 
     try:
         return asyncio.run((_once if every is None else _watch)(arguments, found))

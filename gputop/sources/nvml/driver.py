@@ -16,7 +16,6 @@ from gputop.schema.device import Absence, Device, DeviceState
 from gputop.sources.interface import DeviceReading, DriverError
 from gputop.sources.linux.driver_files import inspect_system
 from gputop.sources.nvml import diagnosis
-from gputop.sources.nvml.bindings import nvml
 from gputop.sources.nvml.device_queries import IDENTITY, MODES, memory_is_shared, reading_queries
 from gputop.sources.nvml.diagnosis import version_numbers
 from gputop.sources.nvml.mig import Instances
@@ -37,6 +36,7 @@ from gputop.sources.nvml.query import (
     answered_sample,
     answers_by_name,
     common_failure,
+    nvml,
     unreadable_sample,
 )
 from gputop.sources.nvml.smi_values import smi_values
