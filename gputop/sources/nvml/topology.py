@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from gputop.frozen import dataclass
-from gputop.sources.nvml.bindings import nvml
 from gputop.sources.nvml.driver import driver_error, start
-from gputop.sources.nvml.query import UNAVAILABLE
+from gputop.sources.nvml.query import UNAVAILABLE, nvml
 
 _PATHS = {0: "PSB", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
 """nvidia-smi's words for the nearest common part of two paths through PCIe."""
