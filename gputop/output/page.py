@@ -39,6 +39,18 @@ def document(inventory: Inventory, sample: Sample) -> dict[str, Any]:
     return {"inventory": to_json(inventory), "sample": to_json(sample)}
 
 
+def gpu_list(inventory: Inventory) -> str:
+    """Return a line for each GPU and MIG instance with its UUID, as `nvidia-smi -L` prints them."""
+    lines = []
+    for device in inventory.devices:
+        start = f"GPU {device.index}: {visible(device.name)}"
+        if device.mig_index is not None:
+            profile = visible(device.name.rpartition(" MIG ")[2])
+            start = f"  MIG {profile:<11} Device {device.mig_index:>2}:"
+        lines.append(f"{start} (UUID: {visible(device.uuid)})")
+    return "\n".join(lines)
+
+
 def page(inventory: Inventory, sample: Sample, view: View = PLAIN) -> str:
     """Return the snapshot as text: a heading, a line for each device, what is wrong.
 

@@ -11,8 +11,8 @@ from gputop.output.nvidia_smi import ALIASES, COLUMNS
 from gputop.schema.device import DeviceState
 from gputop.schema.smi_fields import NONE, smi_fields
 from gputop.sources.nvml import smi_values
-from gputop.sources.nvml.bindings import nvml as nvml_module
 from gputop.sources.nvml.driver import NvmlReader, start
+from gputop.sources.nvml.query import nvml as nvml_module
 from tests.driver import GPU_IS_LOST, NO_PERMISSION, UNKNOWN, FakeDevice, FakeDriver, loaded
 
 if TYPE_CHECKING:

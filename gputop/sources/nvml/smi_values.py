@@ -16,10 +16,9 @@ from uuid import UUID
 
 from gputop.schema.device import Absence
 from gputop.schema.smi_fields import NONE, SmiField, missing_text, smi_fields
-from gputop.sources.nvml.bindings import nvml
 from gputop.sources.nvml.device_queries import clock_event_times
 from gputop.sources.nvml.fields import FieldKey, FieldValue, fetch
-from gputop.sources.nvml.query import UNAVAILABLE, absence_of
+from gputop.sources.nvml.query import UNAVAILABLE, absence_of, nvml
 
 PCI_DEVICES = Path("/sys/bus/pci/devices")
 _ERRORS = {
