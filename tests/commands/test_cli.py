@@ -85,7 +85,7 @@ REFUSED = [
     (["--theme"], HELP),
     (["--config"], HELP),
     (["--mouse=no"], HELP),
-    (["top"], HELP),
+    (["monitor"], HELP),
     ([""], HELP),
     (["--nosuch"], HELP),
     (["--dem"], "Did you mean --demo?"),
@@ -163,7 +163,7 @@ def test_bad_usage_in_a_process_of_its_own() -> None:
     done = run("--interval", "0", "stream")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1
-    assert done.stderr.startswith("gputop: error: argument --interval: '0' is not an interval")
+    assert done.stderr.startswith("gputop: error: argument --interval/-l: '0' is not an interval")
 
 
 def test_an_argument_that_is_not_utf8() -> None:

@@ -8,20 +8,21 @@ import json
 import os
 import re
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.driver import FakeDevice, FakeDriver, FakeProcess
+from tests.driver import FakeDevice, FakeDriver, FakeInstance, FakeProcess
 from tests.driver.captures import CAPTURES, Capture, device_of
 from tests.e2e.shipped import GPUTOP
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 pytestmark = pytest.mark.driver
 
+LEGEND = Path(__file__).parents[1] / "data" / "captures" / "legend.txt"
 NOW = "timestamp"
 """Another at each time: `tests/output/test_nvidia_smi.py` has its form."""
 ROOT_PORT = "pcie.link.gen.hostmax"
@@ -84,6 +85,25 @@ def test_processes_are_those_of_the_real_card(driver: FakeDriver, capture: Captu
     assert all(
         re.fullmatch(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}", row.split(", ")[0]) for row in found
     )
+
+
+@pytest.mark.daily(2)
+@pytest.mark.parametrize("capture", CAPTURES[1::2], ids=str)
+def test_the_list_and_the_topology_are_those_of_the_real_card(
+    driver: FakeDriver, capture: Capture
+) -> None:
+    _, *instances = capture.gpus
+    parts = [line.replace("(", "").replace(")", "").split() for line in instances]
+    name = capture.row["name"]
+    mig = tuple(FakeInstance(uuid=part[-1], name=f"{name} MIG {part[1]}") for part in parts)
+    affinity = capture.topology[1].split("\t")[2].split("-")[1]
+    masks = {"cpu_affinity.0": f"{(1 << int(affinity) + 1) - 1}", "memory_affinity.0": "1"}
+    device = device_of(capture)
+    driver.write(dataclasses.replace(device, instances=mig, texts={**device.texts, **masks}))
+    assert gputop(driver, "status", "-L").splitlines() == [*capture.gpus]
+    matrix, legend = gputop(driver, "topo", "-m").split("\n\n", 1)
+    assert matrix.splitlines() == [*capture.topology]
+    assert legend == LEGEND.read_text()
 
 
 def test_another_host_is_asked_for_the_same(driver: FakeDriver) -> None:

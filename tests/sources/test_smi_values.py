@@ -11,8 +11,8 @@ from gputop.output.nvidia_smi import ALIASES, COLUMNS
 from gputop.schema.device import DeviceState
 from gputop.schema.smi_fields import NONE, smi_fields
 from gputop.sources.nvml import smi_values
-from gputop.sources.nvml.bindings import nvml as nvml_module
 from gputop.sources.nvml.driver import NvmlReader, start
+from gputop.sources.nvml.query import nvml as nvml_module
 from tests.driver import GPU_IS_LOST, NO_PERMISSION, UNKNOWN, FakeDevice, FakeDriver, loaded
 
 if TYPE_CHECKING:
@@ -92,9 +92,12 @@ def test_a_lost_device_is_lost_as_a_whole(nvml: FakeDriver) -> None:
 def test_a_function_that_the_driver_lacks(
     build_driver: Callable[..., Path], tmp_path: Path
 ) -> None:
-    old = FakeDriver(tmp_path, build_driver("nvmlDeviceGetPlatformInfo"))
+    old = FakeDriver(
+        tmp_path, build_driver("nvmlDeviceGetPlatformInfo", "nvmlDeviceGetFieldValues")
+    )
     with loaded(old):
-        assert read(old, "platform.host_id", "platform.peer_type") == ["[N/A]", "[N/A]"]
+        names = ("platform.host_id", "platform.peer_type", "edpp_multiplier")
+        assert read(old, *names) == ["[N/A]"] * 3
 
 
 def test_a_function_that_the_bindings_lack(

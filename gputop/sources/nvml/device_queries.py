@@ -14,9 +14,17 @@ from typing import Any
 from gputop.schema.catalogue import RECOVERIES, VIRTUALIZATIONS
 from gputop.schema.clock_events import words_of
 from gputop.schema.device import Absence
-from gputop.sources.nvml.bindings import nvml
 from gputop.sources.nvml.fields import Durations, FieldBatch, FieldSum, FirstField, signed
-from gputop.sources.nvml.query import SECOND, SLOW, UNAVAILABLE, Clock, NvmlQuery, scalar, string
+from gputop.sources.nvml.query import (
+    SECOND,
+    SLOW,
+    UNAVAILABLE,
+    Clock,
+    NvmlQuery,
+    nvml,
+    scalar,
+    string,
+)
 from gputop.sources.nvml.traffic import NvLink, Pcie
 from gputop.sources.nvml.utilization import BusySamples
 

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from gputop.schema.codec import rounded
 from gputop.schema.device import Absence
-from gputop.sources.nvml.bindings import check, nvml, raw_function
-from gputop.sources.nvml.query import AGAIN, UNAVAILABLE, Clock, absence_of
+from gputop.sources.nvml.query import AGAIN, UNAVAILABLE, Clock, absence_of, call_directly, nvml
 
 
 class FieldKey(NamedTuple):
@@ -142,12 +141,9 @@ class FieldBatch:
 
 def _rows(handle: Any, keys: tuple[FieldKey, ...]) -> bytes:
     """Return the rows of those fields as the driver writes them. Raises `NVMLError`."""
-    call = raw_function("nvmlDeviceGetFieldValues")
-    if call is None:
-        return bytes(nvml.nvmlDeviceGetFieldValues(handle, keys))
     question = _question(keys)
     room = (ctypes.c_char * len(question)).from_buffer_copy(question)
-    check(call(handle, len(keys), room))
+    call_directly("nvmlDeviceGetFieldValues", handle, len(keys), room)
     return room.raw
 
 
