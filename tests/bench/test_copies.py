@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import math
 import os
 import threading
 from dataclasses import replace
@@ -20,7 +21,7 @@ from gputop.bench.results.text_report import comparison_table
 from gputop.bench.run import supervision, worker_launch
 from gputop.bench.run.group import group_runner
 from gputop.bench.run.group_state import GroupState
-from gputop.bench.worker import backends, copies, errors
+from gputop.bench.worker import backends, copies, errors, rows
 from tests.bench import gpus
 from tests.bench.test_peers import GPUS, asked
 from tests.bench.test_tables import Recorded
@@ -46,6 +47,9 @@ def _driver(monkeypatch: pytest.MonkeyPatch) -> None:
     gpus.COPIES.clear()
     monkeypatch.setattr(copies, "driver_copy", lambda: gpus.copy)
     monkeypatch.setattr(copies, "DEVICE_SIZES", (1 << 16, MIB))
+    monkeypatch.setattr(rows, "LEAST_BLOCKS", 1)
+    monkeypatch.setattr(rows, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(rows, "REPEATABLE", math.inf)
     if devices_have_torch():
         torch = load_torch()
         changed = (
@@ -140,7 +144,7 @@ def test_rows_of_every_other_gpu(tmp_path: Path, *, access: bool) -> None:
         rate = directions * MIB / values["seconds"]
         assert (point["x"], values["bytes_per_second"]) == (MIB, pytest.approx(rate))
         assert ("latency_seconds" in values) is ("write to" in series)
-    assert run.totals.verified == run.totals.checks == len(points)
+    assert run.totals.verified == run.totals.checks == len(points) + 2, "and the small copies"
     assert run.totals.wrong == 0
     how = "peer access" if access else "no peer access, by the host"
     assert run.notes == [f"GPU 0: {how}", f"GPU 1: {how}"]
@@ -157,7 +161,7 @@ def test_a_wrong_word_between_two_is_counted(
     monkeypatch.setattr(copies, "driver_copy", lambda: broken)
     run = run_of(tmp_path / "lock")
     copies.copy(gpu(), run)
-    assert run.totals.wrong == 2 * 4, "one for each receiver of each row"
+    assert run.totals.wrong == 2 * 5, "one for each receiver, and in small copies"
 
 
 @needs_torch
