@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 from pathlib import Path
 from signal import Signals
@@ -14,6 +13,7 @@ from textual.app import App
 from textual.containers import Vertical
 
 import gputop.ui
+from gputop.compat import timeout
 from gputop.schema.device import Absence
 from gputop.schema.snapshot import Process
 from gputop.ui.drawing.palette import DIM
@@ -186,7 +186,8 @@ def test_a_later_process_of_the_same_pid_is_not_the_target() -> None:
 
 
 async def test_a_yes_that_comes_with_other_keys_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gputop.ui.drawing.dialogs.QUIET_SECONDS", 0.2)
+    quiet = "gputop.ui.drawing.dialogs.QUIET_SECONDS"
+    monkeypatch.setattr(quiet, 3600.0)
     app = SignalApp(process(4242, 0))
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot)
@@ -195,7 +196,9 @@ async def test_a_yes_that_comes_with_other_keys_is_none(monkeypatch: pytest.Monk
         assert app.answers == []
         box = app.screen.query_one(Vertical)
         assert "a moment" in str(box.border_subtitle)
-        async with asyncio.timeout(10):
+        monkeypatch.setattr(quiet, 0.01)
+        await pilot.press("j")
+        async with timeout(10):
             while "y sends it" not in str(box.border_subtitle):
                 await pilot.pause()
         await pilot.press("y")

@@ -73,7 +73,7 @@ def call_directly(name: str, *arguments: Any) -> None:
     A wrapper of a call that fills an array reads each field of each struct by name, in Python, and
     takes many times as long as the driver.
     """
-    code = nvml._nvmlGetFunctionPointer(name)(*arguments)
+    code = nvml._nvmlGetFunctionPointer(name)(*arguments)  # noqa: SLF001 - each release has it
     if code != nvml.NVML_SUCCESS:
         raise nvml.NVMLError(code)
 
