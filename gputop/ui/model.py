@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 
 from gputop.bounds import DEVICES, EVENTS
 from gputop.health.conditions import find_alerts, machine_alerts
-from gputop.health.findings import Finding, Severity
+from gputop.health.findings import Cause, Finding, Severity, find_causes
 from gputop.schema.device import Device, DeviceSample, DeviceState, is_old, qualified, silence_limit
 from gputop.schema.snapshot import DriverState, Event, Inventory, MachineState, Sample, Source
 from gputop.stream.child import Interruption
 from gputop.stream.history import CAPACITY, History
 
 if TYPE_CHECKING:
-    from gputop.health.causes import Cause
     from gputop.health.judge import Judge, Judgement
     from gputop.problem import Problem
     from gputop.schema.snapshot import Host, Machine, Record
@@ -172,8 +171,6 @@ class Telemetry:
     def _found(self) -> tuple[Sequence[Cause], Mapping[str, Finding]]:
         judgement = self.judgement
         if self._causes_of is not judgement:
-            from gputop.health.causes import find_causes
-
             causes = find_causes(judgement.findings)
             problems: dict[str, Finding] = {}
             for cause in causes:

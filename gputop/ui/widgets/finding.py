@@ -6,8 +6,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gputop.health.causes import Cause, cause_text
-from gputop.health.findings import Evidence, Finding, Severity
+from gputop.health.findings import Cause, Evidence, Finding, Severity, cause_text
 from gputop.schema.snapshot import HOST_CPU, PROCESS_CPU
 from gputop.text import duration, moment
 from gputop.ui.drawing.cells import Row, Span, cell, chart, clip_words, fit, live_window, width_of
