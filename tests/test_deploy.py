@@ -16,12 +16,15 @@ from urllib.request import urlopen
 import pytest
 import yaml
 
+from gputop.commands.exporter import SOCKET
 from gputop.health.judge import BY_NAME
 from gputop.schema.clock_events import BY_WORD
 from gputop.schema.device import DeviceState
+from gputop.sources.simulated import SimulatedReader
 from tests import streams
 from tests.e2e.shipped import SOON
 from tests.e2e.test_exporter import exporting
+from tests.kubelet import container, devices, kubelet, pod
 from tests.output.test_metrics import EVERY, found_in
 
 if TYPE_CHECKING:
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 DEPLOY = Path(__file__).parents[1] / "deploy"
 PROMETHEUS = DEPLOY / "prometheus"
 DASHBOARD = json.loads((DEPLOY / "grafana/gputop.json").read_text())
+SCRIPTS = (DEPLOY.parent / "docs/scripts.md").read_text()
 MAY_BE_EMPTY = {"What is wrong now", "Slowed down", "Findings that began"}
 """Panels without a line while the simulated devices are well."""
 BOUND = 60.0
@@ -133,9 +137,18 @@ def test_every_query_of_the_dashboard_on_a_real_prometheus(tmp_path: Path) -> No
     config = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text())
     config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
     config["rule_files"] = [str(PROMETHEUS / name) for name in config["rule_files"]]
-    with exporting("--demo", "--processes") as exporter:
+    uuid = SimulatedReader(0).device.uuid
+    held = pod("team", "train-0", container("main", devices(uuid)))
+    socket_file = tmp_path / "kubelet.sock"
+    options = ("--demo", "--processes", "--pod-resources-kubelet-socket", str(socket_file))
+    with kubelet(socket_file, lambda: held), exporting(*options) as exporter:
         target = exporter.url.removeprefix("http://").removesuffix("/metrics")
-        config["scrape_configs"][0]["static_configs"] = [{"targets": [target]}]
+        # As the operator of Prometheus labels a pod, and relabels it by our ServiceMonitor.
+        labels = {"namespace": "monitoring", "pod": "gputop-exporter-x", "container": "exporter"}
+        config["scrape_configs"][0] |= {
+            "static_configs": [{"targets": [target], "labels": labels}],
+            "relabel_configs": [each for each in relabelings() if "action" in each],
+        }
         (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(config))
         with subprocess.Popen(
             [  # noqa: S607
@@ -155,8 +168,17 @@ def test_every_query_of_the_dashboard_on_a_real_prometheus(tmp_path: Path) -> No
                     assert ask(query) or title in MAY_BE_EMPTY, (title, query)
                 for rule in rules():
                     assert ask(rule["expr"]) or "alert" in rule, rule
+                pods = [each["metric"].get("pod") for each in ask("gputop_power_watts")]
+                assert sorted(map(str, pods)) == ["None"] * 7 + ["train-0"]
+                (documented,) = re.findall(r"^sum by .*gputop_device_pod.*$", SCRIPTS, re.MULTILINE)
+                assert [each["metric"] for each in ask(documented)] == [{"namespace": "team"}]
             finally:
                 prometheus.kill()
+
+
+def relabelings() -> list[dict[str, Any]]:
+    *_, monitor = yaml.safe_load_all((DEPLOY / "kubernetes/gputop.yml").read_text())
+    return list(monitor["spec"]["endpoints"][0]["relabelings"])
 
 
 @needs("systemd-analyze")
@@ -177,15 +199,21 @@ def test_the_container_and_the_pods_start_the_exporter() -> None:
     recipe = (DEPLOY / "container/Containerfile").read_text()
     entry, command = re.findall(r"^(?:ENTRYPOINT|CMD) (\[.*\])$", recipe, re.MULTILINE)
     daemon, service, monitor = yaml.safe_load_all((DEPLOY / "kubernetes/gputop.yml").read_text())
-    (container,) = daemon["spec"]["template"]["spec"]["containers"]
+    (own,) = daemon["spec"]["template"]["spec"]["containers"]
     assert json.loads(entry) == ["gputop"]
-    assert json.loads(command) == container["args"] == ["exporter", "--listen", ":9835"]
-    (port,) = container["ports"]
-    assert container["args"][-1] == f":{port['containerPort']}"
+    assert json.loads(command) == own["args"] == ["exporter", "--listen", ":9835"]
+    (port,) = own["ports"]
+    assert own["args"][-1] == f":{port['containerPort']}"
     assert service["spec"]["ports"][0]["targetPort"] == port["name"]
     assert monitor["spec"]["endpoints"][0]["port"] == service["spec"]["ports"][0]["name"]
     labels = daemon["spec"]["template"]["metadata"]["labels"]
     assert daemon["spec"]["selector"]["matchLabels"] == labels == service["spec"]["selector"]
     assert monitor["spec"]["selector"]["matchLabels"] == service["metadata"]["labels"]
-    exporter = [sys.executable, "-P", "-m", "gputop", *container["args"], "--help"]
+    (volume,) = daemon["spec"]["template"]["spec"]["volumes"]
+    (mount,) = own["volumeMounts"]
+    assert mount["name"] == volume["name"]
+    assert mount["mountPath"] == volume["hostPath"]["path"] == str(Path(SOCKET).parent)
+    assert mount["readOnly"]
+    assert own["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    exporter = [sys.executable, "-P", "-m", "gputop", *own["args"], "--help"]
     assert subprocess.run(exporter, capture_output=True, check=False).returncode == 0

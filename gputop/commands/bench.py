@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from gputop.bench.plan import devices, request
 from gputop.bench.plan.devices import RunRefusedError, select_targets
-from gputop.bench.plan.dtypes import DTYPES, parse_dtypes
-from gputop.bench.plan.kinds import DEFAULT_KIND, KINDS
+from gputop.bench.plan.kinds import DEFAULT_KIND, DTYPES, KINDS, parse_dtypes
 from gputop.commands.arguments import Parser, count, output_width, print_text
 from gputop.console import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE, print_message
 from gputop.problem import Problem, ProblemError
@@ -127,7 +126,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _compare(args: argparse.Namespace) -> int:
-    from gputop.bench.results.differences import differences
+    from gputop.bench.results.collect import differences
 
     print_text(differences(*map(_result, args.compare)))
     return FINE
@@ -208,7 +207,7 @@ def _refuse_misuse(args: argparse.Namespace) -> None:
             args.ray in KINDS,
             f"{args.ray} is a kind of run, not an address. Type `gputop bench {args.ray} --ray`.",
         ),
-        (ray and kind.several_devices, f"{name} runs on one machine. Leave out --ray."),
+        (ray and name == "pairs", "pairs runs on one machine. Leave out --ray."),
         (
             ray and args.device not in (None, ("cpu",)),
             "Ray chooses the devices. Say how many with --devices.",
@@ -246,7 +245,8 @@ def _refuse_misuse(args: argparse.Namespace) -> None:
 
 
 def _requests(args: argparse.Namespace, targets: Sequence[Target]) -> list[Request]:
-    if args.kind == "collective" and [each.kind for each in targets] == ["cpu"]:
+    alone = args.ray is None and [each.kind for each in targets] == ["cpu"]
+    if args.kind == "collective" and alone:
         targets = request.cpu_ranks(args.ranks)
     elif args.ranks is not None:
         raise RunRefusedError("The GPUs are the ranks. Leave out --ranks.", USAGE)
@@ -269,7 +269,7 @@ def _requests(args: argparse.Namespace, targets: Sequence[Target]) -> list[Reque
         )
     if KINDS[args.kind].several_devices and (problem := request.check_together(requests)):
         raise RunRefusedError(f"{problem}.", USAGE if args.kind == "collective" else COULD_NOT_RUN)
-    return requests if args.ray is not None else devices.with_peers(requests)
+    return devices.with_peers(requests)
 
 
 def _look_over_several(args: argparse.Namespace) -> None:

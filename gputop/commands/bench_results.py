@@ -14,10 +14,16 @@ from gputop.bench.events import SCHEMA, Done
 from gputop.bench.plan.kinds import KINDS
 from gputop.bench.results import history
 from gputop.bench.results.facts import wrong_results
-from gputop.bench.results.outliers import device_outcome, judged, outliers, was_stopped
 from gputop.bench.results.text_report import comparison_table, outliers_document, result_page
 from gputop.bench.results.text_report import outliers_page as many
-from gputop.bench.results.verdict import VerdictLimits, status
+from gputop.bench.results.verdict import (
+    VerdictLimits,
+    device_outcome,
+    judged,
+    outliers,
+    status,
+    was_stopped,
+)
 from gputop.commands.bench import unwritten
 from gputop.console import (
     COULD_NOT_RUN,
@@ -33,7 +39,7 @@ from gputop.schema.codec import to_json
 
 if TYPE_CHECKING:
     from gputop.bench.results.collect import Collected, SkippedFile
-    from gputop.bench.results.outliers import DeviceOutcome
+    from gputop.bench.results.verdict import DeviceOutcome
     from gputop.bench.run.state import RunState
 
 GRAVEST_FIRST = (FAULT, INTERRUPTED, COULD_NOT_RUN, DEGRADED, FINE)
@@ -82,6 +88,8 @@ def report_cluster(
     ends: Sequence[RunState], not_begun: Sequence[DeviceOutcome], args: argparse.Namespace
 ) -> int:
     """Store and print results of a cluster; return the gravest exit status."""
+    if args.kind == "collective":  # all ranks have the same rows, or one problem
+        return gravest([report_runs(ends, args), *(each.status for each in not_begun)])
     _keep(ends, args)
     return report_devices([*map(device_outcome, ends), *not_begun], (), args)
 

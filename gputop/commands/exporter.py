@@ -7,8 +7,9 @@ import re
 import signal
 import socket
 import time
+from collections.abc import Coroutine, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gputop.commands.arguments import SOURCE, Parser, add_shared, fail, needs_extra, source_of
 from gputop.console import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE, print_message
@@ -17,10 +18,9 @@ from gputop.text import visible
 if TYPE_CHECKING:
     from wsgiref.types import WSGIApplication
 
-    from gputop.output.prometheus.family import Family
-    from gputop.output.prometheus.scrape import Server
-    from gputop.output.prometheus.state import StreamFollower
-    from gputop.output.prometheus.web_config import WebConfig
+    from gputop.output.prometheus.metrics import Family
+    from gputop.output.prometheus.scrape import Server, WebConfig
+    from gputop.problem import Problem
     from gputop.stream.child import StreamChild
 
 ABOUT = """\
@@ -29,6 +29,7 @@ hertz, bytes, watts, joules, seconds, degrees Celsius. A missing reading has
 no series. gputop_up is 0 while the driver or the sampler does not answer,
 and there are no readings then."""
 DEFAULT = "127.0.0.1:9835"
+SOCKET = "/var/lib/kubelet/pod-resources/kubelet.sock"
 
 
 class Address(NamedTuple):
@@ -64,6 +65,8 @@ def add_arguments(parser: Parser) -> None:
     parser.flag("--processes", largest)
     dcgm = "the devices' metrics under the names, units and labels of dcgm-exporter instead"
     parser.flag("--dcgm-names", dcgm)
+    kubelet = "where the kubelet says which pods have the devices: labels of their metrics"
+    parser.value("--pod-resources-kubelet-socket", "FILE", str, f"{kubelet} (default {SOCKET})")
     add_shared(parser, *SOURCE)
 
 
@@ -73,35 +76,38 @@ def run(arguments: argparse.Namespace) -> int:
 
     from gputop.output.prometheus.metrics import families
     from gputop.output.prometheus.state import StreamFollower
+    from gputop.sources.linux.pod_resources import PodResources
     from gputop.stream.child import StreamChild
     from gputop.stream.launch import StreamOptions
 
     with needs_extra("exporter"):
-        from gputop.output.prometheus.scrape import application
-    web_config = _web_config(arguments.web_config)
+        from gputop.output.prometheus.scrape import WebConfig, WebConfigError, application
+    try:
+        web_config = arguments.web_config and WebConfig(Path(arguments.web_config), print_message)
+    except WebConfigError:
+        return USAGE
     dcgm = arguments.dcgm_names
-    watch = StreamFollower(lambda problem: print_message(f"error: {problem}."), judges=not dcgm)
+    watch = StreamFollower(_tell, judges=not dcgm)
+    socket = arguments.pod_resources_kubelet_socket
+    kubelet = PodResources(socket or SOCKET, _tell, must_exist=socket is not None)
 
     def look() -> list[Family]:
-        return families(watch.state, time.monotonic(), processes=arguments.processes, dcgm=dcgm)
+        now, processes = time.monotonic(), arguments.processes
+        return families(watch.state, now, processes=processes, dcgm=dcgm, pods=kubelet.pods())
 
     pages = application(look, lambda: watch.state.sample is not None)
     server = _listen(arguments.listen, pages, web_config)
     interval = 1.0 if arguments.interval is None else arguments.interval
     asked = StreamOptions(interval, gpm=arguments.gpm is not False, **source_of(arguments))
-    return asyncio.run(_serve(server, watch, StreamChild(asked.command, interval)))
+    child = StreamChild(asked.command, interval)
+    followed = [watch.follow(child)]
+    if socket or not arguments.demo:  # the usual socket knows no simulated device
+        followed.append(kubelet.follow())
+    return asyncio.run(_serve(server, child, followed))
 
 
-def _web_config(name: str | None) -> WebConfig | None:
-    """Read the file; end the program if it cannot be used."""
-    if name is None:
-        return None
-    with needs_extra("exporter"):
-        from gputop.output.prometheus.web_config import WebConfig, WebConfigError
-    try:
-        return WebConfig(Path(name), print_message)
-    except WebConfigError:
-        raise SystemExit(USAGE) from None
+def _tell(problem: Problem) -> None:
+    print_message(f"error: {problem}.")
 
 
 def _listen(address: Address, app: WSGIApplication, web_config: WebConfig | None = None) -> Server:
@@ -117,14 +123,17 @@ def _listen(address: Address, app: WSGIApplication, web_config: WebConfig | None
         )
 
 
-async def _serve(server: Server, watch: StreamFollower, child: StreamChild) -> int:
+async def _serve(
+    server: Server, child: StreamChild, followed: Iterable[Coroutine[Any, Any, None]]
+) -> int:
     import asyncio
 
     try:
         async with asyncio.TaskGroup() as tasks:
-            following = tasks.create_task(watch.follow(child))
+            following = [tasks.create_task(each) for each in followed]
             status = await until_stopped(server)
-            following.cancel()
+            for each in following:
+                each.cancel()
     finally:
         await child.close()
     return status

@@ -12,7 +12,6 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from gputop.output.prometheus.family import base_unit, dcgm_unit
 from gputop.schema.catalogue import CATALOGUE
 from gputop.schema.clock_events import BITS, SLOWDOWNS
 from gputop.schema.device import READINGS, DeviceSample
@@ -116,11 +115,11 @@ def _metrics() -> Iterator[tuple[str, list[Metric]]]:
     for reading in (CATALOGUE[name] for name in NUMBERS if name in CATALOGUE):
         fields = [*({reading.dcgm[0]} - fallbacks), reading.dcgm_fallback]
         theirs = [
-            Metric(f"{DCGM}{field}", probe / dcgm_unit(field, reading)(probe))
+            Metric(f"{DCGM}{field}", probe / reading.dcgm_unit(field)(probe))
             for field in fields
             if field
         ]
-        ours = Metric(f"{OWN}{reading.metric_name}", probe / base_unit(reading)(probe))
+        ours = Metric(f"{OWN}{reading.metric_name}", probe / reading.base_unit(probe))
         yield reading.name, [*theirs, ours]
 
 

@@ -10,7 +10,8 @@ the reading's `form`, or else by its unit, where they are needed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from gputop.frozen import dataclass
 from gputop.schema.clock_events import BITS, BY_WORD
@@ -18,6 +19,15 @@ from gputop.schema.clock_events import BITS, BY_WORD
 UNITS = ("percent", "bytes_per_second", "bytes", "celsius", "watts", "joules", "mhz", "seconds")
 """Endings of names that say the unit."""
 OF = "{} of {}"
+Convert = Callable[[Any], float]
+_BASE_UNITS: Mapping[str, Convert] = {
+    "percent": lambda percent: round(percent / 100, 6),
+    "mhz": lambda mhz: mhz * 1e6,
+}
+_DCGM_UNITS: Mapping[str, Convert] = {
+    "bytes": lambda value: float(value >> 20),
+    "joules": lambda joules: round(joules * 1000, 0),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +89,17 @@ class Reading:
         if unit:
             name += f"_{unit}"
         return f"{name}_total" if self.is_counter else name
+
+    @property
+    def base_unit(self) -> Convert:
+        """Conversion into the base unit of Prometheus."""
+        return _BASE_UNITS.get(self.unit, float)
+
+    def dcgm_unit(self, field: str) -> Convert:
+        """Return the conversion into the unit of this field of DCGM, such as MiB or mJ."""
+        if self.unit == "percent" and field.startswith("PROF_"):
+            return self.base_unit
+        return _DCGM_UNITS.get(self.unit, float)
 
 
 RECOVERIES = {
@@ -341,7 +362,7 @@ PAGE_GROUPS: Mapping[str, tuple[Reading, ...]] = {
             dcgm=("DEV_ROW_REMAP_FAILURE", "Whether remapping of rows has failed")),
         Reading("recovery_action", "to recover",
             "What the driver wants done: 1 for that action, 0 for the others.", form="word",
-            words=RECOVERIES, part_label="action"),
+            words=RECOVERIES, part_label="action", smi=("gpu_recovery_action",)),
     ),
     "Identity": (
         Reading("name", "name", smi=("name",)),

@@ -136,13 +136,19 @@ class Sampler:
         owners: Callable[[], OwnerLookup] = Owners,
         *,
         gpm: bool = True,
+        smi: tuple[str, ...] = (),
         choose: Choose | None = None,
+        simulate: Callable[[Mapping[str, tuple[float, float]]], None] = lambda _: None,
     ) -> None:
-        """Set how the driver starts; `choose` says which of its devices are read."""
+        """Set how the driver starts; `choose` says which of its devices are read.
+
+        `simulate` puts simulated devices under load, by their UUIDs.
+        """
         self._start = start
         self._choose, self._left_out = choose, 0
+        self._simulate = simulate
         self._interval = interval
-        self._gpm = gpm
+        self._gpm, self._smi = gpm, smi
         self._source = source
         self._host = HostReader()
         self._new_owners = owners
@@ -181,8 +187,15 @@ class Sampler:
         if begins:  # it takes two ticks until there is a value
             self._hurry.set()
 
+    def set_smi(self, names: tuple[str, ...]) -> None:
+        """Read these of nvidia-smi's values, too, from now on."""
+        self._smi = names
+        self._hurry.set()
+
     def simulate(self, loads: Mapping[str, tuple[float, float]]) -> None:
-        """Put devices under load: the simulation can, and others do nothing."""
+        """Put exactly these devices under load if they are simulated."""
+        self._simulate(loads)
+        self._hurry.set()
 
     def _ticks(self) -> Iterator[_Opened]:
         """Read all devices at each interval, and as soon as the driver has answered.
@@ -296,7 +309,7 @@ class Sampler:
                 tick = slot.asked
             began = time.monotonic()
             try:
-                read = slot.reader.read(gpm=self._gpm)
+                read = slot.reader.read(gpm=self._gpm, smi=self._smi)
             except DriverError as error:
                 self._discard_driver(slot, error.problem)
                 return

@@ -1,7 +1,8 @@
 """Simulated devices for `--demo`: a training run on eight GPUs, the same at every start.
 
 Seven devices train in step, with a data loader that stalls now and then and a checkpoint every few
-minutes. One of them runs hot and slow. The eighth is held by an idle notebook.
+minutes. One of them runs hot and slow. The eighth is held by an idle notebook. The simulated worker
+of a stress test has the same `SimulatedLoad`, so that readings and throughput agree.
 """
 
 from __future__ import annotations
@@ -12,20 +13,11 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from gputop.schema.device import GPM_READINGS, READINGS, Absence, Device, DeviceSample
-from gputop.schema.snapshot import Event, Process, ProcessKind, Source
+from gputop.schema.snapshot import Event, Process, ProcessKind
 from gputop.sources.interface import DeviceReading, Owner
-from gputop.sources.sampler import Choose, Sampler
-from gputop.sources.simulated_load import (
-    COMPUTE_CAPABILITY,
-    NAME,
-    SM_COUNT,
-    STRESS_PID,
-    SimulatedLoad,
-)
 
 GIB = 1 << 30
 MIB = 1 << 20
@@ -50,6 +42,56 @@ ZERO_READINGS: dict[str, Any] = dict.fromkeys(
     ),
     0,
 )
+
+NAME, COMPUTE_CAPABILITY, SM_COUNT = "NVIDIA H100 80GB HBM3", "9.0", 132
+STRESS_PID = 50_001
+"""Pid of the test of device 0; the others follow."""
+THROTTLE_CELSIUS = 84.0
+"""Temperature that the device holds by slowing down."""
+FREE_CELSIUS, WARM_SECONDS = 95.0, 15.0
+"""Temperature that it would come to, and the time constant of that."""
+BOOST_MHZ, CAPPED_MHZ, THROTTLED_MHZ = 1755.0, 1650.0, 1380.0
+CAPPED_WATTS, THROTTLED_WATTS = 698.0, 585.0
+CAP_SECONDS, THROTTLE_SECONDS = 0.3, 3.0
+"""Time constants of the slowdowns by power and by heat."""
+
+
+class LoadReadings(NamedTuple):
+    """Readings of a device under load."""
+
+    power_watts: float
+    sm_clock_mhz: float
+    celsius: float
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedLoad:
+    """A stress test that begins at a time of the monotonic clock, on a device that warm."""
+
+    began: float
+    celsius: float
+
+    def at(self, now: float) -> LoadReadings:
+        """Return the readings at a time of the monotonic clock."""
+        since = max(0.0, now - self.began)
+        hot_at = self._seconds_until_hot
+        clock = CAPPED_MHZ + (BOOST_MHZ - CAPPED_MHZ) * math.exp(-since / CAP_SECONDS)
+        if since < hot_at:
+            cold = FREE_CELSIUS - self.celsius
+            celsius = FREE_CELSIUS - cold * math.exp(-since / WARM_SECONDS)
+            return LoadReadings(CAPPED_WATTS, clock, celsius, ("sw_power_cap",))
+        left = math.exp((hot_at - since) / THROTTLE_SECONDS)
+        watts = THROTTLED_WATTS + (CAPPED_WATTS - THROTTLED_WATTS) * left
+        clock = THROTTLED_MHZ + (clock - THROTTLED_MHZ) * left
+        return LoadReadings(watts, clock, max(THROTTLE_CELSIUS, self.celsius), ("sw_thermal",))
+
+    @property
+    def _seconds_until_hot(self) -> float:
+        if self.celsius >= THROTTLE_CELSIUS:
+            return 0.0
+        way = (FREE_CELSIUS - self.celsius) / (FREE_CELSIUS - THROTTLE_CELSIUS)
+        return WARM_SECONDS * math.log(way)
 
 
 @dataclass
@@ -105,7 +147,7 @@ class SimulatedReader:
     def look_ahead(self, seconds: float) -> None:
         """Do nothing: nothing takes long."""
 
-    def read(self, *, gpm: bool) -> tuple[DeviceReading, ...]:
+    def read(self, *, gpm: bool, smi: tuple[str, ...] = ()) -> tuple[DeviceReading, ...]:  # noqa: ARG002 - it has none
         """Return the device now, moved on by the time since the last read."""
         now = time.monotonic() - self.began
         load = self.loads.get(self.device.uuid)
@@ -125,19 +167,11 @@ class SimulatedReader:
         self._joules += power * seconds
         for reason in self._held.keys() & {*reasons}:
             self._held[reason] += seconds
-        used = self._used_bytes()
-        processes = self._processes(used, 0 if load else busy)
+        used = (18_432 if self.index == NOTEBOOK_DEVICE else 71_300 + 37 * self.index) * MIB
+        processes = [self._process(FIRST_PID, used - 530 * MIB, 0 if load else busy)]
         if load:
             used += STRESS_BYTES
-            pid = STRESS_PID + self.index
-            stress = Process(
-                pid,
-                self.device.uuid,
-                ProcessKind.COMPUTE,
-                STRESS_BYTES,
-                sm_utilization_percent=busy,
-            )
-            processes = (*processes, stress)
+            processes.append(self._process(STRESS_PID, STRESS_BYTES, busy))
         attributed = sum(process.memory_used_bytes or 0 for process in processes)
         per_link = busy * 190_000_000 // 99
         sample = DeviceSample(
@@ -189,7 +223,7 @@ class SimulatedReader:
             if getattr(sample, name) is None
         }
         sample = replace(sample, absent=absent)
-        return (DeviceReading(self.device, sample, processes),)
+        return (DeviceReading(self.device, sample, tuple(processes)),)
 
     def _gpm(self, busy: int) -> dict[str, Any]:
         """Return the readings of a bfloat16 run that uses its SMs well, its tensor cores half."""
@@ -226,23 +260,16 @@ class SimulatedReader:
         self._temperature += (target - self._temperature) * share
         self._at = now
 
-    def _used_bytes(self) -> int:
-        if self.index == NOTEBOOK_DEVICE:
-            return 18_432 * MIB
-        return (71_300 + 37 * self.index) * MIB
-
-    def _processes(self, used: int, busy: int) -> tuple[Process, ...]:
-        return (
-            Process(
-                FIRST_PID + self.index,
-                self.device.uuid,
-                ProcessKind.COMPUTE,
-                used - 530 * MIB,
-                sm_utilization_percent=busy,
-                memory_utilization_percent=round(busy * 0.46),
-                encoder_utilization_percent=0,
-                decoder_utilization_percent=0,
-            ),
+    def _process(self, first_pid: int, used: int, busy: int) -> Process:
+        return Process(
+            first_pid + self.index,
+            self.device.uuid,
+            ProcessKind.COMPUTE,
+            used,
+            sm_utilization_percent=busy,
+            memory_utilization_percent=round(busy * 0.46),
+            encoder_utilization_percent=0,
+            decoder_utilization_percent=0,
         )
 
 
@@ -281,8 +308,15 @@ class SimulatedDriver:
     driver_version = "580.65.06"
     cuda_version = "13.0"
 
-    def __init__(self, loads: Mapping[str, SimulatedLoad] | None = None) -> None:
-        self._loads = {} if loads is None else loads
+    def __init__(self) -> None:
+        self._loads: dict[str, SimulatedLoad] = {}
+
+    def simulate(self, loads: Mapping[str, tuple[float, float]]) -> None:
+        """Put exactly these devices under load. Raises TypeError and ValueError for nonsense."""
+        wanted = {uuid: SimulatedLoad(*map(float, each)) for uuid, each in loads.items()}
+        for uuid in self._loads.keys() - wanted.keys():
+            self._loads.pop(uuid)
+        self._loads |= wanted
 
     def readers(self) -> tuple[SimulatedReader, ...]:
         now = time.monotonic()
@@ -295,21 +329,3 @@ class SimulatedDriver:
 
     def close(self) -> None:
         """Do nothing: this driver never goes away."""
-
-
-class SimulatedSampler(Sampler):
-    """Sampler of the simulation, marked as such in every inventory."""
-
-    def __init__(self, interval: float, *, gpm: bool = True, choose: Choose | None = None) -> None:
-        loads: dict[str, SimulatedLoad] = {}
-        start = partial(SimulatedDriver, loads)
-        source, owners = Source.SIMULATED, SimulatedOwners
-        super().__init__(start, interval, source, owners, gpm=gpm, choose=choose)
-        self._loads = loads
-
-    def simulate(self, loads: Mapping[str, tuple[float, float]]) -> None:
-        """Put exactly these devices under load."""
-        for uuid in self._loads.keys() - loads.keys():
-            self._loads.pop(uuid)
-        self._loads |= {uuid: SimulatedLoad(*map(float, each)) for uuid, each in loads.items()}
-        self._hurry.set()

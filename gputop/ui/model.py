@@ -56,11 +56,9 @@ class Telemetry:
         self.history = History()
         self._judge: Judge | None = None
         """Created on first use: the first screen does not load the rules."""
-        self._judgement: Judgement
         self._judged = -1
-        self._causes_of: Judgement | None = None
-        """Judgement that the causes were found in."""
-        self._causes: tuple[Sequence[Cause], Mapping[str, Finding]] = (), {}
+        """Number of samples when the rules were asked last."""
+        self._conclusions: tuple[Judgement, Sequence[Cause], Mapping[str, Finding]]
         self._events: dict[str | None, deque[Event]] = defaultdict(
             lambda: deque(maxlen=EVENTS_KEPT)
         )
@@ -144,41 +142,40 @@ class Telemetry:
 
     @property
     def judgement(self) -> Judgement:
-        """Judgement of the rules about the shown sample, computed once per sample on demand.
+        """Judgement of the rules about the shown sample."""
+        return self._conclude()[0]
+
+    @property
+    def causes(self) -> Sequence[Cause]:
+        """Causes of the findings about the shown sample: of slowness first, then of the others."""
+        return self._conclude()[1]
+
+    @property
+    def problems(self) -> Mapping[str, Finding]:
+        """First finding of each device that is more than normal, those of slowness first."""
+        return self._conclude()[2]
+
+    def _conclude(self) -> tuple[Judgement, Sequence[Cause], Mapping[str, Finding]]:
+        """Return judgement, causes and problems, computed once per sample on demand.
 
         After a pause only the last sample is judged.
         """
         if self._judge is None:
             from gputop.health.judge import Judge, Judgement
 
-            self._judge, self._judgement = Judge(), Judgement()
+            self._judge, self._conclusions = Judge(), (Judgement(), (), {})
         if self._judged != self.history.count and self.inventory and self.sample:
             self._judged = self.history.count
             events = [event for known in self._events.values() for event in known]
-            self._judgement = self._judge.judge(self.history, self.inventory, self.sample, events)
-        return self._judgement
-
-    @property
-    def causes(self) -> Sequence[Cause]:
-        """Causes of the findings about the shown sample: of slowness first, then of the others."""
-        return self._found()[0]
-
-    @property
-    def problems(self) -> Mapping[str, Finding]:
-        """First finding of each device that is more than normal, those of slowness first."""
-        return self._found()[1]
-
-    def _found(self) -> tuple[Sequence[Cause], Mapping[str, Finding]]:
-        judgement = self.judgement
-        if self._causes_of is not judgement:
+            judgement = self._judge.judge(self.history, self.inventory, self.sample, events)
             causes = find_causes(judgement.findings)
             problems: dict[str, Finding] = {}
             for cause in causes:
                 if cause.severity > Severity.INFORMATION:
                     for each in cause.findings:
                         problems.setdefault(each.device_uuid, each)
-            self._causes_of, self._causes = judgement, (causes, problems)
-        return self._causes
+            self._conclusions = judgement, causes, problems
+        return self._conclusions
 
     @property
     def slowest(self) -> Cause | None:

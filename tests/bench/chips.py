@@ -19,6 +19,7 @@ class Chip(NamedTuple):
 # H100 SXM, H200, GH200 and H800 likewise, 1980 MHz. B200 and GB200: the same, in the accelerator
 # tables of ml-engineering (1965 and 2062 MHz), and torch's count of SMs (148 and 152). H20: 78 SMs
 # by Geekbench. A10G: deviceQuery. A16: TechPowerUp. B300: 148 SMs as the B200, no clock published.
+# RTX PRO 6000 Server Edition: the clock that its 120 TFLOP/s of float32 take.
 CHIPS = {
     "Tesla K80": Chip("Tesla K80", "3.7", 13, 875),
     "Tesla M4": Chip("Tesla M4", "5.2", 8, 1072),
@@ -72,4 +73,5 @@ CHIPS = {
     "RTX PRO 6000 MQ": Chip(
         "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition", "12.0", 188, 2288
     ),
+    "RTX PRO 6000 SE": Chip("NVIDIA RTX PRO 6000 Blackwell Server Edition", "12.0", 188, 2494),
 }

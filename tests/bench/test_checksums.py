@@ -12,14 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputop.bench.events import Done, Result
-from gputop.bench.plan.dtypes import DTYPES
+from gputop.bench.plan.kinds import DTYPES
 from gputop.bench.plan.request import Request
 from gputop.bench.results.facts import figure_facts
 from gputop.bench.results.verdict import judge
 from gputop.bench.run.session import Session
-from gputop.bench.worker import backends, checksums, soak, throughput
-from gputop.bench.worker.checksums import Checksums
-from gputop.bench.worker.product import Product
+from gputop.bench.worker import backends, loads, throughput
+from gputop.bench.worker.product import NOT_REPEATABLE, REPEATS, Checksums, Product
 from tests.bench.test_worker import cpu, paced, run_in_process, without_a_gpu
 from tests.bench.workers import CPU, broken_worker, fake_interpreter, load_torch, needs_torch
 
@@ -81,7 +80,7 @@ def test_one_wrong_element_in_one_of_500_products_is_found(
     assert sums.take().tolist() == RIGHT
     sums.multiply(124)
     assert sums.take().tolist() == [1, 1, 0]
-    assert sums.repeat() == checksums.NOT_REPEATABLE
+    assert sums.repeat() == NOT_REPEATABLE
 
 
 @pytest.mark.parametrize("dtype", ON_CPU)
@@ -212,7 +211,7 @@ def measured(
     run.totals = throughput.SoakTotals(product.flop)
     monkeypatch.setattr(product, "exact", lambda: 0)
     product.faults = faults
-    soak.measure(device, run, product, paced(device, 20))
+    loads.measure(device, run, product, paced(device, 20))
     return run.totals, product
 
 
@@ -221,7 +220,7 @@ def test_the_run_counts_every_product(monkeypatch: pytest.MonkeyPatch) -> None:
     assert totals.verified == totals.iterations > 30
     assert totals.wrong == 1
     assert totals.mismatches == {"not repeatable": 1}
-    assert product.made == totals.iterations + checksums.REPEATS
+    assert product.made == totals.iterations + REPEATS
 
 
 def test_a_gpu_counts_every_product_without_waiting_for_it(monkeypatch: pytest.MonkeyPatch) -> None:

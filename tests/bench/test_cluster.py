@@ -36,9 +36,9 @@ FAULTS = """
 import sys, time
 sys.path.insert(0, sys.argv[1])
 import os
-from gputop_worker import backends, main, product, soak
+from gputop_worker import backends, main, product, loads
 slot, Product = os.environ["CUDA_VISIBLE_DEVICES"], product.Product
-multiply, measure = Product.multiply, soak.measure
+multiply, measure = Product.multiply, loads.measure
 backends.Cpu.least_interval, backends.Cpu.share_of_checks = 0.0, 1e9
 def slow(self, times=1):
     for _ in range(times):
@@ -50,7 +50,7 @@ def wrong(self, times=1):
 def measured(*arguments):
     Product.multiply = {"2": slow, "5": wrong}.get(slot, multiply)
     measure(*arguments)
-soak.measure = measured
+loads.measure = measured
 main.main()
 """
 """The worker that was sent there, in which two of the devices fail once the run begins."""
@@ -302,6 +302,78 @@ def test_only_as_many_as_asked_for_and_never_more_than_there_are(
     status, _, err = nodes.ran("--devices", "9", *python)
     assert status == 2
     assert "There are no 9 GPUs: the cluster has 8 on 1 node." in err
+
+
+RANKS = """
+import os, signal, sys
+sys.path.insert(0, sys.argv[1])
+from gputop_worker import collective, main
+collective.SIZES, collective.ROW_SECONDS = (1 << 10, 1 << 14), 0.1
+send, operations = main.Run.send, collective.Message.operations
+FAULT
+main.main()
+"""
+DIES = """
+def failing(self, event, **fields):
+    send(self, event, **fields)
+    if event == "verify" and self.request["rank"] == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+main.Run.send = failing
+"""
+ONE_MORE = """
+def wrong(self):
+    found = operations.fget(self)
+    def one_more():
+        found["all-reduce"]()
+        self.full[7] += 1
+    return {**found, "all-reduce": one_more} if self._ranks.rank == 1 else found
+collective.Message.operations = property(wrong)
+"""
+
+
+def ranks(folder: Path, fault: str = "") -> tuple[str, ...]:
+    """The arguments of a collective whose worker has that fault."""
+    body = folder / "ranks.py"
+    body.write_text(RANKS.replace("FAULT", fault))
+    python = executable(folder / "py", f'#!/bin/sh\nexec "{sys.executable}" "{body}" "$@"\n')
+    return "collective", "--device", "cpu", "--seconds", "30", "--python", python
+
+
+@needs_torch
+def test_ranks_on_the_nodes_of_the_cluster(nodes: Nodes, tmp_path: Path) -> None:
+    other = nodes.ray.add_node(1)
+    try:
+        process = nodes.begin("--devices", "9", "--json", *ranks(tmp_path))
+        out, err = process.communicate(timeout=BOUND)
+    finally:
+        nodes.ray.kill_node(other)
+    assert (process.returncode, err) == (0, "")
+    documents = json.loads(out)
+    assert len({each["host"] for each in documents}) == 2
+    first, *others = documents
+    assert [each["points"] for each in others] == [first["points"]] * 8
+    assert {(each["wrong_elements"], each["checks"]) for each in documents} == {(0, 6)}
+    assert (first["layout"], first["stopped"]) == ("9 ranks, gloo", "time")
+    assert first["method"].startswith("torch.distributed across nodes; ")
+
+
+@needs_torch
+@pytest.mark.parametrize(
+    ("fault", "statuses", "says"),
+    [
+        (DIES, {1, 3}, r", CPU 1, .*: it (was ended by SIGKILL|does not answer any more)"),
+        (ONE_MORE, {1}, r", CPU 1, .* computed wrong results: 4 elements in 6 checks"),
+    ],
+    ids=["dies", "wrong"],
+)
+def test_one_line_names_the_rank_that_failed(
+    nodes: Nodes, tmp_path: Path, fault: str, statuses: set[int], says: str
+) -> None:
+    process = nodes.begin("--devices", "3", *ranks(tmp_path, fault))
+    _, err = process.communicate(timeout=BOUND)
+    assert process.returncode in statuses, err
+    (line,) = err.splitlines()
+    assert re.search(says, line)
 
 
 def test_a_node_that_is_gone_is_named_and_the_rest_goes_on(nodes: Nodes, tmp_path: Path) -> None:

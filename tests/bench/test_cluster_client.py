@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from gputop.bench.cluster import client
-from gputop.bench.cluster.client import Cluster
+from gputop.bench.cluster import run
+from gputop.bench.cluster.run import Cluster
 from gputop.problem import ProblemError
 from tests.bench.commands import COMMAND, environment
 
@@ -73,11 +73,11 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def children() -> list[psutil.Process]:
-    return [each for each in psutil.Process().children() if client.RELAY in each.cmdline()]
+    return [each for each in psutil.Process().children() if run.RELAY in each.cmdline()]
 
 
 async def test_without_the_extra_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "find_spec", lambda _: None)
+    monkeypatch.setattr(run, "find_spec", lambda _: None)
     assert await refused() == (
         f"Ray is not installed: {sys.executable} has no ray. "
         "Type `pip install '.[ray]'` in a checkout of gputop"
@@ -99,7 +99,7 @@ async def test_one_that_does_not_answer_is_given_up(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_ray(path, "threading.Event().wait()")
-    monkeypatch.setattr(client, "CONNECT_SECONDS", 1.0)
+    monkeypatch.setattr(run, "CONNECT_SECONDS", 1.0)
     assert "at 10.0.0.1:6379 cannot be used: it did not answer within 1 s" in await refused(
         "10.0.0.1:6379"
     )
@@ -125,7 +125,7 @@ async def test_who_leaves_while_it_joins_leaves_nothing(path: Path) -> None:
 async def test_what_a_cluster_has_is_known(path: Path) -> None:
     fake_ray(path, free=3.0)
     cluster, found = await Cluster.join("auto")
-    assert found == client.ClusterSize(1, 4, 3)
+    assert found == run.ClusterSize(1, 4, 3)
     await cluster.leave()
     assert children() == []
 

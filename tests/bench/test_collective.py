@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.bench.events import Done, Event, Failed, Hello, Point
-from gputop.bench.plan.devices import RunRefusedError, targets
+from gputop.bench.plan.devices import RunRefusedError, targets, with_peers
 from gputop.bench.plan.request import Request, Target, check_together, cpu_ranks
 from gputop.bench.results.tables import device_tables, table
 from gputop.bench.run import supervision
 from gputop.bench.run.group import group_runner
 from gputop.bench.run.group_state import GroupState
 from gputop.bench.run.worker_launch import worker_environment, worker_request
-from gputop.bench.worker import collective
+from gputop.bench.worker import collective, errors
 from gputop.commands import bench as command
 from gputop.problem import Problem
 from tests.bench.commands import ran
@@ -121,8 +121,8 @@ def test_each_rank_knows_its_number_and_sees_its_own_gpu_first() -> None:
     second = replace(asked(GPUS[1])[0], ranks=tuple(GPUS), rendezvous="/a/file")
     order = worker_request(second)
     assert (order["rank"], order["ranks"], order["rendezvous"]) == (1, 3, "/a/file")
-    seen_by = worker_environment(second.target, second.peer, *second.ranks)
-    assert seen_by["CUDA_VISIBLE_DEVICES"].split(",") == [GPUS[n].uuid for n in (1, 0, 2)]
+    seen_by = worker_environment(second.target, *second.peers)
+    assert seen_by["CUDA_VISIBLE_DEVICES"].split(",") == [GPUS[n].uuid for n in (1, 2, 0)]
 
 
 def test_ranks_of_a_cpu_share_its_memory() -> None:
@@ -182,6 +182,74 @@ def test_the_cpu_becomes_as_many_ranks_as_are_asked_for() -> None:
         assert command.run(parsed(*arguments)) == 2
 
 
+AFAR = [replace(each, host=f"node-{n}") for n, each in enumerate(cpu_ranks(2))]
+
+
+def test_on_a_cluster_the_ranks_are_what_ray_has_lent() -> None:
+    requests = command._requests(parsed("collective", "--ray", "--device", "cpu"), AFAR)
+    assert [each.target for each in requests] == AFAR
+    assert [each.ranks for each in requests] == [tuple(AFAR)] * 2
+    with pytest.raises(RunRefusedError, match="Ask for two GPUs or more with --devices"):
+        command._requests(parsed("collective", "--ray", "--device", "cpu"), AFAR[:1])
+    with pytest.raises(RunRefusedError, match="pairs runs on one machine"):
+        command._refuse_misuse(parsed("pairs", "--ray"))
+
+
+@pytest.mark.parametrize(("host", "name"), [("127.0.0.1", "lo"), ("no host at all", "")])
+def test_the_interface_is_that_by_which_the_others_are_reached(host: str, name: str) -> None:
+    assert collective.interface_to(host) == name
+
+
+class Store:
+    """A store of a network, and what is asked of it."""
+
+    def __init__(self, *asked: Any) -> None:
+        self.asked, self.known, self.awaited = asked, list[str](), list[str]()
+        if asked[0] == "10.9.9.9":
+            raise RuntimeError("The client socket has timed out\nand more")
+
+    def set_timeout(self, limit: Any) -> None:
+        assert limit.total_seconds() > collective.MEET_SECONDS
+
+    def set(self, key: str, _: str) -> None:
+        self.known.append(key)
+
+    def wait(self, keys: list[str]) -> None:
+        self.awaited = keys
+
+
+def met(rank: int, rendezvous: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A rank of two that has met the other one."""
+    monkeypatch.setenv("NCCL_SOCKET_IFNAME", "ib0")
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "")
+    monkeypatch.delenv("GLOO_SOCKET_IFNAME")
+    distributed = SimpleNamespace(TCPStore=Store, init_process_group=lambda *_: None)
+    device: Any = SimpleNamespace(torch=SimpleNamespace(distributed=distributed), place="cpu")
+    asked = {"rank": rank, "ranks": 2, "rendezvous": rendezvous, "prepare_seconds": 300.0}
+    run: Any = SimpleNamespace(request=asked, notes=[])
+    return collective.Ranks(device, run), run.notes
+
+
+def test_ranks_of_several_nodes_meet_at_the_first_which_leaves_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for rank in (0, 1):
+        ranks, notes = met(rank, "127.0.0.1:4711", monkeypatch)
+        assert ranks.store.asked[:4] == ("127.0.0.1", 4711, 2, rank == 0)
+        assert os.environ["GLOO_SOCKET_IFNAME"] == "lo"
+        assert notes == ["set: NCCL_SOCKET_IFNAME=ib0"], "the user's"
+        ranks.leave()
+        assert ranks.store.known == [f"left/{rank}"]
+        assert ranks.store.awaited == ([] if rank else ["left/0", "left/1"])
+
+
+def test_ranks_that_do_not_meet_say_where(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(errors.RunError) as refused:
+        met(1, "10.9.9.9:4711", monkeypatch)
+    assert refused.value.fields["why"] == "The client socket has timed out"
+    assert refused.value.fields["remedy"] == "Check that the nodes can reach 10.9.9.9:4711"
+
+
 VALUES = {
     "bytes_per_second": 3e11,
     "algorithm_bytes_per_second": 2e11,
@@ -205,7 +273,7 @@ async def ends_of(
     requests: list[Request], heard: Callable[[Event], bool] = lambda _: False, make: Any = None
 ) -> tuple[dict[Target, Done | Failed], list[int], float]:
     """How each rank ended, the workers' pids, and the seconds of a stop after what was heard."""
-    runs = group_runner(GroupState(requests), make)
+    runs = group_runner(GroupState(with_peers(requests)), make)
     ends: dict[Target, Done | Failed] = {}
     pids: list[int] = []
     stops: list[asyncio.Task[float]] = []

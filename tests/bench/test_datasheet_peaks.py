@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.bench.plan import dtypes
+from gputop.bench.plan import kinds
 from gputop.bench.plan.datasheet_peaks import (
     AT_LIVE_CLOCK,
     AT_MAXIMUM_CLOCK,
@@ -223,7 +223,7 @@ NUMBERS = st.none() | st.integers(-10, 10_000) | st.floats()
     st.none() | st.sampled_from([*RATES, "", "4.2", "99.9", "x"]),
     st.none() | st.integers(-10, 10_000),
     NUMBERS,
-    st.sampled_from([*dtypes.DTYPES, *DTYPES.values(), "", "complex64"]) | st.text(),
+    st.sampled_from([*kinds.DTYPES, *DTYPES.values(), "", "complex64"]) | st.text(),
     st.none() | st.sampled_from([chip.name for chip in CHIPS.values()]) | st.text(),
 )
 def test_the_formula_gives_a_peak_or_nothing(
@@ -242,7 +242,7 @@ def test_two_wrong_numbers_are_no_peak() -> None:
 
 @given(
     st.sampled_from(PEAKS),
-    st.sampled_from([*dtypes.DTYPES, *DTYPES.values()]),
+    st.sampled_from([*kinds.DTYPES, *DTYPES.values()]),
     st.floats(100, 3000),
     st.floats(1.01, 2),
 )
@@ -390,5 +390,5 @@ def test_percentages_are_numbers_whatever_comes(
 
 
 def test_the_data_types_of_the_stress_test_have_a_field() -> None:
-    for dtype in dtypes.DTYPES:
+    for dtype in kinds.DTYPES:
         assert denominators(named("B200"), dtype).get(DATASHEET) is not None, dtype

@@ -12,7 +12,7 @@ import pytest
 from gputop import __version__
 from gputop.bench.events import Point, Result, Verdict, VerdictPart
 from gputop.bench.results import history
-from gputop.bench.results.differences import differences
+from gputop.bench.results.collect import differences
 from gputop.bench.results.statistics import mean_interval
 from tests.bench.commands import ran
 from tests.bench.kept import BASE, CONDITIONS
@@ -137,7 +137,7 @@ def test_the_version_of_cublas_is_that_of_the_loaded_one(tmp_path: Path) -> None
     import shutil
     import subprocess
 
-    from gputop.bench.worker.environment import cublas_version
+    from gputop.bench.worker.main import cublas_version
 
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gputop.bench.plan.dtypes import DTYPES
+from gputop.bench.plan.kinds import DTYPES
 from gputop.bench.run import worker_launch
 from gputop.bench.worker import formats, product
 from gputop.bench.worker.errors import RunError

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 pytestmark = needs_torch
 
 IN_THE_RUN = """
-measure, multiply, calls = soak.measure, Product.multiply, []
+measure, multiply, calls = loads.measure, Product.multiply, []
 def measured(*arguments):
     Product.multiply = failing
     measure(*arguments)
-soak.measure = measured
+loads.measure = measured
 """
 AFTER_THE_EXACT_PRODUCT = """
 fill, multiply = Product.fill, Product.multiply
@@ -136,7 +136,7 @@ async def test_a_first_product_that_is_wrong_is_a_fault_for_every_data_type(
 @pytest.mark.slow
 async def test_a_product_longer_than_the_run_is_refused_while_it_is_made(tmp_path: Path) -> None:
     fault = """
-soak.COLD_SECONDS = 0.5
+loads.COLD_SECONDS = 0.5
 Product.exact = lambda self: threading.Event().wait()
 """
     *_, last = await heard(broken(tmp_path, fault, seconds=0.5))
@@ -151,7 +151,7 @@ async def test_a_preparation_without_an_end_says_so(
 ) -> None:
     monkeypatch.setattr(worker_launch, "PREPARE_SECONDS", 0.0)
     monkeypatch.setattr(worker_launch, "PREPARE_PRODUCTS", 2)
-    fault = "soak.choose_size = lambda *_: threading.Event().wait()"
+    fault = "loads.choose_size = lambda *_: threading.Event().wait()"
     *_, last = await heard(broken(tmp_path, fault, seconds=0.5))
     assert isinstance(last, Failed)
     assert last.status == 3
@@ -238,7 +238,7 @@ import os
 rates, KINDS = [], main.KINDS
 def seen(device, run):
     run.notes.append(" ".join(sorted(os.environ)))
-    soak.soak(device, run)
+    loads.soak(device, run)
 KINDS["soak"] = seen
 """
     *_, last = await heard(broken(tmp_path, fault, seconds=0.5))

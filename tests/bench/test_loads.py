@@ -19,7 +19,7 @@ from gputop.bench.plan.request import HIGHEST_HERTZ, LOWEST_HERTZ, Request
 from gputop.bench.results.verdict import judge
 from gputop.bench.run import worker_launch
 from gputop.bench.run.session import Session
-from gputop.bench.worker import burn, pulse, soak, throughput
+from gputop.bench.worker import loads, throughput
 from gputop.bench.worker import main as runs
 from gputop.bench.worker import product as products
 from tests.bench.commands import ran
@@ -69,7 +69,7 @@ def test_work_begins_only_where_it_ends_before_the_edge(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(time, "time", lambda: now)
-        pause = pulse.pause(frequency, work)
+        pause = loads.pause(frequency, work)
     phase = now * frequency % 1.0
     if pause:
         assert phase + pause * frequency == pytest.approx(1.0), "the next period"
@@ -136,9 +136,9 @@ def test_the_load_is_a_square_wave(frequency: float, monkeypatch: pytest.MonkeyP
     totals = run.totals = throughput.SoakTotals(product.flop)
     totals.pulsed = True
     pace = throughput.Pace(device, 1e-4, 0.0)
-    pace.batch_seconds /= soak.fineness(run.request)
-    pace.pause = partial(pulse.pause, frequency)
-    soak.measure(device, run, product, pace)
+    pace.batch_seconds /= loads.fineness(run.request)
+    pace.pause = partial(loads.pause, frequency)
+    loads.measure(device, run, product, pace)
     edges = [(began * frequency % 1.0, ended * frequency % 1.0) for began, ended in device.spans]
     assert all(began <= ended <= 0.5 + 1e-6 for began, ended in edges)
     seconds, count, busy = totals.now
@@ -182,17 +182,17 @@ def test_a_stop_takes_less_than_half_a_second_also_in_a_pause(kind: str) -> None
 
 
 WRONG = """
-plan, multiply = soak.send_plan, formats.Plain.multiply
+plan, multiply = loads.send_plan, formats.Plain.multiply
 def failing(self, product, times):
     multiply(self, product, times)
     product.c[3, 5] = -1e6
 def planned(*arguments):
     plan(*arguments)
     formats.Plain.multiply = failing
-soak.send_plan = planned
+loads.send_plan = planned
 """
 WRONG_COPY = """
-copy = burn.Traffic.copy
+copy = loads.Traffic.copy
 class Wrong:
     def __init__(self, to): self.to = to
     def copy_(self, source): self.to.copy_(source)[7] ^= 1
@@ -201,7 +201,7 @@ class Wrong:
 def failing(self, *, compare):
     self.to = self.to if isinstance(self.to, Wrong) else Wrong(self.to)
     copy(self, compare=compare)
-burn.Traffic.copy = failing
+loads.Traffic.copy = failing
 """
 
 
@@ -218,7 +218,7 @@ async def test_a_wrong_element_is_found(tmp_path: Path, kind: str, fault: str) -
 
 
 async def test_products_that_are_longer_than_a_pulse_are_refused(tmp_path: Path) -> None:
-    fault = "soak.warm_up = lambda *_: (0.1, 1)\n"
+    fault = "loads.warm_up = lambda *_: (0.1, 1)\n"
     path = fake_interpreter(tmp_path, broken_worker(fault))
     *_, last = await heard(Session(asked("pulse", hertz=20.0, python=path)))
     assert isinstance(last, Failed)
@@ -226,14 +226,14 @@ async def test_products_that_are_longer_than_a_pulse_are_refused(tmp_path: Path)
     assert "a product takes 0.1 s, and the load 0.025 s" in last.problem.why
 
 
-def ring(monkeypatch: pytest.MonkeyPatch) -> tuple[burn.Ring, runs.Run]:
-    monkeypatch.setitem(burn.COPIED_BYTES, "cpu", 1 << 20)
+def ring(monkeypatch: pytest.MonkeyPatch) -> tuple[loads.Ring, runs.Run]:
+    monkeypatch.setitem(loads.COPIED_BYTES, "cpu", 1 << 20)
     run, _ = run_of("burn")
     run.request["free_bytes"] = run.request["fixed_bytes"] + (8 << 20)
     product = made(n=192)
     product.keep_first()
     product.judge()
-    return burn.Ring(product, cpu(), run), run
+    return loads.Ring(product, cpu(), run), run
 
 
 def operands(product: products.Product, times: int) -> list[int]:
@@ -255,7 +255,7 @@ def test_the_ring_takes_operands_from_all_over_the_memory_it_may_use(
     assert taken[:count] == taken[count:]
     each = 2 * 192 * 192 * 4
     needed = products.bytes_needed(run.request, "float32", (192, 192, 192))
-    left = run.request["free_bytes"] - needed - 2 * burn.COPIED_BYTES["cpu"]
+    left = run.request["free_bytes"] - needed - 2 * loads.COPIED_BYTES["cpu"]
     assert (count - 1) * each <= left < count * each
     assert cpu().compare(product) == 0
 

@@ -44,8 +44,8 @@ def smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return gpus
 
 
-def own() -> tuple[str, list[Any]]:
-    return "abc", [3]
+def own() -> tuple[str, str, list[Any]]:
+    return "abc", "10.1.2.3", [3]
 
 
 @pytest.mark.slow
@@ -69,6 +69,8 @@ def test_it_has_its_gpu_alone_and_says_its_readings(smi: Path) -> None:
     post = NodeActor(program, None, cpu=False)
     found = post.facts(own)
     assert found["gpu"]["uuid"] == "GPU-0000-3"
+    host, _, port = found["address"].partition(":")
+    assert (host, int(port) > 1023) == ("10.1.2.3", True)
     assert found["apps"] == "\n"
     assert found["heat"] == "GPU Slowdown T.Limit Temp : -2 C\n"
     post.start(b"{}\n")

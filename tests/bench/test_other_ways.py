@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from gputop.bench.worker import formats, peak
+from gputop.bench.worker import formats, shapes
 from gputop.bench.worker.product import Product
 from tests.bench.test_worker import cpu
 from tests.bench.workers import RawWorker, load_torch, needs_torch, request
@@ -22,7 +22,7 @@ def made(dtype: str = "float32") -> Product:
 
 def test_a_cpu_multiplies_zeros() -> None:
     product = made()
-    assert list(peak.other_ways(cpu(), product)) == ["zeros"]
+    assert list(shapes.other_ways(cpu(), product)) == ["zeros"]
     product.keep_first()
     assert not product.first.any()
     assert product.judge() == 0
@@ -42,11 +42,11 @@ def test_a_gpu_has_two_libraries_and_float8_two_sums() -> None:
     device = SimpleNamespace(
         place="cuda", torch=SimpleNamespace(backends=backends, uint8=torch.uint8)
     )
-    during = [(way, asked[-1]) for way in peak.other_ways(device, made())]
+    during = [(way, asked[-1]) for way in shapes.other_ways(device, made())]
     assert during == [("cuBLAS", "cublas"), ("cuBLASLt", "cublaslt"), ("zeros", "default")]
     product = made()
     product.format = formats.Scaled.__new__(formats.Scaled)
-    fast = [(way, product.format.fast) for way in peak.other_ways(device, product)]
+    fast = [(way, product.format.fast) for way in shapes.other_ways(device, product)]
     assert fast == [("fast accumulate", True), ("zeros", False)]
 
 

@@ -16,9 +16,9 @@ from gputop.bench.plan.request import Request, Target
 from gputop.bench.results.facts import method_facts
 from gputop.bench.run import worker_launch
 from gputop.bench.run.session import Session
-from gputop.bench.worker import copies, environment
+from gputop.bench.worker import copies, main
 from tests.bench.machines import divided, seen
-from tests.bench.workers import CPU, broken_worker, fake_interpreter, load_torch, needs_torch
+from tests.bench.workers import CPU, broken_worker, fake_interpreter, needs_torch
 from tests.streams import inventory, sample
 
 if TYPE_CHECKING:
@@ -63,81 +63,34 @@ def asked(*targets: Target, kind: str = "copy") -> list[Request]:
     return [Request(target, "bfloat16", None, 1.0, kind=kind) for target in targets]
 
 
-def peers(requests: list[Request]) -> list[str | None]:
-    found = (each.peer for each in devices.with_peers(requests))
-    return [peer.number if peer else None for peer in found]
+def peers(requests: list[Request]) -> list[list[str | None]]:
+    return [[peer.number for peer in each.peers] for each in devices.with_peers(requests)]
 
 
-def test_each_copies_to_the_next_one() -> None:
-    assert peers(asked(*GPUS)) == ["1", "2", "0"]
-    assert peers(asked(*GPUS[:2])) == ["1", "0"]
-    assert peers(asked(GPUS[0], CPU, GPUS[2])) == ["2", None, "0"]
+def test_each_copies_to_all_others_from_the_next_one_on() -> None:
+    assert peers(asked(*GPUS)) == [["1", "2"], ["2", "0"], ["0", "1"]]
+    assert peers(asked(*GPUS[:2])) == [["1"], ["0"]]
+    assert peers(asked(GPUS[0], CPU, GPUS[2])) == [["2"], [], ["0"]]
+    assert peers(asked(*GPUS, kind="collective")) == [["1", "2"], ["2", "0"], ["0", "1"]]
 
 
 def test_who_has_no_peer() -> None:
     instances = [each for each in devices.targets(divided(), seen()) if each.parent_uuid]
-    assert peers(asked(GPUS[0])) == [None]
-    assert peers(asked(GPUS[0], CPU)) == [None, None]
-    assert peers(asked(*GPUS, kind="soak")) == [None] * 3
-    assert peers(asked(*instances)) == [None] * 3, "a process sees one instance alone"
+    assert peers(asked(GPUS[0])) == [[]]
+    assert peers(asked(GPUS[0], CPU)) == [[], []]
+    assert peers(asked(*GPUS, kind="soak")) == [[]] * 3
+    assert peers(asked(*instances)) == [[]] * 3, "a process sees one instance alone"
+    afar = [dataclasses.replace(each, host="node-1") for each in GPUS]
+    assert peers(asked(*afar)) == [[]] * 3, "a process sees the one GPU that Ray has lent"
 
 
-def test_the_worker_sees_its_own_device_first_and_then_the_peer() -> None:
-    first, *_ = devices.with_peers(asked(*GPUS))
-    seen_by = worker_launch.worker_environment(first.target, first.peer)["CUDA_VISIBLE_DEVICES"]
-    assert seen_by == f"{GPUS[0].uuid},{GPUS[1].uuid}"
-    assert worker_launch.worker_request(first)["peer"] == "GPU 1"
+def test_the_worker_sees_its_own_device_first_and_then_its_peers() -> None:
+    _, second, _ = devices.with_peers(asked(*GPUS))
+    seen_by = worker_launch.worker_environment(second.target, *second.peers)
+    assert seen_by["CUDA_VISIBLE_DEVICES"].split(",") == [GPUS[n].uuid for n in (1, 2, 0)]
     (alone,) = asked(GPUS[0])
     assert worker_launch.worker_environment(alone.target)["CUDA_VISIBLE_DEVICES"] == GPUS[0].uuid
-    assert worker_launch.worker_request(alone)["peer"] is None
-
-
-class Peers:
-    """A torch with two devices, whose memories are the host's."""
-
-    def __init__(self, torch: Any, *, direct: bool, full: bool = False) -> None:
-        self._torch, self._full = torch, full
-        self.cuda = SimpleNamespace(can_device_access_peer=lambda *_: direct)
-
-    def empty_like(self, tensor: Any, device: str) -> Any:
-        assert device == "cuda:1"
-        if self._full:
-            raise RuntimeError("CUDA out of memory\nand more")
-        return self._torch.empty_like(tensor)
-
-
-def ways(peer: str | None, **changes: Any) -> tuple[list[Any], list[str], Any]:
-    """The ways to the peer, what is noted, and what is copied."""
-    torch = load_torch()
-    here = torch.arange(64)
-    device = SimpleNamespace(torch=Peers(torch, **changes), timed=None)
-    run = SimpleNamespace(request={"peer": peer}, notes=[])
-    return list(copies._peer_way(device, here, run)), run.notes, here  # type: ignore[arg-type]
-
-
-@needs_torch
-@pytest.mark.parametrize(("direct", "how"), [(True, "peer access"), (False, "through the host")])
-def test_which_way_a_copy_to_another_gpu_goes_is_said(*, direct: bool, how: str) -> None:
-    (way,), notes, here = ways("GPU 1", direct=direct)
-    assert way.series == f"device to GPU 1, {how}"
-    assert way.counted == 1
-    way.to.zero_()
-    way.copy(2)
-    assert (way.to == here).all()
-    assert notes == []
-
-
-@needs_torch
-def test_a_peer_without_room_is_noted_and_the_rest_goes_on() -> None:
-    found, notes, _ = ways("GPU 1", direct=True, full=True)
-    assert found == []
-    assert notes == ["to GPU 1: absent at 0.0004883 MiB, CUDA out of memory"]
-
-
-@needs_torch
-def test_without_a_peer_there_is_no_such_way() -> None:
-    found, notes, _ = ways(None, direct=True)
-    assert (found, notes) == ([], [])
+    assert worker_launch.worker_request(alone)["peers"] == []
 
 
 def test_eight_gpus_share_the_host_s_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,14 +168,14 @@ def test_a_worker_is_bound_to_the_processors_near_its_gpu(
 ) -> None:
     node(tmp_path, number, processors)
     chosen: list[set[int]] = []
-    monkeypatch.setattr(environment, "SYSFS", tmp_path)
+    monkeypatch.setattr(main, "SYSFS", tmp_path)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: allowed)
     monkeypatch.setattr(os, "sched_setaffinity", lambda _, wanted: chosen.append(wanted))
-    said = environment.bind_near("00000000:1A:00.0")  # as NVML has it
+    said = main.bind_near("00000000:1A:00.0")  # as NVML has it
     assert chosen == ([] if bound is None else [bound])
     assert said == (bound and f"NUMA node {number}, processors: {len(bound)}")
-    assert environment.bind_near("00000000:FF:00.0") is None
-    assert environment.bind_near("nonsense") is None
+    assert main.bind_near("00000000:FF:00.0") is None
+    assert main.bind_near("nonsense") is None
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.bench.plan import request
-from gputop.bench.plan.dtypes import DTYPES, DeviceKind
+from gputop.bench.plan.kinds import DTYPES, DeviceKind
 from gputop.bench.plan.request import Request, Target
 
 GIB = 1 << 30

@@ -90,4 +90,4 @@ def test_what_is_not_enough_is_refused(
 
 def test_copies_have_their_peers_among_those_that_are_left() -> None:
     left, _ = usable_requests(lost(1), asked_for("copy"), of_all=True)
-    assert [each.peer and each.peer.number for each in left] == ["2", "0"]
+    assert [[peer.number for peer in each.peers] for each in left] == [["2"], ["0"]]

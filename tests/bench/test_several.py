@@ -20,7 +20,7 @@ from gputop.commands.arguments import Parser
 from gputop.commands.bench_results import gravest, report_runs
 from gputop.problem import Problem
 from gputop.schema.device import DeviceState
-from gputop.stream import snapshots
+from gputop.stream import child as snapshots
 from tests import runs
 from tests.bench.commands import ran
 from tests.bench.machines import divided, seen
@@ -174,12 +174,15 @@ def test_what_cuda_sees_is_nothing_or_is_not_known(
     assert line.endswith(says)
 
 
+def peers(requests: list[Request]) -> list[list[str | None]]:
+    return [[peer.number for peer in each.peers] for each in requests]
+
+
 def test_copies_of_several_go_to_each_other_too(asked: dict[str, Any]) -> None:
     assert run("copy", "--device", "0,2,cpu") == 0
-    peers = [request.peer for request in asked["requests"]]
-    assert [peer.number if peer else None for peer in peers] == ["2", "0", None]
+    assert peers(asked["requests"]) == [["2"], ["0"], []]
     assert run("copy", "--device", "0") == 0
-    assert [request.peer for request in asked["requests"]] == [None]
+    assert peers(asked["requests"]) == [[]]
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ def test_one_that_is_too_hot_to_begin_does_not_end_the_other(
     driver: FakeDriver, tmp_path: Path
 ) -> None:
     driver.write(FakeDevice(), FakeDevice(temperature_celsius=88))
-    wait = "soak.choose_size = lambda *_: threading.Event().wait(60)"
+    wait = "loads.choose_size = lambda *_: threading.Event().wait(60)"
     asked = ("--device", "0,1", "--seconds", "1", "--json")
     process = bench(driver, tmp_path, *asked, fault=f"import threading\n{only(1, wait)}")
     status, results, err = results_of(process)
@@ -137,7 +137,7 @@ def test_one_that_is_too_hot_to_begin_does_not_end_the_other(
 @pytest.mark.slow
 def test_a_wrong_device_among_right_ones_is_a_fault(driver: FakeDriver, tmp_path: Path) -> None:
     driver.write(FakeDevice(), FakeDevice())
-    fault = only(1, "soak.measure = wrongly(soak.measure)")
+    fault = only(1, "loads.measure = wrongly(loads.measure)")
     process = bench(driver, tmp_path, "--device", "0,1", "--seconds", "1", fault=WRONGLY + fault)
     status, out, err = ended(process)
     assert status == 1, err

@@ -15,12 +15,18 @@ from gputop.bench.events import Done, Verified
 from gputop.bench.plan import devices
 from gputop.bench.plan.request import Request
 from gputop.bench.results.verdict import with_verdicts
-from gputop.bench.run import simulated
-from gputop.bench.run.simulated import Simulation
+from gputop.bench.run import supervision as simulated
 from gputop.bench.run.state import RunState
+from gputop.bench.run.supervision import Simulation
 from gputop.sources import simulated as sources
-from gputop.sources.simulated import LIMIT_WATTS, SimulatedReader
-from gputop.sources.simulated_load import BOOST_MHZ, STRESS_PID, THROTTLE_CELSIUS, SimulatedLoad
+from gputop.sources.simulated import (
+    BOOST_MHZ,
+    LIMIT_WATTS,
+    STRESS_PID,
+    THROTTLE_CELSIUS,
+    SimulatedLoad,
+    SimulatedReader,
+)
 from tests.runs import Clock
 from tests.streams import inventory, sample
 

@@ -11,15 +11,15 @@ import pytest
 
 from gputop.bench.plan import request as plan
 from gputop.bench.run import worker_launch
-from gputop.bench.worker import backends, errors, latency, main, peak, rows, sweep, throughput
+from gputop.bench.worker import backends, errors, latency, main, rows, shapes, throughput
 from tests.bench.workers import load_torch, needs_torch, request
 
 
 def test_sizes_are_log_spaced_from_one_to_the_largest() -> None:
-    assert sweep.sizes(200) == [1, 2, 4, 8, 16, 32, 64, 96, 128, 192, 200]
-    assert sweep.sizes(1) == [1]
-    assert sweep.sizes(64) == [1, 2, 4, 8, 16, 32, 64]
-    long = sweep.sizes(100_000)
+    assert shapes.sizes(200) == [1, 2, 4, 8, 16, 32, 64, 96, 128, 192, 200]
+    assert shapes.sizes(1) == [1]
+    assert shapes.sizes(64) == [1, 2, 4, 8, 16, 32, 64]
+    long = shapes.sizes(100_000)
     assert len(long) == 29
     assert all(1.3 < after / before <= 2 for before, after in itertools.pairwise(long[:-1]))
 
@@ -37,11 +37,11 @@ def test_sizes_are_those_that_a_gpu_can_multiply_in_the_type(
         plan.Request(target, dtype, largest, 1.0)
     )["dtypes"]
     device: Any = SimpleNamespace(place="cuda")
-    assert sweep._planned(rows.Rows(device, asked, 0), dtype) == expected
+    assert shapes._planned(rows.Rows(device, asked, 0), dtype) == expected
     asked.request["size"] = 8
     if dtype != "float32":
         with pytest.raises(errors.RunError) as refusal:
-            sweep._planned(rows.Rows(device, asked, 0), dtype)
+            shapes._planned(rows.Rows(device, asked, 0), dtype)
         assert "or larger" in refusal.value.fields["remedy"]
 
 
@@ -130,24 +130,24 @@ def test_the_best_row_of_a_table_has_the_shape() -> None:
     assert "m" not in empty
 
 
-class Hill(peak.Search):
+class Hill(shapes.Search):
     """A search on a device whose best shape is known, and which needs no time."""
 
     def __init__(self, best: tuple[int, int, int], largest: int = 4096) -> None:
         self.top = best
-        self.tried: list[tuple[peak.Candidate, str]] = []
+        self.tried: list[tuple[shapes.Candidate, str]] = []
         device: Any = SimpleNamespace(place="cpu", torch=load_torch(), free_bytes=lambda: None)
         asked = Recorded(seconds=60.0, kind="peak")
         super().__init__(rows.Rows(device, asked, 0), "float32", largest, (True, False))
 
-    def _time(self, candidate: peak.Candidate, seconds: float, mark: str = "") -> None:
+    def _time(self, candidate: shapes.Candidate, seconds: float, mark: str = "") -> None:
         shape, column_major = candidate
         away = sum(abs(a - b) for a, b in zip(shape, self.top, strict=True))
         self.tried.append((candidate, mark))
         self.found[candidate] = 100 / (1 + away / 1000) + column_major
         self.rows.table.best(self.found[candidate], shape)
 
-    def _compare(self, candidate: peak.Candidate) -> None:
+    def _compare(self, candidate: shapes.Candidate) -> None:
         pass
 
 
@@ -159,11 +159,11 @@ def test_the_search_finds_the_best_shape_and_layout(best: tuple[int, int, int]) 
         search.probe(candidate)
     search.climb()
     assert search.best() == (best, True)
-    shapes = [candidate for candidate, _ in search.tried]
-    assert len(set(shapes)) == len(shapes), "nothing is tried twice"
+    tried = [candidate for candidate, _ in search.tried]
+    assert len(set(tried)) == len(tried), "nothing is tried twice"
     search.confirm()
     again = [candidate for candidate, mark in search.tried if mark]
-    assert len(again) == peak.CONFIRMED
+    assert len(again) == shapes.CONFIRMED
     assert search.rows.table.shape == best
     assert "1" in search.rows.run.notes[-1]
 

@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
-from gputop.bench.plan import dtypes
+from gputop.bench.plan import kinds
 from gputop.bench.plan import request as plan
 from gputop.bench.run import worker_launch
 from gputop.bench.run.worker_launch import WORKER
-from gputop.bench.worker import backends, errors, formats, soak, throughput
+from gputop.bench.worker import backends, errors, formats, loads, throughput
 from gputop.bench.worker import main as runs
 from gputop.bench.worker import product as products
 from tests.bench.workers import RawWorker, load_torch, needs_torch, request
@@ -196,7 +196,7 @@ def test_the_request_has_the_memory_that_the_buffers_take(bits: str) -> None:
     buffers = (product.a, product.b, product.c, product.first)
     held = sum(each.untyped_storage().nbytes() for each in buffers)
     mask = 192 * 192
-    assert held + mask == dtypes.DTYPES[bits].bytes_per_element * 192 * 192
+    assert held + mask == kinds.DTYPES[bits].bytes_per_element * 192 * 192
 
 
 class Corrupting(products.Product):
@@ -333,15 +333,15 @@ def paced(device: Any, products: int) -> throughput.Pace:
 
 
 def test_wrong_elements_are_in_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(soak, "Product", Corrupting)
+    monkeypatch.setattr(loads, "Product", Corrupting)
     run, sent = run_in_process()
     device = cpu()
     monkeypatch.setattr(device, "least_interval", 0.0)
-    product, pace = soak.prepare(device, run)
+    product, pace = loads.prepare(device, run)
     assert isinstance(product, Corrupting)
     before = run.totals.checks
     product.faulty = True
-    soak.measure(device, run, product, pace)
+    loads.measure(device, run, product, pace)
     result = run.totals.result()
     assert result["checks"] > before + 1, "it is checked in the run, and at its end"
     assert result["wrong_elements"] == 2 * (result["checks"] - before)
@@ -353,15 +353,15 @@ def test_wrong_elements_are_in_the_result(monkeypatch: pytest.MonkeyPatch) -> No
 def test_the_last_product_is_checked_and_the_answer_once_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(soak, "Product", Corrupting)
+    monkeypatch.setattr(loads, "Product", Corrupting)
     run, _ = run_in_process()
     device = cpu()
     monkeypatch.setattr(device, "least_interval", 1e9)
-    product, pace = soak.prepare(device, run)
+    product, pace = loads.prepare(device, run)
     assert isinstance(product, Corrupting)
     before = run.totals.checks
     product.faulty = True
-    soak.measure(device, run, product, pace)
+    loads.measure(device, run, product, pace)
     assert (run.totals.checks, run.totals.wrong) == (before + 2, 4)
     assert run.totals.verified == 1
 
@@ -369,7 +369,7 @@ def test_the_last_product_is_checked_and_the_answer_once_more(
 def test_checks_are_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     run, _ = run_in_process(600.0)
     device = cpu()
-    product, _ = soak.prepare(device, run)
+    product, _ = loads.prepare(device, run)
     pace = paced(device, 5)
     clock = [100.0]
     monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
@@ -387,7 +387,7 @@ def test_checks_are_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(device, "compare", slow_check)
     monkeypatch.setattr(product, "exact", lambda: 0)
-    soak.measure(device, run, product, pace)
+    loads.measure(device, run, product, pace)
     result = run.totals.result()
     assert result["seconds"] == pytest.approx(0.01 * result["iterations"])
     assert result["seconds"] == pytest.approx(600, abs=1)
@@ -447,7 +447,7 @@ def test_two_batches_are_in_flight_and_all_of_them_are_counted(
         in_flight.append(device.in_flight)
 
     monkeypatch.setattr(device, "launch", launch)
-    soak.measure(device, run, product, paced(device, 3))
+    loads.measure(device, run, product, paced(device, 3))
     result = run.totals.result()
     assert set(in_flight) == {1, 2}
     assert device.in_flight == 0
@@ -466,7 +466,7 @@ def test_two_batches_are_in_flight_and_all_of_them_are_counted(
     device = backends.Cuda(without_a_gpu(), run.halt)
     run.totals = throughput.SoakTotals(2 * product.n**3)
     product.faulty = True
-    soak.measure(device, run, product, paced(device, 3))
+    loads.measure(device, run, product, paced(device, 3))
     assert run.totals.wrong == 2 * run.totals.checks > 0
 
 
@@ -477,7 +477,7 @@ def test_a_gpu_is_not_waited_for_after_a_stop() -> None:
     device = backends.Cuda(without_a_gpu(), run.halt)
     run.totals = throughput.SoakTotals(2 * product.n**3)
     run.halt.set()
-    soak.measure(device, run, product, paced(device, 3))
+    loads.measure(device, run, product, paced(device, 3))
     assert run.totals.iterations == 0
 
 
@@ -526,7 +526,7 @@ def test_no_batch_is_launched_that_the_run_does_not_need(
     run, _ = run_in_process(seconds)
     product = made()  # before the device's clock starts: it may import torch
     device = Instant(product_seconds)
-    soak.measure(device, run, product, throughput.Pace(device, product_seconds, 0.0))
+    loads.measure(device, run, product, throughput.Pace(device, product_seconds, 0.0))
     needed = math.ceil(seconds / product_seconds)
     assert needed <= sum(device.launched) <= needed - 1 + max(device.launched)
     assert device.most_waiting == waiting
@@ -535,7 +535,7 @@ def test_no_batch_is_launched_that_the_run_does_not_need(
 def test_batches_follow_the_device() -> None:
     run, _ = run_in_process(60.0)
     device = Instant(1e-3)
-    soak.measure(device, run, made(), throughput.Pace(device, 8e-6, 0.0))  # a warm-up gone wrong
+    loads.measure(device, run, made(), throughput.Pace(device, 8e-6, 0.0))  # a warm-up gone wrong
     assert device.launched[0] == 6250
     assert device.launched[-1] in (49, 50)
 
@@ -552,7 +552,7 @@ def test_one_odd_product_of_the_warm_up_decides_nothing(monkeypatch: pytest.Monk
     measured: list[int] = []
     times = [0.09, 1e-3, 1e-3, 1e-3, 1e-7, 1e-7]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
-    seconds, made_then = soak.warm_up(SimpleNamespace(timed=timed), run, made())
+    seconds, made_then = loads.warm_up(SimpleNamespace(timed=timed), run, made())
     assert seconds == 1e-3
     assert measured == [1, 1, 5, 5, 5], "short products are timed several in one go"
     assert made_then == sum(measured)
@@ -599,10 +599,10 @@ def sizes(monkeypatch: pytest.MonkeyPatch, size: int | None, seconds_of: Any) ->
         tried.append(n)
         return float(seconds_of(n))
 
-    monkeypatch.setattr(soak, "_seconds_of_one", seconds_of_one)
+    monkeypatch.setattr(loads, "_seconds_of_one", seconds_of_one)
     run, _ = run_in_process()
     run.request["size"] = size
-    return soak.choose_size(SimpleNamespace(smallest_size=64), run), tried
+    return loads.choose_size(SimpleNamespace(smallest_size=64), run), tried
 
 
 @pytest.mark.parametrize(
@@ -620,7 +620,7 @@ def test_auto_is_large_enough_and_short_enough(
 ) -> None:
     chosen, tried = sizes(monkeypatch, None, seconds_of)
     assert chosen == size
-    assert all(seconds_of(n) <= soak.TRIAL_SECONDS for n in tried[1:])
+    assert all(seconds_of(n) <= loads.TRIAL_SECONDS for n in tried[1:])
 
 
 def test_a_size_is_taken_as_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

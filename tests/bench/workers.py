@@ -116,8 +116,8 @@ def fake_interpreter(folder: Path, body: str, torch: str | None = "9.9.9") -> st
     return str(script)
 
 
-PARTS = "backends burn checksums collective copies environment errors formats latency main memory"
-PARTS += " peak pulse product rows soak step sweep throughput"
+PARTS = "backends collective copies errors formats latency loads main memory product"
+PARTS += " rows shapes step throughput"
 """Modules of the worker that faults are made in."""
 
 

@@ -21,9 +21,11 @@ import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from gputop.sources.simulated import SimulatedReader
 from tests.driver import GPU_IS_LOST, FakeDevice, FakeDriver
 from tests.e2e.shipped import GPUTOP, NO_DRIVER, SOON
 from tests.health.machines import h100, has
+from tests.kubelet import Hang, container, devices, kubelet, pod
 from tests.output.test_web_config import USERS, Certificate, tls
 
 pytestmark = pytest.mark.driver
@@ -161,6 +163,36 @@ def running(*command: str, env: dict[str, str] | None = None) -> Iterator[Export
         yield exporter
     finally:
         exporter.close()
+
+
+def test_pods_that_hold_the_devices(tmp_path: Path) -> None:
+    """In both modes, while the kubelet answers; one that hangs holds up neither scrape nor end."""
+    uuid = SimulatedReader(0).device.uuid
+    held = pod("team", "train-0", container("main", devices(f"{uuid}::1")))
+    names = {"namespace": "team", "pod": "train-0", "container": "main"}
+    socket, hang = tmp_path / "kubelet.sock", Hang()
+    options = ("--demo", "--pod-resources-kubelet-socket", str(socket))
+    answers: list[Callable[[], bytes]] = [hang, lambda: held]
+
+    def answer() -> bytes:
+        return answers[-1]()
+
+    with (
+        kubelet(socket, answer),
+        exporting(*options) as own,
+        exporting(*options, "--dcgm-names") as dcgm,
+    ):
+        own.until(lambda: own.value("gputop_power_watts", uuid=uuid, **names))
+        dcgm.until(lambda: dcgm.value("DCGM_FI_DEV_POWER_USAGE", UUID=uuid, **names))
+        assert own.value("gputop_device_pod", uuid=uuid, **names) == 1
+        assert own.value("gputop_power_watts", index="1", pod="train-0") is None
+        answers.pop()
+        assert hang.asked.wait(BOUND)
+        assert own.up()
+        assert own.end(signal.SIGTERM) == 0
+        assert dcgm.end(signal.SIGINT) == 130
+        hang.let_go.set()
+    assert all(line.startswith("gputop: ") for line in own.errors + dcgm.errors)
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])

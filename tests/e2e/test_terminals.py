@@ -147,12 +147,12 @@ def cells_below_the_clock(terminal: Terminal) -> list[object]:
 
 
 def test_updates_that_are_not_known_are_sent_as_textual_makes_them(driver: FakeDriver) -> None:
-    """Of a Textual with other updates, or with one that comes later."""
+    """Of a Textual whose updates have another shape, or with one more of them."""
     driver.write(device(0))
     names = "('chops', 'spans', 'chop_ends')"
     another = f"c.ChopsUpdate.__init__ = lambda s, *a: s.__dict__.update(zip({names}, a))"
-    later = "u.capture = lambda put, own=u.capture: own(put) and (u.release() or True)"
-    for change in (another, later):
+    one_more = "type('Later', (c.CompositorUpdate,), {})"
+    for change in (another, f"c.later = {one_more}"):
         code = (
             "import textual._compositor as c; from gputop.ui.terminal import textual_patches as u; "
             f"{change}; from gputop.cli import main; main()"
@@ -181,7 +181,7 @@ def test_settings_are_kept_for_the_next_start(driver: FakeDriver) -> None:
             see(terminal, "PID▼", "every 0.5 s")
             assert not file.exists()
             terminal.send("S")
-            see(terminal, "Kept in")
+            see(terminal, "Saved in")
             terminal.send("q")
             assert terminal.wait() == 0
         kept = tomllib.loads(file.read_text())
@@ -200,7 +200,7 @@ def test_a_broken_settings_file_is_said_and_left_alone(driver: FakeDriver, tmp_p
     with opened(driver, "--config", str(file)) as terminal:
         see(terminal, "0 Test 0", "The settings in", "are not used")
         terminal.send("S")
-        see(terminal, "Not kept")
+        see(terminal, "Not saved")
     assert file.read_text() == "theme = [\n"
 
 
@@ -256,6 +256,6 @@ def test_settings_are_not_read_from_the_terminal(name: str) -> None:
     with dashboard("--demo", "--config", name) as terminal:
         see(terminal, "GPU▲", "are not used")
         terminal.send("S")
-        see(terminal, "Not kept")
+        see(terminal, "Not saved")
         terminal.send("q")
         assert terminal.wait() == 0

@@ -222,8 +222,8 @@ ON_A_CPU = """
 import os
 NOW = os.path.join(os.path.dirname(__file__), "now")
 main.open_cuda = lambda torch, halt, free_bytes: main.Cpu(torch, halt)
-soak.choose_size = lambda *_: 128
-measure, multiply = soak.measure, Product.multiply
+loads.choose_size = lambda *_: 128
+measure, multiply = loads.measure, Product.multiply
 def measured(*arguments):
     def failing(self, times=1):
         multiply(self, times)
@@ -231,7 +231,7 @@ def measured(*arguments):
             ERROR
     Product.multiply = failing
     measure(*arguments)
-soak.measure = measured
+loads.measure = measured
 """
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pytest
 
 from gputop import bounds
-from gputop.bench.cluster.client import Cluster, LentGpu
+from gputop.bench.cluster.run import Cluster, LentGpu
 from gputop.bench.events import Event as WorkerEvent
 from gputop.bench.events import Failed, Progress
 from gputop.bench.plan.request import Request

@@ -15,7 +15,9 @@ from gputop.output.nvidia_smi import DEFAULT_QUERY, CsvLines, parse_query
 from gputop.schema.device import DeviceState
 from gputop.schema.snapshot import decode, encode
 from gputop.stream.merge import MachineStream, inventory_of, sample_of
+from gputop.ui.device.findings import FindingsView, WhyTitle
 from gputop.ui.device.screen import DetailsView, DeviceTitle, EventsView
+from gputop.ui.device.timeline import SAMPLES_A_DOT, TimelineView
 from gputop.ui.drawing.cells import fit, width_of
 from gputop.ui.model import Telemetry
 from gputop.ui.monitor.devices import DevicesView
@@ -23,14 +25,12 @@ from gputop.ui.monitor.panel import Density
 from gputop.ui.monitor.screen import HostView
 from gputop.ui.processes.screen import ProcessesView
 from gputop.ui.shell.header import Header
-from gputop.ui.why.screen import FindingsView, WhyTitle
-from gputop.ui.widgets.timeline import SAMPLES_A_DOT, TimelineView
 from tests import streams
 from tests.fuzz.strategies import SIZES, machines
 
 if TYPE_CHECKING:
     from gputop.schema.snapshot import Inventory, Sample
-    from gputop.ui.widgets.live import LiveView
+    from gputop.ui.drawing.live import LiveView
 
 # A machine has hundreds of fields: how long one takes to make and to draw is no test.
 many = settings(

@@ -19,6 +19,7 @@ import statistics
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,9 +99,11 @@ class Day:
         """Return a product of that shape, square if only one side is given."""
         return Product(torch, dtype, (rows, columns or rows, inner or rows), self.place)
 
-    def bench(self, *arguments: str, env: dict[str, str] | None = None) -> tuple[int, Any, str]:
+    def bench(
+        self, *arguments: str, env: dict[str, str] | None = None, device: str = "0"
+    ) -> tuple[int, Any, str]:
         """Return the exit status, the result, and the last line of standard error."""
-        device = "cpu" if self.dry else "0"
+        device = "cpu" if self.dry else device
         command = [*GPUTOP, "bench", *arguments, "--device", device, "--ignore-busy", "--json"]
         done = subprocess.run(
             command,
@@ -380,6 +383,26 @@ def kinds(day: Day) -> None:
         day.say(f"kind {kind}", verdict, text)
 
 
+def between(day: Day) -> None:
+    """Copies between all GPUs, and those that the first one writes against torch's own."""
+    if day.dry or torch.cuda.device_count() < 2:
+        day.say("between", "ok", "skipped: there are no two GPUs")
+        return
+    exit_status, results, error = day.bench("copy", "--seconds", "60", device="all")
+    day.say("between", "ok" if exit_status in (0, 4) else "FAIL", f"exit {exit_status} {error}")
+    points = [point for result in results for point in result.get("points", [])]
+    for point in (each for each in points if ": " in each["series"]):
+        rate, latency = point["values"]["bytes_per_second"], point["values"].get("latency_seconds")
+        text, verdict = f"{rate / 1e9:.4g} GB/s, latency {latency} s", "ok"
+        if point["series"].startswith("GPU 0: write to GPU "):
+            here = torch.empty(int(point["x"]), dtype=torch.uint8, device="cuda:0")
+            there = torch.empty_like(here, device=f"cuda:{point['series'].rpartition(' ')[2]}")
+            bare = day.rate(partial(there.copy_, here), point["x"], 1) * 1e12
+            text += f", torch {bare / 1e9:.4g} GB/s"
+            verdict = "ok" if abs(rate / bare - 1) < 0.1 else "LOOK"
+        day.say(point["series"], verdict, text)
+
+
 def ends(day: Day) -> None:
     """A size that cannot be, and Ctrl+C."""
     exit_status, _, error = day.bench("soak", "--size", "1048576", "--seconds", "1")
@@ -413,7 +436,7 @@ def watching(day: Day) -> None:
 
 CHECKS: tuple[Callable[[Day], None], ...] = (
     *(machine, readings, recording, dashboard, dtypes, bits, choices, cold),
-    *(agreement, inherited, kinds, ends, watching),
+    *(agreement, inherited, kinds, between, ends, watching),
 )
 
 

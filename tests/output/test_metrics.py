@@ -18,7 +18,6 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 
 from gputop.fleet.queries import BEATS, MASKS, READ_AS, XID
 from gputop.health.judge import BY_NAME, RULES
-from gputop.output.prometheus.family import label_value
 from gputop.output.prometheus.metrics import MOST_PROCESSES, families
 from gputop.output.prometheus.scrape import registry_of
 from gputop.output.prometheus.state import ExporterState, StreamFollower
@@ -34,15 +33,17 @@ from gputop.schema.device import (
     DeviceState,
 )
 from gputop.schema.snapshot import DriverState, Event, Inventory, Process, Record, Sample, Source
+from gputop.sources.linux.pod_resources import PodContainer
 from gputop.sources.nvml import device_queries as nvml_readings
 from gputop.stream.child import Interruption
+from gputop.text import visible
 from tests import streams
 from tests.schema.test_snapshot import values_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gputop.output.prometheus.family import Family
+    from gputop.output.prometheus.metrics import Family
 
 NOW = 100.0
 """Monotonic."""
@@ -59,7 +60,7 @@ def state_after(
     return follower.state
 
 
-def found_in(*records: Record | Interruption, now: float = NOW, **options: bool) -> list[Family]:
+def found_in(*records: Record | Interruption, now: float = NOW, **options: Any) -> list[Family]:
     return families(state_after(*records), now, **options)
 
 
@@ -614,7 +615,7 @@ def test_what_is_absent_has_no_series_and_nothing_stands_twice(
     assert len({each.name for each in found}) == len(found)
     inventory, sample = machine
     there = {device.uuid for device in inventory.devices}
-    named_there = {label_value(uuid): uuid for uuid in there}
+    named_there = {visible(uuid, 200): uuid for uuid in there}
     readings = {f"gputop_{reading.metric_name}": reading.name for reading in METRICS}
     for family in found:
         if family.name in readings:
@@ -644,6 +645,66 @@ def test_a_reading_with_a_reason_for_its_absence_has_no_series() -> None:
     assert named(found, "gputop_power_watts") == []
     assert named(found, "gputop_fan_speed_ratio") == []
     assert named(found, "gputop_temperature_celsius")
+
+
+def pod_labels(labels: dict[str, str]) -> dict[str, str]:
+    return {name: labels[name] for name in ("namespace", "pod", "container") if name in labels}
+
+
+ONE = PodContainer("team", "train-0", "main")
+
+
+@pytest.mark.parametrize(
+    ("holders", "common"),
+    [
+        ((), {}),
+        ((ONE,), ONE._asdict()),
+        ((ONE, ONE._replace(container="log")), {"namespace": "team", "pod": "train-0"}),
+        ((ONE, ONE._replace(pod="train-1")), {"namespace": "team", "container": "main"}),
+        ((ONE, PodContainer("other", "web", "c")), {}),
+        ((PodContainer("", "\x1b[31m\n", "c"),), {"pod": "␛[31m␊", "container": "c"}),
+    ],
+)
+@pytest.mark.parametrize("dcgm", [False, True])
+def test_devices_have_the_labels_of_their_pod(
+    holders: tuple[PodContainer, ...], common: dict[str, str], dcgm: bool
+) -> None:
+    pods = {streams.device(0).uuid: holders}
+    records = streams.inventory(2), sample_of(FULL, streams.readings(1), events=EVERY.events)
+    found = found_in(*records, dcgm=dcgm, pods=pods)
+    of_devices = [each for each in found if each.name.startswith(("gputop_power", "DCGM_FI"))]
+    assert of_devices
+    for each in of_devices:
+        for labels, _ in each.series:
+            is_first = "0" in (labels.get("index"), labels.get("gpu"))
+            assert pod_labels(dict(labels)) == (common if is_first else {}), each.name
+    xids = named(found, "gputop_xid_errors_total")
+    assert dcgm or [pod_labels(labels) for labels, _ in xids] == [{}]
+    listed = [pod_labels(labels) for labels, _ in named(found, "gputop_device_pod")]
+    assert len(listed) == len(holders)
+    if len(holders) > 1:
+        assert listed == [holder._asdict() for holder in holders]
+    assert text_of(found)
+
+
+def test_processes_have_the_names_of_the_pod_that_holds_the_device() -> None:
+    uid, other = "7c4d1a52-9f0e-4e3a-8d53-1c2b3a4d5e6f", "00000000-9f0e-4e3a-8d53-1c2b3a4d5e6f"
+    inside = streams.process(1, 0, pod=uid, container="0123456789ab")
+    listed = [inside, streams.process(2, 0, pod=None, container=None)]
+
+    def labels_of(*processes: Process, holders: tuple[PodContainer, ...] = (ONE,)) -> Any:
+        records = streams.inventory(1), streams.sample(1, processes)
+        found = found_in(*records, processes=True, pods={streams.device(0).uuid: holders})
+        series = named(found, "gputop_process_memory_used_bytes")
+        return {labels["pid"]: pod_labels(labels) for labels, _ in series}
+
+    assert labels_of(*listed) == {"1": ONE._asdict(), "2": {}}
+    as_read = {"pod": uid, "container": "0123456789ab"}
+    two_pods = dataclasses.replace(inside, pid=3, pod=other)
+    assert labels_of(*listed, two_pods)["1"] == as_read
+    assert labels_of(*listed, holders=())["1"] == as_read
+    shared = labels_of(*listed, holders=(ONE, PodContainer("other", "web", "c")))
+    assert shared == {"1": as_read, "2": {}}
 
 
 def test_a_problem_is_told_once_until_the_driver_answers() -> None:

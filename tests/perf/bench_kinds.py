@@ -28,7 +28,7 @@ from gputop.bench.events import Done, Failed, Point
 from gputop.bench.plan.request import Request, cpu_target
 from gputop.bench.run import worker_launch
 from gputop.bench.run.session import Session
-from gputop.bench.worker import latency, sweep
+from gputop.bench.worker import latency, shapes
 from gputop.bench.worker.backends import Cpu
 from gputop.bench.worker.main import Run
 from gputop.bench.worker.product import Product
@@ -67,7 +67,7 @@ def paired(kind: str, dtype: str, largest: int, rounds: int) -> Found:
     device = Cpu(torch, threading.Event())
     rows = Rows(device, Run(os.open(os.devnull, os.O_WRONLY), request), 1)
     found: Found = {}
-    for n in sweep.sizes(largest) if kind == "sweep" else latency.SIZES:
+    for n in shapes.sizes(largest) if kind == "sweep" else latency.SIZES:
         product = Product(torch, dtype, (n, n, n), "cpu")
         product.fill()
         ways = latency._ways(device, product)[: None if kind == "latency" else 1]

@@ -9,9 +9,9 @@ import pytest
 
 from gputop.fleet.queries import LIMITS, NUMBERS, READ_AS, all_of
 from gputop.output.nvidia_smi import COLUMNS as SMI_COLUMNS
+from gputop.output.page import COLUMNS, parse_columns
 from gputop.output.prometheus.metrics import families
 from gputop.output.prometheus.state import ExporterState
-from gputop.output.table import COLUMNS, parse_columns
 from gputop.schema.catalogue import CATALOGUE, UNITS
 from gputop.schema.device import READINGS, SERIES_READINGS, Device
 from gputop.schema.labels import LEGEND, ROWS, since_start
@@ -20,7 +20,7 @@ from gputop.stream.history import KEPT, History
 from tests.output.test_public_output import FULL, INVENTORY, SAMPLE
 
 if TYPE_CHECKING:
-    from gputop.output.prometheus.family import Family
+    from gputop.output.prometheus.metrics import Family
     from gputop.schema.catalogue import Reading
 
 METRICS = [CATALOGUE[name] for name in READINGS if name not in SERIES_READINGS]

@@ -12,8 +12,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.masking import MASK
-from gputop.sources.linux.process_details import COMMAND_BYTES, MOST_PARENTS, read_details
-from gputop.sources.linux.procfs import TICKS_PER_SECOND, ProcError
+from gputop.sources.linux.procfs import (
+    COMMAND_BYTES,
+    MOST_PARENTS,
+    TICKS_PER_SECOND,
+    ProcError,
+    read_details,
+)
 from tests.sources.test_procfs import NOBODY, cat, child, proc, start_of
 
 if TYPE_CHECKING:

@@ -22,7 +22,6 @@ from hypothesis import strategies as st
 from gputop.schema.codec import to_json
 from gputop.schema.snapshot import Process, ProcessKind
 from gputop.sources.linux import procfs
-from gputop.sources.linux.process_details import read_details
 from gputop.sources.linux.procfs import (
     BOOT_TIME,
     PAGE_BYTES,
@@ -32,6 +31,7 @@ from gputop.sources.linux.procfs import (
     boot_time,
     is_process,
     parse_stat,
+    read_details,
     read_stat,
     send_signal,
 )

@@ -21,6 +21,8 @@ from gputop.sources.simulated import (
     SimulatedOwners,
     SimulatedReader,
 )
+from gputop.stream.launch import StreamOptions
+from gputop.stream.sender import make_sampler
 
 FIVE_MINUTES = 300
 
@@ -117,7 +119,7 @@ def test_processes_fit_into_the_memory_in_use_and_have_owners() -> None:
 
 
 def test_the_stream_is_marked() -> None:
-    records = simulated.SimulatedSampler(0.25).records()
+    records = make_sampler(StreamOptions(0.25, demo=True)).records()
     inventory, sample = next(records), next(records)
     while isinstance(inventory, Inventory) and not inventory.devices:
         inventory, sample = sample, next(records)

@@ -27,7 +27,7 @@ def _same_everywhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(screen, "append", lambda result, *_: result)
     monkeypatch.setattr(supervision, "open_stream", PreparedStream)
     monkeypatch.setattr("gputop.bench.plan.request.cpu_name", lambda: "AMD EPYC 9654")
-    monkeypatch.setattr("gputop.ui.widgets.dialogs.QUIET_SECONDS", 0.0)
+    monkeypatch.setattr("gputop.ui.drawing.dialogs.QUIET_SECONDS", 0.0)
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     yield

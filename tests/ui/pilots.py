@@ -11,7 +11,7 @@ from textual.widgets import Static
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.dashboard import Dashboard
 from gputop.ui.shell.fleet_screen import FleetScreen
-from gputop.ui.shell.help import HelpText
+from gputop.ui.shell.help_and_settings import HelpText
 from tests.streams import PreparedStream, inventory, sample
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from textual.strip import Strip
 
     from gputop.fleet.model import Fleet
+    from gputop.ui.drawing.live import LiveView
     from gputop.ui.fleet.fleet_state import FleetState
-    from gputop.ui.widgets.live import LiveView
 
 
 def dashboard_of(app: App[None]) -> Dashboard:

@@ -13,7 +13,7 @@ from textual.widgets import ContentSwitcher, Select
 
 from gputop.bench.events import Failed
 from gputop.bench.plan import request as plan
-from gputop.bench.run import simulated, supervision
+from gputop.bench.run import supervision
 from gputop.problem import Problem
 from gputop.schema.device import DeviceState
 from gputop.schema.snapshot import Source
@@ -24,19 +24,17 @@ from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.screen import BenchmarkTab
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
+from gputop.ui.drawing.dialogs import ConfirmScreen
 from gputop.ui.drawing.look import Terminal
 from gputop.ui.monitor.devices import DevicesView
 from gputop.ui.monitor.panel import Density
 from gputop.ui.monitor.screen import HostView
 from gputop.ui.processes.screen import ProcessesView
-from gputop.ui.shell.action_screen import KeysView
-from gputop.ui.shell.actions import ACTIONS
+from gputop.ui.shell.actions import ACTIONS, KeysView
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.dashboard import Dashboard
 from gputop.ui.shell.header import Header
-from gputop.ui.shell.help import Help
-from gputop.ui.shell.settings_screen import ABOUT
-from gputop.ui.widgets.dialogs import ConfirmScreen
+from gputop.ui.shell.help_and_settings import ABOUT, Help
 from tests.streams import (
     PreparedStream,
     device,
@@ -446,7 +444,7 @@ async def test_a_test_of_a_simulated_device_is_simulated(
 ) -> None:
     kept: list[Result] = []
     monkeypatch.setattr(screen, "append", lambda result, _: kept.append(result))
-    monkeypatch.setattr(simulated, "START_SECONDS", 0.0)
+    monkeypatch.setattr(supervision, "STEP_SECONDS", 0.0)
     stream = PreparedStream(inventory(2, source=Source.SIMULATED), sample(2))
     app = GputopApp(stream)
     async with app.run_test(size=(120, 40)) as pilot:

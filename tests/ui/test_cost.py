@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from textual._compositor import Compositor
 
 from gputop.ui.benchmark.screen import BenchmarkTab
+from gputop.ui.drawing.live import LiveView
 from gputop.ui.monitor.devices import DevicesView
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.terminal import textual_patches
-from gputop.ui.widgets.live import LiveView
 from tests.streams import PreparedStream, inventory, no_driver, readings, sample
 from tests.ui.pilots import settle, until
 

@@ -14,15 +14,15 @@ from textual.widget import Widget
 
 from gputop.schema.device import GPM_READINGS, READINGS, Absence, Device, DeviceSample
 from gputop.schema.labels import ROWS
-from gputop.schema.remedies import absence_text
 from gputop.schema.snapshot import Event, Sample, decode, encode
+from gputop.schema.values import absence_text
 from gputop.sources.nvml.driver import NvmlReader, start
 from gputop.ui.device.screen import DetailsView, DevicePage, DeviceTitle, EventsView, in_columns
+from gputop.ui.device.timeline import TimelineView
 from gputop.ui.drawing.cells import Span, width_of
 from gputop.ui.model import EVENTS_KEPT, Telemetry
 from gputop.ui.processes.screen import ProcessesView
 from gputop.ui.shell.app import GputopApp
-from gputop.ui.widgets.timeline import TimelineView
 from tests import streams
 from tests.sources.test_nvml import OLDER, Clock
 from tests.sources.test_readings import A_SECOND_LATER, INVENTORY, REASONS, SAMPLE, device
@@ -408,7 +408,7 @@ async def test_what_does_not_fit_is_scrolled_to() -> None:
             await settle(pilot)
             seen |= set(shown(pilot, DetailsView).splitlines())
         last = shown(pilot, DetailsView).splitlines()
-        assert last[-1].strip().endswith("rows above: PgUp PgDn")
+        assert last[-1].strip().endswith(" above: PgUp PgDn")
         labels = {row.label for row in ROWS if not row.optional}
         assert labels == {label for label in labels if any(s.startswith(f"{label} ") for s in seen)}
         app.query_one(DetailsView).action_move(-1000)

@@ -14,6 +14,7 @@ from gputop.health.findings import Finding, Severity
 from gputop.settings import Settings
 from gputop.ui.drawing import palette
 from gputop.ui.drawing.cells import Span
+from gputop.ui.drawing.dialogs import ChoiceDialog
 from gputop.ui.drawing.look import Terminal
 from gputop.ui.fleet.fleet_state import FleetState
 from gputop.ui.fleet.map import LEGEND_ROWS, MapView
@@ -21,16 +22,14 @@ from gputop.ui.fleet.map_layout import MapDensity
 from gputop.ui.fleet.map_metrics import METRICS
 from gputop.ui.fleet.problems import DetailView, ProblemsView, in_rows
 from gputop.ui.fleet.summary import FilterLine
-from gputop.ui.shell.action_screen import KeysView
+from gputop.ui.shell.actions import KeysView
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.dashboard import Dashboard
 from gputop.ui.shell.fleet_screen import ACTIONS, FleetScreen
 from gputop.ui.shell.header import Header
-from gputop.ui.shell.help import Help, HelpPage
+from gputop.ui.shell.help_and_settings import Help, HelpPage
 from gputop.ui.terminal import textual_patches
-from gputop.ui.terminal.frame import Sequences
-from gputop.ui.terminal.screen_model import ScreenModel
-from gputop.ui.widgets.dialogs import ChoiceDialog
+from gputop.ui.terminal.screen_model import ScreenModel, Sequences
 from tests.fleets import AWAY, drawn, fleet, gpu
 from tests.ui.pilots import NoWatch, fleet_screen, lines, settle, text_of, until
 
@@ -219,7 +218,7 @@ async def test_enter_opens_the_host_and_escape_comes_back_to_what_there_is_now()
         assert isinstance(host, Dashboard)
         await until(pilot, lambda: gpu_.host in host.query_one(Header).text())
         assert "Esc Fleet" in host.query_one(KeysView).text()
-        screen_of(app).update_fleet(fleet(8))
+        await screen_of(app).update_fleet(fleet(8))
         await pressed(pilot, "3", "escape", "escape")
         assert app.screen is screen_of(app)
         assert not host.is_running
@@ -353,7 +352,7 @@ async def test_what_is_wrong_with_the_server_is_on_top_and_the_old_fades() -> No
     app = app_of()
     async with app.run_test(size=USUAL) as pilot:
         await settle(pilot)
-        screen_of(app).update_fleet(dataclasses.replace(SOME, fresh=False, problems=(AWAY,)))
+        await screen_of(app).update_fleet(dataclasses.replace(SOME, fresh=False, problems=(AWAY,)))
         await settle(pilot)
         strips = lines(app)
         top = " ".join(text_of(strips[1:3]).split())
@@ -364,7 +363,7 @@ async def test_what_is_wrong_with_the_server_is_on_top_and_the_old_fades() -> No
         map_rows = strips[7:17]
         styles = {s.style.color for strip in map_rows for s in strip if s.text.strip() and s.style}
         assert styles == {palette.DIM.color, palette.POINTER.color}
-        screen_of(app).update_fleet(fleet(512, tick=1))
+        await screen_of(app).update_fleet(fleet(512, tick=1))
         await settle(pilot)
         assert "does not answer" not in text_of(lines(app))
 
@@ -492,7 +491,7 @@ class Sent:
 def model() -> Iterator[ScreenModel]:
     """What a terminal shows, as outside of tests."""
     model = ScreenModel(*LARGE, Sequences())
-    assert textual_patches.capture(model.put)
+    textual_patches.capture(model.put)
     yield model
     textual_patches.release()
 
@@ -508,7 +507,7 @@ async def test_a_refresh_of_ten_thousand_sends_little(
         counts = []
         for tick in (1, 2, 3, 4):
             sent.count = 0
-            screen_of(app).update_fleet(fleet(10_000, tick=tick))
+            await screen_of(app).update_fleet(fleet(10_000, tick=tick))
             await settle(pilot)
             counts.append(sent.count)
         assert max(counts[:3]) < 10_000
@@ -522,7 +521,7 @@ async def test_the_same_again_sends_only_its_age(
     async with app.run_test(size=LARGE) as pilot:
         await settle(pilot)
         sent = Sent(app, model, monkeypatch)
-        screen_of(app).update_fleet(SOME)
+        await screen_of(app).update_fleet(SOME)
         await settle(pilot)
         assert sent.count < 100
 

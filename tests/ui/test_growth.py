@@ -18,12 +18,12 @@ from textual.strip import Strip
 from gputop.ui.benchmark import screen
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.drawing.cells import Span
+from gputop.ui.drawing.dialogs import ConfirmScreen
 from gputop.ui.drawing.look import THEMES
 from gputop.ui.shell import app as shell
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.terminal import textual_patches
-from gputop.ui.terminal.key_parser import KeyParser
-from gputop.ui.widgets.dialogs import ConfirmScreen
+from gputop.ui.terminal.driver import KeyParser
 from tests.streams import PreparedStream, inventory, readings, sample
 from tests.ui.pilots import dashboard_of, settle, until
 

@@ -13,12 +13,11 @@ from gputop.ui import model
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from gputop.ui.device.screen import DetailsView, DevicePage, DeviceTitle, EventsView
 from gputop.ui.monitor.devices import DevicesView, first_visible
-from gputop.ui.processes.page import ProcessDetailsView
+from gputop.ui.processes.page import ProcessDetailsView, SendSignal
 from gputop.ui.processes.screen import ProcessesView
-from gputop.ui.processes.signal import SendSignal
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
-from gputop.ui.shell.help import Help
+from gputop.ui.shell.help_and_settings import Help
 from tests import streams
 from tests.streams import NOW, PreparedStream
 from tests.ui import fleets, scenes

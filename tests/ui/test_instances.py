@@ -12,8 +12,8 @@ from gputop.bench.run import supervision
 from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.screen import BenchmarkTab
+from gputop.ui.drawing.dialogs import ConfirmScreen
 from gputop.ui.shell.app import GputopApp
-from gputop.ui.widgets.dialogs import ConfirmScreen
 from tests.bench.machines import WHOLE, divided, instance, seen, trainer, undivided
 from tests.sessions import RESULT
 from tests.streams import PreparedStream, device

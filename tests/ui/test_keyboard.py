@@ -12,15 +12,15 @@ from textual.events import Key, MouseDown, Paste, Resize
 from textual.messages import TerminalSupportsSynchronizedOutput
 
 from gputop.ui.shell import app
-from gputop.ui.terminal import key_parser
-from gputop.ui.terminal.driver import TerminalDriver
-from gputop.ui.terminal.key_parser import (
+from gputop.ui.terminal import driver
+from gputop.ui.terminal.driver import (
     FLOOD,
     FLOOD_SECONDS,
     LONGEST_HELD,
     LONGEST_PASTE,
     PASTE_SECONDS,
     KeyParser,
+    TerminalDriver,
 )
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def test_a_textual_with_another_parser_keeps_its_own_driver(
 ) -> None:
     assert app._driver() is TerminalDriver
     with monkeypatch.context() as patch:
-        patch.setattr(key_parser, "XTermParser", _Other)
+        patch.setattr(driver, "XTermParser", _Other)
         assert app._driver() is None
     monkeypatch.setitem(sys.modules, "gputop.ui.terminal.driver", None)
     assert app._driver() is None

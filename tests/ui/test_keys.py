@@ -16,22 +16,20 @@ from gputop import settings
 from gputop.schema.snapshot import DriverState
 from gputop.settings import THEMES, Settings
 from gputop.ui.device.screen import DevicePage
+from gputop.ui.drawing import dialogs
 from gputop.ui.drawing.cells import width_of
+from gputop.ui.drawing.dialogs import ChoiceDialog, ChoiceList, ConfirmScreen
 from gputop.ui.drawing.look import Terminal
 from gputop.ui.drawing.palette import ACCENT
 from gputop.ui.monitor.devices import DevicesView
 from gputop.ui.processes.columns import PID
 from gputop.ui.processes.screen import ProcessesTab, ProcessesView
-from gputop.ui.shell import action_screen
-from gputop.ui.shell.action_screen import KeysView
-from gputop.ui.shell.actions import ACTIONS, OTHERS, key_name
+from gputop.ui.shell import actions
+from gputop.ui.shell.actions import ACTIONS, OTHERS, KeysView, key_name
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.fleet_screen import HELP as FLEET_HELP
 from gputop.ui.shell.header import Header
-from gputop.ui.shell.help import FIRST, FRAME, Help, HelpPage, HelpText
-from gputop.ui.shell.settings_screen import ABOUT, SORTS
-from gputop.ui.widgets import dialogs
-from gputop.ui.widgets.dialogs import ChoiceDialog, ChoiceList, ConfirmScreen
+from gputop.ui.shell.help_and_settings import ABOUT, FIRST, FRAME, SORTS, Help, HelpPage, HelpText
 from tests.streams import PreparedStream, inventory, no_driver, sample
 from tests.ui import scenes
 from tests.ui.pilots import dashboard_of, settle, shown, text_of_help, until
@@ -555,7 +553,7 @@ async def test_keys_that_do_nothing_are_explained_once_a_second(
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot)
         monkeypatch.setattr(app.screen, "notify", lambda text, **_: told.append(text))
-        monkeypatch.setattr(action_screen, "EXPLAIN_SECONDS", 3600.0)
+        monkeypatch.setattr(actions, "EXPLAIN_SECONDS", 3600.0)
         dashboard_of(app)._explained_at = -3600.0
         await type_at_once(pilot, *"iiyi", "left", "ctrl+x")
         dashboard_of(app)._explained_at -= 3600.0

@@ -12,7 +12,7 @@ from gputop.bench.events import Done, Failed, Point, Verified
 from gputop.bench.plan.request import Request, cpu_target
 from gputop.bench.run.state import RunState
 from gputop.problem import Problem
-from gputop.ui.benchmark import result_table, screen
+from gputop.ui.benchmark import results, screen
 from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
@@ -144,7 +144,7 @@ def test_the_best_of_a_search_is_the_best_that_was_confirmed() -> None:
     confirmed = Point("B row-major, confirmed", 512, {"tflops": 0.3, "seconds": 1e-3}, (512,) * 3)
     lucky = Point("B row-major", 256, {"tflops": 0.4, "seconds": 1e-3}, (256,) * 3)
     run = run_of("peak", *table_events("peak", 0), confirmed, lucky)
-    (row,) = texts([result_table.last_and_best(run, 120)])
+    (row,) = texts([results.last_and_best(run, 120)])
     assert "best 0.300 TFLOP/s" in row
 
 
@@ -155,12 +155,12 @@ def test_a_search_leaves_room_for_what_the_device_did() -> None:
     )
     run = run_of("peak", *many)
     assert len(chart_of(run).draw(80, 30)) == 11
-    assert len(result_table.result_rows(run, 80, 12, 3)) == 7
+    assert len(results.result_rows(run, 80, 12, 3)) == 7
 
 
 def test_the_best_row_is_left_out_where_it_would_be_cut() -> None:
     run = run_of("copy", *table_events("copy", 7))
-    wide, narrow = (texts([result_table.last_and_best(run, width)])[0] for width in (120, 60))
+    wide, narrow = (texts([results.last_and_best(run, width)])[0] for width in (120, 60))
     assert " best 2730 GB/s device to device" in wide
     assert " last " in narrow
     assert " best " not in narrow
@@ -176,18 +176,18 @@ def test_many_notes_leave_the_chart_its_room() -> None:
 
 def test_how_far_it_is_counts_rows_and_the_time_that_may_be_left() -> None:
     run = run_of("latency", *table_events("latency", 9))
-    share, text = result_table.progress(run)
+    share, text = results.progress(run)
     assert share == pytest.approx(0.5, abs=0.01)
     assert text.startswith("  9 of at most 18 rows, at most ")
     assert text.endswith(" left")
-    share, text = result_table.progress(run_of("latency", *table_events("latency")))
+    share, text = results.progress(run_of("latency", *table_events("latency")))
     assert share == 1.0
     assert text.startswith("  18 rows in ")
 
 
 def test_a_run_that_was_stopped_is_not_shown_as_complete() -> None:
     stopped = Done(table_result("latency", stopped="user"))
-    share, _ = result_table.progress(run_of("latency", *table_events("latency", 9), stopped))
+    share, _ = results.progress(run_of("latency", *table_events("latency", 9), stopped))
     assert share < 0.1
 
 

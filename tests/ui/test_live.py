@@ -14,8 +14,8 @@ from textual.strip import Strip
 
 from gputop.text import visible
 from gputop.ui.drawing.cells import NEAR_CELLS, Row, Span, changed_spans, fit
+from gputop.ui.drawing.live import LiveView
 from gputop.ui.drawing.palette import BUSY, DIM, TEXT
-from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:
     import pytest

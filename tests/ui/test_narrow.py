@@ -11,13 +11,13 @@ from gputop.bench.plan.kinds import KINDS
 from gputop.schema.snapshot import Source
 from gputop.settings import Settings
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
+from gputop.ui.drawing.dialogs import ConfirmScreen
 from gputop.ui.monitor.devices import DevicesView
 from gputop.ui.monitor.screen import HostView
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.dashboard import LEAST_HEIGHT, LEAST_WIDTH
 from gputop.ui.shell.header import Header
-from gputop.ui.shell.help import HelpText
-from gputop.ui.widgets.dialogs import ConfirmScreen
+from gputop.ui.shell.help_and_settings import HelpText
 from tests.streams import PreparedStream, inventory, no_driver, sample
 from tests.ui import scenes
 from tests.ui.pilots import lines, settle, shown, text_of, until

@@ -17,7 +17,6 @@ from gputop.ui.terminal.output import (
     ASK_BYTES,
     FIRST_BYTES,
     FIRST_SECONDS,
-    LATE_SECONDS,
     LOST_SECONDS,
     PIECE_BYTES,
     QUERY,
@@ -35,17 +34,12 @@ class Stalled:
         self.master, self.slave = os.openpty()
         tty.setraw(self.slave)
         os.set_blocking(self.slave, False)
-        self.now, self.repainted = 100.0, 0
+        self.now = 100.0
         self.frames: list[str] = []
         """Frames to come; each is as long as was asked for."""
         self.asked: list[int | None] = []
         loop = asyncio.get_running_loop()
-        self.outlet = FrameWriter(
-            loop, self.slave, self._repaint, self._next_frame, lambda: self.now
-        )
-
-    def _repaint(self) -> None:
-        self.repainted += 1
+        self.outlet = FrameWriter(loop, self.slave, self._next_frame, lambda: self.now)
 
     def _next_frame(self, most_bytes: int | None) -> str:
         self.asked.append(most_bytes)
@@ -64,7 +58,7 @@ class Stalled:
     @property
     def waiting_bytes(self) -> int:
         """Bytes that are not sent yet."""
-        return sum(len(frame) for _, frame in self.outlet._frames) - self.outlet._sent
+        return sum(len(frame) for frame in self.outlet._frames) - self.outlet._sent
 
     def fill(self) -> None:
         while not self.waiting_bytes:
@@ -83,30 +77,12 @@ async def test_what_is_taken_is_sent_at_once(stalled: Stalled) -> None:
     stalled.outlet.write("one")
     stalled.outlet.write("two")
     assert await stalled.read() == b"onetwo"
-    assert stalled.repainted == 0
 
 
-async def test_what_is_late_is_dropped_and_painted_anew(stalled: Stalled) -> None:
+async def test_a_stall_loses_nothing(stalled: Stalled) -> None:
     stalled.fill()
-    stalled.now += 2 * LATE_SECONDS
-    for n in range(1000):
-        stalled.outlet.write(f"late {n} {SCREEN}")
-    assert stalled.waiting_bytes <= len(SCREEN)
-    assert stalled.repainted == 0
-    sent = await stalled.read()
-    assert b"late" not in sent
-    assert len(sent) % len(SCREEN) == 0, "a frame was cut"
-    assert stalled.repainted == 1
-    stalled.outlet.write("now")
-    assert await stalled.read() == b"now"
-
-
-async def test_a_moment_s_stall_loses_nothing(stalled: Stalled) -> None:
-    stalled.fill()
-    stalled.now += LATE_SECONDS / 2
     stalled.outlet.write("soon")
     assert (await stalled.read()).endswith(b"xsoon")
-    assert stalled.repainted == 0
 
 
 async def test_the_last_words_come_through_a_stall(stalled: Stalled) -> None:
@@ -167,6 +143,19 @@ def test_a_fast_line_is_free_after_the_first_answers() -> None:
     assert not far.send(ASK_BYTES - 1)  # idle ticks ask nothing
     assert far.send(1)
     assert far.flow.room() is None
+
+
+def test_whoever_ends_before_the_first_answer_waits_for_it() -> None:
+    far = Far()
+    assert far.flow.answer_seconds == 0
+    far.flow.begin()
+    assert far.flow.answer_seconds == FIRST_SECONDS
+    far.now += FIRST_SECONDS / 2
+    assert far.flow.answer_seconds == pytest.approx(FIRST_SECONDS / 2)
+    far.now += FIRST_SECONDS  # it does not answer
+    assert far.flow.answer_seconds == 0
+    far.answer(0.05)
+    assert far.flow.answer_seconds == 0
 
 
 def test_a_slow_line_has_no_more_on_its_way_than_it_carries_soon() -> None:
@@ -290,4 +279,3 @@ async def test_frames_wait_for_answers_and_then_go_on(stalled: Stalled) -> None:
     assert await stalled.read() == QUERY.encode()
     stalled.outlet.answered()
     assert await stalled.read() == b"b"
-    assert stalled.repainted == 0

@@ -13,13 +13,11 @@ from gputop.masking import MASK
 from gputop.problem import Problem
 from gputop.schema.device import Absence
 from gputop.schema.snapshot import Source
-from gputop.sources.linux.process_details import ProcessDetails
-from gputop.sources.linux.procfs import ProcError
+from gputop.sources.linux.procfs import ProcError, ProcessDetails
 from gputop.ui.device.screen import DevicePage
 from gputop.ui.drawing.palette import ACCENT, DIM, STRONG
-from gputop.ui.processes.page import ProcessDetailsView, ProcessPage, variables_of
-from gputop.ui.processes.signal import SendSignal
-from gputop.ui.shell.action_screen import KeysView
+from gputop.ui.processes.page import ProcessDetailsView, ProcessPage, SendSignal, variables_of
+from gputop.ui.shell.actions import KeysView
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
 from tests.streams import PreparedStream, inventory, process, sample, unseen
@@ -147,7 +145,7 @@ async def test_it_has_all_that_is_known_the_command_first() -> None:
         (
             process(7, 0),
             inventory(2, source=Source.SIMULATED),
-            "it is simulated: it does not exist",
+            "it is simulated and does not exist",
         ),
         (process(7, 0, machine="b"), None, "it runs on b: use `ssh -t b gputop`"),
         (unseen(7, 0, Absence.LOST), None, "gone, or in another namespace: try --pid=host"),

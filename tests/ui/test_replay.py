@@ -15,11 +15,9 @@ from gputop.recording.replay import Replay
 from gputop.schema.snapshot import Event, encode
 from gputop.ui.device.screen import DevicePage
 from gputop.ui.monitor.devices import DevicesView
-from gputop.ui.processes.page import ProcessDetailsView, ProcessPage
+from gputop.ui.processes.page import ProcessDetailsView, ProcessPage, SendSignal
 from gputop.ui.processes.screen import ProcessesTab
-from gputop.ui.processes.signal import SendSignal
-from gputop.ui.shell.action_screen import KeysView
-from gputop.ui.shell.actions import ACTIONS, REFUSALS
+from gputop.ui.shell.actions import ACTIONS, REFUSALS, KeysView
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header, ReplayBar
 from tests import recordings, streams

@@ -12,8 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from gputop.ui.terminal.frame import LINK, Sequences, is_ink, marks_blanks
-from gputop.ui.terminal.screen_model import MOST_RANGES, ScreenModel, divide
+from gputop.ui.terminal.screen_model import (
+    LINK,
+    MOST_RANGES,
+    ScreenModel,
+    Sequences,
+    divide,
+    is_ink,
+    marks_blanks,
+)
 
 CHANGES = 10_000
 ALL, VT100 = Sequences(), Sequences(erase_characters=False, to_column=False)

@@ -13,6 +13,7 @@ from gputop.health.findings import Evidence
 from gputop.output.page import page
 from gputop.schema.snapshot import Host, Machine, MachineState, Sample
 from gputop.ui.device.screen import DetailsView
+from gputop.ui.device.timeline import TimelineView
 from gputop.ui.fleet import problems
 from gputop.ui.fleet.map_metrics import BUSY, MEMORY
 from gputop.ui.model import Telemetry
@@ -22,7 +23,6 @@ from gputop.ui.monitor.panel import Density, Panel
 from gputop.ui.monitor.screen import HostView
 from gputop.ui.processes.columns import COLUMNS, ProcessContext
 from gputop.ui.shell.header import Header
-from gputop.ui.widgets.timeline import TimelineView
 from tests import streams
 from tests.ui import scenes
 

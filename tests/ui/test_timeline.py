@@ -11,16 +11,9 @@ from textual.app import App
 
 from gputop.schema.device import READINGS
 from gputop.schema.snapshot import Sample
+from gputop.ui.device.timeline import CHARTS, GUTTER, SAMPLES_A_DOT, TimelineView, heights, round_up
 from gputop.ui.drawing.cells import Row, width_of
 from gputop.ui.model import Telemetry
-from gputop.ui.widgets.timeline import (
-    CHARTS,
-    GUTTER,
-    SAMPLES_A_DOT,
-    TimelineView,
-    heights,
-    round_up,
-)
 from tests import streams
 from tests.ui.pilots import settle, shown
 

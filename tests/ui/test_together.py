@@ -19,10 +19,10 @@ from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.screen import BenchmarkTab
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
+from gputop.ui.drawing.dialogs import ChoiceList, ConfirmScreen
 from gputop.ui.drawing.palette import FAULT
-from gputop.ui.shell.action_screen import KeysView
+from gputop.ui.shell.actions import KeysView
 from gputop.ui.shell.app import GputopApp
-from gputop.ui.widgets.dialogs import ChoiceList, ConfirmScreen
 from tests.bench.machines import divided, seen
 from tests.streams import Lasting, PreparedStream, device, inventory, process, readings, sample
 from tests.ui.pilots import dashboard_of, reason, settle, shown, until, wrong_fields
@@ -336,8 +336,8 @@ async def test_tables_of_several_run_to_their_ends(
         assert "GPU 1" in shown(pilot, ThroughputChart)
     assert [each.kind for each in kept] == [kind, kind]
     copied = kind == "copy"
-    peers = [each.peer.number if each.peer else None for each in scripted.requests]
-    assert peers == (["1", "0"] if copied else [None, None])
+    peers = [[peer.number for peer in each.peers] for each in scripted.requests]
+    assert peers == ([["1"], ["0"]] if copied else [[], []])
 
 
 async def test_one_after_several_looks_as_ever(scripted: type[Scripted]) -> None:

@@ -9,13 +9,13 @@ import pytest
 
 from gputop.schema.device import Absence, DeviceState
 from gputop.schema.snapshot import Event, Sample
+from gputop.ui.device.findings import FindingsView, WhyPage, WhyTitle
 from gputop.ui.model import Telemetry
 from gputop.ui.monitor.devices import DevicesView
-from gputop.ui.shell.action_screen import KeysView
+from gputop.ui.shell.actions import KeysView
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
-from gputop.ui.shell.help import Help
-from gputop.ui.why.screen import FindingsView, WhyPage, WhyTitle
+from gputop.ui.shell.help_and_settings import Help
 from tests import streams
 from tests.health.histories import GPM_OFF, IDLE, NO_GPM, WORKING, Machine, device, saw, trainer
 from tests.streams import NOW, PreparedStream
@@ -155,6 +155,20 @@ async def test_nothing_found_says_what_was_looked_for_and_what_cannot_be_told() 
         assert "memory bandwidth: no DRAM active, tensor active (GPM is off" in said
 
 
+async def test_an_alert_is_shown_while_its_rule_cannot_tell() -> None:
+    app = app_with(*records(HOT, WORKING, seconds=3))
+    async with app.run_test(size=USUAL) as pilot:
+        await settle(pilot)
+        assert "▲ GPU 0 is throttled by heat" in shown(pilot, Header)
+        await pilot.press("w")
+        await settle(pilot)
+        assert findings(pilot).startswith("▲ GPU 0 is throttled by heat")
+        assert "not watched for long enough yet" in findings(pilot)
+        await pilot.press("n")
+        await settle(pilot)
+        assert findings(pilot).startswith("No findings"), "of the other device"
+
+
 async def test_the_way_back_from_the_page_of_the_device() -> None:
     app = app_with(*records(STARVED))
     async with app.run_test(size=LARGE) as pilot:
@@ -194,7 +208,7 @@ async def test_findings_scroll() -> None:
         assert "below: PgUp PgDn" in first
         await pilot.press("j")
         await settle(pilot)
-        assert "1 rows above" in shown(pilot, FindingsView)
+        assert "1 row above" in shown(pilot, FindingsView)
         await pilot.press("end")
         await settle(pilot)
         assert "Looked for, not found" in shown(pilot, FindingsView)

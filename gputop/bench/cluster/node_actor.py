@@ -53,12 +53,13 @@ class NodeActor:
         self._uuid: str | None = None
         self._started = threading.Event()
 
-    def facts(self, own: Callable[[], tuple[str, list[Any]]]) -> dict[str, Any]:
-        """Return the node, its GPU and the GPU's state; `own` asks Ray for node and GPUs."""
-        node, ids = own()
+    def facts(self, own: Callable[[], tuple[str, str, list[Any]]]) -> dict[str, Any]:
+        """Return the node, its GPU and the GPU's state; `own` asks Ray for node, address, GPUs."""
+        node, address, ids = own()
         found: dict[str, Any] = {
             "node": node,
             "host": socket.gethostname(),
+            "address": f"{address}:{_free_port()}",
             "gpus": [str(each) for each in ids],
             "python": self._python,
             "torch": self._python != sys.executable or find_spec("torch") is not None,
@@ -197,6 +198,12 @@ class NodeActor:
                         self._said.put_nowait(("readings", line.strip()))
             if self._worker is not None and self._worker.poll() is not None:
                 return
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("", 0))
+        return int(found.getsockname()[1])
 
 
 SMI = "nvidia-smi"

@@ -41,11 +41,12 @@ def worker_archive() -> bytes:
     return made.getvalue()
 
 
-def ray_placement() -> tuple[str, list[Any]]:
-    """Return the node that a task runs on, and the GPUs that Ray has given it."""
+def ray_placement() -> tuple[str, str, list[Any]]:
+    """Return the node that a task runs on, its address, and the GPUs that Ray has given it."""
     import ray
 
-    return ray.get_runtime_context().get_node_id(), list(ray.get_gpu_ids())
+    node = ray.get_runtime_context().get_node_id()
+    return node, ray.util.get_node_ip_address(), list(ray.get_gpu_ids())
 
 
 class Relay:

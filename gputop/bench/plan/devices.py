@@ -196,20 +196,27 @@ def common_dtype(targets: Sequence[Target]) -> str:
 
 
 def with_peers(requests: Sequence[Request]) -> list[Request]:
-    """Return requests to copy on GPUs with a peer and with equal shares of the host's memory.
+    """Return requests with the other devices of a collective, or of copies between GPUs.
 
-    Each copies to the next, in a ring. A process sees only one MIG instance: those have no peer.
+    Copies have equal shares of the host's memory. A process sees only one MIG instance, and on a
+    cluster one GPU: those have no peers to copy to.
     """
-    copies = [each for each in requests if each.kind == "copy" and each.target.kind == "cuda"]
-    ring = [each.target for each in copies if not each.target.parent_uuid]
-    peers = dict(zip(ring, [*ring[1:], *ring[:1]], strict=True)) if len(ring) > 1 else {}
-    free = plan.available_bytes() if copies else None
+    targets = tuple(each.target for each in requests)
+    if requests[0].kind == "collective":
+        return [replace(each, ranks=targets) for each in requests]
+    gpus = [each for each in targets if each.kind == "cuda" and each.host is None]
+    if requests[0].kind != "copy" or not gpus:
+        return list(requests)
+    whole, free = tuple(each for each in gpus if not each.parent_uuid), plan.available_bytes()
 
-    def with_peer(each: Request) -> Request:
-        room = free and int(each.target.memory_share * free) // len(copies)
-        return replace(each, peer=peers.get(each.target), host_bytes=room)
+    def with_peers(each: Request) -> Request:
+        if each.target not in gpus:
+            return each
+        room = free and int(each.target.memory_share * free) // len(gpus)
+        ranks = whole if each.target in whole and len(whole) > 1 else ()
+        return replace(each, ranks=ranks, host_bytes=room)
 
-    return [with_peer(each) if each in copies else each for each in requests]
+    return [with_peers(each) for each in requests]
 
 
 def short_labels(targets: Sequence[Target]) -> str:
@@ -244,7 +251,7 @@ def select_targets(named: Sequence[str] | None, kind: str, *, ignore_busy: bool)
     # Only here: the CPU is put under stress without a look at the driver.
     import asyncio
 
-    from gputop.stream.snapshots import StreamError, one_snapshot
+    from gputop.stream.child import StreamError, one_snapshot
 
     try:
         inventory, sample = asyncio.run(one_snapshot())

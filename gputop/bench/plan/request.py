@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from gputop.bench.plan.dtypes import DTYPES, DataType, DeviceKind
-from gputop.bench.plan.kinds import DEFAULT_KIND, KINDS
+from gputop.bench.plan.kinds import DEFAULT_KIND, DTYPES, KINDS, DataType, DeviceKind
 from gputop.problem import Problem
 from gputop.sources.linux.procfs import cpu_name
 from gputop.text import size as sized
@@ -114,17 +113,21 @@ class Request:
     python: str | None = None
     kind: str = DEFAULT_KIND
     further_dtypes: tuple[str, ...] = ()
-    peer: Target | None = None
-    """Another GPU that `copy` copies to."""
     verify_all: bool = False
     """True to verify every product, False for as many as cost little."""
     host_bytes: int | None = None
     """Host memory that copies may use, or None if it is not bounded."""
     hertz: float = DEFAULT_HERTZ
     ranks: tuple[Target, ...] = ()
-    """All devices of `collective`, by their ranks."""
+    """All devices of `collective`, or all GPUs between which `copy` copies, by their ranks."""
     rendezvous: str | None = None
-    """Path of the file by which the ranks find each other."""
+    """Path of the file, or HOST:PORT, by which these find each other or take turns."""
+
+    @property
+    def peers(self) -> tuple[Target, ...]:
+        """Other devices of a run between several, from the next one on."""
+        at = self.ranks.index(self.target) if self.ranks else 0
+        return (*self.ranks[at + 1 :], *self.ranks[:at])
 
     @property
     def dtypes(self) -> tuple[str, ...]:
@@ -224,6 +227,8 @@ def check_together(requests: Sequence[Request]) -> Problem | None:
     why = f"{requests[0].target.label} is the only device"
     why = why if len(requests) == 1 else "it is between whole GPUs, or between ranks of the CPU"
     remedy = "Name GPUs with --device, such as 0,1, or type --device cpu --ranks 4"
+    if requests[0].target.host is not None:
+        remedy = "Ask for two GPUs or more with --devices"
     return Problem("There is no collective to run", why, remedy)
 
 

@@ -15,6 +15,7 @@ from gputop import __version__
 from gputop.bench.plan.kinds import kind_of
 from gputop.bench.results import facts
 from gputop.bench.results.compare import SPOILED_PERCENT
+from gputop.bench.results.tables import BETWEEN
 from gputop.files import write_whole
 from gputop.text import brief, flops_unit, moment, tflops, visible
 
@@ -195,6 +196,7 @@ TITLES = {
     "temperature_celsius": ("Temperature, °C", 1.0),
     "seconds": (TIME, 1.0),
     "p99_seconds": (TAIL, 1.0),
+    "latency_seconds": ("Latency", 1.0),
     "bytes_per_second": ("GB/s", 1e-9),
     "algorithm_bytes_per_second": ("Algorithm GB/s", 1e-9),
     "tokens_per_second": ("Tokens/s", 1.0),
@@ -276,8 +278,9 @@ def _charts(result: Result, course: RunCurves) -> Iterator[str]:
             yield _chart({name: series}, x, name, 260 if name == rate else SMALL)
         if course.reasons:
             yield strip(course.reasons, x)
-    alike = len({row.x for row in result.points}) < 2  # rows of one size are no line
-    for name, lines in by_value(() if alike else result.points).items():
+    drawn = [row for row in result.points if BETWEEN not in row.series]
+    alike = len({row.x for row in drawn}) < 2  # rows of one size are no line
+    for name, lines in by_value(() if alike else drawn).items():
         if name == "wrong":  # the rows have it
             continue
         yield _chart(lines, x_axis(lines, BYTES if bytes_moved else "N"), name)
@@ -331,7 +334,7 @@ def _x(point: Point, title: str) -> str:
 
 
 def _value(name: str, value: float | None, factor: float) -> str:
-    if value is None or name in ("seconds", "p99_seconds"):
+    if value is None or name in ("seconds", "p99_seconds", "latency_seconds"):
         return brief(value)
     if name == "tflops" or name.endswith("bytes_per_second"):
         return tflops(factor * value)

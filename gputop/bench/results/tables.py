@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 LAUNCH = "launch alone"
 """Series of a latency run that is not a running time: the work goes on."""
-PEER = "device to GPU "
-"""Prefix of copies to another GPU, which differ by device."""
+BETWEEN = ": "
+"""Is behind the GPU that makes a copy to or from another, as in `GPU 0: write to GPU 1`."""
 FASTEST = 10
 """Most shapes of a search that are listed."""
 
@@ -94,7 +94,10 @@ LAYOUTS = {
         {"tflops": ("{}, TFLOP/s", "{:.3g}".format), "seconds": ("{}, time", brief)},
     ),
     "copy": Layout(
-        "GB/s", size, {"bytes_per_second": ("{}", _gigabytes)}, at_largest="GB/s, largest size"
+        "GB/s",
+        size,
+        {"bytes_per_second": ("{}", _gigabytes), "latency_seconds": ("latency", brief)},
+        at_largest="GB/s, largest size",
     ),
     "memory": Layout(
         "pattern",
@@ -141,6 +144,8 @@ LAYOUTS = {
 def table(kind: str, points: Sequence[Point], most: int = FASTEST) -> TextTable:
     """Return the rows of a run of that kind; of a search at most `most` shapes."""
     layout = LAYOUTS.get(kind)
+    if layout is not None and any(BETWEEN in point.series for point in points):
+        layout = replace(layout, by_series=True)
     return _fastest(points, most) if layout is None else _grid(points, layout)
 
 
@@ -164,8 +169,27 @@ def device_tables(kind: str, devices: Mapping[str, Sequence[Point]]) -> list[Tex
 
 
 def _way(point: Point) -> str:
-    series = point.series
-    return f"to another GPU, {series.partition(', ')[2]}" if series.startswith(PEER) else series
+    return point.series.rpartition(BETWEEN)[2]
+
+
+def pair_tables(points: Iterable[Point]) -> list[TextTable]:
+    """Return copies between GPUs by direction.
+
+    Each table has a line for each GPU that makes copies, and a column for each other one.
+    """
+    blocks: dict[str, dict[str, dict[str, Cell]]] = {}
+    for point in points:
+        maker, between, way = point.series.partition(BETWEEN)
+        direction, _, number = way.rpartition(" GPU ")
+        rate, latency = LAYOUTS["copy"].cells(point)
+        for heading, cell in ((f"{direction}, GB/s", rate), ("latency to", latency)):
+            if between and cell.text != ABSENT:
+                blocks.setdefault(heading, {}).setdefault(maker, {})[f"GPU {number}"] = cell
+    found = []
+    for heading, lines in blocks.items():
+        others = dict.fromkeys(other for cells in lines.values() for other in cells)
+        found.append(_table(heading, [*dict.fromkeys([*lines, *others])], lines))
+    return found
 
 
 def _grid(points: Sequence[Point], layout: Layout) -> TextTable:
@@ -183,6 +207,7 @@ def _grid(points: Sequence[Point], layout: Layout) -> TextTable:
         for title, cell in zip(titles, layout.cells(point), strict=True):
             lines[name][title.format(column)] = cell
     columns = [title.format(column) for column in across for title in titles]
+    columns = [*dict.fromkeys(reversed(columns))][::-1]  # one for all sizes stands at the end
     for cells in lines.values():  # the largest of the line
         known = [cell.scatter for cell in cells.values() if cell.scatter is not None]
         if known:

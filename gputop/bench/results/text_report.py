@@ -17,14 +17,13 @@ from gputop.bench.results.facts import (
     method_facts,
     percent_of_peak,
 )
-from gputop.bench.results.outliers import distributions, outliers
-from gputop.bench.results.tables import aligned, table
-from gputop.bench.results.verdict import verdict_lines
+from gputop.bench.results.tables import aligned, pair_tables, table
+from gputop.bench.results.verdict import distributions, outliers, verdict_lines
 from gputop.text import ABSENT, count, duration, quantity, tflops, visible
 
 if TYPE_CHECKING:
     from gputop.bench.plan.request import Target
-    from gputop.bench.results.outliers import DeviceOutcome, Outlier, RateDistribution
+    from gputop.bench.results.verdict import DeviceOutcome, Outlier, RateDistribution
 
 
 NAME_WIDTH = 10
@@ -62,7 +61,9 @@ def comparison_table(results: Sequence[tuple[Target, Result]]) -> str:
             methods += [visible(f"  {target.label}: {line}") for line in said]
             judged = verdict_lines(result)
             verdicts += [visible(f"  {target.label}: {line}", 400) for line in judged]
-    return "\n".join([*aligned(lines), *([""] if methods else []), *methods, *verdicts])
+    between = pair_tables(point for _, result in results for point in result.points)
+    matrices = (line for each in between for line in ("", *aligned(each.lines)))
+    return "\n".join([*aligned(lines), *matrices, *([""] if methods else []), *methods, *verdicts])
 
 
 def _state(result: Result) -> list[str]:

@@ -45,6 +45,12 @@ class DeviceGroup:
         """Set `traces`, one per request; `make` makes sessions of another sort."""
         self._traces = tuple(traces or (Trace(request.target) for request in requests))
         waits, make = len(requests) > 1, make or Session
+        self._file: int | None = None
+        if any(each.ranks and each.rendezvous is None for each in requests):
+            # In memory, where no other user can open it, and it ends with this process.
+            self._file = os.memfd_create("gputop-workers")
+            path = f"/proc/{os.getpid()}/fd/{self._file}"
+            requests = [replace(each, rendezvous=path) for each in requests]
         self._sessions = {each.target: make(each, waits=waits) for each in requests}
         if len(self._sessions) < len(requests):
             raise ValueError("a device is named twice")
@@ -66,6 +72,8 @@ class DeviceGroup:
         finally:
             for task in tasks:
                 task.cancel()
+            if self._file is not None:
+                os.close(self._file)
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def stop(self, by: str = "user") -> None:
@@ -94,14 +102,6 @@ class DeviceGroup:
 class Collective(DeviceGroup):
     """The ranks of `collective`. Where one fails or is ended early, all end. Never used twice."""
 
-    def __init__(self, state: GroupState, make: MakeSession | None = None) -> None:
-        # A file in memory, which no other user can open, and which ends with this process.
-        self._file = os.memfd_create("gputop-ranks")
-        path = f"/proc/{os.getpid()}/fd/{self._file}"
-        ranks = tuple(each.target for each in state.requests)
-        asked = [replace(each, ranks=ranks, rendezvous=path) for each in state.requests]
-        super().__init__(asked, state.traces, make=make)
-
     async def follow(self, watch: Supervision, ending: Ending, take: Take) -> None:
         """Follow all ranks; what one of them failed by is the end of all."""
         ends: dict[Target, Done | Failed] = {}
@@ -116,11 +116,8 @@ class Collective(DeviceGroup):
             if not stops and (by != "time" or isinstance(event, Failed)):
                 stops.append(asyncio.create_task(self.stop(by)))
 
-        try:
-            await super().follow(watch, ending, received)
-            await asyncio.gather(*stops)
-        finally:
-            os.close(self._file)
+        await super().follow(watch, ending, received)
+        await asyncio.gather(*stops)
         failed = self._failure(ends)
         for target, event in ends.items():
             take(target, failed or event)
@@ -256,5 +253,5 @@ def group_runner(state: GroupState, make: MakeSession | None = None) -> DeviceGr
     if state.kind == "pairs":
         return Pairs(state, make)
     if state.kind == "collective":
-        return Collective(state, make)
+        return Collective(state.requests, state.traces, make=make)
     return DeviceGroup(state.requests, state.traces, make=make)

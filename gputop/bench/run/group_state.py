@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from gputop.bench.events import Event, Hello
 from gputop.bench.results.compare import ALONE, TOGETHER, percent_below, rates_of_pair
-from gputop.bench.results.outliers import RateDistribution, distribution
-from gputop.bench.results.verdict import DEFAULTS
+from gputop.bench.results.verdict import DEFAULTS, RateDistribution, distribution
 from gputop.bench.run.state import STATES, RunState
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from gputop.bench.plan import interpreters
 from gputop.bench.plan import request as plan
-from gputop.bench.plan.dtypes import DTYPES
+from gputop.bench.plan.kinds import DTYPES
 from gputop.bounds import WORKER_LINE_BYTES
 from gputop.console import COULD_NOT_RUN
 from gputop.problem import Problem, ProblemError
@@ -32,7 +32,7 @@ PREPARE_PRODUCTS = 4
 MARGIN_SECONDS = 10.0
 
 
-def worker_environment(target: Target, *others: Target | None) -> dict[str, str]:
+def worker_environment(target: Target, *others: Target) -> dict[str, str]:
     """Return the worker's environment: one device visible, and the others behind it.
 
     The worker itself unsets what changes figures, and says what was set.
@@ -40,8 +40,8 @@ def worker_environment(target: Target, *others: Target | None) -> dict[str, str]
     found = dict(child_environment())
     if target.kind == "cuda":
         found["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
-        seen = dict.fromkeys(each for each in (target, *others) if each is not None)
-        found["CUDA_VISIBLE_DEVICES"] = ",".join(each.uuid or str(each.index) for each in seen)
+        seen = (each.uuid or str(each.index) for each in (target, *others))
+        found["CUDA_VISIBLE_DEVICES"] = ",".join(seen)
     return found
 
 
@@ -63,7 +63,8 @@ def worker_request(request: Request, wait_seconds: float = 0.0) -> dict[str, Any
         "kind": request.kind,
         "device": target.kind,
         "name": target.name,
-        "peer": request.peer and f"GPU {request.peer.number}",
+        "label": target.place,
+        "peers": [each.place for each in request.peers],
         "dtype": request.dtype,
         "dtypes": [_dtype(name, target, verify_all=request.verify_all) for name in request.dtypes],
         "size": request.size,
@@ -177,7 +178,7 @@ class LocalLauncher:
 
     async def start(self, python: str, request: Request, order: bytes) -> ChildProcess:
         """Start a child process."""
-        environment = worker_environment(request.target, request.peer, *request.ranks)
+        environment = worker_environment(request.target, *request.peers)
         try:
             worker = await ChildProcess.start(
                 python, str(WORKER), environment=environment, limit=WORKER_LINE_BYTES

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import math
 import os
+import socket
+import struct
 import time
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from .errors import is_death
+from .errors import RunError, first_line, is_death
 from .rows import ROW_SECONDS, WARM_UP, Rows
 from .throughput import products_in
 
@@ -25,8 +29,11 @@ SHARE_OF_FREE = 6
 LEAST_OPERATIONS, MOST_OPERATIONS = 5, 2000
 BYTES_PER_ELEMENT, PERIOD = 4, 97
 """Place i of rank r has the integer i % 97 + r, whose sums float32 has exactly."""
-FIRST_SECONDS, HELD_BACK_SECONDS = 2.0, 0.5
-"""Expected seconds of the first operations of a size, and those until an error is told."""
+FIRST_SECONDS, HELD_BACK_SECONDS, MEET_SECONDS = 2.0, 0.5, 60.0
+"""Expected seconds of the first operations of a size, those until an error is told, and the longest
+until all ranks have met."""
+INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
+SIOCGIFADDR = 0x8915
 
 
 def bus_factor(series: str, ranks: int) -> float:
@@ -40,24 +47,40 @@ def percentile_99(seconds: list[float]) -> float:
 
 
 class Ranks:
-    """This process among the ranks, which agree through a file, not through what is tested."""
+    """This process among the ranks, which agree through a store, not through what is tested.
+
+    On one machine that is a file, and across nodes the first rank at `HOST:PORT`.
+    """
 
     def __init__(self, device: Any, run: Run) -> None:
         self.dist = device.torch.distributed
         self.rank, self.count = run.request["rank"], run.request["ranks"]
         self.backend = "nccl" if device.place == "cuda" else "gloo"
         self._agreed = 0
-        for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
-            os.environ.pop(name, None)
+        host, _, port = run.request["rendezvous"].rpartition(":")
+        if not host:  # nothing leaves this machine
+            for name in INTERFACES:
+                os.environ.pop(name, None)
         changing = sorted(name for name in os.environ if name.startswith(("NCCL_", "GLOO_")))
         run.notes += [f"set: {name}={os.environ[name][:80]}" for name in changing]
-        # Nothing leaves this machine.
-        os.environ.update(GLOO_SOCKET_IFNAME="lo", NCCL_SOCKET_IFNAME="lo")
         limit = timedelta(seconds=run.request["prepare_seconds"])
-        self.store = self.dist.FileStore(run.request["rendezvous"], self.count)
+        if host:
+            self.store = self._meet(host, int(port))
+            os.environ.setdefault(INTERFACES[0], interface_to(host))
+        else:
+            self.store = self.dist.FileStore(port, self.count)
+            os.environ.update(dict.fromkeys(INTERFACES, "lo"))
         self.store.set_timeout(limit)
         group = (self.backend, None, limit, self.count, self.rank, self.store)
         self.dist.init_process_group(*group)
+
+    def _meet(self, host: str, port: int) -> Any:
+        limit = timedelta(seconds=MEET_SECONDS)
+        try:
+            return self.dist.TCPStore(host, port, self.count, self.rank == 0, limit)
+        except RuntimeError as error:
+            why, remedy = first_line(error), f"Check that the nodes can reach {host}:{port}"
+            raise RunError("not_ready", "The ranks did not meet", why, remedy) from error
 
     def agree(self, *figures: float) -> list[list[float]]:
         """Return the figures that each rank gives here, in their order. All wait for the last."""
@@ -65,6 +88,31 @@ class Ranks:
         self.store.set(f"{self._agreed}/{self.rank}", json.dumps(figures))
         said = (self.store.get(f"{self._agreed}/{rank}") for rank in range(self.count))
         return [json.loads(each) for each in said]
+
+    def leave(self) -> None:
+        """Leave, the first rank as the last one: it may hold the store."""
+        self.store.set(f"left/{self.rank}", "")
+        if self.rank == 0:
+            self.store.wait([f"left/{rank}" for rank in range(self.count)])
+
+
+def interface_to(host: str) -> str:
+    """Return the network interface by which this machine reaches a host; empty if unknown.
+
+    gloo takes that of the own name otherwise, which is often the loopback.
+    """
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe,  # which sends nothing
+        contextlib.suppress(OSError),
+    ):
+        probe.connect((host, 1))
+        own = socket.inet_aton(probe.getsockname()[0])
+        for _, name in socket.if_nameindex():
+            with contextlib.suppress(OSError):  # one without an address
+                asked = struct.pack("256s", name.encode())
+                if fcntl.ioctl(probe, SIOCGIFADDR, asked)[20:24] == own:
+                    return name
+    return ""
 
 
 class Message:
@@ -136,10 +184,11 @@ def _measure(device: Any, run: Run) -> None:
         operation()  # connects
     rows = Rows(device, run, len(first.operations) * len(sizes))
     timing = "device events" if device.place == "cuda" else device.timing
+    where = "across nodes" if ":" in run.request["rendezvous"] else "on one machine"
     rows.plan(
         "float32",
         (0, 0, 0),
-        "torch.distributed on one machine; bytes, mean over the ranks and bus bandwidth as in "
+        f"torch.distributed {where}; bytes, mean over the ranks and bus bandwidth as in "
         f"nccl-tests; p99 of the slowest rank; {timing}; compared before and after each row",
         accumulate="float32",
         layout=f"{ranks.count} ranks, {ranks.backend}",
@@ -148,12 +197,9 @@ def _measure(device: Any, run: Run) -> None:
     for size in sizes:
         rows.expect("making buffers", FIRST_SECONDS)
         message = Message(device, ranks, size)
-        for series in message.operations:
-            if not _row(rows, ranks, message, series):
-                rows.note_time_up()
-                return
-            rows.to_come -= 1
-        run.known.update(device.memories())
+        if not all(_row(rows, ranks, message, series) for series in message.operations):
+            break
+    ranks.leave()
 
 
 def _row(rows: Rows, ranks: Ranks, message: Message, series: str) -> bool:
@@ -165,8 +211,9 @@ def _row(rows: Rows, ranks: Ranks, message: Message, series: str) -> bool:
     own = min(device.wall(lambda _: operation(), 1) for _ in range(WARM_UP))
     each, over = map(max, zip(*ranks.agree(own, -rows.left)))  # noqa: B905 - Python 3.9
     if over >= 0:
-        return False
-    seconds = min(ROW_SECONDS, -over / rows.to_come)
+        rows.until = time.monotonic()  # for all of them
+        return not rows.end_early()
+    seconds = min(ROW_SECONDS, -over / max(1, rows.to_come))
     times = max(LEAST_OPERATIONS, min(MOST_OPERATIONS, products_in(seconds, each)))
     rows.expect(work, times * each)
     operation()  # the ranks come here one after the other, and leave together
@@ -184,8 +231,7 @@ def _row(rows: Rows, ranks: Ranks, message: Message, series: str) -> bool:
         "p99_seconds": max(tail for _, tail, _ in said),
         "wrong": sum(wrong for *_, wrong in said),
     }
-    rows.run.send("point", series=series, x=size, values=values, shape=[])
-    rows.table.rows += 1
+    rows.add(series, size, values)
     return True
 
 

@@ -1,12 +1,18 @@
-"""`copy`: bandwidth of memory, and between host and device."""
+"""`copy`: bandwidth of memory, between host and device, and between every two GPUs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import ctypes
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from .rows import Clock, Rows
+from .errors import RunError, first_line, is_memory
+from .rows import Clock, Rows, Work
 
 if TYPE_CHECKING:
     from .main import Run
@@ -24,16 +30,29 @@ BUFFERS_SECONDS = 3.0
 """Expected seconds to make the largest buffers on a slow host."""
 READ_AND_WRITTEN = 2
 
+PAIR_WAYS = {"write to": {1: 0}, "read from": {0: 0}, "both directions with": {1: 0, 0: 1}}
+"""Copies between this GPU, 0, and a peer, 1: by who receives, who makes them."""
+PAIR_BYTES, SMALL_BYTES = 1 << 28, 16
+"""Bytes of the largest copy between two GPUs, and of the one whose latency is measured."""
+PAIR_SECONDS = 0.5
+"""Share of the run for copies between GPUs, of which each GPU has an equal part."""
+ROWS_OF_PAIR = 4
+"""Rows of a pair, with the latency."""
+MOST_HELD, HELD_CYCLES = 100, 40_000
+"""Small copies that wait together, and clock cycles per copy until they begin: longer than Python
+takes to launch one, so that its speed is not measured."""
+ODD = 0x9E3779B97F4A7C15 - 2**64
+"""Makes words of their numbers in which all bytes differ."""
 
-class CopyPath(NamedTuple):
+
+class CopyPath:
     """Two buffers, the clock that times a copy between them, and how often each byte counts."""
 
-    series: str
-    to: Any
-    source: Any
-    clock: Clock
-    counted: int
-    threads: int = 0
+    def __init__(
+        self, series: str, to: Any, source: Any, clock: Clock, counted: int, threads: int = 0
+    ) -> None:
+        self.series, self.to, self.source = series, to, source
+        self.clock, self.counted, self.threads = clock, counted, threads
 
     def copy(self, times: int) -> None:
         """Copy that many times, enqueued where memory allows it."""
@@ -41,43 +60,47 @@ class CopyPath(NamedTuple):
         for _ in repeat(None, times):
             to.copy_(source, non_blocking=True)
 
+    def clear(self) -> None:
+        """Remove what an earlier copy has left."""
+        self.to.zero_()
+
+    def wrong(self) -> int:
+        """Return the number of wrong words."""
+        return int((self.to != self.source.to(self.to.device)).sum())
+
 
 def copy(device: Any, run: Run) -> None:
-    """Measure a row for each size and path."""
+    """Measure a row for each size and path, and then for each other GPU and direction."""
     cuda = device.place == "cuda"
-    torch, free = device.torch, run.request["free_bytes"]
+    torch, free, peers = device.torch, run.request["free_bytes"], run.request["peers"]
     if cuda:
         free = min(device.free_bytes(), free or device.free_bytes())
     most = (free or 4 << 30) // SHARE_OF_FREE
     fitting = [size for size in (DEVICE_SIZES if cuda else HOST_SIZES) if size <= most]
     sizes = fitting_host(fitting, run)
-    threads = torch.get_num_threads()
-    counted = sorted({1, threads})
-    ways = (6 if run.request["peer"] else 5) if cuda else len(counted)
-    rows = Rows(device, run, ways * len(sizes))
+    counted = sorted({1, torch.get_num_threads()})
+    alone = (5 if cuda else len(counted)) * len(sizes)
+    rows = Rows(device, run, alone + ROWS_OF_PAIR * len(peers))
     timing = "device events, and wall time where memory is pageable" if cuda else device.timing
+    between = (
+        "; between GPUs by the driver, one pair at a time, made by the GPU that is named first"
+    )
+    turn = share_lock(run) if peers else lambda: None
     rows.plan(
         "bytes",
         (0, 0, 0),
         "torch copy_ of random bytes, 8 in a word; within one memory each byte is counted as read "
-        f"and as written, between two once; {timing}; "
+        f"and as written, between two once{between if peers else ''}; {timing}; "
         "medians of blocks of some 10 ms; compared at the end of each row",
         accumulate="none",
         layout="contiguous",
         data="random bytes",
     )
-    for size in sizes:
-        rows.expect("making buffers", BUFFERS_SECONDS)
-        for way in _cuda_ways(device, size, run) if cuda else _cpu_ways(device, size, counted):
-            if rows.over:
-                rows.note_time_up()
-                return
-            if way.threads:
-                torch.set_num_threads(way.threads)
-            _row(rows, way, size)
-            torch.set_num_threads(threads)
-            rows.to_come -= 1
-        run.known.update(device.memories())
+    end, rows.to_come = rows.until, alone
+    rows.until -= PAIR_SECONDS * run.request["seconds"] if peers else 0.0
+    _copy_alone(rows, sizes, counted)
+    if peers and not run.halt.is_set():
+        _copy_between(rows, turn, end)
 
 
 def fitting_host(sizes: list[int], run: Run) -> list[int]:
@@ -92,18 +115,30 @@ def fitting_host(sizes: list[int], run: Run) -> list[int]:
     return found
 
 
-def _row(rows: Rows, way: CopyPath, size: int) -> None:
+def _copy_alone(rows: Rows, sizes: list[int], counted: list[int]) -> None:
+    device, run, torch = rows.device, rows.run, rows.device.torch
+    threads, cuda = torch.get_num_threads(), device.place == "cuda"
+    for size in sizes:
+        rows.expect("making buffers", BUFFERS_SECONDS)
+        for way in _cuda_ways(device, size, run) if cuda else _cpu_ways(device, size, counted):
+            if rows.end_early():
+                return
+            torch.set_num_threads(way.threads or threads)
+            _row(rows, way, size, {})
+            torch.set_num_threads(threads)
+
+
+def _row(rows: Rows, way: CopyPath, size: int, further: Mapping[str, float]) -> None:
     rows.expect("a copy", BUFFERS_SECONDS)
-    way.to.zero_()
-    each = rows.device.wall(way.copy, 1)
-    timed = rows.time(way.copy, way.clock, each)
+    way.clear()
+    timed = rows.time(way.copy, way.clock, rows.device.wall(way.copy, 1))
     if timed is None:
         return
     rows.expect("a comparison", BUFFERS_SECONDS)
     rows.device.synchronize()
-    rows.run.verified(int((way.to != way.source.to(way.to.device)).sum()), 1)
+    rows.run.verified(way.wrong(), 1)
     rate = way.counted * size / timed.seconds
-    rows.point(way.series, size, timed, {"bytes_per_second": rate})
+    rows.point(way.series, size, timed, {"bytes_per_second": rate, **further})
 
 
 def _cpu_ways(device: Any, size: int, counted: list[int]) -> Iterator[CopyPath]:
@@ -118,32 +153,155 @@ def _cuda_ways(device: Any, size: int, run: Run) -> Iterator[CopyPath]:
     torch = device.torch
     here, pageable = _words(torch, size).cuda(), _words(torch, size)
     yield CopyPath("device to device", torch.empty_like(here), here, device.timed, READ_AND_WRITTEN)
-    yield from _peer_way(device, here, run)
     yield CopyPath("host to device, pageable", here, pageable, device.wall, 1)
     yield CopyPath("device to host, pageable", pageable, here, device.wall, 1)
     try:
         pinned = pageable.pin_memory()
     except RuntimeError as error:
-        run.notes.append(f"pinned: absent at {size / MIB:.4g} MiB, {str(error).splitlines()[0]}")
+        run.notes.append(f"pinned: absent at {size / MIB:.4g} MiB, {first_line(error)}")
         return
     yield CopyPath("host to device, pinned", here, pinned, device.timed, 1)
     yield CopyPath("device to host, pinned", pinned, here, device.timed, 1)
 
 
-def _peer_way(device: Any, here: Any, run: Run) -> Iterator[CopyPath]:
-    torch, peer = device.torch, run.request["peer"]
-    if not peer:
-        return
-    direct = torch.cuda.can_device_access_peer(0, 1)
-    try:
-        there = torch.empty_like(here, device="cuda:1")
-    except RuntimeError as error:
-        size = here.numel() * here.element_size() / MIB
-        run.notes.append(f"to {peer}: absent at {size:.4g} MiB, {str(error).splitlines()[0]}")
-        return
-    how = "peer access" if direct else "through the host"
-    yield CopyPath(f"device to {peer}, {how}", there, here, device.timed, 1)
-
-
 def _words(torch: Any, size: int) -> Any:
     return torch.randint(-(2**62), 2**62, (size // 8,), dtype=torch.int64)
+
+
+def share_lock(run: Run) -> Callable[[], None]:
+    """Share a lock with the other workers, and return the call that waits to have it alone.
+
+    That is when all others have ended what they copy by themselves. The kernel releases the lock of
+    a worker that ends, however it ends.
+    """
+    lock = os.open(run.request["rendezvous"], os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_SH)
+    return partial(fcntl.flock, lock, fcntl.LOCK_EX)
+
+
+def _copy_between(rows: Rows, turn: Callable[[], None], end: float) -> None:
+    """Measure copies to and from each peer, while no other worker copies."""
+    device, run, peers = rows.device, rows.run, rows.run.request["peers"]
+    device.free_bytes()  # gives back what torch keeps: the other workers need it
+    why = "other GPUs did not end their copies in time"
+    late = RunError("too_slow", "The copies between GPUs were not begun", why, "Test them in pairs")
+    run.expect(end - time.monotonic() + BUFFERS_SECONDS, late)
+    turn()
+    part = PAIR_SECONDS * run.request["seconds"] / (len(peers) + 1)
+    rows.until = min(end, time.monotonic() + part)
+    rows.to_come = ROWS_OF_PAIR * len(peers) + 1  # which leaves time for buffers and comparisons
+    for number, peer in enumerate(peers, 1):
+        rows.expect("making buffers", BUFFERS_SECONDS)
+        direct = device.torch.cuda.can_device_access_peer(0, number)
+        run.notes.append(f"{peer}: {'peer access' if direct else 'no peer access, by the host'}")
+        try:
+            if not _rows_of_pair(rows, number, peer):
+                return
+        except (MemoryError, RuntimeError) as error:
+            if not is_memory(error):
+                raise
+            run.notes.append(f"{peer}: copies are absent, {first_line(error)}")
+
+
+def _rows_of_pair(rows: Rows, number: int, peer: str) -> bool:
+    """Measure the copies to and from a peer; return False if there was no time for all."""
+    device, run = rows.device, rows.run
+    free = [device.free_bytes(), device.torch.cuda.mem_get_info(number)[0]]
+    most = min(filter(None, [*free, run.request["free_bytes"]])) // SHARE_OF_FREE
+    size = max((each for each in DEVICE_SIZES if each <= min(most, PAIR_BYTES)), default=0)
+    if not size:
+        raise MemoryError(f"{most / MIB:.3g} MiB may be used for each")
+    small = PairPath(device, number, "", SMALL_BYTES, PAIR_WAYS["write to"])
+    small.clear()
+    held = rows.time(small.copy, small.clock_held, 0.0, most=MOST_HELD)
+    run.verified(small.wrong(), 1)
+    rows.to_come -= 1
+    further = {"latency_seconds": held.seconds} if held else {}
+    for way, copies in PAIR_WAYS.items():
+        if rows.end_early():
+            return False
+        series = f"{run.request['label']}: {way} {peer}"
+        _row(rows, PairPath(device, number, series, size, copies), size, further)
+        further = {}
+    return True
+
+
+class PairPath(CopyPath):
+    """Copies between this GPU, 0, and a peer, 1: by who receives, who makes them.
+
+    The GPU whose stream has a copy makes it: a source writes, a destination reads. torch's `copy_`
+    only writes.
+    """
+
+    def __init__(
+        self, device: Any, number: int, series: str, size: int, copies: dict[int, int]
+    ) -> None:
+        super().__init__(series, None, None, self.clock_here, len(copies))
+        self._device, self._torch, self._size = device, device.torch, size
+        self._places = "cuda:0", f"cuda:{number}"
+        self._streams = [self._torch.cuda.Stream(device=place) for place in self._places]
+        self._launch = driver_copy()
+        self.transfers = []
+        for to, by in copies.items():
+            source, received = (self._words_for(to, at) for at in (1 - to, to))
+            received.copy_(source)  # after it the source has access to the other, where it can
+            self.transfers.append((to, received, source, self._streams[by]))
+
+    def _words_for(self, receiver: int, at: int) -> Any:
+        """Return what one of them receives, made on either: no link is between."""
+        first, place = receiver << 40, self._places[at]
+        last = first + self._size // 8
+        return self._torch.arange(first, last, dtype=self._torch.int64, device=place).mul_(ODD)
+
+    def copy(self, times: int) -> None:
+        """Copy that many times, in both directions at once if there are two."""
+        here, there = self._streams
+        there.wait_stream(here)
+        for _, received, source, stream in self.transfers:
+            copied = received.data_ptr(), source.data_ptr(), self._size, stream.cuda_stream
+            with self._torch.cuda.stream(stream):  # the driver wants its GPU to be the current one
+                for _ in repeat(None, times):
+                    self._launch(*copied)
+        here.wait_stream(there)
+
+    def _synchronize(self) -> None:
+        for place in self._places:
+            self._torch.cuda.synchronize(place)
+
+    def clear(self) -> None:
+        """Remove what earlier copies have left."""
+        for _, received, *_ in self.transfers:
+            received.zero_()
+        self._synchronize()
+
+    def wrong(self) -> int:
+        """Return the number of wrong words."""
+        self._synchronize()
+        found = ((received, self._words_for(to, to)) for to, received, *_ in self.transfers)
+        return sum(int((received != right).sum()) for received, right in found)
+
+    def clock_here(self, work: Work, times: int) -> float:
+        """Return the seconds of some work, by events of this GPU's stream."""
+        with self._torch.cuda.stream(self._streams[0]):
+            return float(self._device.timed(work, times))
+
+    def clock_held(self, work: Work, times: int) -> float:
+        """Return the seconds of some work that begins when all of it was launched."""
+        with self._torch.cuda.stream(self._streams[0]):
+            self._torch.cuda._sleep(times * HELD_CYCLES)  # noqa: SLF001 - torch's only such kernel
+        return self.clock_here(work, times)
+
+
+def driver_copy() -> Callable[[int, int, int, int], None]:
+    """Return the driver's copy: of an address to, one from, bytes, and the stream that makes it."""
+    driver = ctypes.CDLL("libcuda.so.1")
+    function = driver.cuMemcpyAsync
+    function.argtypes = ctypes.c_uint64, ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p
+
+    def copy(to: int, source: int, size: int, stream: int) -> None:
+        if status := function(to, source, size, stream):
+            said = ctypes.c_char_p()
+            driver.cuGetErrorString(status, ctypes.byref(said))
+            raise RuntimeError(f"CUDA error: {(said.value or b'').decode()} ({status})")
+
+    return copy

@@ -18,9 +18,8 @@ from gputop.health.judge import judge_snapshot
 from gputop.health.rules.hardware import link_text, lowered_limit
 from gputop.health.thresholds import FULL
 from gputop.schema.device import Absence, Device, DeviceSample
-from gputop.schema.remedies import absence_text
 from gputop.schema.snapshot import Event
-from gputop.schema.values import value_text
+from gputop.schema.values import absence_text, value_text
 from gputop.sources.linux.driver_files import same_address
 from gputop.sources.visible_devices import BY_BUS, ORDER, VARIABLE, Seen, seen
 from gputop.text import duration, visible

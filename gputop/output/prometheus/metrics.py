@@ -1,6 +1,8 @@
 """A stream as metrics of Prometheus, under gputop's names or those of dcgm-exporter.
 
-A reading that is missing has no series; it is never 0.
+Metrics are named after https://prometheus.io/docs/practices/naming, in base units: ratios from 0
+to 1, hertz, bytes, watts, joules, seconds, degrees Celsius; counters end in `_total`. A missing
+reading has no series; it is never 0.
 
 DCGM's names, units and help texts are those of `etc/default-counters.csv` in dcgm-exporter, or else
 of DCGM's field identifiers: https://github.com/NVIDIA/dcgm-exporter, release 4.5.3-4.8.2. Its
@@ -11,33 +13,28 @@ the default counters only the licence of virtual GPUs is missing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from heapq import nlargest
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from gputop.health.conditions import XIDS
 from gputop.health.judge import RULES
-from gputop.output.prometheus.family import (
-    Family,
-    Kind,
-    LabelledDevice,
-    Labels,
-    Part,
-    dcgm_unit,
-    family,
-    label_value,
-    parts_of,
-    series_of,
-)
 from gputop.schema.catalogue import CATALOGUE, PROCESS_READINGS, Reading
 from gputop.schema.clock_events import mask_of
 from gputop.schema.device import READINGS, Device, DeviceSample, DeviceState
 from gputop.schema.snapshot import DriverState, Inventory, Process, Sample
+from gputop.sources.linux.pod_resources import NO_PODS, Pods, holders_of
+from gputop.text import visible
 
 if TYPE_CHECKING:
     from gputop.health.findings import Finding
     from gputop.output.prometheus.state import ExporterState, XidCount, XidKey
 
+Kind = Literal["gauge", "counter", "unknown"]
+Labels = Mapping[str, str]
+Part = tuple[Labels, float]
+"""A number, with the labels that tell it from others."""
 MOST_PROCESSES = 32
 """Processes of a device that are exported. Each is a series of each metric, new at each start."""
 XID_HELP = "Value of the last XID error encountered."
@@ -45,8 +42,80 @@ _UP = "Whether the newest sample is recent and the driver answers: 1 or 0."
 _INTERRUPTIONS = "How often the sampler was started again, or a line of it could not be read."
 
 
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A metric with its series. No two of them have the same labels."""
+
+    name: str
+    """The name in a query, with `_total`."""
+    help: str
+    kind: Kind
+    series: tuple[Part, ...]
+
+
+class LabelledDevice(NamedTuple):
+    """A device with its readings, and the labels of its series."""
+
+    device: Device
+    sample: DeviceSample
+    labels: Labels
+    pods: tuple[Labels, ...] = ()
+    """Labels of the containers that hold it."""
+
+
+def family(name: str, about: str, series: Iterable[Part], kind: Kind | None = None) -> Family:
+    """Make a family; of series with the same labels keep the first. `_total` means a counter."""
+    kind = kind or ("counter" if name.endswith("_total") else "gauge")
+    unique: dict[frozenset[tuple[str, str]], Part] = {}
+    for part in series:
+        unique.setdefault(frozenset(part[0].items()), part)
+    return Family(name, about, kind, tuple(unique.values()))
+
+
+def series_of(
+    records: Iterable[tuple[Labels, DeviceSample | Process]],
+    name: str,
+    parts: Callable[[Any], Iterable[Part]],
+) -> Iterator[Part]:
+    """Yield the numbers of the field `name` of those records that have a value."""
+    for labels, record in records:
+        value = getattr(record, name)
+        if value is not None and name not in record.absent:
+            yield from (({**labels, **more}, number) for more, number in parts(value))
+
+
+def parts_of(reading: Reading) -> Callable[[Any], Iterator[Part]]:
+    """Return what yields the numbers of a value of this reading, in base units.
+
+    Each known word is a series: 1 if it applies, else 0. Words of later drivers have a series while
+    they apply. Items of a list that are None have none.
+    """
+    convert, label, known = reading.base_unit, reading.part_label, reading.words or ()
+
+    def words(value: str | tuple[str, ...]) -> Iterator[Part]:
+        current = (value,) if isinstance(value, str) else value
+        for name in dict.fromkeys((*known, *current)):
+            yield {label: visible(name, 200)}, float(name in current)
+
+    def numbers(value: Any) -> Iterator[Part]:
+        if isinstance(value, Mapping):
+            yield from (({label: visible(name, 200)}, number) for name, number in value.items())
+        elif isinstance(value, tuple):
+            each = enumerate(value)
+            yield from (({label: str(n)}, convert(part)) for n, part in each if part is not None)
+        else:
+            yield {}, convert(value)
+
+    return words if known else numbers
+
+
 def families(
-    state: ExporterState, now: float, *, processes: bool = False, dcgm: bool = False
+    state: ExporterState,
+    now: float,
+    *,
+    processes: bool = False,
+    dcgm: bool = False,
+    pods: Pods = NO_PODS,
 ) -> list[Family]:
     """Return the metrics at the monotonic time `now`; of a silent stream only that it is silent.
 
@@ -61,9 +130,11 @@ def families(
     if current is None:
         return found
     inventory, sample = current
-    devices = _devices(inventory, sample)
+    devices = _devices(inventory, sample, _dcgm_labels if dcgm else _labels, pods)
+    held = [({**each.labels, **pod}, 1.0) for each in devices for pod in each.pods]
+    found.append(family("gputop_device_pod", "A container that holds a device: always 1.", held))
     if dcgm:
-        found += _dcgm(inventory, devices, state.xids)
+        found += _dcgm(devices, state.xids)
     else:
         found += [_info(inventory), *_states(devices, sample, now - state.received)]
         samples = [(each.labels, each.sample) for each in devices]
@@ -72,32 +143,43 @@ def families(
         if state.begun is not None:
             found += _findings(devices, state.findings, state.begun)
     if processes:
-        found += _processes(devices, sample)
+        found += _processes(devices, inventory, sample)
     return [each for each in found if each.series]
 
 
-def _devices(inventory: Inventory, sample: Sample) -> list[LabelledDevice]:
+def _devices(
+    inventory: Inventory, sample: Sample, label: Callable[[Device, Inventory], Labels], pods: Pods
+) -> list[LabelledDevice]:
     known = {device.uuid: device for device in inventory.devices}
-    return [
-        LabelledDevice(device, readings, _labels(device, inventory.hostname))
-        for device in known.values()
-        if (readings := sample.device(device.uuid)) is not None
-    ]
+    found = []
+    for device in known.values():
+        readings, gpu = sample.device(device.uuid), known.get(device.parent_uuid or "", device)
+        if readings is not None:
+            held = tuple(_present(each._asdict(), 253) for each in holders_of(device, gpu, pods))
+            labels = {**label(device, inventory), **_common(held)}
+            found.append(LabelledDevice(device, readings, labels, held))
+    return found
 
 
-def _labels(device: Device, host: str) -> Labels:
+def _common(labels: Sequence[Labels]) -> Labels:
+    """Return the labels that all have. A sum over pods must not count a shared device twice."""
+    common = set.intersection(*({*each.items()} for each in labels)) if labels else ()
+    return dict(common)
+
+
+def _labels(device: Device, inventory: Inventory) -> Labels:
     """Return the labels that identify a device; a MIG instance has those of its GPU, too."""
     labels = {
         "index": device.index,
         "uuid": device.uuid,
         "name": device.name,
-        "host": host,
+        "host": inventory.hostname,
         "parent": device.parent_uuid,
         "mig_index": device.mig_index,
         "gpu_instance": device.mig_gpu_instance,
         "compute_instance": device.mig_compute_instance,
     }
-    return {name: label_value(str(value)) for name, value in labels.items() if value is not None}
+    return {name: visible(str(value), 200) for name, value in labels.items() if value is not None}
 
 
 def _info(inventory: Inventory) -> Family:
@@ -113,7 +195,7 @@ def _info(inventory: Inventory) -> Family:
 
 
 def _present(labels: Mapping[str, str | None], limit: int = 200) -> dict[str, str]:
-    return {name: label_value(value, limit) for name, value in labels.items() if value}
+    return {name: visible(value, limit) for name, value in labels.items() if value}
 
 
 def _states(devices: Sequence[LabelledDevice], sample: Sample, waited: float) -> Iterator[Family]:
@@ -158,10 +240,13 @@ def _xids(
 ) -> Iterator[Family]:
     """Yield the XidCount of devices that are there, and those without a device.
 
-    There is no series before the first of a code: an alert compares the last one with `time()`.
+    There is no series before the first of a code: an alert compares the last one with `time()`. The
+    container that holds the device now is no label: it may have come after the Xid.
     """
-    labels: dict[str | None, Labels] = {each.device.uuid: each.labels for each in devices}
-    labels[None] = {"host": label_value(inventory.hostname)}
+    labels: dict[str | None, Labels] = {
+        each.device.uuid: _labels(each.device, inventory) for each in devices
+    }
+    labels[None] = {"host": visible(inventory.hostname, 200)}
     known = [
         ({**labels[uuid], "code": "unknown" if code is None else str(code)}, xids)
         for (uuid, code), xids in counts.items()
@@ -199,17 +284,21 @@ def _findings(
     yield family("gputop_findings_total", about, counts)
 
 
-def _processes(devices: Sequence[LabelledDevice], sample: Sample) -> Iterator[Family]:
-    """Yield the metrics of the processes with the most memory on each device."""
-    largest = [
-        ({**each.labels, **_process_labels(process)}, process)
-        for each in devices
-        for process in nlargest(
-            MOST_PROCESSES,
-            _processes_on(each, sample),
-            key=lambda process: process.memory_used_bytes or 0,
-        )
-    ]
+def _processes(
+    devices: Sequence[LabelledDevice], inventory: Inventory, sample: Sample
+) -> Iterator[Family]:
+    """Yield the metrics of the processes with the most memory on each device.
+
+    The kubelet does not say which pod a process is in, and /proc knows the uid of its pod alone. So
+    it has the names of the pod that holds the device if only one has processes on it.
+    """
+    largest = []
+    for each in devices:
+        on_it = _processes_on(each, sample)
+        names = _common(each.pods) if len({p.pod for p in on_it if p.pod}) == 1 else {}
+        for process in nlargest(MOST_PROCESSES, on_it, key=lambda p: p.memory_used_bytes or 0):
+            labels = {**_labels(each.device, inventory), **_process_labels(process)}
+            largest.append(({**labels, **(names if process.pod else {})}, process))
     return (_measured(reading, largest, "process_") for reading in PROCESS_READINGS)
 
 
@@ -231,60 +320,55 @@ def _process_labels(process: Process) -> Labels:
     return _present(labels, 64)
 
 
-_COMBINED_FIELDS: tuple[tuple[str, str, tuple[str, str], Callable[[Any, Any], float]], ...] = (
-    (
-        "DEV_CORRECTABLE_REMAPPED_ROWS",
-        "Number of remapped rows for correctable errors",
-        ("remapped_rows", "remapped_rows_uncorrected"),
-        lambda every, uncorrected: float(every - uncorrected),
-    ),
-    (
-        "DEV_NVLINK_BANDWIDTH_TOTAL",
-        "Total number of NVLink bandwidth counters for all lanes.",
-        ("nvlink_rx_bytes_per_second", "nvlink_tx_bytes_per_second"),
-        lambda rx, tx: (rx + tx) / 1e6,  # DCGM calls it a counter, and gives MB per second
-    ),
-)
-"""Fields of DCGM that are computed from two readings, with their help texts."""
-
-
-def _dcgm(
-    inventory: Inventory, devices: Sequence[LabelledDevice], xids: Mapping[XidKey, XidCount]
-) -> Iterator[Family]:
+def _dcgm(devices: Sequence[LabelledDevice], xids: Mapping[XidKey, XidCount]) -> Iterator[Family]:
     """Yield the readings, and the last Xid of each GPU: 0 where there was none, as in DCGM."""
-    labelled = [(_dcgm_labels(each.device, inventory), each.sample) for each in devices]
+    labelled = [(each.labels, each.sample) for each in devices]
     for reading in CATALOGUE.values():
         name, about = reading.dcgm
         if name:
             series = series_of(labelled, reading.name, _dcgm_parts(reading))
             kind: Kind = "unknown" if reading.is_counter else "gauge"
             yield family(f"DCGM_FI_{name}", about, series, kind)
-    for name, about, (first, second), combined in _COMBINED_FIELDS:
-        pairs = [(own, getattr(of, first), getattr(of, second)) for own, of in labelled]
-        known = [(own, combined(*pair)) for own, *pair in pairs if None not in pair]
-        yield family(f"DCGM_FI_{name}", about, known, "unknown")
+    remapped = _of_both(labelled, "remapped_rows", "remapped_rows_uncorrected")
+    corrected = [(own, float(every - uncorrected)) for own, every, uncorrected in remapped]
+    about = "Number of remapped rows for correctable errors"
+    yield family("DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", about, corrected, "unknown")
+    nvlink = _of_both(labelled, "nvlink_rx_bytes_per_second", "nvlink_tx_bytes_per_second")
+    # DCGM calls it a counter, and gives MB per second.
+    moved = [(own, (received + sent) / 1e6) for own, received, sent in nvlink]
+    about = "Total number of NVLink bandwidth counters for all lanes."
+    yield family("DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", about, moved, "unknown")
     last = []
-    for device in (each.device for each in devices if each.device.parent_uuid is None):
+    for each in (each for each in devices if each.device.parent_uuid is None):
         own = [
             (x.last, code)
             for (of, code), x in xids.items()
-            if of == device.uuid and code is not None
+            if of == each.device.uuid and code is not None
         ]
         _, code = max(own, default=(0.0, 0))
         words = XIDS[code].what if code in XIDS else "Unknown Error" if code else "No Error"
-        labels = _dcgm_labels(device, inventory) | {"err_code": str(code), "err_msg": words}
-        last.append((labels, float(code)))
+        last.append(({**each.labels, "err_code": str(code), "err_msg": words}, float(code)))
     yield family("DCGM_FI_DEV_XID_ERRORS", XID_HELP, last)
+
+
+def _of_both(
+    records: Iterable[tuple[Labels, DeviceSample]], first: str, second: str
+) -> Iterator[tuple[Labels, Any, Any]]:
+    """Yield two readings of each device that has both."""
+    for labels, sample in records:
+        pair = getattr(sample, first), getattr(sample, second)
+        if None not in pair:
+            yield labels, *pair
 
 
 def _dcgm_parts(reading: Reading) -> Callable[[Any], list[Part]]:
     if reading.name == "clock_event_reasons":
         return lambda reasons: [({}, float(mask_of(reasons)))]
-    convert = dcgm_unit(reading.dcgm[0], reading)
+    convert = reading.dcgm_unit(reading.dcgm[0])
     return lambda value: [({}, convert(value))]
 
 
-def _dcgm_labels(device: Device, inventory: Inventory) -> dict[str, str]:
+def _dcgm_labels(device: Device, inventory: Inventory) -> Labels:
     """Return the labels of a GPU; a MIG instance adds its profile (`1g.10gb`) to those of its."""
     gpu = inventory.device(device.parent_uuid) if device.parent_uuid is not None else None
     gpu = gpu or device

@@ -1,7 +1,7 @@
-"""Processes in /proc: their state, and signals to them; and the CPU's name.
+"""Processes in /proc: their state and details, and signals to them; and the CPU's name.
 
 A process is identified by its pid and start time, since pids are reused. The dashboard loads this
-module, so it imports only the standard library.
+module, so it loads nothing that reads the machine, such as psutil.
 """
 
 from __future__ import annotations
@@ -10,21 +10,26 @@ import contextlib
 import math
 import os
 import re
-import resource
 import signal
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from gputop.frozen import dataclass
+from gputop.masking import masked_arguments
 from gputop.problem import Problem, ProblemError
 
 PROC = "/proc"
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 """Unit of CPU and start times in /proc/PID/stat."""
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-STAT_BYTES = 4096
+COMMAND_BYTES = 1 << 15
+"""Bytes read of a command line: secrets are searched for in all of them."""
+ENVIRONMENT_BYTES = 1 << 22
+"""Bytes read of an environment; the kernel allows a few MiB."""
+STATUS_BYTES = 1 << 16
+MOST_PARENTS = 32
+_STATUS_ROWS = re.compile(rb"^(Threads|SigIgn|SigCgt):\s+(\w+)$", re.MULTILINE)
 
 
 class ProcError(ProblemError):
@@ -87,44 +92,6 @@ def parse_stat(data: bytes) -> Stat:
 def read_stat(pid: int, proc: str = PROC) -> Stat:
     """Read a process. Raises OSError if it is gone or hidden, ValueError for nonsense."""
     return parse_stat(read(f"{proc}/{pid}/stat"))
-
-
-class StatFile:
-    """/proc/PID/stat of one process, kept open if there is room, so that a look is one call."""
-
-    _room = threading.Semaphore(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
-    """Files that may yet be kept open, by all threads together: half of what the process may."""
-
-    def __init__(self, pid: int, proc: str = PROC) -> None:
-        self._path = f"{proc}/{pid}/stat"
-        self._descriptor: int | None = None
-
-    def read(self) -> bytes:
-        """Return the content, of the process that has the pid now. Raises OSError."""
-        if self._descriptor is not None:
-            try:
-                if data := os.pread(self._descriptor, STAT_BYTES, 0):
-                    return data
-            except ProcessLookupError:
-                pass
-            self.close()  # that process is gone, and another one may have its pid
-        if not self._room.acquire(blocking=False):
-            return read(self._path)
-        try:
-            self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-        finally:
-            if self._descriptor is None:
-                self._room.release()
-        return os.pread(self._descriptor, STAT_BYTES, 0)
-
-    def close(self) -> None:
-        """Close the file; the next `read` opens it again."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
-            self._room.release()
-
-    __del__ = close
 
 
 def read_children(pid: int, proc: str = PROC) -> tuple[int, ...]:
@@ -271,6 +238,71 @@ def explained(what: str) -> Iterator[None]:
     else:
         return
     raise ProcError(problem)
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessDetails:
+    """Properties of a process that no sample has. All text is foreign."""
+
+    command: str
+    """Command line without its secrets; empty for a kernel thread and a zombie."""
+    unmasked: str
+    state: str
+    """One letter, as in `Stat`."""
+    threads: int
+    parents: tuple[tuple[int, str], ...]
+    """Pid and name of each, the nearest first."""
+    caught: int
+    """Signals that it handles itself, as bits: the lowest is signal 1."""
+    ignored: int
+    directory: str | None
+    """Working directory; it and the environment are None if that is not permitted to know."""
+    environment: tuple[tuple[str, str], ...] | None
+    """Environment that it was started with, in its order: secret, not to be logged or kept."""
+
+
+def read_details(pid: int, start_time: float, proc: str = PROC) -> ProcessDetails:
+    """Return the details of a process of this machine. Raises ProcError.
+
+    May block for a process that hangs in the kernel.
+    """
+    what = f"Process {pid} is not shown"
+    with explained(what):
+        stat = read_stat(pid, proc)
+        status = dict(_STATUS_ROWS.findall(read(f"{proc}/{pid}/status", STATUS_BYTES)))
+        arguments = arguments_of(read(f"{proc}/{pid}/cmdline", COMMAND_BYTES))
+        directory = environment = None
+        with contextlib.suppress(OSError):
+            directory = str(Path(f"{proc}/{pid}/cwd").readlink())
+            with Path(f"{proc}/{pid}/environ").open("rb") as file:
+                variables = text(file.read(ENVIRONMENT_BYTES)).split("\0")
+            pairs = (each.partition("=") for each in variables if each)
+            environment = tuple((name, value) for name, _, value in pairs)
+        details = ProcessDetails(
+            " ".join(masked_arguments(arguments)),
+            " ".join(arguments),
+            stat.state,
+            int(status.get(b"Threads", b"1")),
+            _parents(stat.parent_pid, proc),
+            int(status.get(b"SigCgt", b"0"), 16),
+            int(status.get(b"SigIgn", b"0"), 16),
+            directory,
+            environment,
+        )
+        # At the end: until here all of it was that process's, or empty.
+        expect(pid, start_time, what, proc)
+    return details
+
+
+def _parents(pid: int, proc: str) -> tuple[tuple[int, str], ...]:
+    found: dict[int, str] = {}
+    while pid and pid not in found and len(found) < MOST_PARENTS:
+        try:
+            stat = read_stat(pid, proc)
+        except (OSError, ValueError):
+            break
+        found[pid], pid = stat.name, stat.parent_pid
+    return tuple(found.items())
 
 
 def cpu_name() -> str | None:

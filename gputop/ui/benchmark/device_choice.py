@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gputop.bench.plan.devices import short_labels
 from gputop.bench.plan.kinds import KINDS
 from gputop.text import short_name, visible
-from gputop.ui.widgets.dialogs import Choice, ChoiceDialog
+from gputop.ui.drawing.dialogs import Choice, ChoiceDialog
 
 if TYPE_CHECKING:
     from gputop.bench.plan.request import Target

@@ -19,7 +19,7 @@ from gputop.text import (
     throughput,
     visible,
 )
-from gputop.ui.benchmark import result_table
+from gputop.ui.benchmark import results
 from gputop.ui.benchmark.plot import mark_of
 from gputop.ui.drawing.cells import Row, Span, bar, cell, clip, fit, share_of, wrap
 from gputop.ui.drawing.palette import ACCENT, BUSY, DIM, FAULT, GOOD, STRONG, TEXT, WARN
@@ -182,7 +182,7 @@ def _progress(group: GroupState, width: int) -> Row:
     seconds, elapsed = group.request.seconds, group.elapsed_seconds
     share, text = share_of(elapsed, seconds), f"  {duration(elapsed)} of {duration(seconds)}"
     if group.is_table:
-        share = min(result_table.progress(run)[0] for run in group.runs.values())
+        share = min(results.progress(run)[0] for run in group.runs.values())
         text = f"  {duration(elapsed)} of at most {duration(seconds)}"
     if group.ended:
         text = f"  {duration(elapsed)}"

@@ -11,10 +11,10 @@ from gputop.bench.results.facts import ending, verified_text
 from gputop.bench.results.verdict import verdict_lines
 from gputop.schema.values import value_text
 from gputop.text import count, duration, percentage, quantity, short_name, tflops, visible, watts_of
-from gputop.ui.benchmark import group_table, result_table
+from gputop.ui.benchmark import group_table, results
 from gputop.ui.drawing.cells import Row, Span, bar, clip, reading, share_of, width_of
+from gputop.ui.drawing.live import LiveView, TelemetryView
 from gputop.ui.drawing.palette import ACCENT, BUSY, DIM, FAULT, GOOD, STRONG, TEXT, WARN
-from gputop.ui.widgets.live import LiveView, TelemetryView
 
 if TYPE_CHECKING:
     from rich.style import Style
@@ -182,7 +182,7 @@ class ReadoutView(TelemetryView, RunView):
             return group_table.group_rows(self.group, self._telemetry, width) if self.group else []
         if run.problem is not None:
             return self._problem(run, run.problem, width)
-        figures = result_table.last_and_best(run, width) if run.is_table else _figures(run)
+        figures = results.last_and_best(run, width) if run.is_table else _figures(run)
         if run.faulty:
             figures += [Span(f"  {wrong_elements_text(run)}", FAULT)]
         _add(figures, _conditions(run) if run.ended else self._device(run), width)
@@ -222,7 +222,7 @@ class ReadoutView(TelemetryView, RunView):
         text = f"  {duration(elapsed)} of {duration(planned)}{ending}"
         share = share_of(elapsed, planned)
         if run.is_table:
-            share, text = result_table.progress(run)
+            share, text = results.progress(run)
         heat, end = "", DIM
         fits = width - SHORTEST_BAR - len(text) - 1
         verdict = [*verdict_lines(run.result)] if run.result else []

@@ -1,20 +1,248 @@
-"""Table of results of this run and earlier ones."""
+"""Results in the tab: rows of a run as a table or a sweep's chart, and the list of all results."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gputop.bench.results.facts import DEVICE, SPEED, VERDICT, WHEN, ResultColumn, fitting_columns
-from gputop.text import ABSENT, short_name, visible
-from gputop.ui.drawing.cells import Row, Span, cell, fit, list_row, wrap
-from gputop.ui.drawing.palette import ACCENT, DIM, FAULT, STRONG, TEXT, WARN
-from gputop.ui.widgets.live import TelemetryView, Wheel
+from gputop.bench.results import compare
+from gputop.bench.results.facts import (
+    DEVICE,
+    SPEED,
+    VERDICT,
+    WHEN,
+    ResultColumn,
+    best_row,
+    fitting_columns,
+    rate_text,
+)
+from gputop.bench.results.tables import FASTEST, TextTable, table
+from gputop.text import ABSENT, brief, count, duration, flops_unit, short_name, size, visible
+from gputop.ui.benchmark import plot as plots
+from gputop.ui.drawing.cells import Row, Span, cell, clip, fit, list_row, width_of, wrap
+from gputop.ui.drawing.live import TelemetryView, Wheel
+from gputop.ui.drawing.palette import ACCENT, DIM, FAULT, GOOD, STRONG, TEXT, WARN
 
 if TYPE_CHECKING:
     from rich.style import Style
 
-    from gputop.bench.events import Result
+    from gputop.bench.events import Point, Result
+    from gputop.bench.run.group_state import GroupState
+    from gputop.bench.run.state import RunState
     from gputop.ui.model import Telemetry
+
+GAP = 2
+WORDS, LEAST_SHAPES = 2, 3
+NARROWEST_NAME = 12
+
+
+def result_rows(run: RunState, width: int, height: int, under: int) -> list[Row]:
+    """Draw the table, and below it the notes once the run is complete.
+
+    A search leaves `under` rows and some for notes: only the best shapes count.
+    """
+    most = height - 1 - under - WORDS
+    found = table(run.request.kind, run.rows, max(LEAST_SHAPES, min(FASTEST, most)))
+    if found.named and not _fits(found, width):  # the columns of others are not of one sort
+        found = found.transposed()
+    shown = table_rows(found, width)[:height]
+    room = height - len(shown) - 1
+    notes = note_rows(run, width, room, TEXT)
+    return [*shown, [], *notes] if notes else shown
+
+
+def note_rows(run: RunState, width: int, room: int, style: Style) -> list[Row]:
+    """Return as many lines of the result's notes as fit."""
+    notes = run.result.notes if run.result else ()
+    lines = [line for note in notes for line in wrap(visible(note), width - 2)]
+    shown = lines[: max(0, room)]
+    if shown and len(lines) > len(shown):
+        shown[-1] += " …"
+    return [[Span(clip(f" {line}", width), style)] for line in shown]
+
+
+def _widths(table: TextTable) -> list[int]:
+    return [max(len(text) for text in column) for column in zip(*table.lines, strict=True)]
+
+
+def _fits(table: TextTable, width: int) -> bool:
+    return 1 + sum(_widths(table)) + GAP * (len(table.lines[0]) - 1) <= width
+
+
+def table_rows(table: TextTable, width: int) -> list[Row]:
+    """Draw a table: headings dim, the best green; a wide one shortens the names."""
+    widths = _widths(table)
+    gap, margin = (GAP, 1) if _fits(table, width) else (1, 0)
+    over = margin + sum(widths) + gap * (len(widths) - 1) - width
+    if over > 0:
+        widths[0] = max(NARROWEST_NAME, widths[0] - over)
+    lines = []
+    for y, line in enumerate(table.lines):
+        row: Row = [Span(" " * margin)]
+        for x, text in enumerate(line):
+            style = STRONG if (x > 0) is table.named else TEXT
+            if y == 0 or text == ABSENT:
+                style = DIM
+            elif (y, x) in table.best:
+                style = GOOD
+            if (y, x) in table.spoiled:
+                style = FAULT
+            blank = [Span(" " * gap)] if x else []
+            row += [*blank, cell(visible(text), widths[x], style, right=x > 0)]
+        lines.append(fit(row, width) if width_of(row) > width else row)
+    return lines
+
+
+def last_and_best(run: RunState, width: int) -> Row:
+    """Return the last row, and the best so far if it fits."""
+    row: Row = [Span(" ")]
+    if not run.rows:
+        return [*row, Span("the first row is being measured" if run.planned else "", DIM)]
+    last, best = run.rows[-1], best_row(run.rows) or run.rows[-1]
+    latency = run.request.kind == "latency"
+    named = [("last", last), ("best", best)]
+    if latency:  # work of several sorts: the table says what is best of each
+        named = [] if run.ended else named[:1]
+    elif run.ended or last is best:
+        named = named[1:]
+    for name, point in named:
+        said = brief(point.values.get("seconds")) if latency else rate_text(point)
+        part = [Span(f"{name} ", DIM), Span(said, STRONG), Span(f" {_where(run, point)}  ", DIM)]
+        if point is named[0][1] or width_of([*row, *part]) <= width:
+            row += part
+    return row
+
+
+def _where(run: RunState, point: Point) -> str:
+    series = visible(point.series, 40)
+    if run.request.kind == "copy":
+        return f"{series}, {size(point.x)}"
+    if len(set(point.shape)) > 1:
+        return "×".join(map(str, point.shape))
+    return f"{series}, {point.x:.0f}"
+
+
+def progress(run: RunState) -> tuple[float, str]:
+    """Return the progress, 0 to 1, and in words. A table may be complete early."""
+    done, seconds, elapsed = len(run.rows), run.request.seconds, run.elapsed_seconds
+    most = run.planned.rows if run.planned else 0
+    rows = count(done, "row")
+    if run.ended:
+        share = 1.0 if run.took_its_time else min(1.0, elapsed / seconds)
+        return share, f"  {rows} in {duration(elapsed)}"
+    left = max(0.0, seconds - elapsed)
+    share = max(min(1.0, elapsed / seconds), done / most if most else 0.0)
+    of = f"{done} of at most {most} rows" if most else rows
+    return min(1.0, share), f"  {of}, at most {duration(left)} left"
+
+
+LEAST_PLOT = 8
+FAR = 30.0
+"""Ratio of the largest to the smallest figure from which the axis is logarithmic."""
+WIDE = 80
+USUAL = 10.0
+"""log2 of the size that a sweep is expected to reach, unless its plan ends before."""
+SHARE_OF_NOTES = 6
+"""Rows per row of notes, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class SweepLine:
+    name: str
+    points: tuple[tuple[float, float], ...]
+    earlier: bool
+
+
+def sweep_rows(
+    run: RunState, results: Sequence[Result], plot: plots.Plot, width: int, height: int, under: int
+) -> list[Row]:
+    """Draw the chart, and below it notes if they fit.
+
+    It leaves `under` rows, unless the chart needs them.
+    """
+    target = run.request.target
+    device = run.hello.device_name if run.hello else target.name
+    earlier = compare.other_sweeps(results, device, target.uuid)
+    series = _series(run.rows, earlier)
+    spare = max(0, height - LEAST_PLOT - 1)
+    below = note_rows(run, width, min(spare, max(2, height // SHARE_OF_NOTES)), DIM)
+    room = max(min(LEAST_PLOT + 1, height), height - len(below) - under)
+    return [*_chart(series, (run,), plot, width, room), *below]
+
+
+def sweep_rows_of_group(group: GroupState, plot: plots.Plot, width: int, height: int) -> list[Row]:
+    """Draw the chart with a line for each device."""
+    series = [SweepLine(target.place, _logs(run.rows), False) for target, run in group.runs.items()]
+    return _chart(series, group.runs.values(), plot, width, height)
+
+
+def _series(points: Sequence[Point], earlier: Sequence[Result]) -> list[SweepLine]:
+    """Return the series of this run, then those of other devices, in the same types if any."""
+    own = compare.points_by_series(points)
+    kept = compare.newest_series(earlier)
+    same = {key: value for key, value in kept.items() if key[1] in own}
+    found = [SweepLine(visible(name, 40), _logs(line), False) for name, line in own.items()]
+    for (_, name), (result, line) in (same or kept).items():
+        label = f"{visible(name, 40)} {short_name(visible(result.device, 60))}"
+        found.append(SweepLine(label, _logs(line), True))
+    return [each for each in found if each.points][: len(plots.MARKS)]
+
+
+def _logs(line: Sequence[Point]) -> tuple[tuple[float, float], ...]:
+    known = ((point.x, point.values.get("tflops", 0.0)) for point in line)
+    return tuple(sorted((math.log2(x), rate) for x, rate in known if x >= 1 and rate > 0))
+
+
+def _chart(
+    series: Sequence[SweepLine], runs: Iterable[RunState], plot: plots.Plot, width: int, height: int
+) -> list[Row]:
+    styles = [DIM if each.earlier else plots.mark_of(n)[1] for n, each in enumerate(series)]
+    marked = list(zip(series, styles, plots.MARKS, strict=False))
+    named = [(f"{mark} {each.name}", style) for each, style, mark in marked]
+    xs = [x for each in series for x, _ in each.points]
+    ys = [y for each in series for _, y in each.points]
+    unit, factor = flops_unit(max(ys, default=None))
+    ys = [factor * y for y in ys]
+    head = plots.legend(f" {unit}, by N " if width >= WIDE else f" {unit}", named, width)
+    if not xs:
+        return [head]
+    # The largest expected N, so that the axis stays for a while.
+    expected = (run.planned.n for run in runs if not run.ended and run.planned is not None)
+    high = max((min(USUAL, math.log2(n)) for n in expected if n > 0), default=0.0)
+    x = _sizes(min(xs), max(high, *xs), width - plots.LABEL)
+    y, scaled = rates(min(ys), max(ys), height - 1)
+    lines = [
+        plots.PlotLine(
+            tuple((at, scaled(factor * rate)) for at, rate in each.points),
+            style,
+            mark if len(series) > 1 else "",
+        )
+        for each, style, mark in marked
+    ]
+    rows = plot.rows(lines, plots.PlotArea(x, y, plots.LABEL, width, height - 1))
+    return [head, *rows]
+
+
+def _sizes(low: float, high: float, width: int) -> plots.PlotAxis:
+    """Return an axis of powers of two, labelled by N."""
+    first, last = math.floor(low), max(math.floor(low) + 1, math.ceil(high))
+    step = max(1, math.ceil((last - first) / max(1, width // 9)))
+    at = range(first, last + 1, step)
+    return plots.PlotAxis(first, last, tuple((power, f"{2**power}") for power in at))
+
+
+def rates(low: float, high: float, height: int) -> tuple[plots.PlotAxis, Callable[[float], float]]:
+    """Return the axis of the rates and its scale: logarithmic if they are far apart."""
+    if high < FAR * low:
+        return plots.linear_axis(0.0, 1.08 * high, height), float
+    bottom, top = math.log10(low), math.log10(high)
+    first, last = math.ceil(bottom), math.floor(top)
+    step = max(1, math.ceil((last - first) / max(1, (height - 3) // 2)))
+    powers = range(last, first - 1, -step)  # from the top: there are the figures that count
+    ticks = tuple((n, f"{10.0**n:g}") for n in reversed(powers))
+    return plots.PlotAxis(bottom, top + 0.01 * (top - bottom), ticks), math.log10
 
 
 class ResultsView(Wheel, TelemetryView):

@@ -10,7 +10,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from textual import on, work
-from textual.containers import Vertical
 from textual.message import Message
 
 from gputop.bench.events import Done, Result
@@ -18,14 +17,14 @@ from gputop.bench.plan import devices
 from gputop.bench.plan import request as plan
 from gputop.bench.plan.devices import busy_question, usable_requests
 from gputop.bench.plan.request import Request, Target
-from gputop.bench.results.differences import differences
+from gputop.bench.results.collect import differences
 from gputop.bench.results.facts import device, speed, when
 from gputop.bench.results.history import append, curves_of, forget, judged, recent
 from gputop.bench.run import supervision
 from gputop.bench.run.group import DeviceGroup, Pairs, group_runner
 from gputop.bench.run.group_state import GroupState
-from gputop.bench.run.simulated import SIMULATED, Simulation
 from gputop.bench.run.state import RunState
+from gputop.bench.run.supervision import SIMULATED, Simulation
 from gputop.problem import ProblemError
 from gputop.text import short_name, visible
 from gputop.ui.benchmark.device_choice import DevicesDialog, key_of, label
@@ -34,16 +33,16 @@ from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.throughput_chart import ThroughputChart, hint, problem_rows
 from gputop.ui.drawing.cells import Span
+from gputop.ui.drawing.dialogs import Choice, ChoiceDialog, ConfirmScreen
+from gputop.ui.drawing.live import LiveTab, space_of
 from gputop.ui.drawing.palette import DIM, FAULT, WARN
 from gputop.ui.model import Telemetry, local_inventory
-from gputop.ui.widgets.dialogs import Choice, ChoiceDialog, ConfirmScreen
-from gputop.ui.widgets.live import space_of
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.widget import Widget
 
-    from gputop.bench.plan.dtypes import DeviceKind
+    from gputop.bench.plan.kinds import DeviceKind
     from gputop.schema.snapshot import Sample
 
 REDRAW_SECONDS = 0.25
@@ -61,7 +60,7 @@ class Comparison(ChoiceDialog):
     """Dialog that says what differs between two results."""
 
 
-class BenchmarkTab(Vertical):
+class BenchmarkTab(LiveTab):
     """Starts and stops runs, one on each device, and shows them."""
 
     class Changed(Message):
@@ -120,7 +119,6 @@ class BenchmarkTab(Vertical):
 
     @property
     def key_handlers(self) -> tuple[Widget, ...]:
-        """Widgets that handle actions of keys; the first one with the action wins."""
         return (self, self._form, self._results)
 
     @property

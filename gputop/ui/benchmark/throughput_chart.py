@@ -20,7 +20,7 @@ from gputop.schema.clock_events import gravity
 from gputop.schema.values import span_text
 from gputop.text import quantity, visible, watts_of
 from gputop.ui.benchmark import plot as plots
-from gputop.ui.benchmark import result_table, sweep
+from gputop.ui.benchmark import results
 from gputop.ui.benchmark.readout import RunView
 from gputop.ui.drawing import palette
 from gputop.ui.drawing.cells import Row, Span, cell, clip, history, width_of, wrap
@@ -70,9 +70,9 @@ class ThroughputChart(RunView):
         wanted = _rows_of_readings(run, width)
         under = wanted + 1 if wanted else 0
         if run.request.kind == "sweep":
-            rows = sweep.sweep_rows(run, self.results, self._plot, width, height, under)
+            rows = results.sweep_rows(run, self.results, self._plot, width, height, under)
         else:
-            rows = result_table.result_rows(run, width, height, under)
+            rows = results.result_rows(run, width, height, under)
         return [*rows, *_meanwhile(run, width, height - len(rows))]
 
     def _over_time(self, run: RunState, width: int, height: int) -> list[Row]:
@@ -276,7 +276,7 @@ def group_chart_rows(group: GroupState, plot: Plot, width: int, height: int) -> 
     if not group.is_table:
         return _over_time(group, plot, width, height)
     if group.kind == "sweep":
-        return sweep.sweep_rows_of_group(group, plot, width, height)
+        return results.sweep_rows_of_group(group, plot, width, height)
     return _tables(group, width, height)
 
 
@@ -300,8 +300,8 @@ def _over_time(group: GroupState, plot: Plot, width: int, height: int) -> list[R
     # Where all are near each other the upper half: how they differ counts.
     y = plots.linear_axis(top / 2 if low > top / 2 else 0.0, top, height - 1)
     scaled: Callable[[float], float] = float
-    if 0 < high > sweep.FAR * min(lasts):  # a CPU beside a GPU
-        y, scaled = sweep.rates(max(low, high / 1e6), high, height - 1)
+    if 0 < high > results.FAR * min(lasts):  # a CPU beside a GPU
+        y, scaled = results.rates(max(low, high / 1e6), high, height - 1)
     shown = [
         plots.PlotLine(tuple((x, scaled(max(rate, high / 1e6))) for x, rate in drawn), style, mark)
         for drawn, style, mark in lines
@@ -316,7 +316,7 @@ def _tables(group: GroupState, width: int, height: int) -> list[Row]:
     drawn: list[Row] = []
     devices = {target.place: run.rows for target, run in group.runs.items()}
     for table in tables.device_tables(group.kind, devices):
-        block = result_table.table_rows(table, width)
+        block = results.table_rows(table, width)
         room = height - len(drawn) - (1 if drawn else 0)
         if drawn and room < len(block):
             break

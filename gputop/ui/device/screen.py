@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,12 +16,12 @@ from gputop.schema.device import Absence, Device, DeviceState
 from gputop.schema.labels import GROUPS, since_start, value_of
 from gputop.schema.snapshot import Event, MachineState
 from gputop.text import ABSENT, age, moment, short_name, visible
+from gputop.ui.device.timeline import TimelineView
 from gputop.ui.drawing import cells
 from gputop.ui.drawing.cells import Row, Span, cell, fit, rule_of, width_of
+from gputop.ui.drawing.live import DeviceTab, DeviceView, ScrolledView, space_of
 from gputop.ui.drawing.palette import ACCENT, DIM, FAULT, GOOD, STRONG, TEXT, WARN
 from gputop.ui.processes.screen import ProcessesView
-from gputop.ui.widgets.live import DeviceTab, DeviceView, ScrolledView, space_of
-from gputop.ui.widgets.timeline import TimelineView
 
 if TYPE_CHECKING:
     from rich.style import Style
@@ -218,7 +217,7 @@ def _lines(
     if right and cell_len(text) < room - cell_len(right):
         value = cell(text, room - cell_len(right), style)
         return [_line(label, [value, Span(right, DIM)], width)]
-    first, *rest = textwrap.wrap(text, room, break_on_hyphens=False) or [text]
+    first, *rest = cells.wrap(text, room) or [text]
     lines = [_line(label, [Span(first, style)], width)]
     lines += [_line("", [Span(part, style)], width) for part in rest]
     if len(figures) == 1:

@@ -76,8 +76,13 @@ def clip_words(text: str, width: int) -> str:
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """Wrap the text to lines of at most `width` characters, and of 10 at least."""
-    return textwrap.wrap(text, max(10, width))
+    """Wrap the text at blanks to lines of at most `width` characters, and of 10 at least."""
+    return textwrap.wrap(text, max(10, width), break_on_hyphens=False)
+
+
+def paragraph(text: str, width: int, style: Style = TEXT, indent: str = "") -> list[Row]:
+    """Return the text in rows of at most `width` characters, each after the `indent`."""
+    return [[Span(indent), Span(line, style)] for line in wrap(text, width - len(indent))]
 
 
 def cell(text: str, width: int, style: Style = TEXT, *, right: bool = False) -> Span:
@@ -105,6 +110,11 @@ def spread(left: Sequence[Span], right: Sequence[Span], width: int) -> Row:
 def rule_of(left: Sequence[Span], right: Sequence[Span], width: int) -> Row:
     """Return a row with text at both ends and a line between them; the left text is cut first."""
     return spread(fit(left, width - width_of(right), "─", TRACK), right, width)
+
+
+def heading(title: str, width: int) -> Row:
+    """Return the title of a section, with a line behind it."""
+    return rule_of([Span(f"{title} ", ACCENT)], [], width)
 
 
 def merged(row: Row) -> Row:

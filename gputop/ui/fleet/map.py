@@ -12,11 +12,11 @@ from rich.style import Style
 from gputop.health.findings import Severity
 from gputop.text import ABSENT, duration, visible
 from gputop.ui.drawing.cells import Row, Span, cell, clip, fit, merged, spread, width_of
+from gputop.ui.drawing.live import LiveView, Wheel
 from gputop.ui.drawing.palette import BADGE, DIM, FAULT, GOOD, LEVELS, POINTER, STRONG, TEXT, WARN
 from gputop.ui.fleet.grouping import NONE, SHAPE, VALUE
 from gputop.ui.fleet.map_layout import AROUND_VALUE, VALUE_CELLS, MapDensity, MapPlace
 from gputop.ui.fleet.map_metrics import GRAVEST_FIRST, HEALTH, SIGN_STYLES, SIGNS, UNKNOWN, shares
-from gputop.ui.widgets.live import LiveView, Wheel
 
 if TYPE_CHECKING:
     from textual.events import Click

@@ -20,9 +20,9 @@ from gputop.text import (
 )
 from gputop.ui.drawing import cells
 from gputop.ui.drawing.cells import Row, Span, cell, clip, faded, fit, spread, width_of
+from gputop.ui.drawing.live import LiveView, Wheel
 from gputop.ui.drawing.palette import ACCENT, DIM, GOOD, STRONG, TAB, WARN
 from gputop.ui.fleet.map_metrics import BUSY, GRAVEST_FIRST, SIGN_STYLES, SIGNS, distribution
-from gputop.ui.widgets.live import LiveView, Wheel
 
 if TYPE_CHECKING:
     from textual.events import Click

@@ -10,10 +10,10 @@ from gputop.fleet.page import counted
 from gputop.health.findings import Severity
 from gputop.text import ABSENT, brief, duration, number, used_of, visible
 from gputop.ui.drawing.cells import Row, Span, cell, cells_of, clip, faded, fit, spread, width_of
+from gputop.ui.drawing.live import FilterView, LiveView
 from gputop.ui.drawing.palette import ACCENT, BADGE, DIM, GOOD, LEVELS, STRONG, TEXT, WARN
 from gputop.ui.fleet.grouping import EXAMPLE, FilteredGpus
 from gputop.ui.fleet.map_metrics import GRAVEST_FIRST, SIGN_STYLES, SIGNS, SUMMARISED, TEMPERATURE
-from gputop.ui.widgets.live import FilterView, LiveView
 
 if TYPE_CHECKING:
     from gputop.fleet.model import Fleet

@@ -1,8 +1,7 @@
-"""Draw one device as a panel of several rows. No widget, and no state but what `Kept` has."""
+"""Draw one device as a panel of several rows. No widget; the only state is in `DrawingCache`."""
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import field
 from enum import IntEnum
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.frozen import dataclass
 from gputop.health.conditions import Fault, fault_of
+from gputop.health.findings import Finding, Severity
 from gputop.schema.clock_events import BY_WORD, CLOCK_EVENTS, gravity
 from gputop.schema.device import Absence, Device, DeviceSample, DeviceState
 from gputop.text import (
@@ -27,12 +27,10 @@ from gputop.text import (
 from gputop.ui.drawing import cells, palette
 from gputop.ui.drawing.cells import Row, Span, cell, clip, faded, fit, reading, share_of, width_of
 from gputop.ui.drawing.palette import ACCENT, DIM, FAULT, STRONG, TAB, TEXT, TRACK, WARN
-from gputop.ui.widgets import finding
 
 if TYPE_CHECKING:
     from rich.style import Style
 
-    from gputop.health.findings import Finding
     from gputop.schema.snapshot import Host
 
 
@@ -47,8 +45,8 @@ class Density(IntEnum):
 NO_ANSWER = Fault("It has not answered yet", "Slow, or hanging: `dmesg` may have an Xid")
 
 
-class Kept:
-    """What stays of a device from one drawing to the next, so that little of it changes."""
+class DrawingCache:
+    """Parts of a device's drawing that the next one has, too, so that little of it changes."""
 
     def __init__(self) -> None:
         self.details: DeviceSample | None = None
@@ -108,7 +106,7 @@ class Panel:
     """Age of the readings, if they are too old to look current."""
     host_behind: bool = False
     """True if the whole host is behind, which its title says."""
-    kept: Kept = field(default_factory=Kept)
+    cache: DrawingCache = field(default_factory=DrawingCache)
     interval: float = 1.0
     """Seconds between samples."""
     scroll: bool = False
@@ -134,7 +132,7 @@ class Panel:
     @property
     def details(self) -> DeviceSample:
         """Readings of second rank, which may be older."""
-        return self.kept.details or self.readings
+        return self.cache.details or self.readings
 
     @property
     def memory(self) -> tuple[int | None, int | None]:
@@ -188,12 +186,12 @@ def _readings(panel: Panel, density: Density, width: int, room: int) -> list[Row
         if old and not panel.host_behind:
             last = [[Span(clip(OLD, width), WARN)]]
         elif panel.finding:
-            last = [finding.line(panel.finding, width)]
+            last = [finding_line(panel.finding, width)]
         elif panel.finding_row:
             last = [[]]
         made_of: object = (panel.details, panel.device, width, room)
         most = room - len(body) - LEAST_HISTORY - len(last)
-        details = panel.kept.rows("details", made_of, lambda: _details(panel, width, most))
+        details = panel.cache.rows("details", made_of, lambda: _details(panel, width, most))
         if room - len(body) > LEAST_HISTORY or not last:
             body += details
         elif not any(last):  # there is no room for both
@@ -201,7 +199,7 @@ def _readings(panel: Panel, density: Density, width: int, room: int) -> list[Row
         left = room - len(body) - len(last)
         scales = [(each.label, each.top) for each in panel.histories]
         made_of = (panel.count // 2, scales, width, left, panel.interval, panel.scroll)
-        body += panel.kept.rows("histories", made_of, lambda: _histories(panel, width, left))
+        body += panel.cache.rows("histories", made_of, lambda: _histories(panel, width, left))
     return [*(faded(body) if old else body), *last]
 
 
@@ -274,6 +272,22 @@ def _figures(device: Device, r: DeviceSample, *, bars: bool) -> list[Row]:
     return right
 
 
+def finding_line(finding: Finding, width: int, label: str = "") -> Row:
+    """Draw a finding in one line; `label` names its device if that is not clear."""
+    row = [sign_of(finding.severity)]
+    if label:
+        row.append(Span(f"GPU {label}: ", STRONG))
+    text = cells.clip_words(finding.sentence, width - width_of(row))
+    return fit([*row, Span(text, TEXT if row[0].style is DIM else row[0].style)], width)
+
+
+def sign_of(severity: Severity) -> Span:
+    """Return the sign of a finding, in its colour."""
+    if severity is Severity.INFORMATION:
+        return Span("· ", DIM)
+    return Span("▲ ", FAULT if severity is Severity.FAULT else WARN)
+
+
 HOT_CELSIUS = 5
 """Degrees below the slowdown from which a temperature is marked."""
 FULL_SHARE = 0.95
@@ -312,14 +326,10 @@ def limited_by(readings: DeviceSample) -> tuple[str, Style]:
 
 
 def _fault_rows(fault: Fault, what: Style, width: int, room: int) -> list[Row]:
-    lines = [
-        (line, style)
-        for text, style in ((fault.what, what), (fault.remedy, TEXT))
-        for line in textwrap.wrap(text, max(1, width), break_on_hyphens=False)
-    ]
-    if len(lines) > room:
-        lines = [(clip(fault.what, width), what), (clip(fault.remedy, width), TEXT)]
-    return [[Span(line, style)] for line, style in lines]
+    rows = cells.paragraph(fault.what, width, what) + cells.paragraph(fault.remedy, width)
+    if len(rows) > room:
+        return [[Span(clip(fault.what, width), what)], [Span(clip(fault.remedy, width))]]
+    return rows
 
 
 LABEL, VALUE = 6, 18
@@ -328,7 +338,7 @@ LABEL, VALUE = 6, 18
 def _labelled_bar(
     panel: Panel, label: str, share: float | None, style: Style, value: Row, width: int
 ) -> Row:
-    drawn = panel.kept.bar(label, share, width - LABEL - VALUE - 1, style)
+    drawn = panel.cache.bar(label, share, width - LABEL - VALUE - 1, style)
     return [cell(label, LABEL, DIM), *drawn, Span(" "), *value]
 
 

@@ -8,14 +8,13 @@ from textual import on
 
 from gputop.settings import CHARTS
 from gputop.text import ABSENT, duration, fit_columns, in_unit_of, number, percentage, size, visible
-from gputop.ui.drawing.cells import Row, Span, bar, beside, cell, fit, share_of, width_of, wrap
+from gputop.ui.drawing.cells import Row, Span, bar, beside, cell, fit, paragraph, share_of, width_of
+from gputop.ui.drawing.live import TelemetryView, space_of
 from gputop.ui.drawing.palette import ACCENT, CPU, DIM, MEMORY, STRONG, TEXT, WARN
 from gputop.ui.monitor.devices import DevicesView, process_rows
 from gputop.ui.processes.screen import ListTab, ProcessesView
-from gputop.ui.widgets.live import TelemetryView, space_of
 
 if TYPE_CHECKING:
-    from rich.style import Style
     from textual.app import ComposeResult
     from textual.events import Click
     from textual.widget import Widget
@@ -145,11 +144,14 @@ class HostView(TelemetryView):
         if host is None:
             return rows if self._telemetry.interruption else [*rows, [Span("  Starting …", DIM)]]
         inner, busy = width - 4, [Span(percentage(host.cpu_percent).rjust(5), STRONG)]
+        used, total = host.memory_used_bytes, host.memory_total_bytes
+        in_use = ABSENT if used is None else in_unit_of(used, total)
+        memory = [Span(in_use.rjust(5), STRONG), Span(f" of {size(total)}", DIM)]
         name = self._telemetry.inventory.cpu_name if self._telemetry.inventory else None
         block: list[Row] = [
             [Span(visible(name or "CPU"), STRONG), Span(_clock(host), DIM)],
             _line("busy", share_of(host.cpu_percent, 100), busy, inner),
-            _memory(host, inner),
+            _line("mem", share_of(used, total), memory, inner),
             _load(host, inner),
             [],
         ]
@@ -163,7 +165,7 @@ class HostView(TelemetryView):
             if seconds < NOTICED_SECONDS:
                 return [[], [Span("Waiting for the NVIDIA driver to answer …", WARN)], []]
             waiting = f"Waiting for {duration(seconds)} for the NVIDIA driver to answer …"
-            return [[], [Span(waiting, WARN)], *_paragraph(SLOW_DRIVER, width, TEXT), []]
+            return [[], [Span(waiting, WARN)], *paragraph(SLOW_DRIVER, width, TEXT), []]
         inventory = telemetry.inventory
         problem = telemetry.interruption or (inventory.problem if inventory else None)
         what = "The NVIDIA driver is loaded but lists no devices"
@@ -171,17 +173,13 @@ class HostView(TelemetryView):
         if problem is not None:
             what = f"{visible(problem.what)}: {visible(problem.why)}"
             remedy = visible(problem.remedy)
-        rows = [[], *_paragraph(f"{what}.", width, WARN), *_paragraph(f"{remedy}.", width, TEXT)]
+        rows = [[], *paragraph(f"{what}.", width, WARN), *paragraph(f"{remedy}.", width, TEXT)]
         press = [Span("Press ", DIM), Span("b", ACCENT), Span(" to stress-test the CPU. ", DIM)]
         demo = [Span("gputop --demo", TEXT), Span(" simulates devices.", DIM)]
         hints = [[*press, *demo]] if width_of([*press, *demo]) <= width else [press, demo]
         if width_of(demo) > width:
-            hints = _paragraph("".join(span.text for span in (*press, *demo)), width, DIM)
+            hints = paragraph("".join(span.text for span in (*press, *demo)), width, DIM)
         return [*rows, *hints, []]
-
-
-def _paragraph(text: str, width: int, style: Style) -> list[Row]:
-    return [[Span(line, style)] for line in wrap(text, width)]
 
 
 def _line(label: str, share: float | None, value: Row, width: int) -> Row:
@@ -189,13 +187,6 @@ def _line(label: str, share: float | None, value: Row, width: int) -> Row:
     room = max(0, min(60, width - LABEL - VALUE))
     row = [cell(label, LABEL, DIM), *bar(share, room, style), Span(" " * (room > 0))]
     return [*row, *fit_columns(value, width - width_of(row), lambda span: len(span.text))]
-
-
-def _memory(host: Host, width: int) -> Row:
-    used, total = host.memory_used_bytes, host.memory_total_bytes
-    number = ABSENT if used is None else in_unit_of(used, total)
-    value = [Span(number.rjust(5), STRONG), Span(f" of {size(total)}", DIM)]
-    return _line("mem", share_of(used, total), value, width)
 
 
 def _load(host: Host, width: int) -> Row:

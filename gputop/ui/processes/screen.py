@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from textual.message import Message
 
 from gputop.schema.device import Absence, Device, DeviceState
-from gputop.schema.remedies import unseen
+from gputop.schema.values import unseen
 from gputop.sources.linux.procfs import send_signal
 from gputop.text import ABSENT, fit_columns
 from gputop.ui.drawing.cells import Row, Span, cell, list_row, spread
+from gputop.ui.drawing.live import FilterView, LiveTab, TelemetryView, Wheel
 from gputop.ui.drawing.palette import DIM, STRONG, TEXT
 from gputop.ui.processes import columns
 from gputop.ui.processes.table_state import ProcessLine, ProcessTable
-from gputop.ui.widgets.live import FilterView, LiveTab, TelemetryView, Wheel
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -248,7 +248,7 @@ def why_untouched(process: Process, telemetry: Telemetry) -> str:
     if telemetry.replayed:
         return "this is a recording: its pid may belong to another process by now"
     if telemetry.simulated:
-        return "it is simulated: it does not exist"
+        return "it is simulated and does not exist"
     if not process.is_here:
         return f"it runs on {process.machine}: use `ssh -t {process.machine} gputop`"
     # Without a start time the pid may by now be another process.
@@ -285,7 +285,7 @@ class ProcessTab(LiveTab):
         return False
 
     def action_signal(self) -> None:
-        from gputop.ui.processes.signal import SendSignal, signal_target
+        from gputop.ui.processes.page import SendSignal, signal_target
 
         process, telemetry = self.process, self.telemetry
         if process is None:

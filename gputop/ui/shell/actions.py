@@ -1,13 +1,33 @@
-"""Everything a key does, in one place: bindings, footer, help and command palette read it here."""
+"""Everything a key does, in one place: bindings, footer, help and command palette read it here.
+
+Below are the screens whose keys do it, and the line at the bottom that lists the keys.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Literal
+import contextlib
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, TypeVar, cast
 
+from rich.cells import cell_len
+from textual import on, work
 from textual.binding import Binding
+from textual.events import Click, Key, Paste
+from textual.screen import Screen
+from textual.worker import Worker, WorkerState
 
 from gputop.frozen import dataclass
+from gputop.text import fit_columns
+from gputop.ui.drawing.cells import Row, Span, faded
+from gputop.ui.drawing.live import LiveView
+from gputop.ui.drawing.palette import ACCENT, DIM
+
+if TYPE_CHECKING:
+    from textual.dom import DOMNode
+
+    from gputop.ui.drawing.live import FilterView
+    from gputop.ui.shell.app import GputopApp
 
 Tab = Literal["monitor", "benchmark", "processes", "process", "page", "why"]
 """Views between header and keys; the pages of a process and of a device open from the others."""
@@ -85,7 +105,7 @@ ACTIONS = (
     Action("cursor.back", "left", "side(-1)", "Move the cursor back in time", "Cursor", ("page",)),
     Action("cursor.on", "right", "side(1)", "... and forward", "", ("page",)),
     Action("zoom.out", "z", "zoom(1)", "Show more time in the charts", "Zoom", ("page",)),
-    Action("zoom.in", "Z", "zoom(-1)", "... and less", "", ("page",)),
+    Action("zoom.in", "Z", "zoom(-1)", "Show less time in the charts", "", ("page",)),
     Action("absent", "a", "absent", "Show readings that the GPU does not have", "", ("page",)),
     Action("first", "home", "move(-9999)", "To the first"),
     Action("last", "end", "move(9999)", "To the last"),
@@ -98,8 +118,8 @@ ACTIONS = (
     Action("user", "u", "user", "Only the user of the selected process, or all", "", LISTS),
     Action("sort", "full_stop,greater_than_sign,f6", "sort(1)",
            "Sort processes by the next column", "Sort", LISTS),
-    Action("sort.previous", "comma,less_than_sign", "sort(-1)", "... by the previous column", "",
-           LISTS),
+    Action("sort.previous", "comma,less_than_sign", "sort(-1)",
+           "Sort processes by the previous column", "", LISTS),
     Action("sort.reverse", "I", "reverse", "Reverse the order of processes", "", LISTS),
     Action("sort.memory", "M", "sort_by('GPU MEM')", "Sort by device memory", "", LISTS),
     Action("sort.cpu", "P", "sort_by('CPU%')", "Sort by use of the CPU", "", LISTS),
@@ -138,7 +158,7 @@ ACTIONS = (
     Action("results.forget", "delete", "forget", "Forget the selected result, after a question",
            "", ("benchmark",)),
     Action("theme", "T", "theme", "The next theme of colours"),
-    Action("settings", "S", "keep", "Save the settings: theme, density, sorting, columns, …"),
+    Action("settings", "S", "save", "Save the settings: theme, density, sorting, columns, …"),
     Action("settings.screen", "f2", "settings", "Settings: all of them, to change"),
     Action("back", "escape", "leave", "Back: out of a field, to the monitor"),
     Action("commands", "ctrl+p", "commands", "Command palette: all actions by name"),
@@ -178,7 +198,7 @@ TAB_NAMES |= {"why": "among the findings (w)", "process": "on a process's page (
 OTHERS = dict.fromkeys(("f7", "f8"), "gputop changes no priorities: renice does")
 OTHERS |= {"f12": "S saves the settings", "K": "F9 sends a signal, after a question"}
 OTHERS |= {"Z": "Space pauses", "f": "c changes the density"}
-"""What does what these keys of htop, nvtop and nvitop do."""
+"""Keys of htop, nvtop and nvitop that do something else here, or nothing, with what to press."""
 
 SIGNS = {"up": "↑", "down": "↓", "left": "←", "right": "→", "pageup": "PgUp", "pagedown": "PgDn"}
 SIGNS |= {"escape": "Esc", "question_mark": "?", "exclamation_mark": "!", "full_stop": "."}
@@ -199,3 +219,192 @@ def bindings(actions: Iterable[Action] = ACTIONS) -> list[Binding]:
         for a in actions
         for key in a.keys.split(",")
     ]
+
+
+Item = TypeVar("Item")
+EXPLAIN_SECONDS, EXPLAINED_SECONDS = 1.0, 3.0
+"""Seconds between explanations of keys that do nothing, and those that one is shown for."""
+
+
+class ActionScreen(Screen[None]):
+    """A screen whose keys do the actions of its registry. A dialog may lie over it."""
+
+    actions: ClassVar[Sequence[Action]]
+    _explained_at = 0.0
+
+    @property
+    def app(self) -> GputopApp:  # type: ignore[override] # Textual's is writeable to mypy alone
+        return cast("GputopApp", super().app)
+
+    @property
+    def actors(self) -> Sequence[DOMNode]:
+        """Nodes that do what keys do; the app does what none of them does."""
+        return (self,)
+
+    @property
+    def field(self) -> FilterView | None:
+        """View that is typed into, if there is one."""
+        return None
+
+    def tick(self) -> None:
+        """Show what changes with time alone; called twice a second while the screen is shown."""
+
+    async def quit(self) -> None:
+        self.app.exit()
+
+    def offers(self, action: Action) -> bool:
+        """Return True if the action does something here and now."""
+        return action.id == "quit" or not self.app.screen.is_modal
+
+    def label_of(self, action: Action) -> str:
+        """Return the label of an action on the line of keys; "" to leave it out."""
+        return action.label
+
+    def order(self, action: Action) -> int:
+        """Return the sort key of an action on the line of keys: the way back comes first."""
+        return int(action.id != "back")
+
+    def action_for(self, key: str) -> Action | None:
+        """Return what a key does here."""
+        return next((a for a in self.actions if a.has_key(key) and self.knows(a)), None)
+
+    def knows(self, action: Action) -> bool:  # noqa: ARG002 - for subclasses
+        """Return True if the action is one of what the screen now shows, on offer or not."""
+        return True
+
+    async def handle_input(self, event: Key | Paste) -> bool:
+        """Do what a key does where nothing has the focus; return True if it was done."""
+        field = self.field
+        typing = field is not None and field.typing
+        if isinstance(event, Paste):
+            if field is not None and typing and not event.is_forwarded:
+                field.paste(event.text)
+            return False
+        if self.focused is not None:
+            return False
+        if field is not None and typing and field.filter_key(event.key, event.character):
+            return True
+        action = self.action_for(event.key)
+        return (action is not None and await self.act(action)) or self._explain(event)
+
+    def _explain(self, event: Key) -> bool:
+        """Say of a key that does nothing what would, once a second at most."""
+        if not event.is_printable and event.key[:1] != "f":  # F keys, or for Textual
+            return False
+        now = time.monotonic()
+        if now - self._explained_at >= EXPLAIN_SECONDS:
+            self._explained_at = now
+            self.notify(self.explain(event.key, event.character or ""), timeout=EXPLAINED_SECONDS)
+        return True
+
+    def explain(self, key: str, character: str) -> str:
+        """Return what to press in place of a key that does nothing here."""
+        return f"Nothing on {character.strip() or key_name(key)} here · ? lists the keys"
+
+    async def act(self, action: Action) -> bool:
+        """Do the action if it is on offer here; return True if it was done."""
+        if not self.offers(action):
+            return False
+        does = (node for node in (*self.actors, self.app) if hasattr(node, f"action_{action.name}"))
+        return await self.app.run_action(action.action, next(does, None))
+
+    def on_screen_suspend(self) -> None:
+        """Fade the keys under a dialog, or show them again."""
+        for keys in self.query(KeysView):
+            keys.redraw()
+
+    on_screen_resume = on_screen_suspend
+
+    async def action_act(self, name: str) -> None:
+        """Do the action of that id; Textual's bindings call it."""
+        await self.act(self._action(name))
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return action != "act" or self.offers(self._action(parameters[0]))
+
+    def _action(self, name: object) -> Action:
+        return next(each for each in self.actions if each.id == name)
+
+    def action_commands(self) -> None:
+        from gputop.ui.drawing.dialogs import Choice, ChoiceDialog
+
+        async def run(action: Action | None) -> None:
+            if action is not None:
+                await self.act(action)
+
+        themes = [Action("", "", f"theme('{n}')", f"Theme: {n}") for n in self.app.other_themes]
+        choices = [Choice(a.help, a.key_names[0], a) for a in (*self.commands(), *themes)]
+        self.app.push_screen(ChoiceDialog("Commands", choices), run)
+
+    def commands(self) -> Iterator[Action]:
+        """Yield the actions that the command palette offers: not those that move a cursor."""
+        left_out = {"commands", *CURSOR}
+        return (a for a in self.actions if self.offers(a) and a.name not in left_out)
+
+    @work(exclusive=True, group="stream", exit_on_error=False)
+    async def follow(
+        self, items: AsyncGenerator[Item], handle: Callable[[Item], Awaitable[None]]
+    ) -> None:
+        """Handle each item as it comes, for as long as the screen exists."""
+        async with contextlib.aclosing(items):
+            async for item in items:
+                try:
+                    await handle(item)
+                except Exception as error:  # noqa: BLE001 - the next one may well be fine
+                    self.report(error)
+
+    def report(self, error: BaseException) -> None:
+        """Notify of a fault that does not end the screen."""
+        self.app.report(error)
+
+    @on(Worker.StateChanged)
+    def _worker_failed(self, event: Worker.StateChanged) -> None:
+        if event.state is WorkerState.ERROR and event.worker.error is not None:
+            self.report(event.worker.error)
+
+
+class Entry(NamedTuple):
+    """A key on the line, with its label."""
+
+    action: Action
+    key: str
+    label: str
+
+    @property
+    def width(self) -> int:
+        return cell_len(self.key + self.label)
+
+
+class KeysView(LiveView):
+    """Keys of the screen and their labels, as many as fit; a click does what the key does."""
+
+    def _offered(self) -> list[Entry]:
+        screen = self.screen
+        assert isinstance(screen, ActionScreen)
+        actions = sorted(filter(screen.offers, screen.actions), key=screen.order)
+        labelled = ((each, screen.label_of(each)) for each in actions)
+        return [Entry(a, f" {a.key_names[0]}", f" {label} ") for a, label in labelled if label]
+
+    def _shown(self, width: int) -> list[Entry]:
+        """Return the entries that fit, and always the last two, help and quit."""
+        entries = self._offered()
+        if sum(entry.width for entry in entries) > width:
+            entries = [entry._replace(label=entry.label.rstrip()) for entry in entries]
+        ranked = (*reversed(entries[-2:]), *entries[:-2])
+        fitting = fit_columns(ranked, width, lambda entry: entry.width)
+        return [entry for entry in entries if entry in fitting]
+
+    def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - always one row
+        """Return one row; under a dialog, the same in one dim colour."""
+        if self.app.screen is not self.screen and self._rows:
+            return faded(self._rows)
+        entries = self._shown(width)
+        return [[span for e in entries for span in (Span(e.key, ACCENT), Span(e.label, DIM))]]
+
+    def on_click(self, event: Click) -> None:
+        x = 0
+        for entry in self._shown(self.size.width):
+            x += entry.width
+            if event.x < x:
+                self.app.call_later(self.screen.run_action, f"act('{entry.action.id}')")
+                return

@@ -6,9 +6,12 @@ import asyncio
 import contextlib
 import gc
 import os
+import signal
 import sys
+import termios
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -22,14 +25,15 @@ from gputop.console import INTERRUPTED
 from gputop.settings import DEFAULT, Settings, SettingsError, path, save
 from gputop.text import visible
 from gputop.ui.drawing import look
-from gputop.ui.shell.action_screen import ActionScreen
-from gputop.ui.shell.watchdog import Watchdog
+from gputop.ui.drawing.live import LiveView
+from gputop.ui.shell.actions import ActionScreen
 from gputop.ui.terminal import textual_patches
-from gputop.ui.terminal.output import is_connected
+from gputop.ui.terminal.output import RESTORE, is_connected, open_terminal, write_last
 from gputop.ui.terminal.skeleton import SKELETON
-from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from textual.driver import Driver
     from textual.events import Event as UiEvent
     from textual.filter import LineFilter
@@ -56,6 +60,11 @@ collecting garbage, some 10 to 30 ms each time. Python itself collects only when
 objects are new, and memory grows by that."""
 TICK_SECONDS = 0.5
 """Seconds between checks that the terminal still exists, and redraws of what changes with time."""
+
+
+SIGNALS = (signal.SIGHUP, signal.SIGTERM, signal.SIGINT)
+PATIENCE_SECONDS = 1.2
+"""Seconds from a signal to the forced end: within two seconds nothing may be left."""
 
 
 class Sheet(Stylesheet):
@@ -105,7 +114,7 @@ class GputopApp(App[None], inherit_bindings=False):  # Ctrl+Q is for who pressed
         self.stylesheet = Sheet(variables=self.get_css_variables())
         self.theme = next(name for name in ANSI_THEMES if name in self.available_themes)
         self.settings = settings
-        """The settings as they are now, which `keep` saves."""
+        """The settings as they are now, which `S` saves."""
         self._problems = problems
         self._config = config or path()
         self._terminal = terminal
@@ -142,7 +151,7 @@ class GputopApp(App[None], inherit_bindings=False):  # Ctrl+Q is for who pressed
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
         if not self.is_headless:
             loop = asyncio.get_running_loop()
-            self._watchdog.watch(loop, lambda: self.exit(return_code=INTERRUPTED), INTERRUPTED)
+            self._watchdog.watch(loop, lambda: self.exit(return_code=INTERRUPTED))
         if self._problems:
             self.notify("\n".join(map(str, self._problems)), title="Settings", severity="warning")
 
@@ -269,13 +278,13 @@ class GputopApp(App[None], inherit_bindings=False):  # Ctrl+Q is for who pressed
         else:
             self.notify("There is one theme only for the colours of this terminal")
 
-    async def action_keep(self) -> None:
+    async def action_save(self) -> None:
         try:
             await asyncio.to_thread(save, self._config, self.settings)  # the home may be far away
         except SettingsError as error:
-            self.notify(str(error), title="Not kept", severity="error")
+            self.notify(str(error), title="Not saved", severity="error")
         else:
-            self.notify(f"Kept in {visible(str(self._config))}", title="Settings")
+            self.notify(f"Saved in {visible(str(self._config))}", title="Settings")
 
     # Notifications and faults.
 
@@ -315,11 +324,59 @@ class GputopApp(App[None], inherit_bindings=False):  # Ctrl+Q is for who pressed
         self.panic()
 
 
+class Watchdog:
+    """Handler of signals that ends the dashboard even while its event loop is blocked.
+
+    A blocked loop, such as in a write to a terminal that could not be reopened, handles no signals.
+    So the handlers are Python's own, which run during that wait, and a thread ends the process if
+    the loop does not in time. Children end when their standard input does. Create it before Textual
+    changes the terminal's modes.
+    """
+
+    def __init__(self) -> None:
+        self._modes: list[Any] | None = None
+        with contextlib.suppress(termios.error, OSError):
+            self._modes = SKELETON.modes or termios.tcgetattr(0)
+
+    def watch(self, loop: asyncio.AbstractEventLoop, leave: Callable[[], None]) -> None:
+        """Have signals call `leave` in the loop, or end the process if it is blocked.
+
+        Call it in the main thread, as Python requires for signals.
+        """
+        heard, tell = os.pipe()
+
+        def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - as Python calls it
+            for each in SIGNALS:
+                signal.signal(each, signal.SIG_IGN)  # one is enough
+            os.write(tell, b"!")
+            with contextlib.suppress(RuntimeError):  # the loop has ended already
+                loop.call_soon_threadsafe(leave)
+
+        def wait() -> None:
+            told = os.read(heard, 1)
+            os.close(heard)
+            if told:
+                threading.Event().wait(PATIENCE_SECONDS)
+                self._end()
+
+        # Started now: whoever starts a thread in a signal handler may hold a lock that it needs.
+        threading.Thread(target=wait, name="watchdog", daemon=True).start()
+        for number in SIGNALS:
+            signal.signal(number, handle)
+
+    def _end(self) -> None:
+        """End the process now, and restore the terminal as far as possible."""
+        with contextlib.suppress(OSError, termios.error):
+            if self._modes is not None:
+                termios.tcsetattr(0, termios.TCSANOW, self._modes)
+            write_last(open_terminal(1, os.O_WRONLY), RESTORE)
+        os._exit(INTERRUPTED)
+
+
 def _driver() -> type[Driver] | None:
     """Return our driver, or None for Textual's own where its private parser is another one."""
     try:
-        from gputop.ui.terminal.driver import TerminalDriver
-        from gputop.ui.terminal.key_parser import is_known
+        from gputop.ui.terminal.driver import TerminalDriver, is_known
     except ImportError:
         return None
     return TerminalDriver if is_known() else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from importlib import import_module
@@ -22,8 +21,17 @@ from gputop.ui.monitor.screen import SMALLEST, MonitorTab
 from gputop.ui.processes.columns import GPU
 from gputop.ui.processes.screen import ListTab, ProcessesTab
 from gputop.ui.processes.table_state import ProcessTable
-from gputop.ui.shell.action_screen import ActionScreen, KeysView
-from gputop.ui.shell.actions import ACTIONS, LISTS, PAGES, PROCESSES, Action, bindings, explanation
+from gputop.ui.shell.actions import (
+    ACTIONS,
+    LISTS,
+    PAGES,
+    PROCESSES,
+    Action,
+    ActionScreen,
+    KeysView,
+    bindings,
+    explanation,
+)
 from gputop.ui.shell.header import Header, ReplayBar
 from gputop.ui.shell.recording import Recordings
 from gputop.ui.terminal import textual_patches
@@ -38,7 +46,7 @@ if TYPE_CHECKING:
     from gputop.recording.replay import Played, Replay
     from gputop.schema.snapshot import Record
     from gputop.ui.benchmark.screen import BenchmarkTab
-    from gputop.ui.widgets.live import FilterView, LiveTab
+    from gputop.ui.drawing.live import FilterView, LiveTab
 
 BENCHMARK_CSS = Path(__file__).parents[1] / "benchmark" / "benchmark.tcss"
 """Style sheet that is slow to parse, and that the first screen does not need."""
@@ -146,7 +154,7 @@ class Dashboard(ActionScreen):
         self._table.apply_settings(sort, settings.reverse, settings.tree)
 
     def on_mount(self) -> None:
-        self._listen()
+        self.follow(self._stream.records(), self._receive)
         # A key may come before the switcher is mounted, which then shows its first tab.
         self.call_after_refresh(self._show_tab)
         # While the sampler is awaited; no thread, which the first number would have to wait for.
@@ -171,7 +179,7 @@ class Dashboard(ActionScreen):
                     stylesheet.parse()
                 made = BenchmarkTab(self.telemetry, self._python, self._stream.ask)
                 await self._switcher.add_content(made)
-                self._benchmark = made
+                self._benchmark = self._live["benchmark"] = made
             return self._benchmark
 
     async def _end_making(self) -> None:
@@ -184,17 +192,11 @@ class Dashboard(ActionScreen):
         await self._end_making()
         await super().quit()
 
-    @work(exclusive=True, group="stream", exit_on_error=False)
-    async def _listen(self) -> None:
-        async with contextlib.aclosing(self._stream.records()) as records:
-            async for record in records:
-                try:
-                    if isinstance(record, Inventory | Sample | Interruption):
-                        self._add_record(record)
-                    else:
-                        await self._play(record)
-                except Exception as error:  # noqa: BLE001 - the next record may well be fine
-                    self.report(error)
+    async def _receive(self, record: Record | Interruption | Played) -> None:
+        if isinstance(record, Inventory | Sample | Interruption):
+            self._add_record(record)
+        else:
+            await self._play(record)
 
     async def _play(self, played: Played) -> None:
         """Add what a replay has played; after a jump, in another thread."""
@@ -247,13 +249,11 @@ class Dashboard(ActionScreen):
     @property
     def actors(self) -> Sequence[DOMNode]:
         """Tab that is shown, the bar of a replay, and the screen."""
-        shown = self._tab or self._benchmark
-        tab = shown.key_handlers if shown else ()
-        return [node for node in (*tab, self._bar, self) if node is not None]
+        return [node for node in (*self._tab.key_handlers, self._bar, self) if node is not None]
 
     @property
     def field(self) -> FilterView | None:
-        return self._tab.filter_view if self._tab else None
+        return self._tab.filter_view
 
     async def act(self, action: Action) -> bool:
         done = await super().act(action)
@@ -305,23 +305,21 @@ class Dashboard(ActionScreen):
     def show(self) -> None:
         self._header.redraw()
         self._keys.redraw()
-        shown = self._tab or self._benchmark
-        if shown is not None and shown.is_attached:  # not while the screen goes
-            shown.show_telemetry()
+        if self._tab.is_attached:  # not while the screen goes
+            self._tab.show_telemetry()
         if self._bar is not None:
             self._bar.redraw()
         self._ask_gpm()
 
     def _ask_gpm(self) -> None:
         """Have GPM sampled while it is shown or recorded."""
-        shown = self._tab is not None and self._tab.wants_gpm
-        wanted = shown or self._recordings.current is not None
+        wanted = self._tab.wants_gpm or self._recordings.current is not None
         self._stream.ask(gpm=self.app.settings.gpm and wanted)
 
     @property
-    def _tab(self) -> LiveTab | None:
-        """Tab that is shown, or None for the benchmark."""
-        return self._live.get(self._header.tab)
+    def _tab(self) -> LiveTab:
+        """Tab that is shown."""
+        return self._live[self._header.tab]
 
     def tick(self) -> None:
         """Show that no data comes, or how far a replay or a recording is."""
@@ -351,11 +349,11 @@ class Dashboard(ActionScreen):
         self._switcher.current = self._header.tab
 
     def action_number(self) -> None:
-        from gputop.ui.widgets.dialogs import Choice, NumberDialog
+        from gputop.ui.drawing.dialogs import Choice, NumberDialog
 
         tab, devices = self._tab, self.telemetry.devices
         choices = [Choice(f"{d.label} {short_name(d.name)}", "", d) for d in devices]
-        if tab is not None and devices:
+        if devices:
             self.app.push_screen(NumberDialog("GPU", choices), tab.select)
 
     async def action_details(self) -> None:
@@ -365,24 +363,24 @@ class Dashboard(ActionScreen):
             return
         from gputop.ui.device.screen import DevicePage  # the first screen does without it
 
-        await self._open("page", DevicePage, "show the page of")
+        await self._open("page", DevicePage)
 
     async def action_why(self) -> None:
         """Show the findings of all devices; from the page of a device, its own."""
-        from gputop.ui.why.screen import WhyPage
+        from gputop.ui.device.findings import WhyPage
 
         of_all = self._header.tab != "page"
-        await self._open("why", WhyPage, "look for findings of")
+        await self._open("why", WhyPage)
         page = self._live.get("why")
         if of_all and isinstance(page, WhyPage):
             page.show_all()
 
-    async def _open(self, name: str, make: Callable[[Telemetry], LiveTab], what: str) -> None:
-        device = self._tab.selected if self._tab else None
+    async def _open(self, name: str, make: Callable[[Telemetry], LiveTab]) -> None:
+        device = self._tab.selected
         if device is None:
-            self.notify(f"There is no device to {what}")
-            return
-        await self._show_page(name, make, device.uuid)
+            self.notify("There is no device to show")
+        else:
+            await self._show_page(name, make, device.uuid)
 
     async def action_environment(self, *, first: bool = True) -> None:
         """Show the page of the selected process, with its environment first or from the top."""
@@ -413,7 +411,7 @@ class Dashboard(ActionScreen):
             self.notify("The driver is still starting: `Start` in the form tests the CPU")
             return
         tab, benchmark = self._tab, await self._the_benchmark()
-        if tab is None:
+        if tab is benchmark:
             benchmark.start()
             return
         device = tab.selected
@@ -454,7 +452,7 @@ class Dashboard(ActionScreen):
         self.notify(f"A sample every {now:g} s")
 
     def action_settings(self, columns: bool = False) -> None:
-        from gputop.ui.shell.settings_screen import SettingsScreen
+        from gputop.ui.shell.help_and_settings import SettingsScreen
 
         def changed() -> None:
             self._apply_settings()
@@ -465,9 +463,9 @@ class Dashboard(ActionScreen):
         self._note_settings()
         self.app.push_screen(SettingsScreen(self.app, changed, columns=columns))
 
-    async def action_keep(self) -> None:
+    async def action_save(self) -> None:
         self._note_settings()
-        await self.app.action_keep()
+        await self.app.action_save()
 
     def _note_settings(self) -> None:
         """Enter into the settings how devices and processes are shown."""
@@ -493,7 +491,7 @@ class Dashboard(ActionScreen):
             self._to_tab(self._came_from.get(now, "monitor"))
 
     def action_help(self) -> None:
-        from gputop.ui.shell.help import Help
+        from gputop.ui.shell.help_and_settings import Help
 
         other = "live" if self._replay is not None else "replay"
         readonly = self.app.settings.readonly

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Protocol
-
-from textual import work
 
 from gputop.text import visible
 from gputop.ui.fleet.grouping import EXAMPLE
 from gputop.ui.fleet.map import MapView, empty_rows
 from gputop.ui.fleet.problems import DetailView, ProblemsView
 from gputop.ui.fleet.summary import FilterLine, FleetHeader
-from gputop.ui.shell.action_screen import ActionScreen, KeysView
 from gputop.ui.shell.actions import ACTIONS as DASHBOARD
-from gputop.ui.shell.actions import Action, bindings
+from gputop.ui.shell.actions import Action, ActionScreen, KeysView, bindings
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -25,8 +21,8 @@ if TYPE_CHECKING:
     from textual.screen import Screen
 
     from gputop.fleet.model import Fleet
+    from gputop.ui.drawing.live import LiveView
     from gputop.ui.fleet.fleet_state import FleetState
-    from gputop.ui.widgets.live import LiveView
 
 ROOMY = 18
 """Rows from which on there is room for more than the map and what is wrong."""
@@ -40,9 +36,9 @@ ACTIONS = (
     Action("fleet.open", "enter", "open", "Open the host under the cursor", "Open host"),
     Action("fleet.switch", "tab,w", "switch", "Switch between the map and the problems", "List"),
     Action("metric", "m", "metric(1)", "Colour the map by the next metric", "Colour"),
-    Action("metric.previous", "M", "metric(-1)", "... by the previous one"),
+    Action("metric.previous", "M", "metric(-1)", "Colour the map by the previous metric"),
     Action("group", "g", "group(1)", "Group by the next label", "Group"),
-    Action("group.previous", "G", "group(-1)", "... by the previous one"),
+    Action("group.previous", "G", "group(-1)", "Group by the previous label"),
     Action("fleet.filter", "slash,f3,f4,backslash", "filter", "Filter GPUs by label", "Filter"),
     Action("fleet.refresh", "R", "refresh_now", "Ask the server now", "Refresh"),
     Action("fleet.density", "c", "density", "Density: what fits, values, one, half, folded"),
@@ -56,7 +52,7 @@ ACTIONS = (
     Action("fleet.page.previous", "pageup", "page(-1)", "A page up"),
     Action("fleet.first", "home", "end(-1)", "To the first"),
     Action("fleet.last", "end", "end(1)", "To the last"),
-    Action("settings", "S", "keep", "Keep the theme for next time"),
+    Action("settings", "S", "save", "Save the theme for the next start"),
     Action("back", "escape", "leave", "Back: leave the list, clear the filter"),
     *(action for action in DASHBOARD if action.id in SHARED),
 )
@@ -88,7 +84,7 @@ HELP = {
 
 
 class FleetSource(Protocol):
-    """Where the fleets come from: a `FleetWatch`, or a substitute."""
+    """Source of fleets: a `FleetWatch`, or a substitute."""
 
     def fleets(self) -> AsyncGenerator[Fleet]:
         """Yield a fleet at once, then one each interval, for ever."""
@@ -137,7 +133,7 @@ class FleetScreen(ActionScreen):
         yield from self._views
 
     def on_mount(self) -> None:
-        self._listen()
+        self.follow(self._watch.fleets(), self.update_fleet)
 
     async def on_unmount(self) -> None:
         await self._watch.close()
@@ -149,17 +145,8 @@ class FleetScreen(ActionScreen):
         """Show what came while another screen was shown."""
         self.show()
 
-    @work(exclusive=True, group="fleet", exit_on_error=False)
-    async def _listen(self) -> None:
-        """Add what comes for as long as the screen exists, whatever screen is shown."""
-        async with contextlib.aclosing(self._watch.fleets()) as fleets:
-            async for fleet in fleets:
-                try:
-                    self.update_fleet(fleet)
-                except Exception as error:  # noqa: BLE001 - the next one may well be fine
-                    self.report(error)
-
-    def update_fleet(self, fleet: Fleet) -> None:
+    async def update_fleet(self, fleet: Fleet) -> None:
+        """Show what came, or keep it while another screen is shown."""
         self.state.update(fleet)
         if self.is_current:
             self.show()
@@ -274,6 +261,6 @@ class FleetScreen(ActionScreen):
         self.app.push_screen(self._open_host(gpu.host))
 
     def action_help(self) -> None:
-        from gputop.ui.shell.help import HelpPage
+        from gputop.ui.shell.help_and_settings import HelpPage
 
         self.app.push_screen(HelpPage(HELP))

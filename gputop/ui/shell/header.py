@@ -20,8 +20,8 @@ from gputop.schema.device import DeviceSample, DeviceState
 from gputop.schema.snapshot import Machine, MachineState
 from gputop.text import duration, fit_columns, moment, number, percentage, rounded, used_of, visible
 from gputop.ui.drawing.cells import Row, Span, bar, cells_of, clip, fit, spread, width_of
+from gputop.ui.drawing.live import TelemetryView
 from gputop.ui.drawing.palette import ACCENT, BADGE, DIM, FAULT, STRONG, TAB, WARN
-from gputop.ui.widgets.live import TelemetryView
 
 if TYPE_CHECKING:
     from textual.events import Click

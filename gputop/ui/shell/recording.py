@@ -22,7 +22,7 @@ END_SECONDS = 0.5
 """Seconds that the dashboard waits at its end for records that are not written yet."""
 
 
-class RecordingThread:
+class RecordingThread(threading.Thread):
     """A recording in progress. Its own thread writes, so that a disk that hangs holds up nothing.
 
     `notify` is called once the file exists and once it is written, and `failed` if it cannot be
@@ -32,6 +32,7 @@ class RecordingThread:
     def __init__(
         self, path: Path, notify: Callable[..., None], failed: Callable[[Problem], None]
     ) -> None:
+        super().__init__(name="recording", daemon=True)
         self.path = path
         with contextlib.suppress(OSError):  # in a folder that was removed
             self.path = path.absolute()
@@ -42,8 +43,7 @@ class RecordingThread:
         self._over = False
         self.is_last = False
         """True if the dashboard ends with it, and nobody reads about it any more."""
-        self.thread = threading.Thread(target=self._work, name="recording", daemon=True)
-        self.thread.start()
+        self.start()
 
     def length(self) -> str:
         """Return duration and size, such as `1:02, 1.2 MiB`."""
@@ -67,7 +67,7 @@ class RecordingThread:
             self._over = True
             self._failed(problem)
 
-    def _work(self) -> None:
+    def run(self) -> None:
         try:
             recorder = Recorder(self.path)
         except OutputError as error:
@@ -121,7 +121,7 @@ class Recordings:
         """Begin a recording in the working directory, or end the current one."""
         inventory, sample = self._inventory, self._sample
         if self.current is not None:
-            self._end()
+            self._end(self.current)
         elif inventory is None or sample is None:
             self._notify("There is nothing to record yet")
         else:
@@ -133,7 +133,7 @@ class Recordings:
         if (recording := self.current) is not None:
             recording.is_last = True
             recording.stop()
-            await asyncio.to_thread(recording.thread.join, END_SECONDS)
+            await asyncio.to_thread(recording.join, END_SECONDS)
 
     def _begin(self, path: Path, inventory: Inventory, sample: Sample) -> None:
         loop = asyncio.get_running_loop()
@@ -144,7 +144,7 @@ class Recordings:
 
         def failed(problem: Problem) -> None:
             if self.current is recording:
-                self._end()
+                self._end(recording)
             self._notify(f"{visible(str(problem))}.", title="Not recorded", severity="error")
 
         recording = RecordingThread(path, partial(later, self._notify), partial(later, failed))
@@ -153,8 +153,7 @@ class Recordings:
         self.current = recording
         self._changed()
 
-    def _end(self) -> None:
-        recording, self.current = self.current, None
-        if recording is not None:
-            recording.stop()
+    def _end(self, recording: RecordingThread) -> None:
+        self.current = None
+        recording.stop()
         self._changed()

@@ -1,8 +1,7 @@
 """Write to the terminal without ever waiting for it: a frame is made when the line is free.
 
 A terminal that nobody reads, such as a stalled SSH connection, blocks its writers. Then no frame is
-made until it takes output again, and that one shows the newest. Output that Textual makes itself
-waits for a moment, then it is dropped, and the screen is repainted once the terminal takes output.
+made until it takes output again, and that one shows the newest.
 
 The buffers of a pty, of sshd and of TCP hold seconds or minutes of a slow line, so a terminal that
 takes output may still be far behind. Each answer to a status query says how far it has come.
@@ -29,8 +28,6 @@ RESTORE = (
     b"\x1b[?1049l\x1b[?25h\x1b[?1004l"  # alternate screen, cursor, focus
 )
 """Sequence that restores the terminal for a shell."""
-LATE_SECONDS = 0.5
-"""Age at which waiting output is dropped."""
 BLOCKED_SECONDS = 10.0
 """Seconds for which a terminal that took no more counts as slow."""
 PIECE_BYTES = 1000
@@ -116,8 +113,11 @@ class FlowControl:
     @property
     def answer_seconds(self) -> float:
         """Seconds in which an answer is to come, or 0 if none is expected."""
-        expected = self._asked is not None and self._fastest < math.inf
-        return 2 * self._fastest + SLOW_SECONDS if expected else 0.0
+        if self._asked is None:
+            return 0.0
+        if self._fastest == math.inf:  # it may be a terminal that does not answer
+            return max(0.0, FIRST_SECONDS - (self._clock() - self._asked[0]))
+        return 2 * self._fastest + SLOW_SECONDS
 
     def room(self) -> int | None:
         """Return the bytes that may be sent now, or None for any number."""
@@ -176,40 +176,31 @@ class FrameWriter:
     """Queue of output for the terminal.
 
     Once it is empty and the line is free, `next_frame` is asked for a frame of about so many bytes,
-    or any number for None. After drops, `repaint` is called once it drains.
+    or any number for None.
     """
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         descriptor: int,
-        repaint: Callable[[], None],
         next_frame: Callable[[int | None], str] = lambda _: "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._loop, self._descriptor = loop, descriptor
-        self._repaint, self._next_frame, self._clock = repaint, next_frame, clock
+        self._next_frame, self._clock = next_frame, clock
         self.flow = FlowControl(clock)
         self._again: asyncio.TimerHandle | None = None
         self._blocked_at = -BLOCKED_SECONDS
-        self._frames: deque[tuple[float, bytes]] = deque()
+        self._frames: deque[bytes] = deque()
         self._sent = 0
         """Bytes sent of the first frame: its rest must follow."""
-        self._dropped = False
         self._waits = False
         """True while the loop watches for the terminal to take more."""
 
     def write(self, text: str) -> None:
-        """Send output, or drop it if the terminal is behind."""
-        now = self._clock()
-        if self._frames and now - self._frames[0][0] > LATE_SECONDS:
-            self._dropped = True
-            while len(self._frames) > bool(self._sent):
-                self._frames.pop()
-        if self._dropped:
-            return
+        """Send output before the next frame."""
         if text:
-            self._frames.append((now, text.encode(errors="replace")))
+            self._frames.append(text.encode(errors="replace"))
         self.send_frame()
 
     def send_frame(self) -> None:
@@ -225,10 +216,9 @@ class FrameWriter:
     def finish(self, data: bytes) -> None:
         """Send the last output; waiting frames are dropped."""
         deadline = self._clock() + END_SECONDS
-        self._dropped = False
         while len(self._frames) > bool(self._sent):
             self._frames.pop()
-        self._frames.append((self._clock(), data))
+        self._frames.append(data)
         while self._send():
             left = deadline - self._clock()
             if left <= 0 or not select.select([], [self._descriptor], [], left)[1]:
@@ -248,12 +238,9 @@ class FrameWriter:
     def _drain(self) -> None:
         waits = self._send()
         while not waits and (frame := self._make_frame()):
-            self._frames.append((self._clock(), frame))
+            self._frames.append(frame)
             waits = self._send()
         self._wait(waits)
-        if not self._waits and self._dropped:
-            self._dropped = False
-            self._repaint()
 
     def _make_frame(self) -> bytes:
         """Return the next frame for which the line is free, or nothing."""
@@ -277,7 +264,7 @@ class FrameWriter:
     def _send(self) -> bool:
         """Send what the terminal takes; return True if something is left."""
         while self._frames:
-            frame = self._frames[0][1]
+            frame = self._frames[0]
             try:
                 self._sent += os.write(self._descriptor, memoryview(frame)[self._sent :])
             except BlockingIOError:

@@ -1,7 +1,7 @@
 """Patches of Textual: updates give their cells to a screen model, and what is gone is let go of.
 
 The classes of updates are private. Their methods are replaced only where they have the tested
-signatures; otherwise Textual's own output is sent, with more bytes.
+signatures; otherwise Textual's own driver sends its own output, with more bytes.
 Textual also renders whole lines of every widget on a changed line, and cuts them. Where no other
 widget covers the cells of a live view, its own row has them.
 Textual lays everything out again after a change of any widget's size, as scroll bars may come or
@@ -37,13 +37,14 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from gputop.ui.drawing.cells import Row, is_narrow
-from gputop.ui.terminal.frame import LINK
-from gputop.ui.widgets.live import LiveView
+from gputop.ui.drawing.live import LiveView
+from gputop.ui.terminal.screen_model import LINK
 
 if TYPE_CHECKING:
     Put = Callable[[int, int, str, str], int]
     """Function that takes a cell's column and row, text and SGR codes, and returns the width."""
 
+UPDATES = {"LayoutUpdate", "InlineUpdate", "ChopsUpdate", "CellsUpdate"}
 RENDER = {"render_segments": ["self", "console"]}
 LAYOUT_SHAPE = {"__init__": ["self", "strips", "region"], **RENDER}
 CHOPS_SHAPE = {"__init__": ["self", "chops", "spans", "chop_ends"], **RENDER}
@@ -55,20 +56,23 @@ PAIRS = 1024
 COMPOSITOR_SHAPE = {"render_partial_update": ["self"], "_regions_to_spans": ["regions"]}
 
 
-def capture(put: Put) -> bool:
-    """Have updates call `put` for their cells if Textual is the known one; return True if so."""
-    layout: Any = getattr(_compositor, "LayoutUpdate", None)
-    chops: Any = getattr(_compositor, "ChopsUpdate", None)
-    if not (has(layout, LAYOUT_SHAPE) and has(chops, CHOPS_SHAPE) and has(Strip, STRIP_SHAPE)):
-        return False
+def knows_updates() -> bool:
+    """Return True if Textual's updates are those that `capture` knows, and no others."""
+    updates = (("LayoutUpdate", LAYOUT_SHAPE), ("ChopsUpdate", CHOPS_SHAPE))
+    known = all(has(getattr(_compositor, name, None), shape) for name, shape in updates)
+    others = {each.__name__ for each in CompositorUpdate.__subclasses__()} - UPDATES
+    return known and not others and has(Strip, STRIP_SHAPE)
+
+
+def capture(put: Put) -> None:
+    """Have updates, which are known, call `put` for their cells."""
     for update, cells in (
-        (layout, _layout_cells),
-        (chops, _chops_cells),
+        (_compositor.LayoutUpdate, _layout_cells),
+        (_compositor.ChopsUpdate, _chops_cells),
         (CellsUpdate, attrgetter("parts")),
     ):
         _replace(update, "render_segments", _capturing(cells, put))
     install_live_updates()
-    return True
 
 
 def release() -> None:

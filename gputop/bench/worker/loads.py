@@ -1,0 +1,365 @@
+"""Loads over time: `soak` products of one shape, `pulse` a square wave, `burn` for most watts."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from .copies import READ_AND_WRITTEN
+from .errors import RunError, explain, hangs, too_slow
+from .product import (
+    COLUMNS,
+    OTHER_BITS,
+    Checksums,
+    Product,
+    bytes_needed,
+    dtype_facts,
+    fits,
+    out_of_memory,
+    require,
+    room_beside,
+)
+from .rows import COLD_SECONDS
+from .throughput import WINDOW_SECONDS, EndedBatch, Pace, SoakTotals, products_in
+
+if TYPE_CHECKING:
+    from .main import Run
+
+PRODUCT_SECONDS = 0.05
+"""Longest product of a size that `auto` chooses."""
+TRIAL_SECONDS = 0.4
+"""Longest predicted product while choosing a size."""
+LEAST_TRIALS = 4
+"""Trials of a size: on cores that others use, a single one says little."""
+WARM_UP_SECONDS, TIMED_SECONDS = 0.2, 0.005
+"""Seconds of the whole warm-up, and of products timed in one go: fewer are all jitter."""
+
+
+def soak(device: Any, run: Run) -> None:
+    """Prepare, then make products until the time is up."""
+    product, pace = prepare(device, run)
+    if not run.halt.is_set():
+        measure(device, run, product, pace)
+
+
+def choose_size(device: Any, run: Run) -> int:
+    """Return the requested size, or the largest whose product takes at most `PRODUCT_SECONDS`.
+
+    Found by growing: each step predicts the next (eight times the work for twice the size), so that
+    none takes long, also where a data type is emulated. Where other processes hold the cores up,
+    small products take far longer than their work: their prediction is not more than a bound.
+    Raise `RunError` if not one product of the size asked for would end within the run.
+    """
+    request = run.request
+    most: int = request["size"] or dtype_facts(request, request["dtype"])["largest"]
+    chosen: int = min(device.smallest_size, most)
+    n = larger = chosen
+    seconds = 0.0
+    while not run.halt.is_set() and seconds * (larger / n) ** 3 <= TRIAL_SECONDS:
+        n, seconds = larger, _seconds_of_one(device, request["dtype"], larger)
+        if seconds <= PRODUCT_SECONDS / fineness(request):
+            chosen = n
+        if n == most:
+            break
+        larger = min(2 * n, most)
+    if request["size"] is None:
+        return chosen
+    expected = seconds * (most / n) ** 3
+    if expected > request["seconds"]:
+        raise too_slow(request, request["dtype"], f"about {expected:.3g}")
+    return most
+
+
+def fineness(request: dict[str, Any]) -> float:
+    """Return how much shorter products and batches are than usual, for pulses of the load."""
+    return max(1.0, request["hertz"] or 0.0)
+
+
+def _seconds_of_one(device: Any, dtype: str, n: int) -> float:
+    product = Product(device.torch, dtype, (n, n, n), device.place)
+    product.fill()
+    product.multiply()  # loads the kernels, wakes the threads
+    times: list[float] = []
+    began = time.monotonic()
+    while len(times) < LEAST_TRIALS or time.monotonic() - began < PRODUCT_SECONDS / 2:
+        times.append(device.timed(product.multiply, 1))
+    return min(times)
+
+
+def prepare(
+    device: Any, run: Run, arrange: Callable[[Product], Product] = lambda product: product
+) -> tuple[Product, Pace]:
+    """Make operands, check exact and first products, arrange them, warm up and send the plan."""
+    request, dtype = run.request, run.request["dtype"]
+    require(device.torch, dtype, device.place)
+    n = choose_size(device, run)
+    if not fits(device, request, dtype, (n, n, n)):
+        raise out_of_memory(request, dtype, n, device.free_bytes())
+    product = Product(device.torch, dtype, (n, n, n), device.place)
+    run.totals = SoakTotals(product.flop)
+    limit = max(request["seconds"], COLD_SECONDS)
+    run.expect(limit, too_slow(request, dtype, f"more than {limit:g}"))
+    run.totals.wrong += product.exact()
+    run.preparing()
+    run.totals.checks += 1
+    product.fill()
+    product.keep_first()
+    run.totals.wrong += product.judge()
+    if run.totals.wrong:
+        why = "the first products are not what they have to be"
+        remedy = "Do not train on it; run the test again to be sure"
+        raise RunError("wrong", "The device computes wrong results", why, remedy)
+    product.check_precision()
+    product = arrange(product)
+    if request["verify_all"]:
+        product.sums = Checksums(product)
+    product_seconds, products = warm_up(device, run, product)
+    device.check(product)  # the first one is slower, and only the second one is counted
+    wrong, check_seconds = device.check(product)
+    pace = Pace(device, product_seconds, check_seconds)
+    pace.batch_seconds /= fineness(request)
+    run.known.update(device.memories())
+    send_plan(device, run, product, pace, products)
+    run.verified(wrong, 0)
+    return product, pace
+
+
+def warm_up(device: Any, run: Run, product: Product) -> tuple[float, int]:
+    """Return the median seconds of a product and how many were made."""
+    began, made, times = time.monotonic(), 0, []
+    products = 1
+    while not run.halt.is_set():
+        seconds = device.timed(product.work, products) / products
+        times.append(seconds)
+        made += products
+        if seconds > run.request["seconds"]:
+            raise too_slow(run.request, product.dtype, f"{seconds:.3g}")
+        if time.monotonic() - began > WARM_UP_SECONDS:
+            break
+        products = min(100, products_in(TIMED_SECONDS, seconds))
+    return statistics.median(times) if times else 0.0, made
+
+
+def send_plan(device: Any, run: Run, product: Product, pace: Pace, warmed_up: int) -> None:
+    """Send the plan: everything needed to interpret the figures."""
+    (m, n, k), hertz, form = product.shape, run.request["hertz"], product.format
+    threads = f"; {device.torch.get_num_threads()} threads" if device.place == "cpu" else ""
+    method = (
+        f"{form.call} {m} x {n} x {k} {product.dtype}, accumulated {form.accumulate}; "
+        f"{product.layout}; {form.data}; 2mnk FLOP; {device.timing}; "
+        f"batches of about {pace.batch}, {pace.most_in_flight} in flight; "
+        f"checks in at most {device.share_of_checks:.0%} of the time; "
+        f"{f'each product verified by sums of {COLUMNS} columns; ' if product.sums else ''}"
+        f"{warmed_up} warm-up products{threads}"
+    )
+    run.planned(
+        product.shape,
+        dtype=product.dtype,
+        accumulate=form.accumulate,
+        layout=product.layout,
+        data=form.data + (f" in pulses of {hertz:g} Hz" if hertz else ""),
+        relative_error=product.relative_error,
+        method=method,
+        patience_seconds=pace.patience,
+    )
+
+
+def measure(device: Any, run: Run, product: Product, pace: Pace) -> None:
+    """Run batches until the time is up or the run is halted, and send a sample per window."""
+    assert isinstance(run.totals, SoakTotals)
+    totals, wanted = run.totals, run.request["seconds"]
+    hang = hangs(device.place, "a batch", pace.expected, pace.patience)
+    run.expect(pace.patience, hang)
+    previous = checked = time.perf_counter()
+    last_is_checked = False
+    while not run.halt.is_set():
+        while (
+            device.in_flight < pace.most_in_flight
+            and totals.seconds + device.in_flight * pace.expected < wanted
+            and not pace.pause((device.in_flight + 1) * pace.expected)
+        ):
+            due = time.perf_counter() - checked >= pace.check_interval
+            device.launch(product, pace.batch, check=due)
+            checked = time.perf_counter() if due else checked
+        ended = device.poll()
+        if ended is None and device.in_flight == 0:
+            if totals.seconds >= wanted:
+                break
+            ended = rest(run, pace.pause(pace.expected))
+        if ended is None:
+            continue
+        run.expect(pace.patience, hang)
+        # On a GPU a batch was launched while the one before it ran.
+        seconds = ended.ended - (previous if totals.pulsed else max(ended.began, previous))
+        previous = ended.ended
+        sample = totals.add(ended.products, seconds, ended.device_seconds)
+        pace.update(ended)
+        if sample is not None:
+            run.send("sample", **sample)
+        last_is_checked = ended.wrong is not None or (last_is_checked and not ended.products)
+        count_checks(run, product, ended)
+    if totals.iterations and not last_is_checked:
+        run.verified(device.check(product)[0], 0 if product.sums else 1)
+    if not run.halt.is_set():  # once more with a known answer, now that the device is hot
+        run.expect(pace.patience, hang)
+        run.verified(product.exact(), 0)
+
+
+def count_checks(run: Run, product: Product, ended: EndedBatch) -> None:
+    """Count the verified products of a batch; repeat the product if its sums were wrong."""
+    if ended.wrong is not None:
+        run.verified(ended.wrong, 0 if product.sums else 1)
+    if not product.sums:
+        return
+    found, known = ended.mismatches, run.totals.mismatches
+    if found.products:
+        kind = product.sums.repeat()
+        known[kind] = known.get(kind, 0) + found.products
+    if found.other_bits:
+        known[OTHER_BITS] = known.get(OTHER_BITS, 0) + found.other_bits
+    run.verified(found.elements, ended.products)
+
+
+def rest(run: Run, seconds: float) -> EndedBatch:
+    """Wait for so long, at most a part of a window, and return that as a batch of no products."""
+    began = time.perf_counter()
+    run.halt.wait(min(seconds, WINDOW_SECONDS / 4))
+    return EndedBatch(0, began, time.perf_counter(), 0.0)
+
+
+LONGEST_SHARE = 0.25
+"""Longest product, as a share of the period: half of what the load may last."""
+
+
+def pause(hertz: float, work: float) -> float:
+    """Return the seconds until work of so many seconds may begin, so that it ends with the load.
+
+    The load is in the first half of each period of the clock of the day: devices of one host are
+    in phase, and those of hosts whose clocks agree. Work that is longer may begin with it.
+    """
+    phase = time.time() * hertz % 1.0
+    if 0.5 - phase >= min(work * hertz, 0.45):
+        return 0.0
+    return (1.0 - phase) / hertz
+
+
+def pulse(device: Any, run: Run) -> None:
+    """Prepare, then make products in the first half of each period until the time is up."""
+    hertz: float = run.request["hertz"]
+    product, pace = prepare(device, run)
+    if pace.product_seconds * hertz > LONGEST_SHARE:
+        why = f"a product takes {pace.product_seconds:.3g} s, and the load {0.5 / hertz:.3g} s"
+        what, remedy = "The products are too long for these pulses", "Choose a smaller --size"
+        raise RunError("too_slow", what, why, f"{remedy}, or a lower --frequency")
+    if device.place == "cuda":
+        run.notes.append(
+            "power is read once a second, and most GPUs since Ampere report its mean over 1 s "
+            "(not A100 and A30): pulses faster than 0.5 Hz look flat in it"
+        )
+    totals = run.totals
+    assert isinstance(totals, SoakTotals)
+    totals.pulsed = True
+    pace.pause = partial(pause, hertz)
+    measure(device, run, product, pace)
+    seconds, products, busy = totals.now
+    if products:
+        loaded = f"loaded for {100 * busy / seconds:.3g} % of the time, at {hertz:g} Hz"
+        run.notes.append(f"{loaded}, with {totals.rate(products, busy):.4g} TFLOP/s while loaded")
+
+
+COPIED_BYTES = {"cpu": 1 << 26, "cuda": 1 << 29}
+"""Bytes of a copy: more than any cache holds."""
+COMPARED = 16
+"""One copy of so many is compared."""
+FILL_SECONDS = 20.0
+"""Longest time to fill the memory: a slow host is left with less."""
+
+
+class Ring(Product):
+    """A product with copies of its operands all over the memory, which it takes in turn."""
+
+    def __init__(self, product: Product, device: Any, run: Run) -> None:
+        vars(self).update(vars(product))
+        operands = product.a, product.stored_b
+        each = sum(operand.nbytes for operand in operands)
+        mine = bytes_needed(run.request, self.dtype, self.shape) - run.request["fixed_bytes"]
+        room = room_beside(mine, device, run.request) - 2 * COPIED_BYTES[device.place]
+        copies, until = [operands], time.monotonic() + FILL_SECONDS
+        while len(copies) <= room // each and not run.halt.is_set() and time.monotonic() < until:
+            copies.append((product.a.clone(), product.stored_b.clone()))
+        self._turns = itertools.cycle(copies)
+        size = len(copies) * each / 2**30
+        run.notes.append(f"operands of {len(copies)} products in {size:.4g} GiB, taken in turn")
+
+    def multiply(self, times: int = 1) -> None:
+        """Make products of the next operands each."""
+        for _ in range(times):
+            self.a, self.stored_b = next(self._turns)
+            self.b = self.stored_b.t() if self.column_major else self.stored_b
+            self.format.multiply(self, 1)
+
+    def exact(self) -> int:
+        """Return the wrong elements of a product with a known answer, of the last operands."""
+        self._turns = itertools.cycle([(self.a, self.stored_b)])
+        return super().exact()
+
+
+class Traffic:
+    """Copies within the device's memory, in a thread and a stream of their own."""
+
+    def __init__(self, device: Any, run: Run) -> None:
+        self.device, self.run, torch = device, run, device.torch
+        size = COPIED_BYTES[device.place]
+        self.source = torch.randint(-(2**62), 2**62, (size // 8,), device=device.place)
+        self.to = torch.empty_like(self.source)
+        device.synchronize()  # another stream reads it
+        self.copies, self.began = 0, time.monotonic()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._copy_on, daemon=True)
+        self._thread.start()
+
+    def _copy_on(self) -> None:
+        torch, place = self.device.torch, self.device.place
+        try:
+            stream = torch.cuda.Stream() if place == "cuda" else None
+            if stream is None:
+                torch.set_num_threads(1)  # of this thread: the others multiply
+            with torch.cuda.stream(stream):
+                while not (self.run.halt.is_set() or self._over.is_set()):
+                    self.copy(compare=self.copies % COMPARED == 0)
+                    if stream:
+                        stream.synchronize()
+        except BaseException as error:  # noqa: BLE001 - the parent is told in one line
+            self.run.end("error", **explain(error, place, self.run.request).fields)
+
+    def end(self) -> None:
+        """End the copies, and compare a last one: a short run may have compared none."""
+        self._over.set()
+        self._thread.join()
+        if not self.run.halt.is_set():
+            self.copy(compare=True)
+
+    def copy(self, *, compare: bool) -> None:
+        """Copy once, and compare that if asked for."""
+        if compare:
+            self.to.zero_()
+        self.to.copy_(self.source)
+        self.copies += 1
+        if compare and (wrong := int((self.to != self.source).sum())):
+            self.run.verified(wrong, 0)
+
+
+def burn(device: Any, run: Run) -> None:
+    """Fill the memory, then make products and copies until the time is up."""
+    product, pace = prepare(device, run, lambda product: Ring(product, device, run))
+    traffic = Traffic(device, run)
+    measure(device, run, product, pace)
+    traffic.end()
+    moved = READ_AND_WRITTEN * traffic.copies * COPIED_BYTES[device.place]
+    rate = moved / (time.monotonic() - traffic.began) / 1e9
+    run.notes.append(f"beside them {rate:.4g} GB/s of copies, 1 in {COMPARED} compared")

@@ -1,0 +1,329 @@
+"""Bases of views and tabs: a view sends only the cells that changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from rich.segment import Segment
+from textual.containers import Vertical
+from textual.geometry import Region, Size
+from textual.strip import Strip
+from textual.widget import Widget
+
+from gputop.text import count, visible
+from gputop.ui.drawing.cells import Row, Span, cells_of, changed_spans, fit
+from gputop.ui.drawing.palette import ACCENT, DIM, STRONG
+
+if TYPE_CHECKING:
+    from textual.events import MouseScrollDown, MouseScrollUp
+
+    from gputop.schema.device import Device
+    from gputop.ui.model import Telemetry
+
+
+class LiveView(Widget):
+    """Widget that draws rows of spans, and refreshes only the cells that changed.
+
+    A subclass implements `draw`. Call `redraw` after a change of what it draws.
+    """
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._made: list[Row] = []
+        self._rows: list[Row] = []
+        """Those rows fitted to the width, with control characters made visible."""
+        self._drawn_size = (0, 0)
+
+    def draw(self, width: int, height: int) -> list[Row]:
+        """Return the rows for a space of that many cells; missing rows are blank."""
+        raise NotImplementedError
+
+    def redraw(self) -> None:
+        """Draw again, and refresh the changed cells."""
+        if not self.is_attached or not self.size or not self.is_on_screen:
+            self._drawn_size = (0, 0)  # draw once it is shown
+            return
+        before, drawn_size = self._rows, self._drawn_size
+        self._draw()
+        if self._drawn_size != drawn_size:
+            self.refresh()
+            return
+        regions = [
+            Region(start, y, end - start, 1)
+            for y, (old, new) in enumerate(zip(before, self._rows, strict=True))
+            if old is not new and old != new
+            for start, end in changed_spans(old, new)
+        ]
+        if regions:  # without regions Textual refreshes everything
+            self.refresh(*regions)
+
+    def _draw(self) -> None:
+        width, height = self.size
+        if self._drawn_size != (width, height):
+            self._made, self._rows = [], []
+        before, shown = self._made, self._rows
+        drawn = self.draw(width, height)[:height]
+        drawn += [[] for _ in range(height - len(drawn))]
+        self._rows = []
+        for y, row in enumerate(drawn):
+            if before and row == before[y]:
+                self._rows.append(shown[y])
+            else:
+                self._rows.append(fit(_inert(row), width))
+        self._made, self._drawn_size = drawn, (width, height)
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Return the rows of a region, without Textual's work for borders and padding."""
+        return [self.render_line(y).crop(crop.x, crop.right) for y in crop.line_range]
+
+    def apply_filters(self, segments: list[Segment]) -> list[Segment]:
+        """Return the segments in the app's theme and characters."""
+        for each in self.get_line_filters():
+            segments = each.apply(segments, self.background_colors[1])
+        return segments
+
+    def row_at(self, y: int) -> Row | None:
+        """Return a row as shown, before any filter, or None if it is not drawn yet."""
+        return self._rows[y] if self._drawn_size == self.size else None
+
+    def render_line(self, y: int) -> Strip:
+        if self._drawn_size != self.size:
+            self._draw()
+        row = self._rows[y] if y < len(self._rows) else fit([], self.size.width)
+        return Strip(self.apply_filters([Segment(*span) for span in row]), self.size.width)
+
+    def text(self) -> str:
+        """Return the text on screen, without styles."""
+        return "\n".join("".join(span.text for span in row).rstrip() for row in self._rows)
+
+
+class FilterView(LiveView):
+    """View with a filter field. A subclass lists what matches, and may keep the text elsewhere."""
+
+    typing = False
+    _typed = ""
+
+    @property
+    def typed(self) -> str:
+        return self._typed
+
+    def type(self, text: str) -> None:
+        """Set the text of the filter, and list only what matches it."""
+        self._typed = text
+        self.redraw()
+
+    def action_filter(self) -> None:
+        self.typing = True
+        self.redraw()
+
+    def stop_typing(self, *, keep: bool) -> None:
+        """Keep the filter, or clear it; keys are commands again."""
+        self.typing = False
+        self.type(self.typed.strip() if keep else "")
+
+    def clear_filter(self) -> bool:
+        """List everything again; return True if there was a filter."""
+        filtered = bool(self.typed)
+        self.stop_typing(keep=False)
+        return filtered
+
+    def filter_key(self, key: str, character: str | None) -> bool:
+        """Handle a key while typing; return False if it has no meaning there."""
+        typed = self.typed
+        match key:
+            case "enter" | "escape":
+                self.stop_typing(keep=key == "enter")
+            case "backspace":
+                self.type(typed[:-1])
+            case "ctrl+w":
+                self.type("".join(typed.rstrip().rpartition(" ")[:2]))
+            case "ctrl+u":
+                self.type("")
+            case _ if character is not None and character.isprintable():
+                self.type(typed + character)
+            case _:
+                return False
+        return True
+
+    def paste(self, text: str) -> None:
+        """Insert the printable characters of the first line."""
+        line = next(iter(text.splitlines()), "")
+        self.type(self.typed + "".join(filter(str.isprintable, line)))
+
+    def prompt(self, room: int) -> Row:
+        """Return the filter and its cursor. Of a text longer than `room` cells, show the end."""
+        typed = visible(self.typed)
+        while cells_of(typed) > room:
+            typed = typed[1:]
+        cursor = Span("▏" if self.typing else " ", ACCENT)
+        return [Span(" / ", ACCENT), Span(typed, STRONG), cursor]
+
+
+class TelemetryView(LiveView):
+    """View of the stream."""
+
+    def __init__(self, telemetry: Telemetry, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._telemetry = telemetry
+
+
+class DeviceView(TelemetryView):
+    """View of one device."""
+
+    device: Device | None = None
+
+
+def _inert(row: Row) -> Row:
+    """Return the row with control characters made visible: foreign text may contain them."""
+    if "".join([text for text, _ in row]).isprintable():
+        return row
+    return [Span(visible(span.text), span.style) for span in row]
+
+
+WHEEL_LINES = 3
+
+
+class Wheel:
+    """Mixin for views that the mouse wheel scrolls."""
+
+    _first = 0
+    """First line shown; `draw` keeps it within bounds."""
+    _seen: object = None
+    """Place of the cursor when it was last scrolled to."""
+    redraw: Callable[[], None]
+
+    def follow(self, place: object, row: int | None, rows: int, room: int) -> None:
+        """Scroll to the cursor's row after its place has changed, and never past the end."""
+        if place != self._seen:
+            self._seen = place
+            if row is not None:
+                self._first = max(row - room + 1, min(self._first, row))
+        self._first = max(0, min(self._first, rows - room))
+
+    def wheel(self, step: int) -> None:
+        """Scroll down by that many lines, or up for a negative number."""
+        self._first += step
+        self.redraw()
+
+    def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
+        self.wheel(WHEEL_LINES)
+        event.stop()
+
+    def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
+        self.wheel(-WHEEL_LINES)
+        event.stop()
+
+
+class ScrolledView(Wheel, DeviceView):
+    """Scrolling view of `all_rows`; where they do not fit, the last line counts the others."""
+
+    def all_rows(self, width: int) -> list[Row]:
+        """Return all rows, however many."""
+        raise NotImplementedError
+
+    def action_move(self, step: int) -> None:
+        self.wheel(step)
+
+    def action_page(self, step: int) -> None:
+        self.wheel(step * max(1, self.size.height - 2))
+
+    def draw(self, width: int, height: int) -> list[Row]:
+        rows = self.all_rows(width)
+        room = height - (1 < height < len(rows))  # the last row counts the others
+        first = self._first = max(0, min(self._first, len(rows) - room))
+        if room == height:
+            return rows[first : first + room]
+        below = len(rows) - room - first
+        more = f" {count(first, 'row')} above" if first else ""
+        more += f"{',' if more and below else ''} {below} below" if below else ""
+        return [*rows[first : first + room], [Span(f"{more}: PgUp PgDn".rjust(width), DIM)]]
+
+
+def space_of(tab: Widget) -> Size:
+    """Return the size of a tab, which is that of what is around it, also before it is shown."""
+    return tab.parent.size if isinstance(tab.parent, Widget) else tab.size
+
+
+class LiveTab(Vertical):
+    """Tab that shows the stream."""
+
+    @property
+    def selected(self) -> Device | None:
+        """Device that keys act on, if the tab has one."""
+        return None
+
+    def select(self, device: Device | None) -> None:
+        """Select a device, if it is one; a tab without devices selects none."""
+
+    @property
+    def wants_gpm(self) -> bool:
+        """True if the tab shows GPM readings, which are sampled only on demand."""
+        return False
+
+    def show_telemetry(self) -> None:
+        """Redraw after a new sample."""
+        raise NotImplementedError
+
+    @property
+    def key_handlers(self) -> tuple[Widget, ...]:
+        """Widgets that handle actions of keys; the first one with the action wins."""
+        return (self,)
+
+    @property
+    def filter_view(self) -> FilterView | None:
+        """View with the filter field, if the tab has one."""
+        return None
+
+
+class DeviceTab(LiveTab):
+    """Page of one device, opened from another tab."""
+
+    def __init__(self, telemetry: Telemetry, views: Sequence[DeviceView], *, id: str) -> None:  # noqa: A002
+        """Show a device in `views`, which also do what keys do."""
+        super().__init__(id=id)
+        self.telemetry, self._views = telemetry, views
+
+    @property
+    def selected(self) -> Device | None:
+        """Device shown, as last listed."""
+        return self._views[0].device
+
+    @property
+    def key_handlers(self) -> tuple[Widget, ...]:
+        return (self, *self._views)
+
+    @property
+    def wants_gpm(self) -> bool:
+        """True: half of what the page shows needs GPM."""
+        return True
+
+    def select(self, device: Device | None) -> None:
+        if device is not None:
+            self.show(device.uuid)
+
+    def show(self, uuid: str) -> None:
+        self._show(self.telemetry.find_device(uuid))
+
+    def show_telemetry(self) -> None:
+        # Its inventory may have changed; a device that is gone stays as it was.
+        shown = self.selected
+        self._show(shown and (self.telemetry.find_device(shown.uuid) or shown))
+
+    def _show(self, device: Device | None) -> None:
+        for view in self._views:
+            view.device = device
+        self.share_space()
+        for view in self._views:
+            view.redraw()
+
+    def share_space(self) -> None:
+        """Share the space out anew, before the views are drawn."""
+
+    def action_device(self, step: int) -> None:
+        """Show the device `step` places further in the list, wrapping around."""
+        devices, shown = self.telemetry.devices, self.selected
+        if devices:
+            uuid = shown.uuid if shown else None
+            now = next((n for n, each in enumerate(devices) if each.uuid == uuid), -1)
+            self.show(devices[(now + step) % len(devices)].uuid)

@@ -1,0 +1,254 @@
+"""Dialogs of the dashboard: the help with all keys, numbers and signs, and all settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+
+from gputop.schema.labels import LEGEND
+from gputop.settings import AUTO, CHOICES, Settings
+from gputop.ui.drawing.cells import Row, Span, beside, cells_of, fit, width_of, wrap
+from gputop.ui.drawing.dialogs import Choice, ChoiceDialog, Dialog
+from gputop.ui.drawing.live import LiveView
+from gputop.ui.drawing.palette import ACCENT, STRONG
+from gputop.ui.processes.columns import COLUMNS, COMMAND, HOST
+from gputop.ui.shell.actions import ACTIONS, DEVICES, LISTS, LIVE, PAGES, PROCESSES, Action
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+    from textual.events import Resize
+
+    from gputop.ui.shell.app import GputopApp
+
+WIDEST, FRAME = 84, 6
+"""Cells of a column at most, and of the frame around the text."""
+TWO_FROM, GAP = 110, 3
+"""Width of a terminal from which on there are two columns, and the cells between them."""
+NAME, ROOMY = 17, 48
+"""Cells of a name, and those of a column from which on its meaning stands beside it."""
+FIRST = (
+    *("tab.monitor", "tab.benchmark", "tab.processes", "previous", "next", "switch", "details"),
+    *("why", "bench.start", "bench.stop", "filter", "sort", "sort.previous", "signal", "record"),
+    *("pause", "play", "help", "quit"),
+)
+"""Keys of the README, which come first."""
+PLACES = {
+    (): "Everywhere",
+    LIVE: "Devices and processes",
+    LISTS: "Monitor and processes",
+    PROCESSES: "Processes and their pages",
+    ("process",): "A process's page",
+    ("monitor",): "Monitor",
+    DEVICES: "Monitor, page, findings",
+    ("page",): "A device's page",
+    PAGES: "A device's page and its findings",
+    ("benchmark",): "Benchmark",
+}
+"""Titles of the groups of keys, by the tabs that the keys work on."""
+MOUSE = {
+    "click, wheel": "select, scroll; on a title: sort; on a key of the last line: press it",
+    "double click": "the page of a device",
+    "Shift and drag": "select text, which gputop leaves to the terminal (on a Mac: Option)",
+}
+
+PANELS = {
+    "SM": "SM active (see below), where `busy` is not counted, as with MIG",
+    "mem": "device memory in use, of the total; `host` where it is the host's memory",
+    "power": "power draw, of the enforced limit",
+    "bus": "share of time in which device memory was read or written",
+    "PCIe, NVLink ↓ ↑": "rates at which the device receives and sends",
+    "LIMIT, heat, …": "why the clocks are not higher: heat and HW (hardware) are bad; a power "
+    "cap is normal at full load; set clocks were requested by a user",
+}
+SIGNS = {
+    "–": "no reading: the device's page has the reason and the remedy",
+    "▌": "the selected device or process",
+    "━━─": "a bar: share of the whole",
+    "┄┄┄": "a bar whose value is missing",
+    "⣀⣤⣶": "history: new values are written over the oldest, and a gap marks now",
+    "▲": "a problem; in a column heading: sorted, smallest first (▼ largest)",
+    "3:1": "MIG instance 1 of GPU 3",
+}
+HOSTS = {
+    "a:3": "GPU 3 of host a",
+    "AWAY": "its connection or its gputop ended: gputop reconnects, after a minute at most",
+    "no data for …": "it is connected but silent: gputop soon reconnects",
+    HOST.title: HOST.about,
+    "b, F9, e": "work on this machine only, which --host localhost shows; for another, run gputop "
+    "there: ssh -t HOST gputop",
+}
+WHY = {
+    "▲": "a finding: a cause of slowness, or a problem; `may` if it is not certain",
+    "·": "a finding that only explains, such as a power limit at full load",
+    "evidence": "the numbers behind a finding, each with its time",
+    "cannot tell": "rules that lack a reading, and the reason",
+}
+BENCHMARK = {
+    "TFLOP/s": "2·N³ operations per product, normal data, wall time",
+    "peak": "best window of 0.1 to 0.2 s; the mean is of the whole run",
+    "droop": "how far the second half is below the first seconds",
+}
+LEGENDS: dict[str, Mapping[str, str]] = {"Mouse": MOUSE, "Signs": SIGNS, "Panels and rows": PANELS}
+LEGENDS |= {"Why is it slow?": WHY, "Readings": LEGEND}
+LEGENDS |= {"Processes": {each.title: each.about for each in COLUMNS}, "Stress test": BENCHMARK}
+
+
+class HelpText(LiveView):
+    """Text of the help, of which a part is in view."""
+
+    all_rows: list[Row]
+
+    def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - all that there are
+        return self.all_rows
+
+
+class HelpPage(Dialog[None]):
+    """Groups of names, each with its meaning, by the title of the group."""
+
+    AUTO_FOCUS = "VerticalScroll"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,question_mark,h,f1", "dismiss", "Close", id="help.close")
+    ]
+
+    def __init__(self, groups: Mapping[str, Mapping[str, str]]) -> None:
+        super().__init__()
+        self._groups = groups
+        self._text = HelpText()
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll(classes="box") as box:
+            box.border_title = "Help"
+            box.border_subtitle = "↑ ↓ scroll · Esc closes"
+            yield self._text
+            self._fit(self.app.size.width)
+
+    def on_resize(self, event: Resize) -> None:
+        self._fit(event.size.width)
+
+    def _fit(self, screen_width: int) -> None:
+        rows = self._text.all_rows = self._rows(screen_width)
+        self._text.styles.width, self._text.styles.height = width_of(rows[0]), len(rows)
+
+    def _rows(self, screen_width: int) -> list[Row]:
+        width = screen_width * 96 // 100 - FRAME  # the box has at most 96 % of the screen
+        two = screen_width >= TWO_FROM
+        width = min(WIDEST, (width - GAP) // 2 if two else width)
+        blocks = [_block(title, entries, width) for title, entries in self._groups.items()]
+        ends = [*accumulate(map(len, blocks))]
+        half = min(range(len(blocks)), key=lambda n: abs(2 * ends[n] - ends[-1])) + 1
+        columns = [blocks[:half], blocks[half:]] if two else [blocks]
+        rows = [[row for block in column for row in block] for column in columns]
+        return beside(rows, width, GAP)
+
+
+class Help(HelpPage):
+    """Keys and legend of the dashboard."""
+
+    def __init__(
+        self, offered: Callable[[Action], bool] = lambda _: True, *, hosts: bool = False
+    ) -> None:
+        """List the actions that are `offered`; explain several `hosts` if they are shown."""
+        actions = {action.id: action for action in ACTIONS if offered(action)}
+        first = {"Main keys": _lines(actions.pop(each) for each in FIRST if each in actions)}
+        others = {
+            title: _lines(a for a in actions.values() if a.tabs == tabs)
+            for tabs, title in PLACES.items()
+        }
+        super().__init__(first | others | ({"Several hosts": HOSTS} if hosts else {}) | LEGENDS)
+
+
+def _lines(actions: Iterable[Action]) -> dict[str, str]:
+    return {" ".join(action.key_names): action.help for action in actions}
+
+
+def _block(title: str, entries: Mapping[str, str], width: int) -> list[Row]:
+    """Return a group and a blank row. A name that is too long has a row of its own."""
+    column = min(NAME, width // 4) if width >= ROOMY else 2
+    rows = [[Span(title, ACCENT)]]
+    for name, meaning in entries.items():
+        named, lines = Span(f"  {name}", STRONG), wrap(meaning, width - column - 2)
+        if column < cells_of(name) + 1:
+            rows.append([named])
+        else:
+            rows.append([*fit([named], column + 2), Span(lines.pop(0))])
+        rows += [[Span(f"{'':<{column + 2}}{line}")] for line in lines]
+    return [fit(clipped, width) for clipped in [*rows, []]]
+
+
+ABOUT = {"theme": "colours", "ascii": "draw in ASCII alone", "mouse": "from the next start on"}
+ABOUT |= {"bell": "ring once at a new alert", "interval": "between samples"}
+ABOUT |= {"gpm": "read profiling counters", "readonly": "no signals, until a new start"}
+ABOUT |= {"density": "rows per device", "charts": "in full panels"}
+ABOUT |= {"scroll": "charts move; up to 6× the bytes", "sort": "column of processes"}
+ABOUT |= {"reverse": "the other way round", "tree": "children under parents"}
+SORTS = {"n": "GPU", "u": "USER", "p": "PID", "g": "GPU MEM", "s": "SM%", "c": "CPU%"}
+SORTS |= {"m": "RES", "t": "AGE"}
+"""Columns that processes are sorted by at once, by the letters that nvitop has after `o`."""
+ALSO = {"theme": "T", "interval": "+ -", "density": "c", "charts": "G", "sort": ". ,"}
+ALSO |= {"reverse": "I", "tree": "t"}
+ALSO |= {title: f"o {letter}" for letter, title in SORTS.items()}
+"""Keys that change the same without this screen."""
+TITLES = {column.title: column.about for column in COLUMNS if column is not COMMAND}
+STEPS = {"left": -1, "right": 1, "enter": 1, "space": 1}
+VALUES = {**CHOICES, "sort": (AUTO, *[*TITLES][1:], COMMAND.title)}
+WORDS = {None: "auto", True: "on", False: "off"}
+
+
+class SettingsScreen(ChoiceDialog):
+    """Dialog with a line for each setting, and one for each column of processes."""
+
+    def __init__(self, app: GputopApp, changed: Callable[[], None], *, columns: bool) -> None:
+        """Show the settings of `app`, all or first the `columns`; call `changed` after each."""
+        keys = "↑ ↓ select · ← → change · S saves · Esc closes"
+        super().__init__("Settings", _rows(app.settings), keys)
+        self._gputop, self._changed = app, changed
+        self._list.at = len(ABOUT) * columns
+        self._list.clicked = self._step
+
+    def _step(self, choice: Choice, step: int = 1) -> None:
+        name, now = choice.value
+        if name in TITLES:
+            hidden = {*self._gputop.settings.hidden_columns.split(",")} ^ {name}
+            self._set(hidden_columns=",".join(sorted(hidden - {""})))
+        else:
+            choices = VALUES.get(name, (False, True)) if name != "readonly" else (now, True)
+            choices = choices if now in choices else (now, *choices)
+            self._set(**{name: choices[(choices.index(now) + step) % len(choices)]})
+
+    def _set(self, **changes: Any) -> None:
+        self._gputop.change_settings(**changes)
+        self._changed()
+        self._list.choices = _rows(self._gputop.settings)
+        self._list.redraw()
+
+    def press(self, key: str, character: str | None) -> None:
+        choice = self._list.choices[self._list.at]
+        if key in STEPS:
+            self._step(choice, STEPS[key])
+        elif key in SORTS and choice.value[0] in TITLES:
+            self._set(sort=SORTS[key], reverse=False)
+            self.close(None)
+        elif key == "S":
+            self.call_later(self._gputop.action_save)
+        elif key in ("q", "f2", "o"):
+            self.close(None)
+        else:
+            super().press(key, character)
+
+
+def _rows(settings: Settings) -> list[Choice]:
+    hidden = settings.hidden_columns.split(",")
+    rows = [(name, getattr(settings, name), about, name) for name, about in ABOUT.items()]
+    rows += [(t, t not in hidden, about, f"column {t}") for t, about in TITLES.items()]
+    return [
+        Choice(f"{label:<15} {_word(value):<19}{about}", ALSO.get(name, ""), (name, value))
+        for name, value, about, label in rows
+    ]
+
+
+def _word(value: Any) -> str:
+    return f"{value:g} s" if isinstance(value, float) else WORDS.get(value, f"{value}")

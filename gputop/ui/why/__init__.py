@@ -1,1 +1,0 @@
-"""The findings of all devices, with their evidence."""

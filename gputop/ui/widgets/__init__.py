@@ -1,1 +1,0 @@
-"""Widgets and bases of widgets that several views share."""

@@ -1,0 +1,401 @@
+"""`copy` between GPUs: who makes each copy, what is compared, whose turn it is, and the matrix."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import math
+import os
+import threading
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gputop.bench.events import Done, Event, Failed, Point
+from gputop.bench.plan import devices
+from gputop.bench.results.tables import pair_tables, table
+from gputop.bench.results.text_report import comparison_table
+from gputop.bench.run import supervision, worker_launch
+from gputop.bench.run.group import group_runner
+from gputop.bench.run.group_state import GroupState
+from gputop.bench.worker import backends, copies, errors, rows
+from tests.bench import gpus
+from tests.bench.test_peers import GPUS, asked
+from tests.bench.test_tables import Recorded
+from tests.bench.workers import broken_worker, fake_interpreter, load_torch, needs_torch
+from tests.sessions import RESULT
+from tests.streams import PreparedStream, inventory, sample
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gputop.bench.plan.request import Target
+
+MIB = 1 << 20
+
+
+def gpu(**options: Any) -> Any:
+    return gpus.on_gpus(backends.Cpu, load_torch(), threading.Event(), **options)
+
+
+@pytest.fixture(autouse=True)
+def _driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test has GPUs, and torch gets back what it had."""
+    gpus.COPIES.clear()
+    monkeypatch.setattr(copies, "driver_copy", lambda: gpus.copy)
+    monkeypatch.setattr(copies, "DEVICE_SIZES", (1 << 16, MIB))
+    monkeypatch.setattr(rows, "LEAST_BLOCKS", 1)
+    monkeypatch.setattr(rows, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(rows, "REPEATABLE", math.inf)
+    if devices_have_torch():
+        torch = load_torch()
+        changed = (
+            (torch.Tensor, "cuda"),
+            (torch.Tensor, "pin_memory"),
+            (torch.cuda, "get_device_name"),
+        )
+        for where, name in changed:
+            monkeypatch.setattr(where, name, getattr(where, name))
+
+
+def devices_have_torch() -> bool:
+    return not needs_torch.args[0]
+
+
+def path_of(device: Any, way: str, peer: int = 1) -> copies.PairPath:
+    return copies.PairPath(device, peer, way, MIB, copies.PAIR_WAYS[way])
+
+
+@needs_torch
+@pytest.mark.parametrize(
+    ("way", "streams", "receivers"),
+    [
+        ("write to", [100], [1]),
+        ("read from", [100], [0]),
+        ("both directions with", [100, 103], [1, 0]),
+    ],
+)
+def test_who_makes_a_copy_and_who_has_it_then(
+    way: str, streams: list[int], receivers: list[int]
+) -> None:
+    device = gpu()
+    path = path_of(device, way, 3)
+    assert device.torch.made_on == [f"cuda:{3 * end}" for to in receivers for end in (1 - to, to)]
+    path.clear()
+    assert path.wrong() >= len(receivers) * (MIB // 8 - 1), "the word of number 0 is 0"
+    path.copy(1)
+    assert [(MIB, stream) for stream in streams] == gpus.COPIES
+    assert path.counted == len(receivers)
+    assert path.wrong() == 0
+    for _, received, source, _ in path.transfers:
+        assert (received == source).all()
+
+
+@needs_torch
+def test_what_is_expected_did_not_come_over_the_link() -> None:
+    """A link that always gives the same wrong words gives them when they are compared, too."""
+    device = gpu()
+    path = path_of(device, "write to")
+    path.copy(1)
+    path.transfers[0][1][77] ^= 1
+    device.torch.made_on.clear()
+    assert path.wrong() == 1
+    assert device.torch.made_on == ["cuda:1"], "where it was received"
+
+
+@needs_torch
+def test_small_copies_wait_until_all_are_launched() -> None:
+    device, held = gpu(), list[int]()
+    device.torch.cuda._sleep = held.append
+    path = path_of(device, "write to")
+    assert path.clock_held(lambda _: None, 10) > 0
+    assert held == [10 * copies.HELD_CYCLES]
+    path.clock_here(lambda _: None, 10)
+    assert len(held) == 1
+
+
+def run_of(lock: Path, seconds: float = 60.0) -> Recorded:
+    lock.touch()
+    run = Recorded(seconds=seconds, kind="copy")
+    run.request.update(label="GPU 2", peers=["GPU 0", "GPU 1"], rendezvous=str(lock))
+    return run
+
+
+@needs_torch
+@pytest.mark.parametrize("access", [True, False])
+def test_rows_of_every_other_gpu(tmp_path: Path, *, access: bool) -> None:
+    run = run_of(tmp_path / "lock")
+    copies.copy(gpu(access=access), run)
+    plan, *events = run.sent
+    points = [each for each in events if each["event"] == "point"]
+    assert plan["rows"] == 5 * 2 + 2 * 4
+    assert len(points) == 5 * 2 + 2 * 3
+    between = {each["series"]: each for each in points if each["series"].startswith("GPU 2: ")}
+    assert list(between) == [
+        f"GPU 2: {way} GPU {peer}"
+        for peer in (0, 1)
+        for way in ("write to", "read from", "both directions with")
+    ]
+    for series, point in between.items():
+        values, directions = point["values"], 2 if "both" in series else 1
+        rate = directions * MIB / values["seconds"]
+        assert (point["x"], values["bytes_per_second"]) == (MIB, pytest.approx(rate))
+        assert ("latency_seconds" in values) is ("write to" in series)
+    assert run.totals.verified == run.totals.checks == len(points) + 2, "and the small copies"
+    assert run.totals.wrong == 0
+    how = "peer access" if access else "no peer access, by the host"
+    assert run.notes == [f"GPU 0: {how}", f"GPU 1: {how}"]
+
+
+@needs_torch
+def test_a_wrong_word_between_two_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(to: int, source: int, size: int, stream: int) -> None:
+        gpus.copy(to, source, size, stream)
+        ctypes.c_uint8.from_address(to + 9).value ^= 4
+
+    monkeypatch.setattr(copies, "driver_copy", lambda: broken)
+    run = run_of(tmp_path / "lock")
+    copies.copy(gpu(), run)
+    assert run.totals.wrong == 2 * 5, "one for each receiver, and in small copies"
+
+
+@needs_torch
+def test_a_gpu_without_room_is_noted_and_the_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, run = gpu(), run_of(tmp_path / "lock")
+    free = {1: 3 << 16, 2: gpus.FREE_BYTES}
+    monkeypatch.setattr(made.torch.cuda, "mem_get_info", lambda n: (free[n], 0))
+    copies.copy(made, run)
+    assert "GPU 0: copies are absent, 0.0469 MiB may be used for each" in run.notes
+    series = [each["series"] for each in run.sent if each["event"] == "point"]
+    assert not any(each.endswith("GPU 0") for each in series)
+    assert sum(each.endswith("GPU 1") for each in series) == 3
+
+
+def test_an_error_of_the_driver_is_one_of_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    def said(_: int, text: Any) -> None:
+        text._obj.value = b"an illegal memory access was encountered"
+
+    function = type("Function", (), {"__call__": lambda *_: 700})()
+    driver = SimpleNamespace(cuMemcpyAsync=function, cuGetErrorString=said)
+    monkeypatch.undo()
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: driver)
+    with pytest.raises(RuntimeError, match=r"^CUDA error: an illegal .* \(700\)$") as failed:
+        copies.driver_copy()(1 << 40, 1 << 41, 8, 0)
+    assert function.argtypes[2] is ctypes.c_size_t
+    assert errors.is_death(failed.value)
+
+
+def test_one_copies_between_gpus_at_a_time_and_after_all_others(tmp_path: Path) -> None:
+    lock = tmp_path / "lock"
+    lock.touch()
+    run: Any = SimpleNamespace(request={"rendezvous": str(lock)})
+    first, second = copies.share_lock(run), copies.share_lock(run)
+    alone = threading.Event()
+
+    def wait() -> None:
+        first()
+        alone.set()
+
+    waiting = threading.Thread(target=wait, daemon=True)
+    waiting.start()
+    assert not alone.wait(0.05), "the second one still copies by itself"
+    os.close(second.args[0])  # type: ignore[attr-defined] # what the end of a process does
+    assert alone.wait(10)
+    os.close(first.args[0])  # type: ignore[attr-defined]
+    waiting.join()
+
+
+def rows_of(number: int, rate: float) -> tuple[Point, ...]:
+    """Its own copies, and those to the other two."""
+    found = [Point("device to device", MIB, {"bytes_per_second": 2e12, "spread_percent": 0.1})]
+    for peer in {0, 1, 2} - {number}:
+        values = {"bytes_per_second": rate + peer * 1e9, "spread_percent": 0.2}
+        way = f"GPU {number}: write to GPU {peer}"
+        found += [
+            Point(way, 1 << 28, {**values, "latency_seconds": 3e-6}),
+            Point(way.replace("write to", "read from"), 1 << 28, values),
+        ]
+    return tuple(found)
+
+
+def test_the_page_of_one_gpu_has_a_line_for_each_way() -> None:
+    head, own, write, *_ = table("copy", rows_of(1, 4e11)).lines
+    assert head == ["GB/s", "1.00 MiB", "256 MiB", "latency", "±"]
+    assert own == ["device to device", "2000", "–", "–", "0.1 %"]
+    assert write == ["GPU 1: write to GPU 0", "–", "400", "3 µs", "0.2 %"]
+    plain = table("copy", rows_of(1, 4e11)[:1]).lines
+    assert plain == [["GB/s", "device to device", "±"], ["1.00 MiB", "2000", "0.1 %"]]
+
+
+def test_several_have_a_matrix_for_each_direction() -> None:
+    points = [*rows_of(0, 4e11), *rows_of(1, 3e11)]  # and GPU 2 has failed
+    write, latency, read = pair_tables(points)
+    assert write.lines == [
+        ["write to, GB/s", "GPU 0", "GPU 1", "GPU 2"],
+        ["GPU 0", "–", "401", "402"],
+        ["GPU 1", "300", "–", "302"],
+    ]
+    assert latency.lines[1] == ["GPU 0", "–", "3 µs", "3 µs"]
+    assert read.lines[0][0] == "read from, GB/s"
+    results = [
+        (GPUS[n], replace(RESULT, kind="copy", points=rows_of(n, 4e11), tflops_peak=None))
+        for n in range(3)
+    ]
+    assert "\n  write to, GB/s  GPU 0  GPU 1  GPU 2\n" in comparison_table(results)
+    assert pair_tables(rows_of(0, 4e11)[:1]) == []
+
+
+ON_GPUS = f"""
+import sys
+sys.path.insert(0, {str(Path(gpus.__file__).parents[2])!r})
+from tests.bench import gpus
+main.open_cuda = lambda torch, halt, free_bytes: gpus.on_gpus(backends.Cpu, torch, halt)
+copies.driver_copy = lambda: gpus.copy
+copies.DEVICE_SIZES, copies.PAIR_BYTES = (1 << 14,), 1 << 14
+"""
+
+
+async def ends_of(
+    python: str, heard: Callable[[Target, Event, Any], object] = lambda *_: None
+) -> dict[Target, Done | Failed]:
+    """How each of three ended."""
+    requests = [replace(each, python=python, seconds=20.0) for each in asked(*GPUS)]
+    runs = group_runner(GroupState(devices.with_peers(requests)))
+    ends: dict[Target, Done | Failed] = {}
+
+    def take(target: Target, event: Event) -> None:
+        if isinstance(event, Done | Failed):
+            ends[target] = event
+        heard(target, event, runs)
+
+    async with asyncio.timeout(100):
+        with supervision.Supervisor() as watch:
+            await runs.follow(watch, lambda *_: None, take)
+    return ends
+
+
+@pytest.fixture(autouse=True)
+def _devices_that_are_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = PreparedStream(inventory(3), sample(3))
+    monkeypatch.setattr(supervision, "open_stream", lambda: made)
+
+
+ALONE = """
+between, taken = copies._copy_between, copies._rows_of_pair
+def noting(rows, number, peer):
+    import fcntl, os
+    other = os.open(rows.run.request["rendezvous"], os.O_RDONLY)
+    try:
+        fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        rows.run.notes.append("not alone")
+    except BlockingIOError:
+        os.close(other)
+    return taken(rows, number, peer)
+copies._rows_of_pair = noting
+"""
+"""A worker whose turn it is sees that no other could have it."""
+
+
+@pytest.mark.slow
+@needs_torch
+async def test_three_workers_make_the_whole_matrix_one_at_a_time(tmp_path: Path) -> None:
+    ends = await ends_of(fake_interpreter(tmp_path, broken_worker(ON_GPUS + ALONE)))
+    results = [end.result for end in ends.values() if isinstance(end, Done)]
+    assert [(each.stopped, each.wrong_elements) for each in results] == [("time", 0)] * 3
+    assert all("not alone" not in each.notes for each in results)
+    for matrix in pair_tables(point for each in results for point in each.points):
+        filled = [[cell != "–" for cell in line[1:]] for line in matrix.lines[1:]]
+        assert filled == [[x != y for x in range(3)] for y in range(3)]
+
+
+DIES = """
+import os, signal
+def dies(*arguments):
+    if os.environ["CUDA_VISIBLE_DEVICES"].startswith("GPU-00000001"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return rows_of_pair(*arguments)
+rows_of_pair, copies._rows_of_pair = copies._rows_of_pair, dies
+"""
+
+
+@pytest.mark.slow
+@needs_torch
+async def test_the_others_go_on_where_one_dies_in_its_turn(tmp_path: Path) -> None:
+    ends = await ends_of(fake_interpreter(tmp_path, broken_worker(ON_GPUS + DIES)))
+    assert {target.number: type(end) for target, end in ends.items()} == {
+        **dict.fromkeys(("0", "2"), Done),
+        "1": Failed,
+    }
+
+
+STUCK = "copies._rows_of_pair = lambda *_: threading.Event().wait()\n"
+
+
+@pytest.mark.slow
+@needs_torch
+async def test_a_stop_reaches_those_that_wait_for_their_turn(tmp_path: Path) -> None:
+    stops: list[asyncio.Task[float]] = []
+    copied: set[Target] = set()
+
+    async def stop(runs: Any) -> float:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await runs.stop()
+        return loop.time() - began
+
+    def heard(target: Target, event: Event, runs: Any) -> None:
+        if isinstance(event, Point) and event.series == "device to host, pinned":
+            copied.add(target)
+        if len(copied) == 3 and not stops:
+            stops.append(asyncio.create_task(stop(runs)))
+
+    ends = await ends_of(fake_interpreter(tmp_path, broken_worker(ON_GPUS + STUCK)), heard)
+    results = [end.result for end in ends.values() if isinstance(end, Done)]
+    assert [(each.stopped, len(each.points)) for each in results] == [("user", 5)] * 3
+    assert await stops[0] < 0.5
+
+
+@needs_torch
+def test_the_time_of_a_turn_is_an_equal_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does not wait longer than the run, and says so in one line."""
+    waited: list[Any] = []
+    run = run_of(tmp_path / "lock", seconds=6.0)
+    monkeypatch.setattr(run, "expect", lambda seconds, error: waited.append((seconds, error)))
+    monkeypatch.setattr(copies, "_copy_alone", lambda *_: None)
+    left: list[float] = []
+    monkeypatch.setattr(copies, "_rows_of_pair", lambda rows, *_: left.append(rows.left))
+    copies.copy(gpu(), run)
+    assert [0.9 < each <= 1.0 for each in left] == [True], "half of the run for three GPUs"
+    (late,) = {error for _, error in waited if error.kind == "too_slow"}
+    assert late.fields["why"] == "other GPUs did not end their copies in time"
+
+
+@needs_torch
+def test_rows_that_there_was_no_time_for_are_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def late(rows: Any, *_: Any) -> None:
+        rows.until = 0.0
+
+    monkeypatch.setattr(copies, "_copy_alone", lambda *_: None)
+    monkeypatch.setattr(copies, "_row", late)
+    run = run_of(tmp_path / "lock")
+    copies.copy(gpu(), run)
+    access, late_note = run.notes
+    assert access == "GPU 0: peer access"
+    assert late_note.startswith("the time was up before all rows were measured")
+
+
+def test_the_worker_knows_the_names_of_all_that_it_sees() -> None:
+    second = devices.with_peers(asked(*GPUS))[1]
+    order = worker_launch.worker_request(second)
+    assert (order["label"], order["peers"]) == ("GPU 1", ["GPU 2", "GPU 0"])
