@@ -68,7 +68,7 @@ def add_arguments(parser: Parser) -> None:
     parser.value(
         "--columns",
         "NAME,...",
-        "gputop.output.table:parse_columns",
+        "gputop.output.page:parse_columns",
         "these columns, such as GPU,busy,memory,power,sm-active,pcie-rx: any reading, by its name "
         "on a device's page or in the JSON (a wrong name lists them all)",
     )
@@ -215,8 +215,7 @@ def _page(arguments: argparse.Namespace, seen: Snapshot) -> str:
 
 
 def _view(arguments: argparse.Namespace) -> View:
-    from gputop.output.page import View
-    from gputop.output.table import OWN
+    from gputop.output.page import OWN, View
 
     places: dict[bool | None, Processes] = {None: "beside", True: "below", False: "none"}
     columns, processes = arguments.columns or OWN, places[arguments.processes]

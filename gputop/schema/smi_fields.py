@@ -31,18 +31,25 @@ class SmiField:
     """Question to NVML, asked only if somebody wants the value; empty for a reading of the
     catalogue, which every sample has."""
     form: str
+    words: tuple[str, ...] = ()
+    """Text of each number from 0; empty for one that stands for "not available"."""
 
 
 @cache
 def smi_fields() -> Mapping[str, SmiField]:
     """Return the fields by name, without their aliases."""
     table = Path(__file__).with_suffix(".txt").read_text(encoding="utf-8")
-    rows = (line.split() for line in table.splitlines() if line and not line.startswith("#"))
-    found = {}
-    for names, *rest in rows:
-        name, *aliases = names.split("=")
-        unit, question, form = ["" if word == "-" else word for word in (*rest, "", "", "")[:3]]
-        found[name] = SmiField(name, tuple(aliases), unit, question, form)
+    found, words = {}, {}
+    for line in table.splitlines():
+        names, *rest = line.split() or ["#"]
+        if names == "form":
+            form, _, texts = line.removeprefix("form ").partition(": ")
+            words[form] = tuple(texts.split("|"))
+        elif not names.startswith("#"):
+            name, *aliases = names.split("=")
+            unit, question, form = ["" if word == "-" else word for word in (*rest, "", "", "")[:3]]
+            known = words.get(form, ())
+            found[name] = SmiField(name, tuple(aliases), unit, question, form, known)
     return found
 
 

@@ -23,9 +23,8 @@ from gputop.schema.device import (
     DeviceState,
 )
 from gputop.schema.labels import GROUPS, LEGEND, ROWS, since_start, value_of
-from gputop.schema.remedies import absence_text
 from gputop.schema.snapshot import Event, Host
-from gputop.schema.values import CAUSES, Statistics, value_text
+from gputop.schema.values import CAUSES, Statistics, absence_text, value_text
 from gputop.sources.nvml.device_queries import _RECOVERY_ACTIONS, clock_event_times
 from tests import streams
 

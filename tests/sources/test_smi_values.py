@@ -92,9 +92,12 @@ def test_a_lost_device_is_lost_as_a_whole(nvml: FakeDriver) -> None:
 def test_a_function_that_the_driver_lacks(
     build_driver: Callable[..., Path], tmp_path: Path
 ) -> None:
-    old = FakeDriver(tmp_path, build_driver("nvmlDeviceGetPlatformInfo"))
+    old = FakeDriver(
+        tmp_path, build_driver("nvmlDeviceGetPlatformInfo", "nvmlDeviceGetFieldValues")
+    )
     with loaded(old):
-        assert read(old, "platform.host_id", "platform.peer_type") == ["[N/A]", "[N/A]"]
+        names = ("platform.host_id", "platform.peer_type", "edpp_multiplier")
+        assert read(old, *names) == ["[N/A]"] * 3
 
 
 def test_a_function_that_the_bindings_lack(

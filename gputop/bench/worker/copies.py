@@ -211,8 +211,10 @@ def _rows_of_pair(rows: Rows, number: int, peer: str) -> bool:
     size = max((each for each in DEVICE_SIZES if each <= min(most, PAIR_BYTES)), default=0)
     if not size:
         raise MemoryError(f"{most / MIB:.3g} MiB may be used for each")
-    small = PairPath(device, number, "", SMALL_BYTES, {1: 0})
+    small = PairPath(device, number, "", SMALL_BYTES, PAIR_WAYS["write to"])
+    small.clear()
     held = rows.time(small.copy, small.clock_held, 0.0, most=MOST_HELD)
+    run.verified(small.wrong(), 1)
     rows.to_come -= 1
     further = {"latency_seconds": held.seconds} if held else {}
     for way, copies in PAIR_WAYS.items():
@@ -243,7 +245,7 @@ class PairPath(CopyPath):
         for to, by in copies.items():
             source, received = (self._words_for(to, at) for at in (1 - to, to))
             received.copy_(source)  # after it the source has access to the other, where it can
-            self.transfers.append((to, received, source, self._streams[by].cuda_stream))
+            self.transfers.append((to, received, source, self._streams[by]))
 
     def _words_for(self, receiver: int, at: int) -> Any:
         """Return what one of them receives, made on either: no link is between."""
@@ -256,9 +258,10 @@ class PairPath(CopyPath):
         here, there = self._streams
         there.wait_stream(here)
         for _, received, source, stream in self.transfers:
-            copied = received.data_ptr(), source.data_ptr(), self._size, stream
-            for _ in repeat(None, times):
-                self._launch(*copied)
+            copied = received.data_ptr(), source.data_ptr(), self._size, stream.cuda_stream
+            with self._torch.cuda.stream(stream):  # the driver wants its GPU to be the current one
+                for _ in repeat(None, times):
+                    self._launch(*copied)
         here.wait_stream(there)
 
     def _synchronize(self) -> None:

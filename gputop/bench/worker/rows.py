@@ -89,7 +89,6 @@ class Rows:
         self.run.planned(
             shape,
             dtype=dtype,
-            relative_error=0.0,
             rows=self.to_come,
             expected_seconds=min(request["seconds"], 2 * ROW_SECONDS * self.to_come),
             patience_seconds=max(self.device.patience, request["seconds"], silence),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -36,44 +36,15 @@ _RECORDS = {
 """Records that these functions fill in, the newest first."""
 _RENUMBERED, _NUMBERED_AGAIN = 246, (580, 82)
 """First of the fields whose numbers hold only from that driver on."""
-_WORDS: Mapping[str, Mapping[Any, str]] = {
-    "enabled": {0: "Disabled", 1: "Enabled"},
-    "yes": {0: "No", 1: "Yes"},
-    "supported": {0: "Not Supported", 1: "Supported"},
-    "valid": {None: "valid"},
-    "addressing": {0: "None", 1: "HMM", 2: "ATS"},
-    "driver_model": {0: "WDDM", 1: "TCC", 2: "MCDM"},
-    "operation": {0: "All On", 1: "Compute", 2: "Low Double Precision"},
-    "peer": {b"\0": "Direct Connected", b"\1": "Switch Connected"},
-    "status": {0: "Success"},
-    "fabric_state": {1: "Not Started", 2: "In Progress", 3: "Completed"},
-    "summary": {1: "Healthy", 2: "Unhealthy", 3: "Limited Capacity"},
-    "bandwidth": {1: "Degraded", 2: "Full"},
-    "true": {1: "True", 2: "False"},
-    "configuration": {
-        1: "None",
-        2: "Incorrect SystemGuid",
-        3: "Incorrect Chassis SN",
-        4: "No Partition",
-        5: "Insufficient Nvlinks",
-        6: "Incompatible GPU Firmware",
-        7: "Invalid Location",
-    },
-}
-"""Words by number. A 0 without a word is "not supported"."""
 _FORMS: Mapping[str, Callable[[Any], str]] = {
     "": lambda value: _decoded(value) if isinstance(value, bytes) else f"{value}",
-    "hex1": "0x{:X}".format,
-    "hex2": "0x{:02X}".format,
-    "hex4": "0x{:04X}".format,
-    "hex8": "0x{:08X}".format,
-    "hex16": "0x{:016X}".format,
+    **{f"hex{digits}": f"0x{{:0{digits}X}}".format for digits in (1, 2, 4, 8, 16)},
     "hundredths": "{:.2f}".format,
     "milli": lambda value: f"{value / 1000:.2f}",
     "thousandth": lambda value: f"{value // 1000}",
     "mib": lambda value: f"{-(-value >> 20)}",
     "length": lambda value: f"{len(value)}",
-    "byte": lambda value: f"{value[0]}",
+    "valid": lambda _: "valid",
     "guid": lambda value: f"0x{value[:8].hex().upper()}",
     "uuid": lambda value: f"{UUID(bytes=bytes(value))}",
 }
@@ -92,8 +63,7 @@ def smi_values(handle: Any, names: Iterable[str], driver: tuple[int, ...]) -> di
     questions = {field.name: _parsed(field.question) for field in fields}
     calls = {(word, arguments) for word, arguments, _ in questions.values()}
     numbered = {call: keys for call in calls if (keys := _keys(*call, driver)) is not None}
-    numbers = tuple({key for keys in numbered.values() for key in keys})
-    values = dict(zip(numbers, fetch(handle, numbers), strict=True))
+    values = _field_values(handle, sorted({key for keys in numbered.values() for key in keys}))
     answers = {call: _first(values, keys) for call, keys in numbered.items()}
     answers |= {call: _ask(handle, *call) for call in calls - numbered.keys()}
     texts = {}
@@ -120,14 +90,15 @@ def _parsed(question: str) -> tuple[str, str, Callable[[Any], Any]]:
 
 
 def _attribute(record: Any, name: str) -> Any:
-    """Return a field of a record; of characters all bytes: nvidia-ml-py makes texts of them."""
+    """Return a field of a record; of characters all bytes, or the number of a single one."""
     kind: Any = dict(record._fields_).get(name)
     if kind is None:  # in an older one
         return Absence.NOT_SUPPORTED
     if kind is not ctypes.c_char and getattr(kind, "_type_", None) is not ctypes.c_char:
         return getattr(record, name)
-    place = getattr(type(record), name)
-    return bytes(record)[place.offset : place.offset + place.size]
+    place = getattr(type(record), name)  # its value would be a text that ends at the first zero
+    raw = bytes(record)[place.offset : place.offset + place.size]
+    return raw[0] if kind is ctypes.c_char else raw
 
 
 def _keys(word: str, arguments: str, driver: tuple[int, ...]) -> tuple[FieldKey, ...] | None:
@@ -138,6 +109,15 @@ def _keys(word: str, arguments: str, driver: tuple[int, ...]) -> tuple[FieldKey,
         return None
     key = FieldKey(*map(int, arguments.split(",")))
     return () if key.field >= _RENUMBERED and driver < _NUMBERED_AGAIN else (key,)
+
+
+def _field_values(handle: Any, keys: Sequence[FieldKey]) -> Mapping[FieldKey, FieldValue | Absence]:
+    try:
+        return dict(zip(keys, fetch(handle, tuple(keys)), strict=True))
+    except nvml.NVMLError as error:
+        if error.value == nvml.NVML_ERROR_GPU_IS_LOST:
+            raise
+        return dict.fromkeys(keys, absence_of(error.value))
 
 
 def _first(values: Mapping[FieldKey, FieldValue | Absence], keys: tuple[FieldKey, ...]) -> Any:
@@ -220,9 +200,7 @@ def _text(field: SmiField, answer: Any, value_in: Callable[[Any], Any]) -> str:
         value = Absence.NOT_SUPPORTED
     if isinstance(value, Absence):
         return missing_text(field.name, value)
-    if field.form in _FORMS:
+    if not field.words:
         return _FORMS[field.form](value)
-    word = _WORDS[field.form].get(value)
-    if word is None and not value:
-        return missing_text(field.name, Absence.NOT_SUPPORTED)
-    return word or f"{value}"
+    word = field.words[value] if value < len(field.words) else f"{value}"
+    return word or missing_text(field.name, Absence.NOT_SUPPORTED)
