@@ -15,6 +15,7 @@ import pytest
 
 from gputop import cli
 from gputop.commands import status
+from gputop.compat import module_command
 from gputop.problem import Problem
 from gputop.schema.device import Absence
 from gputop.stream.child import Interruption, Snapshot, StreamError
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from tests.driver import FakeDriver
 
-STATUS = [sys.executable, "-P", "-m", "gputop", "status"]
+STATUS = [*module_command("gputop"), "status"]
 BOUND = 60.0
 STOPPED = Interruption(
     Problem("The sampler stopped", "\x1b[31mred\nalert", "It is being restarted")
@@ -357,7 +358,7 @@ def test_nothing_heavy_is_loaded_in_the_end() -> None:
         "{*sys.modules}), file=sys.stderr)"
     )
     done = subprocess.run(
-        [sys.executable, "-P", "-c", program],
+        [sys.executable, "-c", program],
         capture_output=True,
         check=True,
         stdin=subprocess.DEVNULL,
@@ -374,5 +375,5 @@ def test_the_sampler_is_started_before_asyncio_is_loaded(command: str) -> None:
         "module.launch = lambda _: sys.exit('asyncio' in sys.modules)\n"
         f"from gputop import cli; cli.main(['{command}', '--demo'])"
     )
-    done = subprocess.run([sys.executable, "-P", "-c", program], check=False, timeout=BOUND)
+    done = subprocess.run([sys.executable, "-c", program], check=False, timeout=BOUND)
     assert done.returncode == 0
