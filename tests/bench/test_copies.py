@@ -24,6 +24,7 @@ from gputop.bench.run import supervision, worker_launch
 from gputop.bench.run.group import group_runner
 from gputop.bench.run.group_state import GroupState
 from gputop.bench.worker import backends, copies, errors, rows
+from gputop.compat import timeout
 from tests.bench import gpus
 from tests.bench.commands import COMMAND, environment
 from tests.bench.test_peers import GPUS, asked
@@ -280,7 +281,7 @@ async def ends_of(
             ends[target] = event
         heard(target, event, runs)
 
-    async with asyncio.timeout(100):
+    async with timeout(100):
         with supervision.Supervisor() as watch:
             await runs.follow(watch, lambda *_: None, take)
     return ends

@@ -15,6 +15,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from gputop.compat import timeout
 from gputop.problem import Problem
 from gputop.text import visible
 
@@ -165,17 +166,17 @@ async def run_program(path: str, program: str, seconds: float) -> tuple[bytes, i
         raise NoAnswerError((error.strerror or str(error)).lower()) from None
     assert process.stdout is not None
     try:
-        async with asyncio.timeout(seconds):
+        async with timeout(seconds):
             # Not `communicate`: it may close the input, whose end is that of the process.
             output = await process.stdout.read()
             await process.wait()
-    except TimeoutError:
+    except asyncio.TimeoutError:
         raise NoAnswerError(f"it did not answer within {seconds:g} s") from None
     finally:
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            with contextlib.suppress(TimeoutError):
+            with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(process.wait(), KILL_SECONDS)
     return output, process.returncode
 
