@@ -20,7 +20,7 @@ from gputop.problem import Problem
 from gputop.schema.device import Absence
 from gputop.stream.child import Interruption, Snapshot, StreamError
 from tests.driver import GPU_IS_LOST, FakeDevice, FakeProcess, platforms
-from tests.streams import NO_DRIVER, inventory, no_driver, readings, sample
+from tests.streams import NO_DRIVER, device, inventory, no_driver, readings, sample
 from tests.terminal import SHOW_CURSOR, Terminal
 
 if TYPE_CHECKING:
@@ -78,6 +78,29 @@ def test_a_driver_problem_is_said_on_standard_error(
     said = capsys.readouterr()
     assert json.loads(said.out)["inventory"]["problem"]["what"] == NO_DRIVER.what
     assert said.err == f"gputop: error: {NO_DRIVER}\n"
+
+
+def test_a_list_is_of_gpus_and_instances_only(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gpu = device(0, name="A\x1b[2J")
+    part = device(0, uuid="MIG-1", parent_uuid=gpu.uuid, mig_index=12, name="A MIG 1c.2g.10gb")
+    found = dataclasses.replace(inventory(1), devices=(gpu, part))
+    prepare(monkeypatch, Snapshot(found, sample(1)))
+    assert ended("-L") == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"GPU 0: A␛[2J (UUID: {gpu.uuid})",
+        "  MIG 1c.2g.10gb  Device 12: (UUID: MIG-1)",
+    ]
+    prepare(monkeypatch, Snapshot(no_driver(), sample(0)))
+    assert ended("--list-gpus") == 3
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("option", ["--json", "--columns=GPU", "-l=2"])
+def test_a_list_has_no_other_form(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ended("-L", option) == 2
+    assert "is not for a list of the GPUs" in capsys.readouterr().err
 
 
 def test_a_sampler_that_fails_is_said_in_one_inert_line(
