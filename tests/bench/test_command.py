@@ -246,7 +246,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         assert isinstance(stream, tuple)
         return stream
 
-    def stress(requests: list[plan.Request]) -> list[RunState]:
+    def stress(requests: list[plan.Request], *_: object) -> list[RunState]:
         said["requests"] = requests
         said["request"] = requests[0]
         return [ended(request.target, Done(RESULT)) for request in requests]
