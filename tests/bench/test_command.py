@@ -315,7 +315,10 @@ def concluded(last: Done | Failed, *arguments: str) -> int:
     return report_runs([ended(CPU, last)], parsed(*arguments))
 
 
-@pytest.mark.parametrize("kind", [name for name, kind in KINDS.items() if not kind.several_devices])
+ONE_DEVICE = [name for name, kind in KINDS.items() if not kind.several_devices and name != "suite"]
+
+
+@pytest.mark.parametrize("kind", ONE_DEVICE)
 def test_every_kind_can_be_asked_for(asked: dict[str, Any], kind: str) -> None:
     assert run(kind, "--device", "0") == 0
     assert asked["request"].kind == kind

@@ -53,7 +53,7 @@ _LATENCY = "small products, and what launching and waiting cost"
 _STEP = "training steps of a transformer, eager and compiled"
 _COLLECTIVES = "all-reduce, all-gather and reduce-scatter between devices"
 _RANKS = {"datasheet": "it has no speed of collectives", "like devices": "all have the same rows"}
-_SUITE = "most other kinds, one after the other, and a page of verdicts"
+_SUITE = "most of these in turn, and a page of verdicts"
 _PAIRS = "the same work on each device alone, and then on all at once"
 
 KINDS = {

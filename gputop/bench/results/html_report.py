@@ -363,6 +363,8 @@ def _x(point: Point, title: str) -> str:
 def _value(name: str, value: float | None, factor: float) -> str:
     if value is None or name in ("seconds", "p99_seconds", "latency_seconds"):
         return brief(value)
+    if name == "spread_percent":
+        return f"{value:.1f}"
     if name == "tflops" or name.endswith("bytes_per_second"):
         return tflops(factor * value)
     return f"{value:.0f}" if value >= 1000 else f"{value:.4g}"
