@@ -18,10 +18,9 @@ from gputop.health.idle_devices import Requirements, parse_amount
 from gputop.problem import Problem, ProblemError
 from gputop.schema.device import Device, DeviceSample
 from gputop.schema.snapshot import Host, Inventory, Process, Sample
-from gputop.stream import snapshots as streams
-from gputop.stream.child import StreamChild
+from gputop.stream import child as streams
+from gputop.stream.child import ANSWER_SECONDS, Snapshot, StreamChild, first_snapshot
 from gputop.stream.launch import StreamOptions
-from gputop.stream.snapshots import ANSWER_SECONDS, Snapshot, first_snapshot
 
 __all__ = [
     "Device",

@@ -47,6 +47,7 @@ COMMANDS = {
     "doctor": "problems of driver, devices and torch; with remedies",
     "stream": "snapshots as JSON lines or CSV, until stopped",
     "exporter": "metrics for Prometheus, over HTTP, until stopped",
+    "topo": "how the GPUs are connected; as nvidia-smi topo -m shows it",
     "schema": "JSON Schema of what the others print",
     "completion": "shell completion for bash, zsh or fish",
 }

@@ -42,7 +42,7 @@ def modules_of(package: str) -> list[str]:
 
 FIRST_SCREEN = (
     "import gputop.__main__; import gputop.cli; gputop.cli.parser([]); "
-    "from gputop.ui.shell import start; import gputop.stream.forked; "
+    "from gputop.ui.shell import start; "
     "start.load_asyncio(); import gputop.stream.child; "
     "start.load_textual(); import gputop.ui.shell.app, gputop.ui.shell.dashboard"
 )
@@ -113,7 +113,7 @@ def test_the_sampler_does_without_what_only_the_dashboard_needs() -> None:
 
 
 def test_the_dashboard_of_one_machine_loads_nothing_of_others() -> None:
-    among = {"gputop.stream.machines", "gputop.stream.merge", "gputop.stream.snapshots"}
+    among = {"gputop.stream.machines", "gputop.stream.merge"}
     among |= {*modules_of("gputop.fleet"), *modules_of("gputop.ui.fleet")}
     program = "import gputop.ui.shell.dashboard, gputop.ui.shell.app, gputop.ui.shell.start"
     assert loaded_by(f"{program}, gputop.cli", among) == set()

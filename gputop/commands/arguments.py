@@ -19,8 +19,7 @@ from gputop.ui.terminal.skeleton import SKELETON
 
 if TYPE_CHECKING:
     from gputop.recording.reader import Recording
-    from gputop.stream.child import Interruption
-    from gputop.stream.snapshots import Snapshot
+    from gputop.stream.child import Interruption, Snapshot
 
 
 class Parser(argparse.ArgumentParser):
@@ -165,11 +164,6 @@ SHARED: Mapping[str, Mapping[str, Any]] = {
         "metavar": "CMD",
         "help": "how gputop is started there, such as ~/venv/bin/gputop (default: gputop)",
     },
-    "--replay": {
-        "type": Path,
-        "metavar": "FILE",
-        "help": "play a recording, made by `stream --output` or with r",
-    },
     "--prometheus": {
         "type": argument("gputop.fleet.server:parse_url"),
         "metavar": "URL",
@@ -182,6 +176,11 @@ SHARED: Mapping[str, Mapping[str, Any]] = {
         "metavar": "LABELS",
         "help": """only these GPUs of the fleet, as PromQL matchers: 'cluster="a",rack=~"r1.*"'""",
     },
+    "--replay": {
+        "type": Path,
+        "metavar": "FILE",
+        "help": "play a recording of `stream --output` or r",
+    },
 }
 SOURCE = ("--interval", "--gpm", "--id", "--only-visible", "--demo")
 HOSTS = ("--host", "--remote-command")
@@ -192,8 +191,8 @@ def add_shared(command: argparse.ArgumentParser, *names: str) -> None:
     """Add these options of `SHARED`."""
     for name in names:
         # A default of the command would overwrite what was given before it.
-        names = (name, "-i") if name == "--id" else (name,)  # as gpustat and nvidia-smi have it
-        command.add_argument(*names, default=argparse.SUPPRESS, **SHARED[name])
+        short = {"--id": ["-i"], "--interval": ["-l"]}.get(name, [])  # as nvidia-smi has them
+        command.add_argument(name, *short, default=argparse.SUPPRESS, **SHARED[name])
 
 
 def hosts_of(arguments: argparse.Namespace) -> list[str]:
@@ -271,14 +270,14 @@ def snapshots(
     command = StreamOptions(interval, gpm=gpm, **source_of(arguments)).command
     process = launch(command)  # it takes longer than all that is loaded meanwhile
     from gputop.stream.child import StreamChild
-    from gputop.stream.snapshots import snapshots as follow
+    from gputop.stream.child import snapshots as follow
 
     return follow(StreamChild(command, interval, process))
 
 
 async def _recorded(path: Path) -> AsyncGenerator[Snapshot | Interruption]:
     from gputop.recording.reader import RecordingError
-    from gputop.stream.snapshots import Snapshot, StreamError
+    from gputop.stream.child import Snapshot, StreamError
 
     try:
         yield Snapshot(*open_recording(path).last())
@@ -287,7 +286,7 @@ async def _recorded(path: Path) -> AsyncGenerator[Snapshot | Interruption]:
 
 
 COLUMN = 24
-DEPENDENT = ("remote_command", "match", "only_visible")
+DEPENDENT = ("remote_command", "match", "only_visible", "record")
 """Options that refine the one before them."""
 
 

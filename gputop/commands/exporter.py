@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from wsgiref.types import WSGIApplication
 
     from gputop.output.prometheus.metrics import Family
-    from gputop.output.prometheus.scrape import Server
-    from gputop.output.prometheus.web_config import WebConfig
+    from gputop.output.prometheus.scrape import Server, WebConfig
     from gputop.problem import Problem
     from gputop.stream.child import StreamChild
 
@@ -82,8 +81,11 @@ def run(arguments: argparse.Namespace) -> int:
     from gputop.stream.launch import StreamOptions
 
     with needs_extra("exporter"):
-        from gputop.output.prometheus.scrape import application
-    web_config = _web_config(arguments.web_config)
+        from gputop.output.prometheus.scrape import WebConfig, WebConfigError, application
+    try:
+        web_config = arguments.web_config and WebConfig(Path(arguments.web_config), print_message)
+    except WebConfigError:
+        return USAGE
     dcgm = arguments.dcgm_names
     watch = StreamFollower(_tell, judges=not dcgm)
     socket = arguments.pod_resources_kubelet_socket
@@ -106,18 +108,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _tell(problem: Problem) -> None:
     print_message(f"error: {problem}.")
-
-
-def _web_config(name: str | None) -> WebConfig | None:
-    """Read the file; end the program if it cannot be used."""
-    if name is None:
-        return None
-    with needs_extra("exporter"):
-        from gputop.output.prometheus.web_config import WebConfig, WebConfigError
-    try:
-        return WebConfig(Path(name), print_message)
-    except WebConfigError:
-        raise SystemExit(USAGE) from None
 
 
 def _listen(address: Address, app: WSGIApplication, web_config: WebConfig | None = None) -> Server:

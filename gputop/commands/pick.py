@@ -29,8 +29,7 @@ from gputop.text import short_name, visible
 
 if TYPE_CHECKING:
     from gputop.health.idle_devices import Candidate, Requirements
-    from gputop.stream.child import Interruption
-    from gputop.stream.snapshots import Snapshot
+    from gputop.stream.child import Interruption, Snapshot
 
 INTERVAL_SECONDS = 0.25
 LOOKS = 5
@@ -165,7 +164,7 @@ async def look(
     """
     from contextlib import aclosing
 
-    from gputop.stream.snapshots import Snapshot
+    from gputop.stream.child import Snapshot
 
     looks: deque[Sample] = deque(maxlen=LOOKS)
     end = time.monotonic() + wanted.wait_seconds

@@ -22,6 +22,7 @@ from gputop.commands.arguments import (
     output_width,
     print_again,
     print_text,
+    refuse,
     snapshots,
 )
 from gputop.console import COULD_NOT_RUN, FINE, USAGE, print_message
@@ -32,8 +33,7 @@ if TYPE_CHECKING:
     from gputop.fleet.watch import FleetWatch
     from gputop.output.page import Processes, View
     from gputop.problem import Problem
-    from gputop.stream.child import Interruption
-    from gputop.stream.snapshots import Snapshot
+    from gputop.stream.child import Interruption, Snapshot
 
     SnapshotStream = AsyncGenerator[Snapshot | Interruption]
 
@@ -51,7 +51,14 @@ def add_arguments(parser: Parser) -> None:
     """Add the options of `gputop status`."""
     parser.flag("--json", "one JSON document; with --watch, one on each line")
     parser.add_argument(
+        "-L",
+        "--list-gpus",
+        action="store_true",
+        help="the GPUs and their MIG instances with their UUIDs, as nvidia-smi lists them",
+    )
+    parser.add_argument(
         "--watch",
+        "-l",
         nargs="?",
         type=interval,
         const=1.0,
@@ -61,7 +68,7 @@ def add_arguments(parser: Parser) -> None:
     parser.value(
         "--columns",
         "NAME,...",
-        "gputop.output.table:parse_columns",
+        "gputop.output.page:parse_columns",
         "these columns, such as GPU,busy,memory,power,sm-active,pcie-rx: any reading, by its name "
         "on a device's page or in the JSON (a wrong name lists them all)",
     )
@@ -97,6 +104,9 @@ def _status(arguments: argparse.Namespace) -> int:
     every, hosts = arguments.watch, hosts_of(arguments)
     if arguments.json and (arguments.columns or arguments.processes is not None):
         fail("--json has every reading. Leave out --columns and --processes.", USAGE)
+    if arguments.list_gpus:
+        others = ("json", "columns", "watch", "prometheus")
+        refuse(arguments, others, "a list of the GPUs", "--list-gpus")
     if every is not None and arguments.replay is not None:
         fail(
             "--watch is not for a recording. Leave it out, or play it with gputop --replay.", USAGE
@@ -123,7 +133,7 @@ def _status(arguments: argparse.Namespace) -> int:
     import asyncio
 
     import gputop.output.page  # noqa: F401 - here, where it has to wait for the sampler anyway
-    from gputop.stream.snapshots import StreamError
+    from gputop.stream.child import StreamError
 
     try:
         return asyncio.run((_once if every is None else _watch)(arguments, found))
@@ -188,16 +198,24 @@ def _waits(arguments: argparse.Namespace, seen: Snapshot) -> bool:
 
 
 def _text(arguments: argparse.Namespace, seen: Snapshot) -> str:
-    from gputop.output.page import document, page
+    from gputop.output.page import document
 
     if arguments.json:
         return _dumps(arguments, document(*seen))
-    return page(*seen, _view(arguments))
+    return _page(arguments, seen)
+
+
+def _page(arguments: argparse.Namespace, seen: Snapshot) -> str:
+    from gputop.output.page import gpu_list, page
+
+    if not arguments.list_gpus:
+        return page(*seen, _view(arguments))
+    title = f"{visible(seen.inventory.hostname)}\n" if arguments.hosts else ""
+    return title + gpu_list(seen.inventory)
 
 
 def _view(arguments: argparse.Namespace) -> View:
-    from gputop.output.page import View
-    from gputop.output.table import OWN
+    from gputop.output.page import OWN, View
 
     places: dict[bool | None, Processes] = {None: "beside", True: "below", False: "none"}
     columns, processes = arguments.columns or OWN, places[arguments.processes]
@@ -209,11 +227,8 @@ def _print_hosts(arguments: argparse.Namespace, found: Mapping[str, Snapshot | P
     if arguments.json:
         print_text(_dumps(arguments, [_document(*each) for each in found.items()]))
     else:
-        from gputop.output.page import page
-
-        view = _view(arguments)
         seen = {host: each for host, each in found.items() if isinstance(each, tuple)}
-        if pages := [page(*_named(*each), view) for each in seen.items()]:
+        if pages := [_page(arguments, _named(*each)) for each in seen.items()]:
             print_text("\n\n".join(pages))
     problems = [problem for each in found.items() if (problem := _problem(*each))]
     for problem in problems:

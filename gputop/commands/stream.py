@@ -59,6 +59,9 @@ def add_arguments(parser: Parser) -> None:
         help="the columns of CSV, separated by commas, under nvidia-smi's names, such as "
         "timestamp,index,utilization.gpu,memory.used",
     )
+    apps = "gputop.output.nvidia_smi:parse_apps_query"
+    about = "a line of CSV for each compute process, such as gpu_uuid,pid,process_name,used_memory"
+    parser.value("--query-compute-apps", "LIST", apps, about)
     file = "write to a new file, compressed if its name ends in .gz; `--replay` plays it"
     parser.value("--output", "FILE", Path, file)
     parser.flag("--control", argparse.SUPPRESS)
@@ -80,12 +83,14 @@ def run(arguments: argparse.Namespace) -> int:
         print_message(f"writing {'CSV' if csv else 'JSON lines'} to {output}")
     status = FINE
     try:
+        if csv:
+            write_to = _with_remarks(arguments, write_to, csv)
         with whole_records(write_to) if output else nullcontext(write_to) as write:
             if recording is not None:
                 for record in counted(recording.records(), arguments.count):
                     write(record)
             else:
-                _live(arguments, _with_problems(write) if csv else write, gpm=csv is None)
+                _live(arguments, write, csv)
     except KeyboardInterrupt:
         status = INTERRUPTED
     except OutputError as error:
@@ -96,7 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
     if recording is not None:
         _print_losses(recording)
         return status
-    if status == FINE and csv is not None and not csv.rows:
+    if status == FINE and csv is not None and not csv.devices:
         print_message("error: there are no devices. Try `gputop status`")
         status = COULD_NOT_RUN
     # A reader thread may hang inside the driver; a normal exit would wait for it.
@@ -160,7 +165,9 @@ def whole_records(write: Callable[[Record], None]) -> Iterator[Callable[[Record]
             signal.signal(number, was)
 
 
-def _live(arguments: argparse.Namespace, write: Callable[[Record], None], *, gpm: bool) -> None:
+def _live(
+    arguments: argparse.Namespace, write: Callable[[Record], None], csv: CsvLines | None
+) -> None:
     from gputop.stream.launch import StreamOptions, end_with_parent
     from gputop.stream.sender import run as run_one
     from gputop.stream.sender import run_several
@@ -170,7 +177,8 @@ def _live(arguments: argparse.Namespace, write: Callable[[Record], None], *, gpm
         1.0 if arguments.interval is None else arguments.interval,
         count=arguments.count,
         **source_of(arguments),
-        gpm=gpm and arguments.gpm is not False,
+        gpm=csv is None and arguments.gpm is not False,
+        smi=csv.questions if csv else (),
         control=arguments.control,
         secrets=arguments.control and arguments.unmasked,
     )
@@ -180,18 +188,39 @@ def _live(arguments: argparse.Namespace, write: Callable[[Record], None], *, gpm
         run_one(options, write)
 
 
-def _with_problems(write: Callable[[Record], None]) -> Callable[[Record], None]:
-    """Return a writer that also prints problems of the driver, for which CSV has no column."""
+def _with_remarks(
+    arguments: argparse.Namespace, write: Callable[[Record], None], csv: CsvLines
+) -> Callable[[Record], None]:
+    """Return a writer that also prints what CSV has no column for.
+
+    That are problems of the driver, and once a note on names without a value in the stream.
+    """
     said: Problem | None = None
+    noted = False
 
     def saying(record: Record) -> None:
-        nonlocal said
+        nonlocal said, noted
         if record.problem is not None and record.problem != said:
             said = record.problem
             print_message(f"{said}.")
         write(record)
+        if csv.unanswered and not noted:
+            noted = True
+            print_message(_note(arguments, csv.unanswered))
 
     return saying
+
+
+def _note(arguments: argparse.Namespace, names: tuple[str, ...]) -> str:
+    why = "NVML does not have it"
+    if arguments.replay:
+        why = "the recording does not have it"
+    elif arguments.demo:
+        why = "simulated devices do not have it"
+    elif hosts_of(arguments):
+        why = "gputop there does not send it"
+    more = f" and {len(names) - 4} more" if len(names) > 4 else ""
+    return f"note: [N/A] for {', '.join(names[:4])}{more}: {why}"
 
 
 def _print_losses(recording: Recording) -> None:
@@ -202,12 +231,20 @@ def _print_losses(recording: Recording) -> None:
 
 
 def _csv(arguments: argparse.Namespace) -> CsvLines | None:
-    form = arguments.format or ("jsonl" if arguments.query is None else "csv",)
+    gpus, apps = arguments.query, arguments.query_compute_apps
+    if gpus is not None and apps is not None:
+        fail("--query and --query-compute-apps are two tables. Leave one of them out.", USAGE)
+    columns = gpus or apps
+    form = arguments.format or ("jsonl" if columns is None else "csv",)
     if form[0] != "csv":
-        if arguments.query is not None:
+        if columns is not None:
             fail("--query chooses the columns of CSV. Leave out --format jsonl.", USAGE)
         return None
     from gputop.output.nvidia_smi import DEFAULT_QUERY, CsvLines, parse_query
 
-    columns = arguments.query or parse_query(DEFAULT_QUERY)
-    return CsvLines(columns, header="noheader" not in form, units="nounits" not in form)
+    return CsvLines(
+        columns or parse_query(DEFAULT_QUERY),
+        header="noheader" not in form,
+        units="nounits" not in form,
+        apps=apps is not None,
+    )

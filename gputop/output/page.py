@@ -1,21 +1,308 @@
-"""One snapshot as a page of text: `gputop status`."""
+"""The page of `gputop status`: a heading, a table of the devices with processes, what is wrong."""
 
 from __future__ import annotations
 
+import re
 import textwrap
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import PurePosixPath
 from typing import Any, Literal
 
-from gputop.health.conditions import find_alerts
+from gputop.health.conditions import STATES, find_alerts
 from gputop.health.findings import Severity, summarize
-from gputop.output.ansi import BOLD, LOUD_RED, LOUD_YELLOW, YELLOW, Line, Span, rendered, with_dots
-from gputop.output.table import OWN, PROCESSES, TableColumn, table_lines
+from gputop.output.ansi import (
+    BOLD,
+    DIM,
+    GREEN,
+    LOUD_GREEN,
+    LOUD_RED,
+    LOUD_YELLOW,
+    MAGENTA,
+    YELLOW,
+    Line,
+    Span,
+    rendered,
+    with_dots,
+)
 from gputop.schema.codec import to_json
-from gputop.schema.device import DeviceState
-from gputop.schema.remedies import unseen
+from gputop.schema.device import GPM_READINGS, Absence, Device, DeviceSample, DeviceState
+from gputop.schema.labels import ROWS, DetailRow, value_of
 from gputop.schema.snapshot import DriverState, Inventory, Process, Sample, Source
-from gputop.text import ABSENT, cells, fit_columns, moment, percentage, size, used_of, visible
+from gputop.schema.values import unseen
+from gputop.text import (
+    ABSENT,
+    cells,
+    fit_columns,
+    moment,
+    percentage,
+    quantity,
+    short_name,
+    size,
+    used_of,
+    visible,
+    watts_of,
+)
+
+BUSY_PERCENT = 30
+"""Utilization and memory are bold from here on, as in gpustat."""
+WARM_CELSIUS, HOT_CELSIUS = 15, 5
+"""Distance from the slowdown threshold at which a temperature turns yellow, and red."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableColumn:
+    """A column of the table, and of `--columns`."""
+
+    name: str
+    span: Callable[[Device, DeviceSample], Span]
+    sources: tuple[str, ...] = ()
+    left: bool = False
+    """True for text, which is aligned to the left."""
+
+    @property
+    def needs_gpm(self) -> bool:
+        """True if it is empty unless GPM is sampled."""
+        return any(name in GPM_READINGS for name in self.sources)
+
+    def waits(self, device: Device, readings: DeviceSample) -> bool:
+        """Return True if another reading would fill it: a rate needs two."""
+        answered = readings.state is DeviceState.OK and readings.age_seconds is not None
+        return answered and any(
+            value_of(name, device, readings) is Absence.NO_DATA_YET for name in self.sources
+        )
+
+
+def _absent(text: str, look: str = "") -> Span:
+    return Span(text, DIM if text == ABSENT else look)
+
+
+def _share(percent: float | None, look: str, loud: str) -> str:
+    return loud if percent is not None and percent >= BUSY_PERCENT else look
+
+
+def _busy(_: Device, readings: DeviceSample) -> Span:
+    percent = readings.gpu_utilization_percent
+    return _absent(percentage(percent), _share(percent, GREEN, LOUD_GREEN) if percent else "")
+
+
+def _memory(device: Device, readings: DeviceSample) -> Span:
+    """Return the memory in use, or what processes hold of the host's if it has none of its own."""
+    if device.memory_is_shared:
+        held = readings.memory_attributed_bytes
+        return Span("the host's" if held is None else f"{size(held)} of the host's", YELLOW)
+    used, total = readings.memory_used_bytes, readings.memory_total_bytes
+    percent = 100 * used / total if used is not None and total else None
+    return _absent(used_of(used, total), _share(percent, YELLOW, LOUD_YELLOW))
+
+
+def _temperature(device: Device, readings: DeviceSample) -> Span:
+    celsius = readings.temperature_celsius
+    text = quantity(celsius, "°C")
+    if celsius is None:
+        return _absent(text)
+    limit, margin = device.temperature_slowdown_celsius, readings.temperature_margin_celsius
+    margin = margin if limit is None else limit - celsius
+    if margin is None:  # no threshold is known
+        return Span(text)
+    return Span(text, LOUD_RED if margin <= HOT_CELSIUS else YELLOW * (margin <= WARM_CELSIUS))
+
+
+def _power(_: Device, readings: DeviceSample) -> Span:
+    return _absent(watts_of(readings.power_watts, readings.power_limit_watts), MAGENTA)
+
+
+def _state(_: Device, readings: DeviceSample) -> Span:
+    if readings.state is not DeviceState.OK:
+        return Span(STATES[readings.state].partition(":")[0], LOUD_RED)
+    return Span("no answer yet" if readings.age_seconds is None else "", YELLOW)
+
+
+PROCESSES = "processes"
+"""The column of processes. `table_lines` fills its cells, because they depend on the width."""
+
+OWN = (
+    TableColumn("GPU", lambda device, _: Span(device.label), ("index",)),
+    TableColumn(
+        "name", lambda device, _: Span(short_name(visible(device.name))), ("name",), left=True
+    ),
+    TableColumn("busy", _busy, ("gpu_utilization_percent",)),
+    TableColumn("memory", _memory, ("memory_used_bytes",)),
+    TableColumn("temp", _temperature, ("temperature_celsius",)),
+    TableColumn("power", _power, ("power_watts",)),
+    TableColumn("clock", lambda _, r: _absent(quantity(r.sm_clock_mhz, " MHz")), ("sm_clock_mhz",)),
+    TableColumn("fan", lambda _, r: _absent(percentage(r.fan_percent)), ("fan_percent",)),
+    TableColumn("state", _state, left=True),
+    TableColumn(PROCESSES, lambda *_: Span(""), left=True),
+)
+
+
+def slug(label: str) -> str:
+    """Return a label as it is typed: `SM active` → `sm-active`."""
+    return re.sub(r"[^a-z0-9]+", "-", label.lower()).strip("-")
+
+
+_TEXTS = {f.name for cls in (Device, DeviceSample) for f in fields(cls) if "str" in str(f.type)}
+
+
+def _column_for(row: DetailRow) -> TableColumn:
+    return TableColumn(
+        slug(row.label),
+        lambda device, readings: _absent(row.text(device, readings)),
+        row.names,
+        left=row.names[0] in _TEXTS,
+    )
+
+
+def _columns_by_name() -> dict[str, TableColumn]:
+    found = {column.name.lower(): column for column in OWN}
+    by_source = {name: column for column in OWN for name in column.sources}
+    for row in ROWS:
+        column = by_source.get(row.names[0]) or _column_for(row)
+        # The label on the device page and the name of the JSON field work, too.
+        found.setdefault(slug(row.label), column)
+        found.setdefault(row.names[0], column)
+    return found
+
+
+COLUMNS: Mapping[str, TableColumn] = _columns_by_name()
+"""Columns by every name that is understood."""
+NAMES = tuple(dict.fromkeys(column.name for column in COLUMNS.values()))
+STATE = COLUMNS["state"]
+
+
+def parse_columns(text: str) -> tuple[TableColumn, ...]:
+    """Parse names with commas between them; raises `ValueError`, which lists the columns."""
+    columns = []
+    for name in text.split(","):
+        typed = name.strip()
+        column = COLUMNS.get(typed) or COLUMNS.get(slug(typed))
+        if column is None:
+            raise ValueError(f"{typed!r} is not a column. There are: {', '.join(NAMES)}.")
+        columns.append(column)
+    return tuple(dict.fromkeys(columns))
+
+
+GAP = 2
+"""Spaces between columns."""
+ENOUGH, LEAST = 40, 16
+"""Cells for processes: for `ada:python/48211(70.0 GiB)` and more, and for `ada(70.0 GiB) +2`."""
+MOST_USEFUL = ("busy", "memory", PROCESSES, "temp", "name", "power", "clock", "fan")
+"""Columns in the order in which they get room."""
+LUXURIES = ("clock", "fan")
+"""Columns that get room only if the processes have enough."""
+
+
+def table_lines(
+    inventory: Inventory, sample: Sample, columns: Sequence[TableColumn], width: int | None
+) -> Iterator[tuple[str | None, Line]]:
+    """Yield the heading, and a line for each device with its UUID.
+
+    Columns that do not fit are left out: of the default ones the least useful first, of others the
+    last first, and then a last line names them.
+    """
+    pairs = [
+        (device, readings)
+        for device in inventory.devices
+        if (readings := sample.device(device.uuid)) is not None
+    ]
+    if not pairs:
+        return
+    held: dict[str, list[Process]] = {device.uuid: [] for device, _ in pairs}
+    for process in sample.processes:
+        held.get(process.device_uuid, []).append(process)
+    everything = [*dict.fromkeys((*columns, STATE))]  # the state is shown if a device has a fault
+    spans = {column: [column.span(*pair) for pair in pairs] for column in everything}
+    processes = next((column for column in columns if column.name == PROCESSES), None)
+    if processes:
+        spans[processes] = [Span(processes_text(held[device.uuid], None)) for device, _ in pairs]
+    if not any(span.text for span in spans[STATE]):
+        del spans[STATE]
+    widths = {column: _width(column, each) for column, each in spans.items()}
+    kept = _fitting(widths, width)
+    if processes in kept and processes is not None and width is not None:
+        room = width - _total([widths[column] for column in kept if column != processes], 1)
+        spans[processes] = [Span(processes_text(held[device.uuid], room)) for device, _ in pairs]
+        widths[processes] = _width(processes, spans[processes])
+    shown = [(column, widths[column]) for column in kept]
+    yield None, _line([(*each, Span(each[0].name, DIM)) for each in shown])
+    for n, (device, _) in enumerate(pairs):
+        yield device.uuid, _line([(*each, spans[each[0]][n]) for each in shown])
+    missing = [column.name for column in columns if column in widths and column not in kept]
+    if missing and [*columns] != [column for column in OWN if column in columns]:
+        yield None, [Span(f"no room for {', '.join(missing)}", DIM)]
+
+
+def _width(column: TableColumn, spans: Sequence[Span]) -> int:
+    return max(cells(column.name), *(cells(span.text) for span in spans))
+
+
+def _total(widths: Sequence[int], more: int = 0) -> int:
+    """Return the cells of columns of these widths, with gaps for `more` columns."""
+    return sum(widths) + GAP * (len(widths) - 1 + more)
+
+
+def _fitting(widths: Mapping[TableColumn, int], width: int | None) -> list[TableColumn]:
+    """Return the columns that fit. The first one and the state always do."""
+    if width is None:
+        return [*widths]
+    usual = [*widths] == [column for column in OWN if column in widths]
+    useful = MOST_USEFUL if usual else [column.name for column in [*widths][1:]]
+    ranked = [c for name in useful for c in widths if c.name == name and c != STATE]
+    always = [column for column in widths if column not in ranked]
+    held = next((wide for column, wide in widths.items() if column.name == PROCESSES), 0)
+
+    def taken(column: TableColumn) -> int:
+        return GAP + (min(LEAST, held) if column.name == PROCESSES else widths[column])
+
+    def spare(column: TableColumn) -> int:
+        return min(ENOUGH, held) - min(LEAST, held) if usual and column.name in LUXURIES else 0
+
+    room = width + GAP - sum(map(taken, always))
+    kept = fit_columns(ranked, room, taken, spare)
+    return [column for column in widths if column in kept or column in always]
+
+
+def _line(fields: Sequence[tuple[TableColumn, int, Span]]) -> Line:
+    line: Line = []
+    for column, wide, span in fields:
+        blanks = Span(" " * (wide - cells(span.text)))
+        line += [Span(" " * GAP)] * bool(line)
+        line += [span, blanks] if column.left else [blanks, span]
+    return line
+
+
+def process_texts(processes: Sequence[Process]) -> Iterator[str]:
+    """Yield ever shorter texts for the processes: all of them, then the largest and a count.
+
+    No number is cut.
+    """
+    ordered = sorted(processes, key=lambda p: -(p.memory_used_bytes or 0))
+    parts = [
+        (p.pid, visible(p.user or ABSENT, 32), _program(p), size(p.memory_used_bytes))
+        for p in ordered
+    ]
+    yield " ".join(f"{user}:{program}/{pid}({held})" for pid, user, program, held in parts)
+    yield " ".join(f"{user}/{pid}({held})" for pid, user, _, held in parts)
+    briefly = [f"{user}({held})" for _, user, _, held in parts]
+    for shown in range(len(briefly), 0, -1):
+        rest = len(briefly) - shown
+        yield " ".join([*briefly[:shown], *([f"+{rest}"] if rest else [])])
+    yield f"{len(ordered)} proc." if ordered else ""
+
+
+def processes_text(processes: Sequence[Process], room: int | None) -> str:
+    """Return the longest text that fits, or the shortest if none does."""
+    texts = [*process_texts(processes)]
+    return next((text for text in texts if room is None or cells(text) <= room), texts[-1])
+
+
+def _program(process: Process) -> str:
+    """Return the program's name without its folder and arguments."""
+    words = (process.command or "").split()
+    name = PurePosixPath(words[0]).name if words else ""
+    return visible(name, 40) or ABSENT
+
 
 Processes = Literal["beside", "below", "none"]
 """Where processes are shown: on the device's line, each on its own line, or nowhere."""
@@ -37,6 +324,18 @@ PLAIN = View()
 def document(inventory: Inventory, sample: Sample) -> dict[str, Any]:
     """Return the snapshot as one JSON document with the fields of the stream."""
     return {"inventory": to_json(inventory), "sample": to_json(sample)}
+
+
+def gpu_list(inventory: Inventory) -> str:
+    """Return a line for each GPU and MIG instance with its UUID, as `nvidia-smi -L` prints them."""
+    lines = []
+    for device in inventory.devices:
+        start = f"GPU {device.index}: {visible(device.name)}"
+        if device.mig_index is not None:
+            profile = visible(device.name.rpartition(" MIG ")[2])
+            start = f"  MIG {profile:<11} Device {device.mig_index:>2}:"
+        lines.append(f"{start} (UUID: {visible(device.uuid)})")
+    return "\n".join(lines)
 
 
 def page(inventory: Inventory, sample: Sample, view: View = PLAIN) -> str:

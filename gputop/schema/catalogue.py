@@ -362,7 +362,7 @@ PAGE_GROUPS: Mapping[str, tuple[Reading, ...]] = {
             dcgm=("DEV_ROW_REMAP_FAILURE", "Whether remapping of rows has failed")),
         Reading("recovery_action", "to recover",
             "What the driver wants done: 1 for that action, 0 for the others.", form="word",
-            words=RECOVERIES, part_label="action"),
+            words=RECOVERIES, part_label="action", smi=("gpu_recovery_action",)),
     ),
     "Identity": (
         Reading("name", "name", smi=("name",)),

@@ -46,7 +46,7 @@ def rounded(value: float) -> float:
 
 SELDOM = {
     *("absent", "check", "devices_left_out", "echo_seconds"),
-    *("machine", "machines", "problem", "unmasked"),
+    *("machine", "machines", "nvidia_smi", "problem", "unmasked"),
 }
 """Fields that are left out if they are empty."""
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gputop.schema.catalogue import CATALOGUE, OF, PAGE_GROUPS, Reading
 from gputop.schema.device import READINGS, Absence, Device, DeviceSample
-from gputop.schema.remedies import absence_text
-from gputop.schema.values import CAUSES, Statistics, span_text, value_text
+from gputop.schema.values import CAUSES, Statistics, absence_text, span_text, value_text
 from gputop.text import ABSENT, UNITS, in_unit_of
 
 if TYPE_CHECKING:

@@ -64,8 +64,7 @@ OWNER_FIELDS = tuple(
 )
 UTILIZATIONS = tuple(f.name for f in dataclasses.fields(Process) if "_utilization_" in f.name)
 _OF_OWNER = (*OWNER_FIELDS, "unmasked")
-_OF_DRIVER = ("pid", "device_uuid", "kind", "memory_used_bytes", *UTILIZATIONS)
-_owner_values, _driver_values = attrgetter(*_OF_OWNER), attrgetter(*_OF_DRIVER)
+_owner_values = attrgetter(*_OF_OWNER)
 
 
 def unseen(reason: Absence) -> Owner:
@@ -76,8 +75,7 @@ def unseen(reason: Absence) -> Owner:
 def joined_process(listed: Process, owner: Owner) -> Process:
     """Return what the driver and the host say of a process, as one record."""
     known = dict(zip(_OF_OWNER, _owner_values(owner), strict=True))
-    known |= zip(_OF_DRIVER, _driver_values(listed), strict=True)
-    return Process(**known, absent={**owner.absent, **listed.absent})
+    return dataclasses.replace(listed, **known, absent={**owner.absent, **listed.absent})
 
 
 def unanswered_process(process: Process) -> Process:
@@ -108,8 +106,10 @@ class Reader(Protocol):
     def device(self) -> Device:
         """The device, or a placeholder until it was read for the first time."""
 
-    def read(self, *, gpm: bool) -> tuple[DeviceReading, ...]:
+    def read(self, *, gpm: bool, smi: tuple[str, ...] = ()) -> tuple[DeviceReading, ...]:
         """Read the GPU, then its MIG instances; with GPM if `gpm`.
+
+        `smi` are nvidia-smi's names of values that are no readings, and are read, too.
 
         May block. Raises `DriverError` if the driver itself is gone or was replaced, never for
         what the driver says of the device.

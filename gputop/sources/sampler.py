@@ -136,6 +136,7 @@ class Sampler:
         owners: Callable[[], OwnerLookup] = Owners,
         *,
         gpm: bool = True,
+        smi: tuple[str, ...] = (),
         choose: Choose | None = None,
         simulate: Callable[[Mapping[str, tuple[float, float]]], None] = lambda _: None,
     ) -> None:
@@ -147,7 +148,7 @@ class Sampler:
         self._choose, self._left_out = choose, 0
         self._simulate = simulate
         self._interval = interval
-        self._gpm = gpm
+        self._gpm, self._smi = gpm, smi
         self._source = source
         self._host = HostReader()
         self._new_owners = owners
@@ -185,6 +186,11 @@ class Sampler:
         self._gpm = wanted
         if begins:  # it takes two ticks until there is a value
             self._hurry.set()
+
+    def set_smi(self, names: tuple[str, ...]) -> None:
+        """Read these of nvidia-smi's values, too, from now on."""
+        self._smi = names
+        self._hurry.set()
 
     def simulate(self, loads: Mapping[str, tuple[float, float]]) -> None:
         """Put exactly these devices under load if they are simulated."""
@@ -303,7 +309,7 @@ class Sampler:
                 tick = slot.asked
             began = time.monotonic()
             try:
-                read = slot.reader.read(gpm=self._gpm)
+                read = slot.reader.read(gpm=self._gpm, smi=self._smi)
             except DriverError as error:
                 self._discard_driver(slot, error.problem)
                 return

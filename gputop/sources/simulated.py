@@ -147,7 +147,7 @@ class SimulatedReader:
     def look_ahead(self, seconds: float) -> None:
         """Do nothing: nothing takes long."""
 
-    def read(self, *, gpm: bool) -> tuple[DeviceReading, ...]:
+    def read(self, *, gpm: bool, smi: tuple[str, ...] = ()) -> tuple[DeviceReading, ...]:  # noqa: ARG002 - it has none
         """Return the device now, moved on by the time since the last read."""
         now = time.monotonic() - self.began
         load = self.loads.get(self.device.uuid)
@@ -167,19 +167,11 @@ class SimulatedReader:
         self._joules += power * seconds
         for reason in self._held.keys() & {*reasons}:
             self._held[reason] += seconds
-        used = self._used_bytes()
-        processes = self._processes(used, 0 if load else busy)
+        used = (18_432 if self.index == NOTEBOOK_DEVICE else 71_300 + 37 * self.index) * MIB
+        processes = [self._process(FIRST_PID, used - 530 * MIB, 0 if load else busy)]
         if load:
             used += STRESS_BYTES
-            pid = STRESS_PID + self.index
-            stress = Process(
-                pid,
-                self.device.uuid,
-                ProcessKind.COMPUTE,
-                STRESS_BYTES,
-                sm_utilization_percent=busy,
-            )
-            processes = (*processes, stress)
+            processes.append(self._process(STRESS_PID, STRESS_BYTES, busy))
         attributed = sum(process.memory_used_bytes or 0 for process in processes)
         per_link = busy * 190_000_000 // 99
         sample = DeviceSample(
@@ -231,7 +223,7 @@ class SimulatedReader:
             if getattr(sample, name) is None
         }
         sample = replace(sample, absent=absent)
-        return (DeviceReading(self.device, sample, processes),)
+        return (DeviceReading(self.device, sample, tuple(processes)),)
 
     def _gpm(self, busy: int) -> dict[str, Any]:
         """Return the readings of a bfloat16 run that uses its SMs well, its tensor cores half."""
@@ -268,23 +260,16 @@ class SimulatedReader:
         self._temperature += (target - self._temperature) * share
         self._at = now
 
-    def _used_bytes(self) -> int:
-        if self.index == NOTEBOOK_DEVICE:
-            return 18_432 * MIB
-        return (71_300 + 37 * self.index) * MIB
-
-    def _processes(self, used: int, busy: int) -> tuple[Process, ...]:
-        return (
-            Process(
-                FIRST_PID + self.index,
-                self.device.uuid,
-                ProcessKind.COMPUTE,
-                used - 530 * MIB,
-                sm_utilization_percent=busy,
-                memory_utilization_percent=round(busy * 0.46),
-                encoder_utilization_percent=0,
-                decoder_utilization_percent=0,
-            ),
+    def _process(self, first_pid: int, used: int, busy: int) -> Process:
+        return Process(
+            first_pid + self.index,
+            self.device.uuid,
+            ProcessKind.COMPUTE,
+            used,
+            sm_utilization_percent=busy,
+            memory_utilization_percent=round(busy * 0.46),
+            encoder_utilization_percent=0,
+            decoder_utilization_percent=0,
         )
 
 

@@ -1,4 +1,4 @@
-"""Read the stream of a child process: start it, watch it, and restart it."""
+"""Read the stream of a child process: start it, watch it, restart it, and take snapshots of it."""
 
 from __future__ import annotations
 
@@ -8,21 +8,27 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from dataclasses import replace
 from signal import SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGTERM
-from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
+from typing import Any, NamedTuple, SupportsIndex
 
 from gputop.bounds import LINE_BYTES, LINES_PER_SECOND, UNREADABLE_LINES
 from gputop.console import signal_name
 from gputop.frozen import dataclass
-from gputop.problem import Problem
+from gputop.problem import Problem, ProblemError
 from gputop.schema.codec import DecodeError
-from gputop.schema.device import silence_limit
-from gputop.schema.snapshot import NewerSchemaError, Record, decode, load_fast
-from gputop.stream.launch import launch
-
-if TYPE_CHECKING:
-    from gputop.stream.forked import Forked
+from gputop.schema.device import DeviceState, silence_limit
+from gputop.schema.snapshot import (
+    DriverState,
+    Inventory,
+    NewerSchemaError,
+    Record,
+    Sample,
+    decode,
+    load_fast,
+)
+from gputop.stream.launch import Forked, StreamOptions, launch
 
 LONG_LIFE_SECONDS = 10.0
 """Seconds that a crashing child never lives: its first records come before it asks the driver."""
@@ -84,8 +90,8 @@ class StreamChild:
     def ask(self, **wanted: Any) -> None:
         """Request settings of the child, which has `--control`, and of its successors.
 
-        They are `interval`, `gpm`, `acknowledge`, to wait for acknowledgements of samples, and the
-        `loads` of simulated devices.
+        They are `interval`, `gpm`, `nvidia_smi`, `acknowledge`, to wait for acknowledgements of
+        samples, and the `loads` of simulated devices.
         """
         changed = {name: value for name, value in wanted.items() if self._wanted.get(name) != value}
         self._wanted |= changed
@@ -270,3 +276,95 @@ class _Tail(asyncio.Protocol):
     @property
     def text(self) -> str:
         return self._data.decode(errors="replace").strip()
+
+
+ANSWER_SECONDS = 15.0
+"""Seconds for the driver to answer, or be found missing."""
+
+
+class StreamError(ProblemError):
+    """No snapshot is available."""
+
+
+class Snapshot(NamedTuple):
+    """A sample, and the inventory that holds for it."""
+
+    inventory: Inventory
+    sample: Sample
+
+
+def _stopped(interruption: Interruption) -> Problem:
+    return replace(interruption.problem, remedy="Try again, or see what `gputop stream` says")
+
+
+async def snapshots(
+    stream: StreamChild,
+    timeout_seconds: float = ANSWER_SECONDS,
+    explain: Callable[[Interruption], Problem] = _stopped,
+) -> AsyncGenerator[Snapshot | Interruption]:
+    """Yield samples with their inventories, from when the driver answered or was found missing.
+
+    Raises `StreamError` if neither happens in time, or the stream breaks off before; `explain`
+    says why it broke off. Later interruptions are yielded. Closes the stream.
+    """
+    inventory: Inventory | None = None
+    begun = False
+    try:
+        async with asyncio.timeout(timeout_seconds) as limit:
+            async with contextlib.aclosing(stream.records()) as records:
+                async for record in records:
+                    if isinstance(record, Inventory):
+                        inventory = record
+                    elif isinstance(record, Interruption):
+                        if begun:
+                            yield record
+                        elif not record.left_out:
+                            raise StreamError(explain(record))
+                    elif inventory and (
+                        begun or inventory.driver_state is not DriverState.STARTING
+                    ):
+                        begun = True
+                        limit.reschedule(None)  # before the yield: it is this task's alone
+                        yield Snapshot(inventory, record)
+    except TimeoutError:
+        pass
+    finally:
+        await stream.close()
+    raise StreamError(
+        Problem(
+            "The NVIDIA driver does not answer",
+            f"it said nothing within {timeout_seconds:g} s",
+            "Look for Xid errors in `dmesg`; a reboot may be needed",
+        )
+    )
+
+
+async def one_snapshot(
+    *, complete: bool = False, timeout_seconds: float = ANSWER_SECONDS
+) -> Snapshot:
+    """Return the first snapshot of a new sampler. Raises `StreamError` if there is none in time.
+
+    With `complete`, the first in which every device has answered, or does not respond.
+    """
+    options = StreamOptions(0.5, count=None if complete else 1)
+    child = StreamChild(options.command, options.interval)
+    return await first_snapshot(child, timeout_seconds, complete=complete)
+
+
+async def first_snapshot(
+    stream: StreamChild,
+    timeout_seconds: float,
+    explain: Callable[[Interruption], Problem] = _stopped,
+    *,
+    complete: bool,
+) -> Snapshot:
+    """Return the first of `snapshots`, or the first `complete` one: every device has answered."""
+    async with contextlib.aclosing(snapshots(stream, timeout_seconds, explain)) as found:
+        async for each in found:
+            if isinstance(each, Snapshot) and not (complete and _is_incomplete(each.sample)):
+                return each
+    raise AssertionError("the snapshots of a child have no end")
+
+
+def _is_incomplete(sample: Sample) -> bool:
+    return any(each.state is DeviceState.OK and each.age_seconds is None for each in sample.devices)

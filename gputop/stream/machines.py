@@ -13,10 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from gputop.problem import Problem
 from gputop.schema.device import THIS_MACHINE, old_after
-from gputop.stream.child import Interruption, Patience, StreamChild
+from gputop.stream.child import (
+    Interruption,
+    Patience,
+    Snapshot,
+    StreamChild,
+    StreamError,
+    first_snapshot,
+)
 from gputop.stream.launch import StreamOptions
 from gputop.stream.merge import MachineStream, inventory_of, sample_of, uptime
-from gputop.stream.snapshots import Snapshot, StreamError, first_snapshot
 from gputop.stream.ssh import CONNECT_SECONDS, REMOTE_COMMAND, explain_absence, ssh_command
 
 if TYPE_CHECKING:

@@ -38,9 +38,11 @@ class FakeTorch:
 
     @contextlib.contextmanager
     def _using(self, stream: FakeStream) -> Iterator[None]:
-        self.stream = stream.cuda_stream
+        before, self.stream = self.stream, stream.cuda_stream
+        COPYING.append(self)
         yield
-        self.stream = 0
+        COPYING.pop()
+        self.stream = before
 
 
 class FakeStream:
@@ -67,9 +69,12 @@ def on_gpus(cpu: type[Any], torch: Any, halt: threading.Event, **options: Any) -
 
 COPIES: list[tuple[int, int]] = []
 """Bytes and stream of each copy of the driver."""
+COPYING: list[FakeTorch] = []
+"""Those that have chosen a stream, the last one at the end."""
 
 
 def copy(to: int, source: int, size: int, stream: int) -> None:
     """What the driver does, at once."""
+    assert stream == COPYING[-1].stream, "its GPU is the current one"
     COPIES.append((size, stream))
     ctypes.memmove(to, source, size)

@@ -34,7 +34,7 @@ from gputop.schema.snapshot import (
     Sample,
     Source,
 )
-from gputop.stream import snapshots
+from gputop.stream import child as snapshots
 from tests.bench.commands import COMMAND, environment, ran
 from tests.bench.machines import divided, instance, seen, trainer, undivided
 from tests.bench.workers import CPU, RESULT, fake_interpreter, needs_torch

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import math
 import os
 import threading
 from dataclasses import replace
@@ -20,7 +21,7 @@ from gputop.bench.results.text_report import comparison_table
 from gputop.bench.run import supervision, worker_launch
 from gputop.bench.run.group import group_runner
 from gputop.bench.run.group_state import GroupState
-from gputop.bench.worker import backends, copies, errors
+from gputop.bench.worker import backends, copies, errors, rows
 from tests.bench import gpus
 from tests.bench.test_peers import GPUS, asked
 from tests.bench.test_tables import Recorded
@@ -46,6 +47,9 @@ def _driver(monkeypatch: pytest.MonkeyPatch) -> None:
     gpus.COPIES.clear()
     monkeypatch.setattr(copies, "driver_copy", lambda: gpus.copy)
     monkeypatch.setattr(copies, "DEVICE_SIZES", (1 << 16, MIB))
+    monkeypatch.setattr(rows, "LEAST_BLOCKS", 1)
+    monkeypatch.setattr(rows, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(rows, "REPEATABLE", math.inf)
     if devices_have_torch():
         torch = load_torch()
         changed = (
@@ -61,55 +65,55 @@ def devices_have_torch() -> bool:
     return not needs_torch.args[0]
 
 
-def paths(pair: copies.Pair) -> dict[str, copies.PairPath]:
-    ways = {"write": {1: 0}, "read": {0: 0}, "both": {1: 0, 0: 1}}
-    return {way: copies.PairPath(way, pair, made) for way, made in ways.items()}
+def path_of(device: Any, way: str, peer: int = 1) -> copies.PairPath:
+    return copies.PairPath(device, peer, way, MIB, copies.PAIR_WAYS[way])
 
 
 @needs_torch
 @pytest.mark.parametrize(
     ("way", "streams", "receivers"),
-    [("write", [100], [1]), ("read", [100], [0]), ("both", [100, 103], [1, 0])],
+    [
+        ("write to", [100], [1]),
+        ("read from", [100], [0]),
+        ("both directions with", [100, 103], [1, 0]),
+    ],
 )
 def test_who_makes_a_copy_and_who_has_it_then(
     way: str, streams: list[int], receivers: list[int]
 ) -> None:
-    pair = copies.Pair(gpu(), 3, MIB)
-    assert pair.places == ("cuda:0", "cuda:3")
-    path = paths(pair)[way]
+    device = gpu()
+    path = path_of(device, way, 3)
+    assert device.torch.made_on == [f"cuda:{3 * end}" for to in receivers for end in (1 - to, to)]
     path.clear()
     assert path.wrong() >= len(receivers) * (MIB // 8 - 1), "the word of number 0 is 0"
-    gpus.COPIES.clear()
     path.copy(1)
     assert [(MIB, stream) for stream in streams] == gpus.COPIES
     assert path.counted == len(receivers)
     assert path.wrong() == 0
-    for end in receivers:
-        assert (pair.received[end] == pair.sent[1 - end]).all()
+    for _, received, source, _ in path.transfers:
+        assert (received == source).all()
 
 
 @needs_torch
 def test_what_is_expected_did_not_come_over_the_link() -> None:
     """A link that always gives the same wrong words gives them when they are compared, too."""
-    made = gpu()
-    pair = copies.Pair(made, 1, MIB)
-    path = paths(pair)["write"]
+    device = gpu()
+    path = path_of(device, "write to")
     path.copy(1)
-    pair.received[1][77] ^= 1
-    made.torch.made_on.clear()
+    path.transfers[0][1][77] ^= 1
+    device.torch.made_on.clear()
     assert path.wrong() == 1
-    assert made.torch.made_on == ["cuda:1"], "where it was received"
+    assert device.torch.made_on == ["cuda:1"], "where it was received"
 
 
 @needs_torch
 def test_small_copies_wait_until_all_are_launched() -> None:
-    made = gpu()
-    held: list[int] = []
-    made.torch.cuda._sleep = held.append
-    pair = copies.Pair(made, 1, MIB)
-    assert pair.held(lambda _: None, 10) > 0
+    device, held = gpu(), list[int]()
+    device.torch.cuda._sleep = held.append
+    path = path_of(device, "write to")
+    assert path.clock_held(lambda _: None, 10) > 0
     assert held == [10 * copies.HELD_CYCLES]
-    pair.clock(lambda _: None, 10)
+    path.clock_here(lambda _: None, 10)
     assert len(held) == 1
 
 
@@ -140,7 +144,7 @@ def test_rows_of_every_other_gpu(tmp_path: Path, *, access: bool) -> None:
         rate = directions * MIB / values["seconds"]
         assert (point["x"], values["bytes_per_second"]) == (MIB, pytest.approx(rate))
         assert ("latency_seconds" in values) is ("write to" in series)
-    assert run.totals.verified == run.totals.checks == len(points)
+    assert run.totals.verified == run.totals.checks == len(points) + 2, "and the small copies"
     assert run.totals.wrong == 0
     how = "peer access" if access else "no peer access, by the host"
     assert run.notes == [f"GPU 0: {how}", f"GPU 1: {how}"]
@@ -157,7 +161,7 @@ def test_a_wrong_word_between_two_is_counted(
     monkeypatch.setattr(copies, "driver_copy", lambda: broken)
     run = run_of(tmp_path / "lock")
     copies.copy(gpu(), run)
-    assert run.totals.wrong == 2 * 4, "one for each receiver of each row"
+    assert run.totals.wrong == 2 * 5, "one for each receiver, and in small copies"
 
 
 @needs_torch
@@ -371,9 +375,24 @@ def test_the_time_of_a_turn_is_an_equal_part(
     monkeypatch.setattr(copies, "_rows_of_pair", lambda rows, *_: left.append(rows.left))
     copies.copy(gpu(), run)
     assert [0.9 < each <= 1.0 for each in left] == [True], "half of the run for three GPUs"
-    assert run.notes[-1].startswith("the time was up before all rows were measured")
     (late,) = {error for _, error in waited if error.kind == "too_slow"}
     assert late.fields["why"] == "other GPUs did not end their copies in time"
+
+
+@needs_torch
+def test_rows_that_there_was_no_time_for_are_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def late(rows: Any, *_: Any) -> None:
+        rows.until = 0.0
+
+    monkeypatch.setattr(copies, "_copy_alone", lambda *_: None)
+    monkeypatch.setattr(copies, "_row", late)
+    run = run_of(tmp_path / "lock")
+    copies.copy(gpu(), run)
+    access, late_note = run.notes
+    assert access == "GPU 0: peer access"
+    assert late_note.startswith("the time was up before all rows were measured")
 
 
 def test_the_worker_knows_the_names_of_all_that_it_sees() -> None:

@@ -26,7 +26,7 @@ from gputop.commands.arguments import Parser
 from gputop.problem import Problem
 from gputop.schema.device import Device
 from gputop.schema.snapshot import DriverState, Host, Inventory, Sample, Source
-from gputop.stream import snapshots
+from gputop.stream import child as snapshots
 from tests.bench.kept import BASE, COPY, SWEEP, soak, table
 from tests.bench.workers import RESULT
 

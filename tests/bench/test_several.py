@@ -20,7 +20,7 @@ from gputop.commands.arguments import Parser
 from gputop.commands.bench_results import gravest, report_runs
 from gputop.problem import Problem
 from gputop.schema.device import DeviceState
-from gputop.stream import snapshots
+from gputop.stream import child as snapshots
 from tests import runs
 from tests.bench.commands import ran
 from tests.bench.machines import divided, seen

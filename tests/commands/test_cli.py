@@ -71,7 +71,10 @@ REFUSED = [
     (["stream", "--count"], "Try `gputop stream --help`."),
     (["stream", "--format", "xml"], "give jsonl, or csv with ,noheader or ,nounits."),
     (["stream", "--format", "csv,units"], "give jsonl, or csv with ,noheader or ,nounits."),
-    (["stream", "--query", "gpu_util"], "cannot be queried. Closest: gpu_uuid, gpu_bus_id, uuid."),
+    (
+        ["stream", "--query", "gpu_util"],
+        "cannot be queried. Closest: gpu_uuid, gpu_serial, gpu_bus_id.",
+    ),
     (["stream", "--format", "jsonl", "--query", "name"], "Leave out --format jsonl."),
     (["stream", "--replay", "x", "--demo"], "Leave it out, or --replay."),
     (["stream", "--replay", "x", "--interval", "2"], "Leave it out, or --replay."),
@@ -82,7 +85,7 @@ REFUSED = [
     (["--theme"], HELP),
     (["--config"], HELP),
     (["--mouse=no"], HELP),
-    (["top"], HELP),
+    (["monitor"], HELP),
     ([""], HELP),
     (["--nosuch"], HELP),
     (["--dem"], "Did you mean --demo?"),
@@ -160,7 +163,7 @@ def test_bad_usage_in_a_process_of_its_own() -> None:
     done = run("--interval", "0", "stream")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1
-    assert done.stderr.startswith("gputop: error: argument --interval: '0' is not an interval")
+    assert done.stderr.startswith("gputop: error: argument --interval/-l: '0' is not an interval")
 
 
 def test_an_argument_that_is_not_utf8() -> None:

@@ -14,8 +14,7 @@ import pytest
 from gputop import cli
 from gputop.commands import pick
 from gputop.problem import Problem
-from gputop.stream.child import Interruption
-from gputop.stream.snapshots import Snapshot, StreamError
+from gputop.stream.child import Interruption, Snapshot, StreamError
 from tests.driver import DRIVER_NOT_LOADED, GPU_IS_LOST, FakeDevice, FakeProcess, platforms
 from tests.streams import NO_DRIVER, inventory, no_driver, sample
 

@@ -17,8 +17,7 @@ from gputop import cli
 from gputop.commands import status
 from gputop.problem import Problem
 from gputop.schema.device import Absence
-from gputop.stream.child import Interruption
-from gputop.stream.snapshots import Snapshot, StreamError
+from gputop.stream.child import Interruption, Snapshot, StreamError
 from tests.driver import GPU_IS_LOST, FakeDevice, FakeProcess, platforms
 from tests.streams import NO_DRIVER, inventory, no_driver, readings, sample
 from tests.terminal import SHOW_CURSOR, Terminal

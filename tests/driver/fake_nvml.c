@@ -41,6 +41,10 @@
  *                                        keys; there is one where there is a uuid and MIG is on
  *   device.0.instance.2.gpu_instance 7   and compute_instance: its ids, in process lists, too
  *   device.0.max_instances 7
+ *   device.0.topology.1 50               how far it is from device 1: NVML_TOPOLOGY_...
+ *   device.0.nvlink.3.remote 0000:17:00.0     where its link 3 leads, which is up if there is this
+ *   device.0.nvlink.3.type 2             and to what: NVML_NVLINK_DEVICE_TYPE_...; without it, a GPU
+ *   device.0.cpu_affinity.0 0xff         mask of the first 64 processors; memory_affinity likewise
  *   device.0.instance_gone_code 6        what every call on the handle of one returns that is gone
  *
  * A value that is not in the file is not supported (3): that is how a GPU without a fan is made.
@@ -541,7 +545,9 @@ int nvmlDeviceGetPciInfoExt(device_t device, struct pci_ext *out)
         return leave(code);
     *out = (struct pci_ext){
         .version = out->version, .domain = found.domain, .bus = found.bus,
-        .device = found.device, .device_id = found.device_id, .base_class = 3, .sub_class = 2,
+        .device = found.device, .device_id = found.device_id, .base_class = 3,
+        .sub_class = (unsigned)number(find(index, "pci_sub_class") ?: "2"),
+        .subsystem_id = (unsigned)strtoul(find(index, "pci_subsystem_id") ?: "0", NULL, 0),
     };
     memcpy(out->text, found.text, sizeof out->text);
     return leave(SUCCESS);
@@ -702,6 +708,231 @@ int nvmlDeviceGetFieldValues(device_t device, int count, struct field *fields)
         fields[n].value = value && !code ? strtoull(value, NULL, 0) : 0;
     }
     return leave(SUCCESS);
+}
+
+/* ---- Seldom asked --------------------------------------------------------------------------- */
+
+NUMBER(nvmlDeviceGetGpuMaxPcieLinkGeneration, unsigned, "pcie_generation_gpu_max")
+NUMBER(nvmlDeviceGetDisplayMode, unsigned, "display_mode")
+NUMBER(nvmlDeviceGetDisplayActive, unsigned, "display_active")
+NUMBER(nvmlDeviceGetAccountingMode, unsigned, "accounting_mode")
+NUMBER(nvmlDeviceGetAccountingBufferSize, unsigned, "accounting_buffer_size")
+NUMBER(nvmlDeviceGetRetiredPagesPendingStatus, unsigned, "retired_pages_pending")
+NUMBER(nvmlDeviceGetPowerManagementMode, unsigned, "power_management_mode")
+NUMBER(nvmlDeviceGetC2cModeInfoV, unsigned, "c2c_mode")
+NUMBER(nvmlDeviceGetBBXTimeData_v1, unsigned, "bbx_time_run")
+NUMBER(nvmlDeviceGetNumaNodeId, int, "numa_node")
+PAIR(nvmlDeviceGetGpuOperationMode, unsigned, "operation_mode", "operation_mode_pending")
+PAIR(nvmlDeviceGetDriverModel_v2, unsigned, "driver_model", "driver_model_pending")
+PAIR(nvmlDeviceGetGspFirmwareMode, unsigned, "gsp_mode", "gsp_mode_default")
+CHOICE(nvmlDeviceGetApplicationsClock, "applications_clock.%u")
+CHOICE(nvmlDeviceGetDefaultApplicationsClock, "default_applications_clock.%u")
+CHOICE(nvmlDeviceGetVgpuCapabilities, "vgpu_capability.%u")
+TEXT(nvmlDeviceGetInforomImageVersion, "inforom_image")
+
+int nvmlDeviceGetHostname_v1(device_t device, char out[64])
+{
+    ENTER(device);
+    return leave(copy_text(find(index, "hostname"), out, 64));
+}
+
+int nvmlDeviceGetInforomVersion(device_t device, unsigned object, char *out, unsigned size)
+{
+    ENTER(device);
+    return leave(copy_text(find(index, "inforom_version.%u", object), out, size));
+}
+
+int nvmlDeviceValidateInforom(device_t device)
+{
+    ENTER(device);
+    return leave(find(index, "inforom_image") ? SUCCESS : NOT_SUPPORTED);
+}
+
+int nvmlGetVgpuDriverCapabilities(unsigned which, unsigned *out)
+{
+    int entered = enter_index(NO_DEVICE, __func__);
+    if (entered)
+        return entered;
+    STORE(unsigned, out, find(NO_DEVICE, "vgpu_driver_capability.%u", which));
+    return leave(SUCCESS);
+}
+
+struct mode { unsigned version, value; };
+
+int nvmlDeviceGetAddressingMode(device_t device, struct mode *out)
+{
+    ENTER(device);
+    STORE(unsigned, &out->value, find(index, "addressing_mode"));
+    return leave(SUCCESS);
+}
+
+int nvmlDeviceGetDramEncryptionMode(device_t device, struct mode *current, struct mode *pending)
+{
+    ENTER(device);
+    STORE(unsigned, &current->value, find(index, "dram_encryption"));
+    STORE(unsigned, &pending->value, find(index, "dram_encryption_pending"));
+    return leave(SUCCESS);
+}
+
+int nvmlDeviceGetEncoderStats(device_t device, unsigned *sessions, unsigned *fps, unsigned *latency)
+{
+    ENTER(device);
+    STORE(unsigned, sessions, find(index, "encoder_sessions"));
+    STORE(unsigned, fps, find(index, "encoder_fps"));
+    STORE(unsigned, latency, find(index, "encoder_latency"));
+    return leave(SUCCESS);
+}
+
+int nvmlDeviceGetMemoryErrorCounter(device_t device, unsigned type, unsigned counter,
+    unsigned location, u64 *out)
+{
+    ENTER(device);
+    STORE(u64, out, find(index, "memory_errors.%u.%u.%u", type, counter, location));
+    return leave(SUCCESS);
+}
+
+enum { SRAM_COUNTS = 11 };
+struct sram_errors { unsigned version; u64 counts[SRAM_COUNTS]; unsigned exceeded; };
+
+int nvmlDeviceGetSramEccErrorStatus(device_t device, struct sram_errors *out)
+{
+    ENTER(device);
+    if (out->version != 0x1000068)
+        return leave(ARGUMENT_VERSION_MISMATCH);
+    STORE(unsigned, &out->exceeded, find(index, "sram_errors.exceeded"));
+    for (int n = 0; n < SRAM_COUNTS; n++)
+        out->counts[n] = strtoull(find(index, "sram_errors.%d", n) ?: "0", NULL, 0);
+    return leave(SUCCESS);
+}
+
+int nvmlDeviceGetRetiredPages(device_t device, unsigned cause, unsigned *count, u64 *pages)
+{
+    ENTER(device);
+    unsigned room = pages ? *count : 0;
+    STORE(unsigned, count, find(index, "retired_pages.%u", cause));
+    return leave(*count > room ? INSUFFICIENT_SIZE : SUCCESS);
+}
+
+int nvmlDeviceGetRowRemapperHistogram(device_t device, unsigned out[5])
+{
+    ENTER(device);
+    for (int n = 0; n < 5; n++)
+        STORE(unsigned, &out[n], find(index, "row_remapper.%d", n));
+    return leave(SUCCESS);
+}
+
+int nvmlDeviceGetConfComputeProtectedMemoryUsage(device_t device, struct memory_v1 *out)
+{
+    ENTER(device);
+    STORE(u64, &out->total, find(index, "protected_memory_total_bytes"));
+    STORE(u64, &out->used, find(index, "protected_memory_used_bytes"));
+    out->free = out->total - out->used;
+    return leave(SUCCESS);
+}
+
+struct fabric {
+    unsigned version;
+    unsigned char cluster[16];
+    unsigned status, clique, state, health_mask;
+    unsigned char health;
+};
+
+/* Version 2 is that without the last field. */
+int nvmlDeviceGetGpuFabricInfoV(device_t device, struct fabric *out)
+{
+    ENTER(device);
+    int newest = (int)number(find(index, "fabric.version") ?: "3");
+    if (out->version != 0x02000024 && (out->version != 0x03000028 || newest < 3))
+        return leave(ARGUMENT_VERSION_MISMATCH);
+    STORE(unsigned, &out->state, find(index, "fabric.state"));
+    out->status = (unsigned)number(find(index, "fabric.status"));
+    out->clique = (unsigned)number(find(index, "fabric.clique"));
+    out->health_mask = (unsigned)number(find(index, "fabric.health_mask"));
+    memset(out->cluster, (int)number(find(index, "fabric.cluster_byte")), sizeof out->cluster);
+    if (out->version == 0x03000028)
+        out->health = (unsigned char)number(find(index, "fabric.health"));
+    return leave(SUCCESS);
+}
+
+struct platform {
+    unsigned version;
+    unsigned char guid[16];
+    char chassis[16];
+    unsigned char slot, tray, host, peer, module;
+};
+
+int nvmlDeviceGetPlatformInfo(device_t device, struct platform *out)
+{
+    ENTER(device);
+    if (out->version != 0x200002c)
+        return leave(ARGUMENT_VERSION_MISMATCH);
+    STORE(unsigned char, &out->host, find(index, "platform.host"));
+    out->slot = (unsigned char)number(find(index, "platform.slot"));
+    out->tray = (unsigned char)number(find(index, "platform.tray"));
+    out->peer = (unsigned char)number(find(index, "platform.peer"));
+    out->module = (unsigned char)number(find(index, "platform.module"));
+    u64 guid = strtoull(find(index, "platform.guid") ?: "0", NULL, 0);
+    for (int n = 0; n < 8; n++)
+        out->guid[n] = (unsigned char)(guid >> (56 - 8 * n));
+    copy_text(find(index, "platform.chassis") ?: "", out->chassis, sizeof out->chassis);
+    return leave(SUCCESS);
+}
+
+/* ---- Topology ------------------------------------------------------------------------------- */
+
+int nvmlDeviceGetTopologyCommonAncestor(device_t device, device_t other, unsigned *out)
+{
+    ENTER(device);
+    STORE(unsigned, out, find(index, "topology.%d", (int)(other - handles)));
+    return leave(SUCCESS);
+}
+
+int nvmlDeviceGetNvLinkState(device_t device, unsigned link, unsigned *out)
+{
+    ENTER(device);
+    if (!find(index, "nvlink.0.remote"))
+        return leave(NOT_SUPPORTED);
+    *out = find(index, "nvlink.%u.remote", link) != NULL;
+    return leave(SUCCESS);
+}
+
+int nvmlDeviceGetNvLinkRemotePciInfo_v2(device_t device, unsigned link, struct pci_v3 *out)
+{
+    ENTER(device);
+    const char *remote = find(index, "nvlink.%u.remote", link);
+    if (!remote || sscanf(remote, "%x:%x:%x", &out->domain, &out->bus, &out->device) != 3)
+        return leave(NOT_SUPPORTED);
+    snprintf(out->text, sizeof out->text, "%s", remote);
+    return leave(SUCCESS);
+}
+
+int nvmlDeviceGetNvLinkRemoteDeviceType(device_t device, unsigned link, unsigned *out)
+{
+    ENTER(device);
+    *out = (unsigned)number(find(index, "nvlink.%u.type", link));
+    return leave(SUCCESS);
+}
+
+static int affinity(device_t device, const char *function, const char *key, unsigned size, u64 *out)
+{
+    int index, entered = enter(device, &index, function);
+    if (entered)
+        return entered;
+    if (!find(index, "%s.0", key))
+        return leave(NOT_SUPPORTED);
+    for (unsigned n = 0; n < size; n++)
+        out[n] = strtoull(find(index, "%s.%u", key, n) ?: "0", NULL, 0);
+    return leave(SUCCESS);
+}
+
+int nvmlDeviceGetCpuAffinity(device_t device, unsigned size, u64 *out)
+{
+    return affinity(device, __func__, "cpu_affinity", size, out);
+}
+
+int nvmlDeviceGetMemoryAffinity(device_t device, unsigned size, u64 *out, unsigned scope)
+{
+    return scope ? INVALID_ARGUMENT : affinity(device, __func__, "memory_affinity", size, out);
 }
 
 /* ---- Samples of utilization ----------------------------------------------------------------- */

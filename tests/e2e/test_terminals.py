@@ -181,7 +181,7 @@ def test_settings_are_kept_for_the_next_start(driver: FakeDriver) -> None:
             see(terminal, "PID▼", "every 0.5 s")
             assert not file.exists()
             terminal.send("S")
-            see(terminal, "Kept in")
+            see(terminal, "Saved in")
             terminal.send("q")
             assert terminal.wait() == 0
         kept = tomllib.loads(file.read_text())
@@ -200,7 +200,7 @@ def test_a_broken_settings_file_is_said_and_left_alone(driver: FakeDriver, tmp_p
     with opened(driver, "--config", str(file)) as terminal:
         see(terminal, "0 Test 0", "The settings in", "are not used")
         terminal.send("S")
-        see(terminal, "Not kept")
+        see(terminal, "Not saved")
     assert file.read_text() == "theme = [\n"
 
 
@@ -256,6 +256,6 @@ def test_settings_are_not_read_from_the_terminal(name: str) -> None:
     with dashboard("--demo", "--config", name) as terminal:
         see(terminal, "GPU▲", "are not used")
         terminal.send("S")
-        see(terminal, "Not kept")
+        see(terminal, "Not saved")
         terminal.send("q")
         assert terminal.wait() == 0

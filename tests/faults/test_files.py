@@ -61,7 +61,7 @@ def test_both_keep_their_results_and_settings(driver: FakeDriver, tmp_path: Path
         for each in (first, second):
             see(each, "Done bfloat16", without=("Not kept",))
             each.send("1S")
-            see(each, "Kept in")
+            see(each, "Saved in")
         for each in (first, second):
             each.send("q")
             assert each.wait() == 0

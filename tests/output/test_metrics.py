@@ -673,12 +673,13 @@ def test_devices_have_the_labels_of_their_pod(
     records = streams.inventory(2), sample_of(FULL, streams.readings(1), events=EVERY.events)
     found = found_in(*records, dcgm=dcgm, pods=pods)
     of_devices = [each for each in found if each.name.startswith(("gputop_power", "DCGM_FI"))]
-    of_devices += [each for each in found if each.name.startswith("gputop_xid")]
-    assert len(of_devices) > 2
+    assert of_devices
     for each in of_devices:
         for labels, _ in each.series:
             is_first = "0" in (labels.get("index"), labels.get("gpu"))
             assert pod_labels(dict(labels)) == (common if is_first else {}), each.name
+    xids = named(found, "gputop_xid_errors_total")
+    assert dcgm or [pod_labels(labels) for labels, _ in xids] == [{}]
     listed = [pod_labels(labels) for labels, _ in named(found, "gputop_device_pod")]
     assert len(listed) == len(holders)
     if len(holders) > 1:

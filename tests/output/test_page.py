@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.output.ansi import LOUD_RED, YELLOW, frame, wanted
-from gputop.output.page import View, document, page
-from gputop.output.table import COLUMNS, parse_columns, processes_text, slug
+from gputop.output.page import COLUMNS, View, document, page, parse_columns, processes_text, slug
 from gputop.schema.device import (
     READINGS,
     SERIES_READINGS,

@@ -19,11 +19,11 @@ from prometheus_client import generate_latest
 
 from gputop.fleet.queries import LIMITS, READ_AS, all_of, gone_of, names_of, values_of
 from gputop.output.nvidia_smi import ALIASES, COLUMNS, CsvLines, parse_query
+from gputop.output.page import COLUMNS as STATUS_COLUMNS
 from gputop.output.page import View, document, page
 from gputop.output.prometheus.metrics import families
 from gputop.output.prometheus.scrape import registry_of
 from gputop.output.prometheus.state import StreamFollower
-from gputop.output.table import COLUMNS as STATUS_COLUMNS
 from gputop.schema.device import (
     READINGS,
     SERIES_READINGS,
@@ -33,9 +33,8 @@ from gputop.schema.device import (
     DeviceState,
 )
 from gputop.schema.labels import GROUPS, LEGEND, since_start
-from gputop.schema.remedies import absence_text
 from gputop.schema.snapshot import Event
-from gputop.schema.values import Statistics, value_text
+from gputop.schema.values import Statistics, absence_text, value_text
 from tests import streams
 
 if TYPE_CHECKING:

@@ -16,8 +16,14 @@ from typing import TYPE_CHECKING
 import bcrypt
 import pytest
 
-from gputop.output.prometheus.scrape import TEXT, listen, routed
-from gputop.output.prometheus.web_config import MOST_BYTES, WebConfig, WebConfigError
+from gputop.output.prometheus.scrape import (
+    MOST_BYTES,
+    TEXT,
+    WebConfig,
+    WebConfigError,
+    listen,
+    routed,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

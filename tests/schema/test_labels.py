@@ -23,10 +23,9 @@ from gputop.schema.device import (
     DeviceState,
 )
 from gputop.schema.labels import GROUPS, LEGEND, ROWS, since_start, value_of
-from gputop.schema.remedies import absence_text
 from gputop.schema.snapshot import Event, Host
-from gputop.schema.values import CAUSES, Statistics, value_text
-from gputop.sources.nvml.device_queries import _RECOVERY_ACTIONS, _clock_event_times
+from gputop.schema.values import CAUSES, Statistics, absence_text, value_text
+from gputop.sources.nvml.device_queries import _RECOVERY_ACTIONS, clock_event_times
 from tests import streams
 
 GIB = 1 << 30
@@ -144,7 +143,7 @@ def test_the_link() -> None:
 
 
 def test_every_word_of_the_driver_has_words_for_people() -> None:
-    assert {*BITS, *_clock_event_times((580, 82)), "thermal"} <= set(CAUSES)
+    assert {*BITS, *clock_event_times((580, 82)), "thermal"} <= set(CAUSES)
     for action in _RECOVERY_ACTIONS.values():
         assert "_" not in value_text("recovery_action", action)
 

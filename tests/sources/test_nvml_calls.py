@@ -1,4 +1,4 @@
-"""The calls that do without nvidia-ml-py's wrappers: the same answers, with and without them."""
+"""The calls that do without nvidia-ml-py's wrappers, and how many there are."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gputop.schema.snapshot import Sample, encode
 from gputop.sources.interface import joined_process
 from gputop.sources.linux.host import HostReader
 from gputop.sources.linux.owners import Owners
-from gputop.sources.nvml import bindings, fields
+from gputop.sources.nvml import fields
 from gputop.sources.nvml.driver import NvmlReader, start
 from gputop.sources.nvml.fields import VALUE_TYPES
 from tests import codecs
@@ -31,23 +31,6 @@ LISTS = [
 ]
 
 
-class OfAnotherRelease:
-    """nvidia-ml-py without the private function."""
-
-    def __getattr__(self, name: str) -> object:
-        if name == "_nvmlGetFunctionPointer":
-            raise AttributeError(name)
-        return getattr(pynvml, name)
-
-
-@pytest.fixture(params=["direct", "public"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """How the library is called."""
-    if request.param == "public":
-        monkeypatch.setattr(bindings, "nvml", OfAnotherRelease())
-    return str(request.param)
-
-
 def ticks(reader: NvmlReader, clock: Clock, count: int) -> list[DeviceReading]:
     found = []
     for _ in range(count):
@@ -56,33 +39,17 @@ def ticks(reader: NvmlReader, clock: Clock, count: int) -> list[DeviceReading]:
     return found
 
 
-def test_both_ways_say_the_same(nvml: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
-    nvml.write(FakeDevice(fan_percent=1, processes=(FakeProcess(1), FakeProcess(2, "graphics"))))
-    start()
-    found = []
-    for namespace in (pynvml, OfAnotherRelease()):
-        monkeypatch.setattr(bindings, "nvml", namespace)
-        clock = Clock()
-        found.append(ticks(NvmlReader(0, clock=clock), clock, 3))
-    assert found[0] == found[1]
-    sample = found[0][-1].sample
-    assert sample.energy_joules is not None
-    assert sample.nvlink_rx_bytes_per_second is not None
-    assert [process.pid for process in found[0][-1].processes] == [1, 2]
-
-
 @pytest.mark.parametrize("count", [0, 1, 31, 32, 33, 64, 200])
-def test_a_list_of_any_length(nvml: FakeDriver, way: str, count: int) -> None:
+def test_a_list_of_any_length(nvml: FakeDriver, count: int) -> None:
     nvml.write(FakeDevice(processes=tuple(FakeProcess(pid) for pid in range(1, count + 1))))
     start()
     processes = NvmlReader(0).read(gpm=False)[0].processes
     assert [process.pid for process in processes] == [*range(1, count + 1)]
     calls = nvml.calls(0)[LISTS[0]]
-    assert calls == (1 if way == "direct" and count <= 32 else 2 if count else 1)
+    assert calls == (1 if count <= 32 else 2)
 
 
-def test_an_empty_list_is_one_call_by_either_way(nvml: FakeDriver, way: str) -> None:
-    assert way
+def test_an_empty_list_is_one_call(nvml: FakeDriver) -> None:
     nvml.write(FakeDevice())
     start()
     assert NvmlReader(0).read(gpm=False)[0].processes == ()
@@ -147,13 +114,13 @@ def test_each_link_is_looked_at_less_often_than_all_together(
     clock = Clock()
     reader = NvmlReader(0, clock=clock)
     asked: list[int] = []
-    fetch = fields._fetch
+    fetch = fields.fetch
 
     def counted(handle: object, keys: tuple[fields.FieldKey, ...]) -> object:
         asked[-1] += len([key for key in keys if 0 < key.scope < 1000])
         return fetch(handle, keys)
 
-    monkeypatch.setattr(fields, "_fetch", counted)
+    monkeypatch.setattr(fields, "fetch", counted)
     for _ in range(16):
         clock.seconds += 1.0
         asked.append(0)

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.schema.device import SERIES_READINGS, Absence, DeviceSample
-from gputop.sources.nvml import bindings
 from gputop.sources.nvml.driver import NvmlReader, start
 from gputop.sources.nvml.utilization import BusySamples
 from tests.driver import (
@@ -26,7 +25,6 @@ from tests.driver import (
     loaded,
 )
 from tests.sources.test_nvml import Clock
-from tests.sources.test_nvml_calls import OfAnotherRelease
 
 pytestmark = pytest.mark.driver
 
@@ -65,16 +63,6 @@ class Machine:
         sample = self.sample(seconds)
         found = sample.gpu_utilization_samples_percent
         return sample.absent["gpu_utilization_samples_percent"] if found is None else found
-
-
-def test_without_the_private_function_the_public_one_is_called(
-    nvml: FakeDriver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bindings, "nvml", OfAnotherRelease())
-    machine = Machine(nvml)
-    assert machine.first.absent["gpu_utilization_samples_percent"] is NO_DATA_YET
-    assert machine.read(rows(range(6, 16))) == (11, 12, 13, 14, 15)
-    assert machine.read(rows(range(6, 16))) == ()
 
 
 def test_each_comes_once_and_the_first_reading_only_begins(nvml: FakeDriver) -> None:

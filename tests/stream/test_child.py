@@ -18,9 +18,16 @@ from gputop.problem import Problem
 from gputop.schema.device import silence_limit
 from gputop.schema.snapshot import DriverState, Host, Inventory, Record, Sample, Source, encode
 from gputop.stream import child as module
-from gputop.stream.child import Interruption, Patience, StreamChild
+from gputop.stream.child import (
+    Interruption,
+    Patience,
+    StreamChild,
+    StreamError,
+    first_snapshot,
+    one_snapshot,
+    snapshots,
+)
 from gputop.stream.launch import StreamOptions
-from gputop.stream.snapshots import StreamError, first_snapshot, one_snapshot, snapshots
 from tests.streams import PreparedStream
 
 BOUND = 60.0

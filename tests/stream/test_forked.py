@@ -11,14 +11,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from gputop.stream.forked import can_fork
+from gputop.stream.launch import can_fork
 from tests.e2e.shipped import GPUTOP, NO_DRIVER, see
 from tests.terminal import Terminal
 
 BOUND = 60.0
 START = """
 import gc, json, os, select, signal, subprocess, sys, time
-from gputop.stream.forked import Forked, can_fork
+from gputop.stream.launch import Forked, can_fork
 def of(work, title=("gputop", "stream", "--interval", "1", "x" * 5000)):
     assert can_fork()
     return Forked(work, title)

@@ -14,8 +14,8 @@ from textual.widget import Widget
 
 from gputop.schema.device import GPM_READINGS, READINGS, Absence, Device, DeviceSample
 from gputop.schema.labels import ROWS
-from gputop.schema.remedies import absence_text
 from gputop.schema.snapshot import Event, Sample, decode, encode
+from gputop.schema.values import absence_text
 from gputop.sources.nvml.driver import NvmlReader, start
 from gputop.ui.device.screen import DetailsView, DevicePage, DeviceTitle, EventsView, in_columns
 from gputop.ui.device.timeline import TimelineView

@@ -222,10 +222,10 @@ async def test_the_settings_are_kept(tmp_path: Path) -> None:
     app = GputopApp(PreparedStream(inventory(1), sample(1)), config=file)
     async with app.run_test(notifications=True) as pilot:
         app.action_theme("light")
-        await dashboard_of(app).action_keep()
+        await dashboard_of(app).action_save()
         await settle(pilot)
         (note,) = app._notifications
-        assert note.message == f"Kept in {file}"
+        assert note.message == f"Saved in {file}"
     assert file.read_text() == 'theme = "light"\n'
 
 
@@ -235,7 +235,7 @@ async def test_settings_that_cannot_be_kept_are_one_line(tmp_path: Path) -> None
     app = GputopApp(PreparedStream(inventory(1), sample(1)), config=config)
     async with app.run_test(notifications=True) as pilot:
         app.action_theme("light")
-        await dashboard_of(app).action_keep()
+        await dashboard_of(app).action_save()
         await settle(pilot)
         (note,) = app._notifications
         assert "Not a directory" in note.message

@@ -145,6 +145,19 @@ def test_a_fast_line_is_free_after_the_first_answers() -> None:
     assert far.flow.room() is None
 
 
+def test_whoever_ends_before_the_first_answer_waits_for_it() -> None:
+    far = Far()
+    assert far.flow.answer_seconds == 0
+    far.flow.begin()
+    assert far.flow.answer_seconds == FIRST_SECONDS
+    far.now += FIRST_SECONDS / 2
+    assert far.flow.answer_seconds == pytest.approx(FIRST_SECONDS / 2)
+    far.now += FIRST_SECONDS  # it does not answer
+    assert far.flow.answer_seconds == 0
+    far.answer(0.05)
+    assert far.flow.answer_seconds == 0
+
+
 def test_a_slow_line_has_no_more_on_its_way_than_it_carries_soon() -> None:
     far = Far()
     far.flow.begin()

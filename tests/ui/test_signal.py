@@ -186,7 +186,8 @@ def test_a_later_process_of_the_same_pid_is_not_the_target() -> None:
 
 
 async def test_a_yes_that_comes_with_other_keys_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gputop.ui.drawing.dialogs.QUIET_SECONDS", 0.2)
+    quiet = "gputop.ui.drawing.dialogs.QUIET_SECONDS"
+    monkeypatch.setattr(quiet, 3600.0)
     app = SignalApp(process(4242, 0))
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot)
@@ -195,6 +196,8 @@ async def test_a_yes_that_comes_with_other_keys_is_none(monkeypatch: pytest.Monk
         assert app.answers == []
         box = app.screen.query_one(Vertical)
         assert "a moment" in str(box.border_subtitle)
+        monkeypatch.setattr(quiet, 0.01)
+        await pilot.press("j")
         async with asyncio.timeout(10):
             while "y sends it" not in str(box.border_subtitle):
                 await pilot.pause()

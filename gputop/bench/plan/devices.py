@@ -251,7 +251,7 @@ def select_targets(named: Sequence[str] | None, kind: str, *, ignore_busy: bool)
     # Only here: the CPU is put under stress without a look at the driver.
     import asyncio
 
-    from gputop.stream.snapshots import StreamError, one_snapshot
+    from gputop.stream.child import StreamError, one_snapshot
 
     try:
         inventory, sample = asyncio.run(one_snapshot())

@@ -259,7 +259,7 @@ def listing(device: str | None, form: Form, width: int | None = None) -> str:
 
 
 def _uuid_of(label: str) -> str:
-    from gputop.stream.snapshots import StreamError, one_snapshot
+    from gputop.stream.child import StreamError, one_snapshot
 
     try:
         inventory, _ = asyncio.run(one_snapshot())

@@ -197,13 +197,8 @@ def _measure(device: Any, run: Run) -> None:
     for size in sizes:
         rows.expect("making buffers", FIRST_SECONDS)
         message = Message(device, ranks, size)
-        for series in message.operations:
-            if not _row(rows, ranks, message, series):
-                rows.note_time_up()
-                ranks.leave()
-                return
-            rows.to_come -= 1
-        run.known.update(device.memories())
+        if not all(_row(rows, ranks, message, series) for series in message.operations):
+            break
     ranks.leave()
 
 
@@ -216,8 +211,9 @@ def _row(rows: Rows, ranks: Ranks, message: Message, series: str) -> bool:
     own = min(device.wall(lambda _: operation(), 1) for _ in range(WARM_UP))
     each, over = map(max, zip(*ranks.agree(own, -rows.left)))  # noqa: B905 - Python 3.9
     if over >= 0:
-        return False
-    seconds = min(ROW_SECONDS, -over / rows.to_come)
+        rows.until = time.monotonic()  # for all of them
+        return not rows.end_early()
+    seconds = min(ROW_SECONDS, -over / max(1, rows.to_come))
     times = max(LEAST_OPERATIONS, min(MOST_OPERATIONS, products_in(seconds, each)))
     rows.expect(work, times * each)
     operation()  # the ranks come here one after the other, and leave together
@@ -235,8 +231,7 @@ def _row(rows: Rows, ranks: Ranks, message: Message, series: str) -> bool:
         "p99_seconds": max(tail for _, tail, _ in said),
         "wrong": sum(wrong for *_, wrong in said),
     }
-    rows.run.send("point", series=series, x=size, values=values, shape=[])
-    rows.table.rows += 1
+    rows.add(series, size, values)
     return True
 
 

@@ -6,7 +6,7 @@ import ctypes
 import fcntl
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,8 @@ BUFFERS_SECONDS = 3.0
 """Expected seconds to make the largest buffers on a slow host."""
 READ_AND_WRITTEN = 2
 
+PAIR_WAYS = {"write to": {1: 0}, "read from": {0: 0}, "both directions with": {1: 0, 0: 1}}
+"""Copies between this GPU, 0, and a peer, 1: by who receives, who makes them."""
 PAIR_BYTES, SMALL_BYTES = 1 << 28, 16
 """Bytes of the largest copy between two GPUs, and of the one whose latency is measured."""
 PAIR_SECONDS = 0.5
@@ -119,30 +121,24 @@ def _copy_alone(rows: Rows, sizes: list[int], counted: list[int]) -> None:
     for size in sizes:
         rows.expect("making buffers", BUFFERS_SECONDS)
         for way in _cuda_ways(device, size, run) if cuda else _cpu_ways(device, size, counted):
-            if rows.over:
-                rows.note_time_up()
+            if rows.end_early():
                 return
             torch.set_num_threads(way.threads or threads)
-            _row(rows, way, size)
+            _row(rows, way, size, {})
             torch.set_num_threads(threads)
-        run.known.update(device.memories())
 
 
-def _row(
-    rows: Rows, way: CopyPath, size: int, latency: Callable[[], dict[str, float]] = dict
-) -> None:
+def _row(rows: Rows, way: CopyPath, size: int, further: Mapping[str, float]) -> None:
     rows.expect("a copy", BUFFERS_SECONDS)
     way.clear()
     timed = rows.time(way.copy, way.clock, rows.device.wall(way.copy, 1))
     if timed is None:
         return
-    rate = way.counted * size / timed.seconds
-    values = {"bytes_per_second": rate, **latency()}
     rows.expect("a comparison", BUFFERS_SECONDS)
     rows.device.synchronize()
     rows.run.verified(way.wrong(), 1)
-    rows.point(way.series, size, timed, values)
-    rows.to_come -= 1
+    rate = way.counted * size / timed.seconds
+    rows.point(way.series, size, timed, {"bytes_per_second": rate, **further})
 
 
 def _cpu_ways(device: Any, size: int, counted: list[int]) -> Iterator[CopyPath]:
@@ -200,14 +196,11 @@ def _copy_between(rows: Rows, turn: Callable[[], None], end: float) -> None:
         run.notes.append(f"{peer}: {'peer access' if direct else 'no peer access, by the host'}")
         try:
             if not _rows_of_pair(rows, number, peer):
-                break
+                return
         except (MemoryError, RuntimeError) as error:
             if not is_memory(error):
                 raise
             run.notes.append(f"{peer}: copies are absent, {first_line(error)}")
-    else:
-        return
-    rows.note_time_up()
 
 
 def _rows_of_pair(rows: Rows, number: int, peer: str) -> bool:
@@ -218,97 +211,85 @@ def _rows_of_pair(rows: Rows, number: int, peer: str) -> bool:
     size = max((each for each in DEVICE_SIZES if each <= min(most, PAIR_BYTES)), default=0)
     if not size:
         raise MemoryError(f"{most / MIB:.3g} MiB may be used for each")
-    pair = Pair(device, number, size)
-
-    def latency() -> dict[str, float]:
-        timed = rows.time(partial(pair.launch, 1, 0, SMALL_BYTES), pair.held, 0.0, most=MOST_HELD)
-        rows.to_come -= 1
-        return {"latency_seconds": timed.seconds} if timed else {}
-
-    for way, copies, small in (
-        ("write to", {1: 0}, latency),
-        ("read from", {0: 0}, dict),
-        ("both directions with", {1: 0, 0: 1}, dict),
-    ):
-        if rows.over:
+    small = PairPath(device, number, "", SMALL_BYTES, PAIR_WAYS["write to"])
+    small.clear()
+    held = rows.time(small.copy, small.clock_held, 0.0, most=MOST_HELD)
+    run.verified(small.wrong(), 1)
+    rows.to_come -= 1
+    further = {"latency_seconds": held.seconds} if held else {}
+    for way, copies in PAIR_WAYS.items():
+        if rows.end_early():
             return False
-        _row(rows, PairPath(f"{run.request['label']}: {way} {peer}", pair, copies), size, small)
+        series = f"{run.request['label']}: {way} {peer}"
+        _row(rows, PairPath(device, number, series, size, copies), size, further)
+        further = {}
     return True
 
 
-class Pair:
-    """This GPU, 0, and a peer, 1: what each sends and receives, and a stream on each.
+class PairPath(CopyPath):
+    """Copies between this GPU, 0, and a peer, 1: by who receives, who makes them.
 
     The GPU whose stream has a copy makes it: a source writes, a destination reads. torch's `copy_`
     only writes.
     """
 
-    def __init__(self, device: Any, number: int, size: int) -> None:
-        self.device, self.torch, self.size = device, device.torch, size
-        self.places = "cuda:0", f"cuda:{number}"
-        self.sent = [self.words_of(end, end) for end in (0, 1)]
-        self.received = [self.torch.empty_like(each) for each in self.sent]
-        for to, source in ((0, 1), (1, 0)):  # torch has them access each other, where they can
-            self.received[to].copy_(self.sent[source])
-        self.streams = [self.torch.cuda.Stream(device=place) for place in self.places]
-        self._copy = driver_copy()
+    def __init__(
+        self, device: Any, number: int, series: str, size: int, copies: dict[int, int]
+    ) -> None:
+        super().__init__(series, None, None, self.clock_here, len(copies))
+        self._device, self._torch, self._size = device, device.torch, size
+        self._places = "cuda:0", f"cuda:{number}"
+        self._streams = [self._torch.cuda.Stream(device=place) for place in self._places]
+        self._launch = driver_copy()
+        self.transfers = []
+        for to, by in copies.items():
+            source, received = (self._words_for(to, at) for at in (1 - to, to))
+            received.copy_(source)  # after it the source has access to the other, where it can
+            self.transfers.append((to, received, source, self._streams[by]))
 
-    def words_of(self, sender: int, end: int) -> Any:
-        """Return what one of them sends, made on either: no link is between."""
-        torch, first, place = self.torch, sender << 40, self.places[end]
-        end_of_words = first + self.size // 8
-        return torch.arange(first, end_of_words, dtype=torch.int64, device=place).mul_(ODD)
-
-    def synchronize(self) -> None:
-        """Wait for both."""
-        for place in self.places:
-            self.torch.cuda.synchronize(place)
-
-    def launch(self, to: int, by: int, size: int, times: int) -> None:
-        """Enqueue copies of so many bytes to one of them, made by one of them."""
-        received, sent = self.received[to].data_ptr(), self.sent[1 - to].data_ptr()
-        stream = self.streams[by].cuda_stream
-        for _ in repeat(None, times):
-            self._copy(received, sent, size, stream)
-
-    def clock(self, work: Work, times: int, held: int = 0) -> float:
-        """Return the seconds of some work, by events of this GPU's stream."""
-        with self.torch.cuda.stream(self.streams[0]):
-            if held:
-                self.torch.cuda._sleep(times * held)  # noqa: SLF001 - torch's only kernel for it
-            return float(self.device.timed(work, times))
-
-    def held(self, work: Work, times: int) -> float:
-        """Return the seconds of some work that begins when all of it was launched."""
-        return self.clock(work, times, HELD_CYCLES)
-
-
-class PairPath(CopyPath):
-    """Copies between two GPUs: who makes them, by who receives."""
-
-    def __init__(self, series: str, pair: Pair, copies: dict[int, int]) -> None:
-        super().__init__(series, None, None, pair.clock, len(copies))
-        self.pair, self.copies = pair, copies
+    def _words_for(self, receiver: int, at: int) -> Any:
+        """Return what one of them receives, made on either: no link is between."""
+        first, place = receiver << 40, self._places[at]
+        last = first + self._size // 8
+        return self._torch.arange(first, last, dtype=self._torch.int64, device=place).mul_(ODD)
 
     def copy(self, times: int) -> None:
         """Copy that many times, in both directions at once if there are two."""
-        here, there = self.pair.streams
+        here, there = self._streams
         there.wait_stream(here)
-        for to, by in self.copies.items():
-            self.pair.launch(to, by, self.pair.size, times)
+        for _, received, source, stream in self.transfers:
+            copied = received.data_ptr(), source.data_ptr(), self._size, stream.cuda_stream
+            with self._torch.cuda.stream(stream):  # the driver wants its GPU to be the current one
+                for _ in repeat(None, times):
+                    self._launch(*copied)
         here.wait_stream(there)
+
+    def _synchronize(self) -> None:
+        for place in self._places:
+            self._torch.cuda.synchronize(place)
 
     def clear(self) -> None:
         """Remove what earlier copies have left."""
-        for to in self.copies:
-            self.pair.received[to].zero_()
-        self.pair.synchronize()
+        for _, received, *_ in self.transfers:
+            received.zero_()
+        self._synchronize()
 
     def wrong(self) -> int:
         """Return the number of wrong words."""
-        self.pair.synchronize()
-        pairs = ((self.pair.received[to], self.pair.words_of(1 - to, to)) for to in self.copies)
-        return sum(int((found != right).sum()) for found, right in pairs)
+        self._synchronize()
+        found = ((received, self._words_for(to, to)) for to, received, *_ in self.transfers)
+        return sum(int((received != right).sum()) for received, right in found)
+
+    def clock_here(self, work: Work, times: int) -> float:
+        """Return the seconds of some work, by events of this GPU's stream."""
+        with self._torch.cuda.stream(self._streams[0]):
+            return float(self._device.timed(work, times))
+
+    def clock_held(self, work: Work, times: int) -> float:
+        """Return the seconds of some work that begins when all of it was launched."""
+        with self._torch.cuda.stream(self._streams[0]):
+            self._torch.cuda._sleep(times * HELD_CYCLES)  # noqa: SLF001 - torch's only such kernel
+        return self.clock_here(work, times)
 
 
 def driver_copy() -> Callable[[int, int, int, int], None]:

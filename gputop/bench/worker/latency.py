@@ -46,11 +46,9 @@ def latency(device: Any, run: Run) -> None:
         ended = "a product has ended when a CPU's call returns"
         run.notes += [f"{GRAPH}: absent, a CPU has none", f"{SYNCHRONISED}: absent, {ended}"]
     for shape in shapes:
-        if rows.over:
-            rows.note_time_up()
+        if rows.end_early():
             break
         _size(rows, dtype, shape)
-    run.known.update(device.memories())
 
 
 class Variant(NamedTuple):
@@ -77,10 +75,9 @@ def _size(rows: Rows, dtype: str, shape: tuple[int, int, int]) -> None:
         found[way.series] = timed.seconds
         rows.check(product)
         if way.waits:
-            rows.send(way.series, product.n, timed, product)
+            rows.send(way.series, timed, product)
         else:
             rows.point(way.series, product.n, timed, {}, product.shape)
-        rows.to_come -= 1
     rows.run.notes.extend(_words(product.n, found))
 
 

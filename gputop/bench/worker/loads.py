@@ -163,7 +163,6 @@ def send_plan(device: Any, run: Run, product: Product, pace: Pace, warmed_up: in
         accumulate=form.accumulate,
         layout=product.layout,
         data=form.data + (f" in pulses of {hertz:g} Hz" if hertz else ""),
-        expected_seconds=run.request["seconds"],
         relative_error=product.relative_error,
         method=method,
         patience_seconds=pace.patience,

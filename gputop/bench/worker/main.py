@@ -75,8 +75,8 @@ class Run:
 
         `wait_seconds` of the request is how long they may take; they all go on at `go`.
         """
-        m, n, k = shape
-        self.send("plan", m=m, n=n, k=k, **fields)
+        usual = {"relative_error": 0.0, "expected_seconds": self.request["seconds"]}
+        self.send("plan", **dict(zip("mnk", shape)), **{**usual, **fields})  # noqa: B905 - Python 3.9
         seconds: float = self.request["wait_seconds"]
         if seconds:
             began = time.monotonic()

@@ -80,8 +80,6 @@ def memory(device: Any, run: Run) -> None:
         accumulate="none",
         layout=f"blocks of {totals.block_bytes // MIB} MiB",
         data=", ".join(PATTERNS),
-        relative_error=0.0,
-        expected_seconds=seconds,
         patience_seconds=patience(device, BLOCK_SECONDS),
         method=f"patterns in words of 64 bits, written to {totals.total_bytes / 2**30:.4g} GiB in "
         f"{len(tested.blocks)} blocks and compared; moving inversions up and down, block by block; "

@@ -74,11 +74,12 @@ class Rows:
         """True if the run is halted or its time is up."""
         return self.run.halt.is_set() or self.left <= 0
 
-    def note_time_up(self) -> None:
-        """Note that rows are missing, unless the run was stopped."""
-        if not self.run.halt.is_set():
+    def end_early(self) -> bool:
+        """True if the run is over. Note that rows are missing, unless it was stopped."""
+        if self.left <= 0 and not self.run.halt.is_set():
             why = "the time was up before all rows were measured"
             self.run.notes.append(f"{why}: give more --seconds")
+        return self.over
 
     def plan(self, dtype: str, shape: Shape, method: str, **fields: Any) -> None:
         """Send the plan. `shape` is the largest of the run; a row may take `silence` seconds."""
@@ -88,7 +89,6 @@ class Rows:
         self.run.planned(
             shape,
             dtype=dtype,
-            relative_error=0.0,
             rows=self.to_come,
             expected_seconds=min(request["seconds"], 2 * ROW_SECONDS * self.to_come),
             patience_seconds=max(self.device.patience, request["seconds"], silence),
@@ -174,11 +174,33 @@ class Rows:
                 break
         return Timed(blocks, calls, total) if blocks else None
 
-    def send(self, series: str, x: float, timed: Timed, product: Product) -> float:
-        """Send a row about products, keep the best shape, and return the TFLOP/s."""
-        tflops = product.flop / timed.seconds / 1e12
-        self.table.best(tflops, product.shape)
-        self.point(series, x, timed, {"tflops": tflops}, product.shape)
+    def measure(
+        self,
+        series: str,
+        product: Product,
+        each: float,
+        at_most: float = ROW_SECONDS,
+        *,
+        counts: bool = True,
+    ) -> float | None:
+        """Time, check and send a product of about `each` seconds; return the TFLOP/s.
+
+        It is kept if it is the fastest that counts so far. None where nothing was timed.
+        """
+        work, flop = product.multiply, product.flop
+        timed = self.time(work, self.device.timed, each, flop=flop, at_most=at_most)
+        if timed is None:
+            return None
+        self.check(product)
+        return self.send(series, timed, product, counts=counts)
+
+    def send(self, series: str, timed: Timed, product: Product, *, counts: bool = True) -> float:
+        """Send a row about products, by the edge of a cube of as many FLOP; return the TFLOP/s."""
+        tflops, (m, n, k) = product.flop / timed.seconds / 1e12, product.shape
+        if counts:
+            self.table.best(tflops, product.shape)
+        edge = float(round((m * n * k) ** (1 / 3), 1))
+        self.point(series, edge, timed, {"tflops": tflops}, product.shape)
         return tflops
 
     def point(
@@ -187,8 +209,14 @@ class Rows:
         """Send a row: its values, the seconds of a call, and their scatter."""
         spread = 100 * timed.spread / timed.seconds if timed.seconds else 0.0
         values = {**values, "seconds": timed.seconds, "spread_percent": spread}
+        self.add(series, x, values, shape)
+
+    def add(self, series: str, x: float, values: dict[str, float], shape: Any = ()) -> None:
+        """Send a row, and count it."""
         self.run.send("point", series=series, x=x, values=values, shape=list(shape))
+        self.run.known.update(self.device.memories())
         self.table.rows += 1
+        self.to_come -= 1
 
     def usable(self, dtype: str, n: int) -> int:
         """Return the smallest size from N on that the data type supports on this device."""

@@ -111,14 +111,10 @@ def _sweep(rows: Rows, name: str, planned: list[int]) -> None:
                 raise
             rows.run.notes.append(f"{name}: no size from {n} on, it does not fit after all")
             return
-        timed = rows.time(product.multiply, rows.device.timed, each, flop=product.flop)
-        if timed is None:
+        tflops = rows.measure(name, product, each)
+        if tflops is None:
             return
-        rows.run.known.update(rows.device.memories())
-        rows.check(product)
-        rows.send(name, n, timed, product)
-        last, seconds = n, timed.seconds
-        rows.to_come -= 1
+        last, seconds = n, product.flop / tflops / 1e12
 
 
 SMALLEST = 256
@@ -233,7 +229,6 @@ class Search:
             if rows.run.halt.is_set():
                 break
             self._time(candidate, ROW_SECONDS, ", confirmed")
-            rows.to_come -= 1
         shape = " x ".join(map(str, table.shape or (0, 0, 0)))
         best = f"the best of {len(self.found)} shapes and layouts is {shape}"
         rows.run.notes.append(f"{best}: {table.peak:.4g} TFLOP/s")
@@ -247,16 +242,12 @@ class Search:
         for way in other_ways(rows.device, product):
             product.keep_first()
             rows.run.verified(product.judge(), 0)
-            timed = rows.time(product.multiply, rows.device.timed, each, flop=product.flop)
-            if timed is None:
-                return
-            rows.check(product)
-            tflops = product.flop / timed.seconds / 1e12
             series = f"{_layout(column_major)}, {way}"
-            rows.point(series, _edge(shape), timed, {"tflops": tflops}, shape)
+            tflops = rows.measure(series, product, each, counts=False)
+            if tflops is None:
+                return
             change = 100 * (tflops / self.found[candidate] - 1)
             rows.run.notes.append(f"that shape with {way}: {tflops:.4g} TFLOP/s, {change:+.1f} %")
-            rows.to_come = max(1, rows.to_come - 1)
 
     def _is_short(self, shape: Shape) -> bool:
         m, n, k = shape
@@ -268,23 +259,14 @@ class Search:
     def _time(self, candidate: Candidate, seconds: float, mark: str = "") -> None:
         rows, (shape, column_major) = self.rows, candidate
         product, each = rows.open(self.dtype, shape, column_major)
-        clock, flop = rows.device.timed, product.flop
-        timed = rows.time(product.multiply, clock, each, flop=flop, at_most=seconds)
-        if timed is None:
+        tflops = rows.measure(f"{_layout(column_major)}{mark}", product, each, seconds)
+        if tflops is None:
             return
-        rows.run.known.update(rows.device.memories())
-        rows.check(product)
-        series = f"{_layout(column_major)}{mark}"
-        self.found[candidate] = rows.send(series, _edge(shape), timed, product)
-        rows.to_come = max(CONFIRMED, rows.to_come - 1)
+        self.found[candidate] = tflops
 
 
 def _layout(column_major: bool) -> str:
     return "B column-major" if column_major else "B row-major"
-
-
-def _edge(shape: Shape) -> float:
-    return float(round((shape[0] * shape[1] * shape[2]) ** (1 / 3), 1))
 
 
 def other_ways(device: Any, product: Product) -> Iterator[str]:

@@ -110,11 +110,9 @@ def step(device: Any, run: Run) -> None:
     eager: dict[str, list[float]] = {}
     for way in ("eager", "compiled"):
         for block in blocks:
-            if rows.over:
-                rows.note_time_up()
+            if rows.end_early():
                 return
             _row(rows, block, way, form, eager)
-            rows.to_come -= 1
     if not rows.table.rows and not run.halt.is_set():
         raise RunError("memory", "No training step could be run", run.notes[-1], REMEDY)
 
@@ -201,6 +199,7 @@ def _row(rows: Rows, block: Block, way: str, form: Plain, eager: dict[str, list[
     device, run, allowed = rows.device, rows.run, band(form)
     made = _begun(rows, block, way, form)
     if made is None:
+        rows.to_come -= 1
         return
     first = made.figures()
     wrong = differing(first, eager.setdefault(block.name, first), COMPILED_BAND * allowed)
@@ -213,7 +212,6 @@ def _row(rows: Rows, block: Block, way: str, form: Plain, eager: dict[str, list[
         return
     rows.expect("a check", COLD_SECONDS)
     run.verified(differing(made.figures(), first, allowed), 1)
-    run.known.update(device.memories())
     tflops = block.flop / timed.seconds / 1e12
     rows.table.best(tflops, (0, 0, 0))
     values = {"tflops": tflops, "tokens_per_second": block.tokens / timed.seconds}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.health.findings import Finding, Severity
 from gputop.schema.device import Absence, Device, DeviceSample
-from gputop.schema.remedies import absence_text
+from gputop.schema.values import absence_text
 
 if TYPE_CHECKING:
     from gputop.health.doctor.facts import DoctorFacts

@@ -23,7 +23,7 @@ from gputop.schema.device import Device, DeviceSample, DeviceState
 from gputop.schema.snapshot import DriverState, Host, Inventory, Sample, Source
 from gputop.sources.linux.driver_files import KernelLog, System, inspect_system, read_kernel_log
 from gputop.sources.nvml.diagnosis import installed_bindings
-from gputop.stream.snapshots import StreamError, one_snapshot
+from gputop.stream.child import StreamError, one_snapshot
 
 if TYPE_CHECKING:
     from gputop.bench.plan.interpreters import Interpreter

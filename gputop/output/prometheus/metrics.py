@@ -240,9 +240,12 @@ def _xids(
 ) -> Iterator[Family]:
     """Yield the XidCount of devices that are there, and those without a device.
 
-    There is no series before the first of a code: an alert compares the last one with `time()`.
+    There is no series before the first of a code: an alert compares the last one with `time()`. The
+    container that holds the device now is no label: it may have come after the Xid.
     """
-    labels: dict[str | None, Labels] = {each.device.uuid: each.labels for each in devices}
+    labels: dict[str | None, Labels] = {
+        each.device.uuid: _labels(each.device, inventory) for each in devices
+    }
     labels[None] = {"host": visible(inventory.hostname, 200)}
     known = [
         ({**labels[uuid], "code": "unknown" if code is None else str(code)}, xids)
@@ -317,23 +320,6 @@ def _process_labels(process: Process) -> Labels:
     return _present(labels, 64)
 
 
-_COMBINED_FIELDS: tuple[tuple[str, str, tuple[str, str], Callable[[Any, Any], float]], ...] = (
-    (
-        "DEV_CORRECTABLE_REMAPPED_ROWS",
-        "Number of remapped rows for correctable errors",
-        ("remapped_rows", "remapped_rows_uncorrected"),
-        lambda every, uncorrected: float(every - uncorrected),
-    ),
-    (
-        "DEV_NVLINK_BANDWIDTH_TOTAL",
-        "Total number of NVLink bandwidth counters for all lanes.",
-        ("nvlink_rx_bytes_per_second", "nvlink_tx_bytes_per_second"),
-        lambda rx, tx: (rx + tx) / 1e6,  # DCGM calls it a counter, and gives MB per second
-    ),
-)
-"""Fields of DCGM that are computed from two readings, with their help texts."""
-
-
 def _dcgm(devices: Sequence[LabelledDevice], xids: Mapping[XidKey, XidCount]) -> Iterator[Family]:
     """Yield the readings, and the last Xid of each GPU: 0 where there was none, as in DCGM."""
     labelled = [(each.labels, each.sample) for each in devices]
@@ -343,10 +329,15 @@ def _dcgm(devices: Sequence[LabelledDevice], xids: Mapping[XidKey, XidCount]) ->
             series = series_of(labelled, reading.name, _dcgm_parts(reading))
             kind: Kind = "unknown" if reading.is_counter else "gauge"
             yield family(f"DCGM_FI_{name}", about, series, kind)
-    for name, about, (first, second), combined in _COMBINED_FIELDS:
-        pairs = [(own, getattr(of, first), getattr(of, second)) for own, of in labelled]
-        known = [(own, combined(*pair)) for own, *pair in pairs if None not in pair]
-        yield family(f"DCGM_FI_{name}", about, known, "unknown")
+    remapped = _of_both(labelled, "remapped_rows", "remapped_rows_uncorrected")
+    corrected = [(own, float(every - uncorrected)) for own, every, uncorrected in remapped]
+    about = "Number of remapped rows for correctable errors"
+    yield family("DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", about, corrected, "unknown")
+    nvlink = _of_both(labelled, "nvlink_rx_bytes_per_second", "nvlink_tx_bytes_per_second")
+    # DCGM calls it a counter, and gives MB per second.
+    moved = [(own, (received + sent) / 1e6) for own, received, sent in nvlink]
+    about = "Total number of NVLink bandwidth counters for all lanes."
+    yield family("DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", about, moved, "unknown")
     last = []
     for each in (each for each in devices if each.device.parent_uuid is None):
         own = [
@@ -358,6 +349,16 @@ def _dcgm(devices: Sequence[LabelledDevice], xids: Mapping[XidKey, XidCount]) ->
         words = XIDS[code].what if code in XIDS else "Unknown Error" if code else "No Error"
         last.append(({**each.labels, "err_code": str(code), "err_msg": words}, float(code)))
     yield family("DCGM_FI_DEV_XID_ERRORS", XID_HELP, last)
+
+
+def _of_both(
+    records: Iterable[tuple[Labels, DeviceSample]], first: str, second: str
+) -> Iterator[tuple[Labels, Any, Any]]:
+    """Yield two readings of each device that has both."""
+    for labels, sample in records:
+        pair = getattr(sample, first), getattr(sample, second)
+        if None not in pair:
+            yield labels, *pair
 
 
 def _dcgm_parts(reading: Reading) -> Callable[[Any], list[Part]]:

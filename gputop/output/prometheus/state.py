@@ -13,9 +13,8 @@ from gputop.bounds import EVENTS
 from gputop.health.judge import Judge
 from gputop.schema.device import silence_limit
 from gputop.schema.snapshot import DriverState, Event, Inventory, Record, Sample
-from gputop.stream.child import Interruption, StreamChild
+from gputop.stream.child import Interruption, Snapshot, StreamChild
 from gputop.stream.history import History
-from gputop.stream.snapshots import Snapshot
 
 if TYPE_CHECKING:
     from gputop.health.findings import Finding

@@ -174,11 +174,8 @@ def _refused(path: Path) -> str | None:
 
 def _group(path: Path) -> str | None:
     try:
-        import grp
-
-        found = path.stat().st_gid
-        return grp.getgrgid(found).gr_name if found else None
-    except (ImportError, KeyError, OSError):
+        return path.group() if path.stat().st_gid else None
+    except (KeyError, OSError):
         return None
 
 

@@ -104,7 +104,6 @@ LISTED_SECONDS = 1.0
 reused says nothing about the new process."""
 CHILDREN_SECONDS = 2.0
 """Seconds between looks at the child processes: a trainer may have tens of them."""
-NOBODY = Owner()
 MOST_CHILDREN = 64
 """Child processes that are read at most: each costs a file read."""
 COMMAND_BYTES = 4096
@@ -150,8 +149,6 @@ class _Children(NamedTuple):
 class _Known:
     """State of a process at the last look."""
 
-    data: bytes
-    """Content of its stat file, and what is in it."""
     stat: Stat
     identity: Owner
     """What seldom changes of it."""
@@ -160,8 +157,6 @@ class _Known:
     children: _Children
     seen_from: float = -math.inf
     """Moment from which the pid is its own, if another process had it before."""
-    parts: tuple[Any, ...] = ()
-    owner: Owner = NOBODY
 
 
 def _owner(known: _Known, booted: float) -> Owner:
@@ -195,7 +190,6 @@ class Owners:
         self._proc = proc
         self._secrets = secrets
         self._boot = procfs.BootTime(proc)
-        self._files: dict[int, procfs.StatFile] = {}
         self._known: dict[int, _Known] = {}
 
     def find(self, pid: int) -> Owner:
@@ -205,38 +199,29 @@ class Owners:
         """
         now = time.monotonic()
         try:
-            file = self._files.get(pid)
-            if file is None:
-                file = self._files[pid] = procfs.StatFile(pid, self._proc)
-            known = self._updated(pid, file.read(), now)
+            known = self._updated(pid, procfs.read_stat(pid, self._proc), now)
         except (OSError, ValueError) as error:
             return self._hidden(pid, error)
         if now - known.seen_from < LISTED_SECONDS:
             # The driver may have listed the process that had the pid before.
             return unseen(Absence.NO_DATA_YET)
-        booted = self._boot.now()
-        parts = (known.stat, known.identity, *known.children[2:], known.cpu.percent, booted)
-        if known.parts != parts:  # a process that does nothing is the same as before
-            known.parts, known.owner = parts, _owner(known, booted)
-        return known.owner
+        return _owner(known, self._boot.now())
 
     def forget_others(self, pids: set[int]) -> None:
         """Forget all processes but these."""
-        for pid in self._files.keys() - pids:
-            self._files.pop(pid).close()
-            self._known.pop(pid, None)
+        for pid in self._known.keys() - pids:
+            del self._known[pid]
 
-    def _updated(self, pid: int, data: bytes, now: float) -> _Known:
+    def _updated(self, pid: int, stat: Stat, now: float) -> _Known:
         known = self._known.get(pid)
-        stat = known.stat if known and known.data == data else procfs.parse_stat(data)
         if known is None or known.stat.start_ticks != stat.start_ticks:
             identity, children = self._identity(pid, stat), self._children(pid, now, {})
             since = -math.inf if known is None else now
             cpu = _Cpu(now, stat.cpu_ticks)
-            known = _Known(data, stat, identity, now, cpu, children, since)
+            known = _Known(stat, identity, now, cpu, children, since)
             self._known[pid] = known
             return known
-        known.data, known.stat, known.cpu = data, stat, known.cpu.after(now, stat.cpu_ticks)
+        known.stat, known.cpu = stat, known.cpu.after(now, stat.cpu_ticks)
         if now - known.children.at >= CHILDREN_SECONDS:
             known.children = self._children(pid, now, known.children.each)
         if now - known.identity_at >= IDENTITY_SECONDS:

@@ -155,7 +155,7 @@ def _fields(message: bytes) -> defaultdict[int, list[bytes]]:
         elif kind == 2:
             size, at = _number(message, at)
         else:
-            size = {1: 8, 5: 4}.get(kind, len(message))
+            size = {1: 8, 5: 4}.get(kind, len(message))  # there are no others: too long
         if at + size > len(message):
             raise ValueError("the answer is damaged")
         if kind == 2:

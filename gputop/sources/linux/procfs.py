@@ -10,9 +10,7 @@ import contextlib
 import math
 import os
 import re
-import resource
 import signal
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +23,6 @@ PROC = "/proc"
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 """Unit of CPU and start times in /proc/PID/stat."""
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-STAT_BYTES = 4096
 COMMAND_BYTES = 1 << 15
 """Bytes read of a command line: secrets are searched for in all of them."""
 ENVIRONMENT_BYTES = 1 << 22
@@ -95,44 +92,6 @@ def parse_stat(data: bytes) -> Stat:
 def read_stat(pid: int, proc: str = PROC) -> Stat:
     """Read a process. Raises OSError if it is gone or hidden, ValueError for nonsense."""
     return parse_stat(read(f"{proc}/{pid}/stat"))
-
-
-class StatFile:
-    """/proc/PID/stat of one process, kept open if there is room, so that a look is one call."""
-
-    _room = threading.Semaphore(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
-    """Files that may yet be kept open, by all threads together: half of what the process may."""
-
-    def __init__(self, pid: int, proc: str = PROC) -> None:
-        self._path = f"{proc}/{pid}/stat"
-        self._descriptor: int | None = None
-
-    def read(self) -> bytes:
-        """Return the content, of the process that has the pid now. Raises OSError."""
-        if self._descriptor is not None:
-            try:
-                if data := os.pread(self._descriptor, STAT_BYTES, 0):
-                    return data
-            except ProcessLookupError:
-                pass
-            self.close()  # that process is gone, and another one may have its pid
-        if not self._room.acquire(blocking=False):
-            return read(self._path)
-        try:
-            self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-        finally:
-            if self._descriptor is None:
-                self._room.release()
-        return os.pread(self._descriptor, STAT_BYTES, 0)
-
-    def close(self) -> None:
-        """Close the file; the next `read` opens it again."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
-            self._room.release()
-
-    __del__ = close
 
 
 def read_children(pid: int, proc: str = PROC) -> tuple[int, ...]:

@@ -14,9 +14,17 @@ from typing import Any
 from gputop.schema.catalogue import RECOVERIES, VIRTUALIZATIONS
 from gputop.schema.clock_events import words_of
 from gputop.schema.device import Absence
-from gputop.sources.nvml.bindings import nvml
 from gputop.sources.nvml.fields import Durations, FieldBatch, FieldSum, FirstField, signed
-from gputop.sources.nvml.query import SECOND, SLOW, UNAVAILABLE, Clock, NvmlQuery, scalar, string
+from gputop.sources.nvml.query import (
+    SECOND,
+    SLOW,
+    UNAVAILABLE,
+    Clock,
+    NvmlQuery,
+    nvml,
+    scalar,
+    string,
+)
 from gputop.sources.nvml.traffic import NvLink, Pcie
 from gputop.sources.nvml.utilization import BusySamples
 
@@ -38,7 +46,7 @@ _CLOCK_EVENT_TIMES = {
 }
 
 
-def _clock_event_times(driver_version: tuple[int, ...]) -> Mapping[str, tuple[int, ...]]:
+def clock_event_times(driver_version: tuple[int, ...]) -> Mapping[str, tuple[int, ...]]:
     """Return the fields by cause, the best first. Drivers differ in some of the numbers.
 
     Slowdown by heat has two numbers for one counter.
@@ -253,7 +261,7 @@ def reading_queries(
     )
     slow = FieldBatch(
         clock,
-        Durations("clock_event_seconds", clock, _clock_event_times(driver_version)),
+        Durations("clock_event_seconds", clock, clock_event_times(driver_version)),
         FirstField("pcie_replays", nvml.NVML_FI_DEV_PCIE_REPLAY_COUNTER),
         FirstField("ecc_corrected", nvml.NVML_FI_DEV_ECC_SBE_VOL_TOTAL),
         FirstField("ecc_uncorrected", nvml.NVML_FI_DEV_ECC_DBE_VOL_TOTAL),

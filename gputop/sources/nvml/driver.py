@@ -16,7 +16,6 @@ from gputop.schema.device import Absence, Device, DeviceState
 from gputop.sources.interface import DeviceReading, DriverError
 from gputop.sources.linux.driver_files import inspect_system
 from gputop.sources.nvml import diagnosis
-from gputop.sources.nvml.bindings import nvml
 from gputop.sources.nvml.device_queries import IDENTITY, MODES, memory_is_shared, reading_queries
 from gputop.sources.nvml.diagnosis import version_numbers
 from gputop.sources.nvml.mig import Instances
@@ -37,8 +36,10 @@ from gputop.sources.nvml.query import (
     answered_sample,
     answers_by_name,
     common_failure,
+    nvml,
     unreadable_sample,
 )
+from gputop.sources.nvml.smi_values import smi_values
 from gputop.sources.nvml.traffic import Pcie
 from gputop.sources.nvml.utilization import Gpm
 from gputop.sources.nvml.xid_events import XidEvents
@@ -64,7 +65,7 @@ def start() -> NvmlDriver:
     try:
         nvml.nvmlInit()
     except nvml.NVMLError as error:
-        raise _error(error) from None
+        raise driver_error(error) from None
     except nvml.NVMLLibraryMismatchError:  # not an NVMLError
         raise DriverError(diagnosis.too_old(inspect_system())) from None
     try:
@@ -74,7 +75,7 @@ def start() -> NvmlDriver:
         raise
 
 
-def _error(error: Any) -> DriverError:
+def driver_error(error: Any) -> DriverError:
     words = " ".join(str(error).split())[:45].rstrip(".")
     other = partial(diagnosis.other, words=f"{words} (code {error.value})")
     problem = _DIAGNOSES.get(error.value, other)(inspect_system())
@@ -111,7 +112,7 @@ class NvmlDriver:
             count = nvml.nvmlDeviceGetCount()
         except nvml.NVMLError as error:
             self.close()
-            raise _error(error) from None
+            raise driver_error(error) from None
         if not count:
             self.close()
             raise DriverError(diagnosis.no_devices(inspect_system()))
@@ -138,7 +139,7 @@ def _driver_says(call: Callable[[], Any]) -> Any:
     except nvml.NVMLError as error:
         if absence_of(error.value) is Absence.NOT_SUPPORTED:
             return None
-        raise _error(error) from None
+        raise driver_error(error) from None
 
 
 def _check_driver() -> None:
@@ -183,7 +184,7 @@ class NvmlReader:
         self._known: tuple[Answers, list[Any]] | None = None
         self._instances = Instances(self._processes[:-1], clock)
 
-    def read(self, *, gpm: bool) -> tuple[DeviceReading, ...]:
+    def read(self, *, gpm: bool, smi: tuple[str, ...] = ()) -> tuple[DeviceReading, ...]:
         """Ask what is due, however long the driver takes. Errors of a device are not raised.
 
         Raises `DriverError` if the driver is gone: unloaded, or replaced by another.
@@ -202,6 +203,8 @@ class NvmlReader:
             pairs = zip(answers, queries, strict=True)
             _raise_common_failure(answer for answer, query in pairs if not query.seconds)
             found = self._cache.found.copy()
+            if smi:
+                found.values["nvidia_smi"] = smi_values(self._handle, smi, self._version)
             self._update_modes()
             self._gpm = self._gpm or Gpm(self._handle, clock=self._clock)
             percentages = self._gpm.read(wanted=gpm)

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from gputop.schema.codec import rounded
 from gputop.schema.device import Absence
-from gputop.sources.nvml.bindings import check, nvml, raw_function
-from gputop.sources.nvml.query import AGAIN, UNAVAILABLE, Clock, absence_of
+from gputop.sources.nvml.query import AGAIN, UNAVAILABLE, Clock, absence_of, call_directly, nvml
 
 
 class FieldKey(NamedTuple):
@@ -112,7 +111,7 @@ class FieldBatch:
         plan = self._plans.get(shape)
         if plan is None or self._clock() >= plan.until:
             return None
-        values = _fetch(handle, plan.keys)
+        values = fetch(handle, plan.keys)
         if Absence.NOT_SUPPORTED in values:
             return None
         return {**plan.missing, **dict(zip(plan.keys, values, strict=True))}
@@ -125,7 +124,7 @@ class FieldBatch:
             self._missing, Absence.NOT_SUPPORTED
         )
         while wanted := self._wanted(found):
-            for key, value in zip(wanted, _fetch(handle, wanted), strict=True):
+            for key, value in zip(wanted, fetch(handle, wanted), strict=True):
                 found[key] = value
                 if value is Absence.NOT_SUPPORTED:
                     self._missing[key] = now
@@ -142,12 +141,9 @@ class FieldBatch:
 
 def _rows(handle: Any, keys: tuple[FieldKey, ...]) -> bytes:
     """Return the rows of those fields as the driver writes them. Raises `NVMLError`."""
-    call = raw_function("nvmlDeviceGetFieldValues")
-    if call is None:
-        return bytes(nvml.nvmlDeviceGetFieldValues(handle, keys))
     question = _question(keys)
     room = (ctypes.c_char * len(question)).from_buffer_copy(question)
-    check(call(handle, len(keys), room))
+    call_directly("nvmlDeviceGetFieldValues", handle, len(keys), room)
     return room.raw
 
 
@@ -156,7 +152,7 @@ def _question(keys: tuple[FieldKey, ...]) -> bytes:
     return b"".join(_ROW.pack(*key, 0, 0, 0, 0, 0) for key in keys)
 
 
-def _fetch(handle: Any, keys: tuple[FieldKey, ...]) -> list[FieldValue | Absence]:
+def fetch(handle: Any, keys: tuple[FieldKey, ...]) -> list[FieldValue | Absence]:
     if not keys:
         return []
     rows = _ROW.iter_unpack(_rows(handle, keys))

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gputop.schema.device import READINGS, Absence, Device
 from gputop.sources.interface import DeviceReading
-from gputop.sources.nvml.bindings import nvml
 from gputop.sources.nvml.device_queries import BAR1, BAR1_TOTAL, MEMORY, MEMORY_TOTAL
 from gputop.sources.nvml.processes import (
     add_attributed,
@@ -29,6 +28,7 @@ from gputop.sources.nvml.query import (
     absence_of,
     answered_sample,
     answers_by_name,
+    nvml,
     scalar,
     string,
     unreadable_sample,

@@ -6,14 +6,13 @@ import ctypes
 import math
 import struct
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
 from gputop.schema.device import Absence
 from gputop.schema.snapshot import Process, ProcessKind
 from gputop.sources.interface import UTILIZATIONS
-from gputop.sources.nvml.bindings import check, nvml, raw_function
 from gputop.sources.nvml.query import (
     SECOND,
     Answers,
@@ -21,6 +20,8 @@ from gputop.sources.nvml.query import (
     NvmlQuery,
     Source,
     absence_of,
+    call_directly,
+    nvml,
     value_of,
 )
 
@@ -66,24 +67,22 @@ class Listed(NamedTuple):
     computeInstanceId: int  # noqa: N815
 
 
-def _listed(name: str, handle: Any) -> Sequence[Any]:
+def _listed(name: str, handle: Any) -> list[Listed]:
     """Return the processes that this function lists. Raises `NVMLError`.
 
     nvidia-ml-py's own wrapper takes two calls, the first for the number of processes.
     """
-    call = raw_function(name)
-    if call is None:
-        found: Sequence[Any] = getattr(nvml, name)(handle)
-        return found
     count = ctypes.c_uint(_ROOM)
     while True:
         size = _ROW.size * count.value
         room = ctypes.create_string_buffer(2 * size)  # some drivers wrote wider rows than they said
-        code = call(handle, ctypes.byref(count), room)
-        if code != nvml.NVML_ERROR_INSUFFICIENT_SIZE or count.value > _MOST:
+        try:
+            call_directly(name, handle, ctypes.byref(count), room)
             break
+        except nvml.NVMLError as error:
+            if error.value != nvml.NVML_ERROR_INSUFFICIENT_SIZE or count.value > _MOST:
+                raise
         count.value = 2 * count.value + _ROOM
-    check(code)
     rows = ctypes.string_at(room, min(size, _ROW.size * count.value))
     return [Listed(*row) for row in _ROW.iter_unpack(rows)]
 

@@ -1,14 +1,83 @@
-"""Queries to a device, and NVML's answers as values by name or reasons for their absence."""
+"""NVML, queries to a device, and the answers as values by name or reasons for their absence.
+
+`nvml` is nvidia-ml-py. Other distributions install a `pynvml` too, and hide or overwrite its file:
+importing this module raises `DriverError` if there is no usable nvidia-ml-py.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 from gputop.schema.device import READINGS, Absence, Device, DeviceSample, DeviceState
-from gputop.sources.nvml.bindings import nvml
+from gputop.sources.interface import DriverError
+from gputop.sources.nvml.diagnosis import diagnose_bindings
+
+NEWEST_FUNCTION = "nvmlDeviceGetMarginTemperature"
+"""The most recently added of the functions that gputop calls: version 12.570 has it."""
+
+
+def _load() -> Any:
+    """Return nvidia-ml-py's module, wherever on `sys.path` it is.
+
+    Raises `DriverError` if there is none, or none that is new enough.
+    """
+    for module in _modules():
+        if hasattr(module, NEWEST_FUNCTION) and hasattr(module, "nvmlLib"):
+            return module
+    raise DriverError(diagnose_bindings())
+
+
+def _modules() -> Iterator[Any]:
+    """Yield the module that an import finds, then every file of that name.
+
+    pynvml before 12 is a package, which hides nvidia-ml-py's file in the same directory.
+    """
+    with contextlib.suppress(Exception):  # a stranger's file may raise anything
+        with warnings.catch_warnings():
+            # pynvml 13 warns at every import, also where nvidia-ml-py's file is the one imported.
+            warnings.simplefilter("ignore", FutureWarning)
+            import pynvml
+        yield pynvml
+    for folder in sys.path:
+        file = Path(folder, "pynvml.py")
+        if file.is_file():
+            with contextlib.suppress(Exception):
+                yield _load_file(file)
+
+
+def _load_file(file: Path) -> Any:
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    spec = spec_from_file_location("pynvml", file)
+    assert spec is not None
+    assert spec.loader is not None
+    # It looks itself up under that name while it is loaded.
+    module = sys.modules["pynvml"] = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+nvml: Any = _load()
+
+
+def call_directly(name: str, *arguments: Any) -> None:
+    """Call the library's function without nvidia-ml-py's wrapper. Raises `NVMLError`.
+
+    A wrapper of a call that fills an array reads each field of each struct by name, in Python, and
+    takes many times as long as the driver.
+    """
+    function = getattr(nvml.nvmlLib, name, None)
+    code = nvml.NVML_ERROR_FUNCTION_NOT_FOUND if function is None else function(*arguments)
+    if code != nvml.NVML_SUCCESS:
+        raise nvml.NVMLError(code)
+
 
 # Seconds between queries that cost the driver more than others. Under the round number: of ticks
 # one second apart, one that comes late must not make the next one come too early.

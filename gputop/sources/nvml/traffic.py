@@ -7,9 +7,8 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
 from gputop.schema.device import Absence
-from gputop.sources.nvml.bindings import nvml
 from gputop.sources.nvml.fields import FieldKey, FieldReading, FieldValue, FieldValues, first_reason
-from gputop.sources.nvml.query import AGAIN, SECOND, SLOW, UNAVAILABLE, Clock, absence_of
+from gputop.sources.nvml.query import AGAIN, SECOND, SLOW, UNAVAILABLE, Clock, absence_of, nvml
 
 
 class RateCounter:

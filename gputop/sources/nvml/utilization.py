@@ -25,9 +25,8 @@ from typing import Any
 
 from gputop.schema.codec import rounded
 from gputop.schema.device import GPM_READINGS, SERIES_READINGS, Absence
-from gputop.sources.nvml.bindings import check, nvml, raw_function
 from gputop.sources.nvml.fields import VALUE_TYPES
-from gputop.sources.nvml.query import AGAIN, SLOW, Clock, absence_of
+from gputop.sources.nvml.query import AGAIN, SLOW, Clock, absence_of, call_directly, nvml
 
 _ROOM = 256
 """Room for samples: more than the driver keeps of utilization (100), or of anything (120)."""
@@ -110,13 +109,9 @@ class BusySamples:
         nvidia-ml-py's own function takes two calls, the first for the number of samples, and
         allocates whatever the driver says.
         """
-        call = raw_function("nvmlDeviceGetSamples")
-        if call is None:
-            found, rows = nvml.nvmlDeviceGetSamples(handle, _BUSY, since)
-            return found, b"".join(map(bytes, rows))
         kind, count = ctypes.c_uint(_NO_TYPE), ctypes.c_uint(_ROOM)
         room = ctypes.byref(kind), ctypes.byref(count), self._rows
-        check(call(handle, _BUSY, ctypes.c_ulonglong(since), *room))
+        call_directly("nvmlDeviceGetSamples", handle, _BUSY, ctypes.c_ulonglong(since), *room)
         return kind.value, ctypes.string_at(self._rows, _ROW.size * min(count.value, _ROOM))
 
 

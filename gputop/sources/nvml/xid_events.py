@@ -16,8 +16,7 @@ from typing import Any
 
 from gputop.schema.device import Absence
 from gputop.schema.snapshot import Event
-from gputop.sources.nvml.bindings import nvml
-from gputop.sources.nvml.query import absence_of
+from gputop.sources.nvml.query import absence_of, nvml
 
 WAIT_SECONDS = 1.0
 _XID = nvml.nvmlEventTypeXidCriticalError

@@ -10,7 +10,6 @@ from gputop.health.conditions import fault_of
 from gputop.health.findings import Evidence, Finding, Severity, summarize
 from gputop.health.judge import BY_NAME, RULES
 from gputop.schema.labels import ROWS
-from gputop.schema.remedies import absence_text
 from gputop.schema.snapshot import (
     HOST_CPU,
     PROCESS_COUNT,
@@ -18,6 +17,7 @@ from gputop.schema.snapshot import (
     PROCESS_IO_WAIT,
     SLOWDOWN_BITS,
 )
+from gputop.schema.values import absence_text
 from gputop.text import duration, moment, short_name, visible
 from gputop.ui.device.timeline import CHARTS, GUTTER, Chart
 from gputop.ui.drawing.cells import (

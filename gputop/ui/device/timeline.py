@@ -201,8 +201,6 @@ class TimelineView(DeviceView):
 
 def _mark(row: Row, x: int) -> Row:
     ((text, style),) = row
-    if not 0 <= x < len(text):
-        return row
     marked = Span(text[x], style + CURSOR_INK)
     return [Span(text[:x], style), marked, Span(text[x + 1 :], style)]
 

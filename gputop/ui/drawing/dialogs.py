@@ -59,6 +59,15 @@ class QuietPeriod:
             self._wait(QUIET_SECONDS)
         self._changed()
 
+    def answer(self, key: str) -> bool | None:
+        """Return what a key answers to a yes-or-no question, or None; the period starts again."""
+        if key == "y" and self.over:
+            return True
+        if key in ("n", "escape", "q"):
+            return False
+        self.begin()
+        return None
+
     def _wait(self, seconds: float) -> None:
         due = time.monotonic() + seconds
         self._timer = self._owner.set_timer(seconds, lambda: self._look(due))
@@ -97,12 +106,8 @@ class ConfirmScreen(Dialog[bool]):
 
     def on_key(self, event: Key) -> None:
         event.stop()
-        if event.key == "y" and self._quiet.over:
-            self.close(True)
-        elif event.key in ("n", "escape", "q"):
-            self.close(False)
-        else:
-            self._quiet.begin()
+        if (answer := self._quiet.answer(event.key)) is not None:
+            self.close(answer)
 
 
 MOVES = {"down": 1, "up": -1, "pagedown": 8, "pageup": -8, "home": -999, "end": 999}

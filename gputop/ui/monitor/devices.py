@@ -15,7 +15,7 @@ from gputop.ui.drawing.cells import Row, Span, beside
 from gputop.ui.drawing.live import TelemetryView, Wheel
 from gputop.ui.drawing.palette import BUSY, DIM, MEMORY, POWER, SM
 from gputop.ui.monitor import panel, row
-from gputop.ui.monitor.panel import Density, Kept, Panel, PanelHistory
+from gputop.ui.monitor.panel import Density, DrawingCache, Panel, PanelHistory
 
 if TYPE_CHECKING:
     from textual.events import Click
@@ -125,8 +125,8 @@ class DevicesView(Wheel, TelemetryView):
         self.charts = CHARTS[0]
         """Charts in panels, as in the settings."""
         self.current_layout = self._drawn_as = plan_layout(0, 0, 0, 0)
-        self._kept: defaultdict[str, Kept] = defaultdict(Kept)
-        """What stays of each device until the next drawing, by UUID."""
+        self._caches: defaultdict[str, DrawingCache] = defaultdict(DrawingCache)
+        """Cache of each device, by UUID."""
         self._renewed = 0
         """Number of samples when the lines of second rank were drawn."""
         self._space = (0, 0)
@@ -266,13 +266,13 @@ class DevicesView(Wheel, TelemetryView):
         telemetry = self._telemetry
         still = telemetry.paused or telemetry.replayed or telemetry.silent_seconds is not None
         if anew or still or now != self._drawn_as:
-            self._kept.clear()
+            self._caches.clear()
         self._drawn_as = now
         count = telemetry.history.count
         if not 0 <= count - self._renewed < telemetry.samples_in(SECOND_RANK_SECONDS):
             self._renewed = count
-            for kept in self._kept.values():
-                kept.details = None
+            for cache in self._caches.values():
+                cache.details = None
 
     def _lines(self, now: DeviceLayout) -> list[PanelLine]:
         """Return the devices in as many columns as the layout has, those of a machine under it."""
@@ -311,9 +311,9 @@ class DevicesView(Wheel, TelemetryView):
     def _panel(self, device: Device, selected: bool, index_cells: int) -> Panel:
         telemetry = self._telemetry
         machine = telemetry.machine_of(device)
-        readings, kept = telemetry.readings(device.uuid), self._kept[device.uuid]
-        if kept.details is None or kept.details.absent != readings.absent:
-            kept.details = readings
+        readings, cache = telemetry.readings(device.uuid), self._caches[device.uuid]
+        if cache.details is None or cache.details.absent != readings.absent:
+            cache.details = readings
         return Panel(
             device.own,
             readings,
@@ -327,7 +327,7 @@ class DevicesView(Wheel, TelemetryView):
             bool(telemetry.problems),
             telemetry.old_seconds(readings),
             machine is not None and telemetry.behind_seconds(machine) is not None,
-            kept,
+            cache,
             telemetry.interval,
             telemetry.scroll_charts,
         )

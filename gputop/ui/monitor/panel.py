@@ -1,4 +1,4 @@
-"""Draw one device as a panel of several rows. No widget, and no state but what `Kept` has."""
+"""Draw one device as a panel of several rows. No widget; the only state is in `DrawingCache`."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class Density(IntEnum):
 NO_ANSWER = Fault("It has not answered yet", "Slow, or hanging: `dmesg` may have an Xid")
 
 
-class Kept:
-    """What stays of a device from one drawing to the next, so that little of it changes."""
+class DrawingCache:
+    """Parts of a device's drawing that the next one has, too, so that little of it changes."""
 
     def __init__(self) -> None:
         self.details: DeviceSample | None = None
@@ -106,7 +106,7 @@ class Panel:
     """Age of the readings, if they are too old to look current."""
     host_behind: bool = False
     """True if the whole host is behind, which its title says."""
-    kept: Kept = field(default_factory=Kept)
+    cache: DrawingCache = field(default_factory=DrawingCache)
     interval: float = 1.0
     """Seconds between samples."""
     scroll: bool = False
@@ -132,7 +132,7 @@ class Panel:
     @property
     def details(self) -> DeviceSample:
         """Readings of second rank, which may be older."""
-        return self.kept.details or self.readings
+        return self.cache.details or self.readings
 
     @property
     def memory(self) -> tuple[int | None, int | None]:
@@ -191,7 +191,7 @@ def _readings(panel: Panel, density: Density, width: int, room: int) -> list[Row
             last = [[]]
         made_of: object = (panel.details, panel.device, width, room)
         most = room - len(body) - LEAST_HISTORY - len(last)
-        details = panel.kept.rows("details", made_of, lambda: _details(panel, width, most))
+        details = panel.cache.rows("details", made_of, lambda: _details(panel, width, most))
         if room - len(body) > LEAST_HISTORY or not last:
             body += details
         elif not any(last):  # there is no room for both
@@ -199,7 +199,7 @@ def _readings(panel: Panel, density: Density, width: int, room: int) -> list[Row
         left = room - len(body) - len(last)
         scales = [(each.label, each.top) for each in panel.histories]
         made_of = (panel.count // 2, scales, width, left, panel.interval, panel.scroll)
-        body += panel.kept.rows("histories", made_of, lambda: _histories(panel, width, left))
+        body += panel.cache.rows("histories", made_of, lambda: _histories(panel, width, left))
     return [*(faded(body) if old else body), *last]
 
 
@@ -338,7 +338,7 @@ LABEL, VALUE = 6, 18
 def _labelled_bar(
     panel: Panel, label: str, share: float | None, style: Style, value: Row, width: int
 ) -> Row:
-    drawn = panel.kept.bar(label, share, width - LABEL - VALUE - 1, style)
+    drawn = panel.cache.bar(label, share, width - LABEL - VALUE - 1, style)
     return [cell(label, LABEL, DIM), *drawn, Span(" "), *value]
 
 

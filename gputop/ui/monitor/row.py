@@ -143,7 +143,7 @@ def draw_row(panel: panels.Panel, c: RowLayout) -> Row:
     row += [
         *_busy(panel, c.bar),
         Span(" "),
-        *panel.kept.bar("memory", share_of(used, total), c.bar, MEMORY),
+        *panel.cache.bar("memory", share_of(used, total), c.bar, MEMORY),
         _value(used_of(used, total), MEMORY_VALUE, panels.memory_style(used, total)),
         Span(" "),
     ]
@@ -183,7 +183,7 @@ def _busy(panel: panels.Panel, cells: int) -> Row:
     name = panels.activity_of(panel.readings)
     active = getattr(panel.readings, name)
     term, style = (" SM", SM) if name == "sm_active_percent" else ("", BUSY)
-    drawn = panel.kept.bar(name, share_of(active, 100), cells - len(term), style)
+    drawn = panel.cache.bar(name, share_of(active, 100), cells - len(term), style)
     return [*drawn, cell(term, min(cells, len(term)), DIM), _value(_percent(active), BUSY_VALUE)]
 
 

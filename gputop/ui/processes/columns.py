@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from gputop.frozen import dataclass
 from gputop.schema.device import Absence, Device
-from gputop.schema.remedies import unseen
 from gputop.schema.snapshot import Machine, Process, ProcessKind
+from gputop.schema.values import unseen
 from gputop.text import ABSENT, fit_columns, quantity, size, visible
 
 MARK_WIDTH = 1

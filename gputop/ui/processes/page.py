@@ -396,12 +396,11 @@ class SendSignal(Dialog[Signals | None]):
         """Handle every key here, in the order typed."""
         event.stop()
         if self._list.asking:
-            if event.key == "y" and self._quiet.over:
+            answer = self._quiet.answer(event.key)
+            if answer:
                 self.close(self._list.chosen)
-            elif event.key in ("n", "escape", "q"):
+            elif answer is False:
                 self._ask(False)
-            else:
-                self._quiet.begin()
             return
         match event.key:
             case "escape" | "q" | "f9":

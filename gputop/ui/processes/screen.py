@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from textual.message import Message
 
 from gputop.schema.device import Absence, Device, DeviceState
-from gputop.schema.remedies import unseen
+from gputop.schema.values import unseen
 from gputop.sources.linux.procfs import send_signal
 from gputop.text import ABSENT, fit_columns
 from gputop.ui.drawing.cells import Row, Span, cell, list_row, spread

@@ -158,7 +158,7 @@ ACTIONS = (
     Action("results.forget", "delete", "forget", "Forget the selected result, after a question",
            "", ("benchmark",)),
     Action("theme", "T", "theme", "The next theme of colours"),
-    Action("settings", "S", "keep", "Save the settings: theme, density, sorting, columns, …"),
+    Action("settings", "S", "save", "Save the settings: theme, density, sorting, columns, …"),
     Action("settings.screen", "f2", "settings", "Settings: all of them, to change"),
     Action("back", "escape", "leave", "Back: out of a field, to the monitor"),
     Action("commands", "ctrl+p", "commands", "Command palette: all actions by name"),
@@ -198,7 +198,7 @@ TAB_NAMES |= {"why": "among the findings (w)", "process": "on a process's page (
 OTHERS = dict.fromkeys(("f7", "f8"), "gputop changes no priorities: renice does")
 OTHERS |= {"f12": "S saves the settings", "K": "F9 sends a signal, after a question"}
 OTHERS |= {"Z": "Space pauses", "f": "c changes the density"}
-"""What does what these keys of htop, nvtop and nvitop do."""
+"""Keys of htop, nvtop and nvitop that do something else here, or nothing, with what to press."""
 
 SIGNS = {"up": "↑", "down": "↓", "left": "←", "right": "→", "pageup": "PgUp", "pagedown": "PgDn"}
 SIGNS |= {"escape": "Esc", "question_mark": "?", "exclamation_mark": "!", "full_stop": "."}

@@ -114,7 +114,7 @@ class GputopApp(App[None], inherit_bindings=False):  # Ctrl+Q is for who pressed
         self.stylesheet = Sheet(variables=self.get_css_variables())
         self.theme = next(name for name in ANSI_THEMES if name in self.available_themes)
         self.settings = settings
-        """The settings as they are now, which `keep` saves."""
+        """The settings as they are now, which `S` saves."""
         self._problems = problems
         self._config = config or path()
         self._terminal = terminal
@@ -278,13 +278,13 @@ class GputopApp(App[None], inherit_bindings=False):  # Ctrl+Q is for who pressed
         else:
             self.notify("There is one theme only for the colours of this terminal")
 
-    async def action_keep(self) -> None:
+    async def action_save(self) -> None:
         try:
             await asyncio.to_thread(save, self._config, self.settings)  # the home may be far away
         except SettingsError as error:
-            self.notify(str(error), title="Not kept", severity="error")
+            self.notify(str(error), title="Not saved", severity="error")
         else:
-            self.notify(f"Kept in {visible(str(self._config))}", title="Settings")
+            self.notify(f"Saved in {visible(str(self._config))}", title="Settings")
 
     # Notifications and faults.
 
@@ -357,21 +357,20 @@ class Watchdog:
             os.close(heard)
             if told:
                 threading.Event().wait(PATIENCE_SECONDS)
-                _end(self._modes)
+                self._end()
 
         # Started now: whoever starts a thread in a signal handler may hold a lock that it needs.
         threading.Thread(target=wait, name="watchdog", daemon=True).start()
         for number in SIGNALS:
             signal.signal(number, handle)
 
-
-def _end(modes: list[Any] | None) -> None:
-    """End the process now, and restore the terminal as far as possible."""
-    with contextlib.suppress(OSError, termios.error):
-        if modes is not None:
-            termios.tcsetattr(0, termios.TCSANOW, modes)
-        write_last(open_terminal(1, os.O_WRONLY), RESTORE)
-    os._exit(INTERRUPTED)
+    def _end(self) -> None:
+        """End the process now, and restore the terminal as far as possible."""
+        with contextlib.suppress(OSError, termios.error):
+            if self._modes is not None:
+                termios.tcsetattr(0, termios.TCSANOW, self._modes)
+            write_last(open_terminal(1, os.O_WRONLY), RESTORE)
+        os._exit(INTERRUPTED)
 
 
 def _driver() -> type[Driver] | None:

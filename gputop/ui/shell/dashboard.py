@@ -363,24 +363,24 @@ class Dashboard(ActionScreen):
             return
         from gputop.ui.device.screen import DevicePage  # the first screen does without it
 
-        await self._open("page", DevicePage, "show the page of")
+        await self._open("page", DevicePage)
 
     async def action_why(self) -> None:
         """Show the findings of all devices; from the page of a device, its own."""
         from gputop.ui.device.findings import WhyPage
 
         of_all = self._header.tab != "page"
-        await self._open("why", WhyPage, "look for findings of")
+        await self._open("why", WhyPage)
         page = self._live.get("why")
         if of_all and isinstance(page, WhyPage):
             page.show_all()
 
-    async def _open(self, name: str, make: Callable[[Telemetry], LiveTab], what: str) -> None:
+    async def _open(self, name: str, make: Callable[[Telemetry], LiveTab]) -> None:
         device = self._tab.selected
         if device is None:
-            self.notify(f"There is no device to {what}")
-            return
-        await self._show_page(name, make, device.uuid)
+            self.notify("There is no device to show")
+        else:
+            await self._show_page(name, make, device.uuid)
 
     async def action_environment(self, *, first: bool = True) -> None:
         """Show the page of the selected process, with its environment first or from the top."""
@@ -463,9 +463,9 @@ class Dashboard(ActionScreen):
         self._note_settings()
         self.app.push_screen(SettingsScreen(self.app, changed, columns=columns))
 
-    async def action_keep(self) -> None:
+    async def action_save(self) -> None:
         self._note_settings()
-        await self.app.action_keep()
+        await self.app.action_save()
 
     def _note_settings(self) -> None:
         """Enter into the settings how devices and processes are shown."""

@@ -52,7 +52,7 @@ ACTIONS = (
     Action("fleet.page.previous", "pageup", "page(-1)", "A page up"),
     Action("fleet.first", "home", "end(-1)", "To the first"),
     Action("fleet.last", "end", "end(1)", "To the last"),
-    Action("settings", "S", "keep", "Keep the theme for next time"),
+    Action("settings", "S", "save", "Save the theme for the next start"),
     Action("back", "escape", "leave", "Back: leave the list, clear the filter"),
     *(action for action in DASHBOARD if action.id in SHARED),
 )
@@ -84,7 +84,7 @@ HELP = {
 
 
 class FleetSource(Protocol):
-    """Where the fleets come from: a `FleetWatch`, or a substitute."""
+    """Source of fleets: a `FleetWatch`, or a substitute."""
 
     def fleets(self) -> AsyncGenerator[Fleet]:
         """Yield a fleet at once, then one each interval, for ever."""

@@ -233,7 +233,7 @@ class SettingsScreen(ChoiceDialog):
             self._set(sort=SORTS[key], reverse=False)
             self.close(None)
         elif key == "S":
-            self.call_later(self._gputop.action_keep)
+            self.call_later(self._gputop.action_save)
         elif key in ("q", "f2", "o"):
             self.close(None)
         else:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gputop.problem import Problem
     from gputop.recording.reader import Recording
     from gputop.settings import Settings
-    from gputop.stream.forked import Forked
+    from gputop.stream.launch import Forked
     from gputop.ui.shell.dashboard import Dashboard, RecordSource
     from gputop.ui.shell.fleet_screen import FleetSource
 
@@ -82,7 +82,7 @@ def run(
 def _start_sampler(
     asked: StreamOptions, sample: Callable[[StreamOptions], None]
 ) -> Forked | subprocess.Popen[bytes]:
-    from gputop.stream.forked import Forked, can_fork
+    from gputop.stream.launch import Forked, can_fork
 
     if not can_fork():
         return launch(asked.command)

@@ -113,8 +113,11 @@ class FlowControl:
     @property
     def answer_seconds(self) -> float:
         """Seconds in which an answer is to come, or 0 if none is expected."""
-        expected = self._asked is not None and self._fastest < math.inf
-        return 2 * self._fastest + SLOW_SECONDS if expected else 0.0
+        if self._asked is None:
+            return 0.0
+        if self._fastest == math.inf:  # it may be a terminal that does not answer
+            return max(0.0, FIRST_SECONDS - (self._clock() - self._asked[0]))
+        return 2 * self._fastest + SLOW_SECONDS
 
     def room(self) -> int | None:
         """Return the bytes that may be sent now, or None for any number."""

@@ -66,7 +66,7 @@ def settings_on(kind: str, *, linked: bool = False) -> Attack:
         prepare=prepare,
         kind=Kind.DASHBOARD,
         act=lambda scene: scene.send("TS"),
-        says="Not kept",
+        says="Not saved",
         after=is_still_there,
     )
 

@@ -1,0 +1,84 @@
+"""`gputop topo`: how the GPUs are connected, as `nvidia-smi topo -m` shows it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from gputop.commands.arguments import Parser, fail, print_text, refuse
+from gputop.console import COULD_NOT_RUN, FINE
+
+if TYPE_CHECKING:
+    from gputop.sources.nvml.topology import GpuTopology
+
+PATIENCE_SECONDS = 30.0
+LEGEND = """
+Legend:
+
+  X    = Self
+  SYS  = Connection traversing PCIe as well as the SMP interconnect between NUMA nodes (e.g., QPI/UPI)
+  NODE = Connection traversing PCIe as well as the interconnect between PCIe Host Bridges within a NUMA node
+  PHB  = Connection traversing PCIe as well as a PCIe Host Bridge (typically the CPU)
+  PXB  = Connection traversing multiple PCIe bridges (without traversing the PCIe Host Bridge)
+  PIX  = Connection traversing at most a single PCIe bridge
+  NV#  = Connection traversing a bonded set of # NVLinks
+"""  # noqa: E501 - nvidia-smi's lines
+
+
+def add_arguments(parser: Parser) -> None:
+    """Add the options of `gputop topo`."""
+    parser.add_argument(
+        "-m", "--matrix", action="store_true", help="the matrix, which is shown anyway"
+    )
+    parser.flag("--json", "the same as one JSON document")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the matrix. A driver that does not answer is a problem, and does not hang."""
+    refuse(arguments, ("demo", "ids", "only_visible"), "`topo`", "see `gputop status`")
+    found = _read()
+    if arguments.json:
+        print_text(json.dumps({"gpus": [asdict(gpu) for gpu in found]}, indent=2))
+    else:
+        print_text("\n".join(_matrix(found)) + f"\n{LEGEND}", end="")
+    return FINE
+
+
+def _read() -> tuple[GpuTopology, ...]:
+    """Return the topology, read in a thread: nothing else outlives a call that hangs."""
+    from concurrent import futures
+
+    from gputop.sources.interface import DriverError
+
+    future: futures.Future[tuple[GpuTopology, ...]] = futures.Future()
+
+    def read() -> None:
+        try:
+            from gputop.sources.nvml.topology import read_topology
+
+            future.set_result(read_topology())
+        except Exception as error:  # noqa: BLE001 - raised again by `result`
+            future.set_exception(error)
+
+    threading.Thread(target=read, daemon=True).start()
+    try:
+        return future.result(PATIENCE_SECONDS)
+    except DriverError as error:
+        fail(f"{error}.", COULD_NOT_RUN)
+    except futures.TimeoutError:
+        said = f"the driver said nothing for {PATIENCE_SECONDS:g} s. Read dmesg, or reboot."
+        fail(said, COULD_NOT_RUN)
+
+
+def _matrix(gpus: Sequence[GpuTopology]) -> Iterator[str]:
+    names = [f"GPU{gpu.index}" for gpu in gpus]
+    yield "\t".join(["", *names, "CPU Affinity", "NUMA Affinity", "GPU NUMA ID"])
+    for name, gpu in zip(names, gpus, strict=True):
+        links = [" X " if link == "X" else link for link in gpu.links]
+        near = ["N/A" if each is None else each for each in (gpu.cpu_affinity, gpu.numa_affinity)]
+        own = "N/A" if gpu.gpu_numa_id is None else f"{gpu.gpu_numa_id}"
+        yield "\t".join([name, *links, *near, "", own])
