@@ -46,7 +46,7 @@ class Ends:
         self.asked += requests
         runs = []
         for request in requests:
-            run, _ = begin(request.target, request.seconds)
+            run = begin(request.target, request.seconds)[0]
             run.request = request
             kind = request.kind
             one_shape = kind in ("soak", "burn", "pulse", "memory")
