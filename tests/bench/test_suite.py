@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -130,14 +131,15 @@ def test_a_degraded_part_is_status_4(ends: Ends) -> None:
 
 
 def test_one_that_is_stopped_keeps_what_was_done_and_goes_on_from_there(
-    ends: Ends, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    ends: Ends, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = str(tmp_path / "suite.json")
+    monkeypatch.setattr(sys, "argv", ["gputop", "bench", "suite", "--resume", file])
     ends.by_kind["memory"] = Done(replace(RESULT, kind="memory", stopped="user"))
     assert run("--resume", file) == 130
     page, said = capsys.readouterr()
     assert page.splitlines()[0].endswith(", 2 of 6 parts: ok")
-    assert "to go on: gputop " in said
+    assert f"to go on: gputop bench suite --resume {file}\n" in said
     ends.by_kind.clear()
     ends.asked.clear()
     assert run("--resume", file) == 0
