@@ -8,6 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable
+from concurrent import futures
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
@@ -181,7 +182,7 @@ class Refresher:
                 self.builder.update_identities()
             try:
                 answer = future.result(max(0.0, deadline - time.monotonic()))
-            except TimeoutError:
+            except futures.TimeoutError:
                 answer = slow(self._seconds)
             # One at a time: an answer takes several times as much memory when it is unpacked.
             self._add_answer(query, answer)
@@ -297,7 +298,7 @@ class FleetWatch:
             while not self._closed.is_set():
                 if self.fleet is seen:
                     patience = self.interval + self._patience
-                    with contextlib.suppress(TimeoutError):
+                    with contextlib.suppress(asyncio.TimeoutError):
                         await asyncio.wait_for(new.wait(), patience)
                     if not new.is_set():  # name servers can outlast all time limits
                         yield _old(seen, Problem(AWAY, f"no answer for {patience:.0f} s", LATER))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from enum import StrEnum
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from gputop.bounds import ITEMS, STRING_CHARACTERS
+
+if TYPE_CHECKING:
+    from gputop.compat import StrEnum
 
 LONGEST = 300
 """Most characters of an error message, which may quote a whole line."""

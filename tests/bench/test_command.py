@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
@@ -43,6 +43,8 @@ from tests.runs import ended
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from typing_extensions import Self
 
     from gputop.bench.plan import request as plan
     from gputop.bench.run.state import RunState

@@ -13,7 +13,8 @@ from gputop.output.prometheus.scrape import TEXT, listen, routed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from wsgiref.types import StartResponse, WSGIEnvironment
+
+    from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
     from gputop.output.prometheus.scrape import Server
 

@@ -27,7 +27,8 @@ from gputop.output.prometheus.scrape import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from wsgiref.types import StartResponse, WSGIEnvironment
+
+    from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
     from gputop.output.prometheus.scrape import Server
 

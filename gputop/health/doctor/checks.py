@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from gputop.compat import StrEnum
 from gputop.health.findings import Finding, Severity
 from gputop.schema.device import Absence, Device, DeviceSample
 from gputop.schema.values import absence_text
