@@ -109,11 +109,11 @@ class Cluster:
 
     def _tell_apart(self) -> None:
         """Name the hosts: nodes that share a name get their ids added."""
-        known = [(post, post.message) for post in self._posts.values() if post.message is not None]
-        named = Counter(host for host, _ in {(said["host"], said["node"]) for _, said in known})
-        for post, said in known:
-            host, node = said["host"], said["node"]
-            post.set_host(f"{host} ({node[:6]})" if named[host] > 1 else host, said)
+        known = [post for post in self._posts.values() if post.message]
+        nodes = [(post.message["host"], post.message["node"]) for post in known]
+        named = Counter(host for host, _ in set(nodes))
+        for post, (host, node) in zip(known, nodes, strict=True):
+            post.set_host(f"{host} ({node[:6]})" if named[host] > 1 else host)
 
     def send(self, **order: Any) -> None:
         """Send an order to the relay."""
@@ -175,7 +175,7 @@ class LentGpu:
     def __init__(self, number: int, send: Callable[..., None]) -> None:
         self._order = partial(send, post=number)
         self.known = asyncio.Event()
-        self.message: dict[str, Any] | None = None
+        self.message: dict[str, Any] = {}
         self.facts: NodeFacts | None = None
         self.problem: str | None = None
         """Reason why there is no GPU to work on."""
@@ -217,13 +217,13 @@ class LentGpu:
     @property
     def address(self) -> str | None:
         """`HOST:PORT` at which other nodes may reach a worker there."""
-        return None if self.message is None else self.message.get("address")
+        return self.message.get("address")
 
-    def set_host(self, host: str, message: dict[str, Any]) -> None:
+    def set_host(self, host: str) -> None:
         """Set the host's name, and read the facts that the node has sent."""
         self.host = host
         try:
-            self.facts = node_facts(message, host)
+            self.facts = node_facts(self.message, host)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             self.problem = f"{host}: {error}"
 
@@ -306,14 +306,16 @@ async def run_on_cluster(
     cpu: bool,
     ignore_busy: bool,
     python: str | None,
+    head: str = "",
+    until: Callable[[RunState], bool] | None = None,
 ) -> tuple[Sequence[RunState], Sequence[DeviceOutcome]]:
     """Run the same test on many GPUs of a cluster; raise `RunRefusedError`.
 
     Return the ends of the runs, and the devices that could not be tested with the reasons.
 
-    A line shows their progress. Without `devices` it takes all GPUs that Ray has not
-    lent to anybody; with `cpu` it tests the nodes' CPUs in their place, as a trial. `python` is the
-    interpreter on the nodes, or None for Ray's own.
+    A line shows their progress, see `follow_on_a_line` for `head` and `until`. Without `devices` it
+    takes all GPUs that Ray has not lent to anybody; with `cpu` it tests the nodes' CPUs in their
+    place, as a trial. `python` is the interpreter on the nodes, or None for Ray's own.
     """
     try:
         cluster, found = await Cluster.join(address)
@@ -338,7 +340,7 @@ async def run_on_cluster(
 
         group, watch = GroupState(requests), ClusterWatch(gpus)
         runs = group_runner(group, session)
-        return await follow_on_a_line(runs, group, watch, many_devices), not_begun
+        return await follow_on_a_line(*(runs, group, watch, many_devices), head, until), not_begun
     finally:
         await cluster.leave()
 

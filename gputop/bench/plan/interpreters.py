@@ -70,11 +70,6 @@ class Interpreter:
         """True if the worker can run in it."""
         return self.torch_version is not None and self.fault is None
 
-    @property
-    def cpu_only(self) -> bool:
-        """True if its torch is built without CUDA support."""
-        return self.torch_version is not None and self.torch_version.endswith("+cpu")
-
     def __str__(self) -> str:
         state = self.fault or (f"torch {self.torch_version}" if self.torch_version else "no torch")
         return visible(f"{self.path} ({self.origin}): {state}")
@@ -111,7 +106,8 @@ async def find_interpreter(explicit: str | None = None, *, cuda: bool = False) -
     try:
         for probe in probes:
             looked_at.append(await probe)
-            if looked_at[-1].usable and not (cuda and looked_at[-1].cpu_only):
+            for_cpus = (looked_at[-1].torch_version or "").endswith("+cpu")
+            if looked_at[-1].usable and not (cuda and for_cpus):
                 return InterpreterSearch(looked_at[-1], tuple(looked_at))
     finally:
         for probe in probes:
