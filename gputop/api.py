@@ -12,7 +12,7 @@ import warnings
 import weakref
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from gputop.health.idle_devices import Requirements, parse_amount
 from gputop.problem import Problem, ProblemError
@@ -21,6 +21,9 @@ from gputop.schema.snapshot import Host, Inventory, Process, Sample
 from gputop.stream import child as streams
 from gputop.stream.child import ANSWER_SECONDS, Snapshot, StreamChild, first_snapshot
 from gputop.stream.launch import StreamOptions
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = [
     "Device",

@@ -9,6 +9,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Mapping
+from types import ModuleType
 
 from gputop.bounds import COLUMNS, ROWS
 from gputop.text import visible
@@ -86,17 +87,23 @@ def in_notebook_cell(environment: Mapping[str, str]) -> bool:
     return from_kernel and os.getpgrp() == os.getsid(0)
 
 
-def terminfo_colours() -> int | None:
-    """Return the terminal's number of colours in terminfo, or None if it is unknown."""
+def terminfo() -> ModuleType | None:
+    """Return the module `curses`, set up for this terminal, or None if either is unknown."""
     try:
         import curses
     except ImportError:  # some Pythons are built without it
         return None
     try:
         curses.setupterm()
-        return max(0, curses.tigetnum("colors"))
     except curses.error:  # terminfo does not know this terminal
         return None
+    return curses
+
+
+def terminfo_colours() -> int | None:
+    """Return the terminal's number of colours in terminfo, or None if it is unknown."""
+    curses = terminfo()
+    return None if curses is None else max(0, curses.tigetnum("colors"))
 
 
 def print_message(line: str) -> None:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from gputop.bounds import LONGEST_INTERVAL, SHORTEST_INTERVAL
+from gputop.compat import parse_toml
 from gputop.files import read_at_once, write_whole
 from gputop.frozen import dataclass
 from gputop.problem import Problem, ProblemError
@@ -196,12 +197,10 @@ def _with(text: str, key: str, value: str, file: Path) -> str:
     of an array. So of all possible edits, the first after which TOML reads everything else as
     before is the right one.
     """
-    import tomllib
-
-    wanted = _canonical(tomllib.loads(text) | tomllib.loads(f"{key} = {value}"))
+    wanted = _canonical(parse_toml(text) | parse_toml(f"{key} = {value}"))
     for edited in islice(_edits(text, key, value), MOST_EDITS):
-        with contextlib.suppress(tomllib.TOMLDecodeError):
-            if _canonical(tomllib.loads(edited)) == wanted:
+        with contextlib.suppress(ValueError):
+            if _canonical(parse_toml(edited)) == wanted:
                 return edited
     raise SettingsError(
         Problem(
@@ -252,10 +251,8 @@ def _read(file: Path) -> str:
 def _parsed(text: str, file: Path) -> dict[str, Any]:
     if not text:
         return {}
-    import tomllib
-
     try:
-        return tomllib.loads(text)
+        return parse_toml(text)
     except (ValueError, RecursionError) as error:
         raise _unusable(file, str(error), REMEDY) from error
 

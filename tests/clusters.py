@@ -11,13 +11,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import psutil
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+
+    from typing_extensions import Self
 
 START_SECONDS = 90.0
 HEAD = ("--head", "--port=0", "--include-dashboard=false")

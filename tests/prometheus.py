@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from gputop.fleet.queries import CLOCK, gone_of, names_of, values_of
@@ -17,6 +17,8 @@ from gputop.fleet.queries import CLOCK, gone_of, names_of, values_of
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Iterable, Mapping
+
+    from typing_extensions import Self
 
 NOW = 1_763_640_000.0
 

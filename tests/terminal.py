@@ -16,6 +16,7 @@ import os
 import re
 import select
 import signal
+import struct
 import sys
 import termios
 import time
@@ -23,10 +24,13 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 import pyte
 from wcwidth import wcwidth
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 MARKER = "GPUTOP_TEST_RUN"
 """Environment variable by which a run's processes are found, however deep they are."""
@@ -52,6 +56,11 @@ _STRING = re.compile(rb"\x1b[PX^_].*?\x1b\\", re.DOTALL)
 _UNFINISHED = re.compile(
     rb"\x1b(?:\[[0-?]*[ -/]*|\][^\x07\x1b]*\x1b?|[PX^_](?:[^\x1b]|\x1b(?!\\))*)?\Z", re.DOTALL
 )
+
+
+def set_size(terminal: int, columns: int, rows: int) -> None:
+    """Give a terminal that many cells; the kernel tells the program (SIGWINCH)."""
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", rows, columns, 0, 0))
 
 
 class ScreenError(AssertionError):
@@ -125,7 +134,7 @@ class Terminal:
         self._pieces: list[tuple[float, bytes]] | None = None
         """What came and when, while it is not to be drawn yet."""
         self._master, slave = os.openpty()
-        termios.tcsetwinsize(self._master, (rows, columns))
+        set_size(self._master, columns, rows)
         self.line_modes_before = self.line_modes
         self.screen = _Screen(columns, rows, self._write)
         self._stream = pyte.ByteStream(self.screen)
@@ -289,7 +298,7 @@ class Terminal:
     def resize(self, columns: int, rows: int) -> None:
         """Change the size; the kernel tells the program (SIGWINCH)."""
         self.screen.resize(rows, columns)
-        termios.tcsetwinsize(self._master, (rows, columns))
+        set_size(self._master, columns, rows)
 
     def close_pty(self) -> None:
         """Hang up, as a terminal window that is closed: the kernel sends SIGHUP."""

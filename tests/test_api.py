@@ -83,7 +83,7 @@ def test_the_import_loads_nothing_and_the_library_no_terminal() -> None:
         for name in ("textual", "rich", "pynvml", "torch", "psutil"):
             assert name not in sys.modules, name
     """
-    subprocess.run([sys.executable, "-P", "-c", program], check=True, timeout=BOUND)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=BOUND)
 
 
 @pytest.mark.driver
@@ -179,7 +179,7 @@ def test_it_ends_with_its_process() -> None:
         print(child.pid)
     """
     done = subprocess.run(
-        [sys.executable, "-P", "-c", program], capture_output=True, check=False, timeout=BOUND
+        [sys.executable, "-c", program], capture_output=True, check=False, timeout=BOUND
     )
     assert (done.returncode, done.stderr) == (0, b"")
     pid = int(done.stdout)

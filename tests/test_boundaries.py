@@ -27,10 +27,7 @@ def loaded_by(program: str, among: set[str]) -> set[str]:
         f"\nimport json, sys; print(json.dumps(sorted(set(sys.modules) & set({sorted(among)})))) "
     )
     done = subprocess.run(
-        [sys.executable, "-P", "-c", program + report],
-        stdout=subprocess.PIPE,
-        check=True,
-        timeout=BOUND,
+        [sys.executable, "-c", program + report], stdout=subprocess.PIPE, check=True, timeout=BOUND
     )
     return set(json.loads(done.stdout))
 
@@ -97,7 +94,7 @@ def test_the_first_screen_has_a_budget_of_modules(package: str, most: int) -> No
     """About as many as there are: one more is a choice, and takes half a millisecond and up."""
     count = f"; print(sum(m.partition('.')[0] == {package!r} for m in sys.modules)); sys.exit()"
     done = subprocess.run(
-        [sys.executable, "-P", "-c", f"{FIRST_SCREEN}; import sys{count}"],
+        [sys.executable, "-c", f"{FIRST_SCREEN}; import sys{count}"],
         stdout=subprocess.PIPE,
         check=True,
         timeout=BOUND,

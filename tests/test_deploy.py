@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from gputop.commands.exporter import SOCKET
+from gputop.compat import module_command
 from gputop.health.judge import BY_NAME
 from gputop.schema.clock_events import BY_WORD
 from gputop.schema.device import DeviceState
@@ -215,5 +216,5 @@ def test_the_container_and_the_pods_start_the_exporter() -> None:
     assert mount["mountPath"] == volume["hostPath"]["path"] == str(Path(SOCKET).parent)
     assert mount["readOnly"]
     assert own["securityContext"]["capabilities"] == {"drop": ["ALL"]}
-    exporter = [sys.executable, "-P", "-m", "gputop", *own["args"], "--help"]
+    exporter = [*module_command("gputop"), *own["args"], "--help"]
     assert subprocess.run(exporter, capture_output=True, check=False).returncode == 0

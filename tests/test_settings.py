@@ -6,7 +6,6 @@ import dataclasses
 import json
 import os
 import stat
-import tomllib
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +15,7 @@ from hypothesis import strategies as st
 
 from gputop import settings
 from gputop.bounds import LONGEST_INTERVAL, SHORTEST_INTERVAL
+from gputop.compat import parse_toml
 from gputop.settings import AUTO, CHARTS, DEFAULT, DENSITIES, KEYS, THEMES, Settings, SettingsError
 
 if TYPE_CHECKING:
@@ -250,7 +250,7 @@ in_a_folder = hypothesis_settings(
 
 def foreign(content: str) -> dict[str, Any]:
     """What a file says that is none of the settings."""
-    document = tomllib.loads(content)
+    document = parse_toml(content)
     return {key: value for key, value in document.items() if key not in KEYS}
 
 

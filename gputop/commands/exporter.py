@@ -16,7 +16,7 @@ from gputop.console import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE, print_messag
 from gputop.text import visible
 
 if TYPE_CHECKING:
-    from wsgiref.types import WSGIApplication
+    from _typeshed.wsgi import WSGIApplication
 
     from gputop.output.prometheus.metrics import Family
     from gputop.output.prometheus.scrape import Server, WebConfig
@@ -127,15 +127,18 @@ async def _serve(
 ) -> int:
     import asyncio
 
+    serving = asyncio.create_task(until_stopped(server))
+    following = asyncio.gather(*followed)  # ends only with an error
     try:
-        async with asyncio.TaskGroup() as tasks:
-            following = [tasks.create_task(each) for each in followed]
-            status = await until_stopped(server)
-            for each in following:
-                each.cancel()
+        await asyncio.wait((serving, following), return_when=asyncio.FIRST_COMPLETED)
+        if following.done():
+            await following
+        return await serving
     finally:
+        serving.cancel()
+        following.cancel()
+        await asyncio.gather(serving, following, return_exceptions=True)
         await child.close()
-    return status
 
 
 async def until_stopped(server: Server) -> int:

@@ -162,7 +162,8 @@ async def _once(arguments: argparse.Namespace, found: SnapshotStream) -> int:
             if not waits:
                 break
     assert seen is not None
-    print_text(_text(arguments, seen))
+    if text := _text(arguments, seen):
+        print_text(text)
     if problem := seen.inventory.problem or seen.sample.problem:
         fail(str(problem), COULD_NOT_RUN)
     return FINE

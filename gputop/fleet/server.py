@@ -9,11 +9,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from gputop.problem import Problem, ProblemError
 from gputop.text import visible
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 PREFIX = "GPUTOP_PROMETHEUS_"
 TOKEN_FILE, USER, PASSWORD = f"{PREFIX}TOKEN_FILE", f"{PREFIX}USER", f"{PREFIX}PASSWORD"

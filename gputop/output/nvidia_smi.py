@@ -182,12 +182,14 @@ ALIASES = {
 """Other names; the header has the name on the right."""
 
 
-def _process_name(row: Row) -> str:
+def _process_name(row: Row) -> str | None:
     """Return the command line's first word, which the driver takes for the process's name."""
-    if row.process and row.process.command:
+    if row.process is None:
+        return None
+    if row.process.command:
         return row.process.command.split(" ")[0]
-    reason = row.process.absent.get("command") if row.process else None
-    return MISSING.get(reason or Absence.NOT_SUPPORTED, "[Not Found]")
+    hidden = row.process.absent.get("command") is Absence.NO_PERMISSION
+    return MISSING[Absence.NO_PERMISSION] if hidden else "[Not Found]"
 
 
 def _process_memory(row: Row) -> int | None:

@@ -152,7 +152,7 @@ class Replay:
 
     async def _wait(self, seconds: float | None) -> None:
         """Wait for a request, that long at most."""
-        with contextlib.suppress(TimeoutError):
+        with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._changed.wait(), seconds)
         self._changed.clear()
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import field
-from enum import StrEnum
 
+from gputop.compat import StrEnum
 from gputop.frozen import dataclass
 from gputop.text import visible
 

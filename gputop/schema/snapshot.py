@@ -10,12 +10,12 @@ import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
-from enum import StrEnum
 from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any
 
 from gputop.bounds import DEVICES, EVENTS, PROCESSES
+from gputop.compat import StrEnum
 from gputop.frozen import dataclass
 from gputop.problem import Problem
 from gputop.schema.clock_events import BITS

@@ -14,6 +14,7 @@ from signal import SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGTERM
 from typing import Any, NamedTuple, SupportsIndex
 
 from gputop.bounds import LINE_BYTES, LINES_PER_SECOND, UNREADABLE_LINES
+from gputop.compat import timeout, timeout_at
 from gputop.console import signal_name
 from gputop.frozen import dataclass
 from gputop.problem import Problem, ProblemError
@@ -131,7 +132,7 @@ class StreamChild:
                         spoke_at = spoke_at or time.monotonic()
                         yield record
                 why = None
-            except TimeoutError:
+            except asyncio.TimeoutError:
                 why = "it said nothing for too long"
             except (OSError, DecodeError) as error:
                 why = str(error)
@@ -247,7 +248,7 @@ class _Lines(asyncio.StreamReader):
 
 
 async def _line_within(reader: _Lines, seconds: float) -> bytes:
-    """Return the next line, b"" at the end. Raises `TimeoutError` if nothing comes for that long.
+    """Return the next line, b"" at the end. Raises `asyncio.TimeoutError` if none comes that long.
 
     After a suspension the time is up at once though the line is there: it looks a second time.
     """
@@ -255,10 +256,10 @@ async def _line_within(reader: _Lines, seconds: float) -> bytes:
     before = -1
     while reader.pieces != before:
         before = reader.pieces
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
+        with contextlib.suppress(asyncio.TimeoutError):
+            async with timeout(seconds):
                 return await reader.readline()
-    async with asyncio.timeout(SECOND_LOOK_SECONDS):
+    async with timeout(SECOND_LOOK_SECONDS):
         return await reader.readline()
 
 
@@ -308,25 +309,25 @@ async def snapshots(
     says why it broke off. Later interruptions are yielded. Closes the stream.
     """
     inventory: Inventory | None = None
-    begun = False
+    deadline: float | None = asyncio.get_running_loop().time() + timeout_seconds
     try:
-        async with asyncio.timeout(timeout_seconds) as limit:
-            async with contextlib.aclosing(stream.records()) as records:
-                async for record in records:
-                    if isinstance(record, Inventory):
-                        inventory = record
-                    elif isinstance(record, Interruption):
-                        if begun:
-                            yield record
-                        elif not record.left_out:
-                            raise StreamError(explain(record))
-                    elif inventory and (
-                        begun or inventory.driver_state is not DriverState.STARTING
-                    ):
-                        begun = True
-                        limit.reschedule(None)  # before the yield: it is this task's alone
-                        yield Snapshot(inventory, record)
-    except TimeoutError:
+        async with contextlib.aclosing(stream.records()) as records:
+            while True:
+                async with timeout_at(deadline):  # not around the yield: it is this task's alone
+                    record = await anext(records)
+                if isinstance(record, Inventory):
+                    inventory = record
+                elif isinstance(record, Interruption):
+                    if deadline is None:
+                        yield record
+                    elif not record.left_out:
+                        raise StreamError(explain(record))
+                elif inventory and (
+                    deadline is None or inventory.driver_state is not DriverState.STARTING
+                ):
+                    deadline = None
+                    yield Snapshot(inventory, record)
+    except asyncio.TimeoutError:
         pass
     finally:
         await stream.close()

@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
+from gputop.compat import module_command
 from gputop.frozen import dataclass
 
 PARENT = "GPUTOP_PARENT"
@@ -78,8 +79,7 @@ class StreamOptions:
     @property
     def command(self) -> list[str]:
         """Command line of this gputop's own stream, whatever is on the PATH."""
-        # -P: a file named psutil.py in the working directory is not the one that is meant.
-        return [sys.executable, "-P", "-m", "gputop", *self.words]
+        return [*module_command("gputop"), *self.words]
 
 
 def launch(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
@@ -110,7 +110,7 @@ def _bound_to_parent(arguments: Sequence[str]) -> list[str]:
 
     if shutil.which(arguments[0]) is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), arguments[0])
-    return [sys.executable, "-S", "-P", "-c", _BECOME, str(os.getpid()), *arguments]
+    return [sys.executable, "-S", "-I", "-c", _BECOME, str(os.getpid()), *arguments]
 
 
 def child_environment() -> Mapping[str, str]:
@@ -239,7 +239,8 @@ def _close_others() -> None:
 def _forget_working_directory() -> None:
     """Import nothing from it, as with -P: its psutil.py is not the one that is meant."""
     with contextlib.suppress(OSError):
-        if not sys.flags.safe_path and sys.path[:1] in ([""], [os.getcwd()]):  # noqa: PTH109
+        safe = getattr(sys.flags, "safe_path", False)
+        if not safe and sys.path[:1] in ([""], [os.getcwd()]):  # noqa: PTH109
             del sys.path[0]
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from gputop.compat import timeout
 from gputop.problem import Problem
 from gputop.schema.device import THIS_MACHINE, old_after
 from gputop.stream.child import (
@@ -134,8 +135,8 @@ class Machines:
                 await asyncio.sleep(SOONEST_SECONDS)
                 return
             self._arrived.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(left):
+            with contextlib.suppress(asyncio.TimeoutError):
+                async with timeout(left):
                     await self._arrived.wait()
 
     def _next_old(self, after: float) -> float:
@@ -174,10 +175,10 @@ async def host_snapshots(
 async def _snapshot(host: str, child: StreamChild, seconds: float) -> Snapshot | Problem:
     explain = partial(explain_absence, host)
     try:
-        async with asyncio.timeout(seconds):
+        async with timeout(seconds):
             return await first_snapshot(child, 2 * seconds, explain, complete=True)
     except StreamError as error:
         return error.problem
-    except TimeoutError:
+    except asyncio.TimeoutError:
         why = f"it sent nothing within {seconds:g} s"
         return Problem(f"{host} is away", why, f"`ssh {host}` may say more")

@@ -24,6 +24,7 @@ from gputop.bench.run.group_state import GroupState
 from gputop.bench.run.worker_launch import worker_environment, worker_request
 from gputop.bench.worker import collective, errors
 from gputop.commands import bench as command
+from gputop.compat import timeout
 from gputop.problem import Problem
 from tests.bench.commands import ran
 from tests.bench.machines import divided, seen
@@ -292,7 +293,7 @@ async def ends_of(
         if heard(event) and not stops:
             stops.append(asyncio.create_task(stop()))
 
-    async with asyncio.timeout(100):
+    async with timeout(100):
         with supervision.Supervisor() as watch:
             await runs.follow(watch, lambda *_: None, take)
             took = [await each for each in stops]

@@ -6,6 +6,8 @@ import asyncio
 import ctypes
 import math
 import os
+import re
+import subprocess
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -22,10 +24,13 @@ from gputop.bench.run import supervision, worker_launch
 from gputop.bench.run.group import group_runner
 from gputop.bench.run.group_state import GroupState
 from gputop.bench.worker import backends, copies, errors, rows
+from gputop.compat import timeout
 from tests.bench import gpus
+from tests.bench.commands import COMMAND, environment
 from tests.bench.test_peers import GPUS, asked
 from tests.bench.test_tables import Recorded
 from tests.bench.workers import broken_worker, fake_interpreter, load_torch, needs_torch
+from tests.driver import FakeDevice, FakeDriver
 from tests.sessions import RESULT
 from tests.streams import PreparedStream, inventory, sample
 
@@ -256,6 +261,7 @@ ON_GPUS = f"""
 import sys
 sys.path.insert(0, {str(Path(gpus.__file__).parents[2])!r})
 from tests.bench import gpus
+from tests.bench.commands import COMMAND, environment
 main.open_cuda = lambda torch, halt, free_bytes: gpus.on_gpus(backends.Cpu, torch, halt)
 copies.driver_copy = lambda: gpus.copy
 copies.DEVICE_SIZES, copies.PAIR_BYTES = (1 << 14,), 1 << 14
@@ -275,7 +281,7 @@ async def ends_of(
             ends[target] = event
         heard(target, event, runs)
 
-    async with asyncio.timeout(100):
+    async with timeout(100):
         with supervision.Supervisor() as watch:
             await runs.follow(watch, lambda *_: None, take)
     return ends
@@ -399,3 +405,29 @@ def test_the_worker_knows_the_names_of_all_that_it_sees() -> None:
     second = devices.with_peers(asked(*GPUS))[1]
     order = worker_launch.worker_request(second)
     assert (order["label"], order["peers"]) == ("GPU 1", ["GPU 2", "GPU 0"])
+
+
+@pytest.mark.slow
+@pytest.mark.driver
+@needs_torch
+def test_the_command_ends_with_a_matrix_for_each_direction(
+    driver: FakeDriver, tmp_path: Path
+) -> None:
+    driver.write(FakeDevice(), FakeDevice())
+    python = fake_interpreter(tmp_path, broken_worker(ON_GPUS))
+    done = subprocess.run(
+        [*COMMAND, "copy", "--device", "all", "--seconds", "10", "--python", python],
+        env={**environment(), **driver.environment()},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    assert done.stderr == ""
+    heads = [line.split(",")[0].strip() for line in done.stdout.splitlines() if ", GB/s" in line]
+    assert heads == ["write to", "read from", "both directions with"]
+    ((first, second),) = re.findall(r"latency to +GPU 0 +GPU 1\n(.*)\n(.*)\n", done.stdout)
+    assert first.split()[:3] == ["GPU", "0", "–"]
+    assert second.split()[::4] == ["GPU", "–"]
+    assert done.stdout.count("GPU 1: peer access") == done.stdout.count("GPU 0: peer access") == 1

@@ -15,6 +15,7 @@ from gputop.bench.plan import devices
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.run import group, supervision, worker_launch
 from gputop.bench.run.group import DeviceGroup
+from gputop.compat import timeout
 from tests.bench.workers import CPU, RawWorker, fake_interpreter, needs_torch, request
 from tests.sessions import EVENTS, EndlessSession, PreparedSession
 from tests.streams import Lasting, PreparedStream, inventory, readings, sample
@@ -59,7 +60,7 @@ async def heard(
         happened.append((target, event))
         act(target, event)
 
-    async with asyncio.timeout(100):
+    async with timeout(100):
         with supervision.Supervisor() as together:
             await runs.follow(together, lambda *each: limits.append(each), take)
     return happened, limits
@@ -172,7 +173,7 @@ async def test_who_leaves_in_the_middle_leaves_no_worker() -> None:
 
     with supervision.Supervisor() as together:
         runs = DeviceGroup(halves(600.0))
-        async with asyncio.timeout(60):
+        async with timeout(60):
             following = asyncio.create_task(runs.follow(together, lambda *_: None, take))
             await measured.wait()
             following.cancel()

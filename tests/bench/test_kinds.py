@@ -15,6 +15,7 @@ from gputop.bench.plan.kinds import KINDS
 from gputop.bench.plan.request import Request
 from gputop.bench.run.session import Session
 from gputop.bench.run.worker_launch import ChildProcess
+from gputop.compat import timeout
 from tests.bench.workers import (
     CPU,
     RawWorker,
@@ -134,7 +135,7 @@ def errors_of(session: Session) -> bytes:
 
 
 async def heard(session: Session) -> list[Event]:
-    async with asyncio.timeout(60), contextlib.aclosing(session.events()) as events:
+    async with timeout(60), contextlib.aclosing(session.events()) as events:
         return [event async for event in events]
 
 
@@ -208,7 +209,7 @@ async def test_a_table_that_is_stuck_in_one_call_is_stopped_with_its_rows(
         await session.stop()
         return time.monotonic() - began
 
-    async with asyncio.timeout(60), contextlib.aclosing(session.events()) as events:
+    async with timeout(60), contextlib.aclosing(session.events()) as events:
         async for last in events:
             if isinstance(last, Planned):
                 stopping.append(asyncio.create_task(stop()))
@@ -269,7 +270,8 @@ async def test_a_session_collects_the_rows() -> None:
 
 def planned(kind: str, **fields: Any) -> dict[str, Any]:
     with RawWorker(asked(kind)) as raw:
-        return raw.until("plan") | fields
+        plan: dict[str, Any] = raw.until("plan")
+        return plan | fields
 
 
 def test_the_plan_of_a_sweep_has_its_largest_size_and_its_time() -> None:

@@ -15,6 +15,7 @@ from gputop.bench.results.compare import rates_of_pair, score
 from gputop.bench.run import group, supervision
 from gputop.bench.run.group import Pairs
 from gputop.bench.run.group_state import GroupState
+from gputop.compat import timeout
 from gputop.problem import Problem
 from tests.bench.workers import CPU, needs_torch, request
 from tests.sessions import EVENTS, RESULT
@@ -99,7 +100,7 @@ async def ends_of(runs: Pairs, stop_at: Target | None = None) -> dict[Target, Do
         if isinstance(event, Planned) and target is stop_at:
             stops.append(asyncio.create_task(runs.stop()))
 
-    async with asyncio.timeout(100):
+    async with timeout(100):
         with supervision.Supervisor() as together:
             await runs.follow(together, lambda *_: None, take)
             await asyncio.gather(*stops)

@@ -7,13 +7,13 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
 
+from gputop.compat import module_command
 from tests.bench.workers import broken_worker, fake_interpreter, needs_torch
 from tests.driver import FakeDevice, FakeDriver
 
@@ -33,7 +33,7 @@ def bench(
     python = fake_interpreter(folder, broken_worker(f"{ON_A_CPU}\n{fault}"))
     asked = ["--dtype", "float32", "--size", "256", "--python", python, *arguments]
     return subprocess.Popen(
-        [sys.executable, "-P", "-m", "gputop", "bench", *asked],
+        [*module_command("gputop"), "bench", *asked],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

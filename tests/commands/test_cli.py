@@ -14,13 +14,14 @@ import pytest
 
 from gputop import __version__, cli
 from gputop.commands.arguments import interval
+from gputop.compat import module_command
 from gputop.settings import Settings
 from tests.terminal import ALTERNATE_SCREEN, Terminal
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-GPUTOP = [sys.executable, "-P", "-m", "gputop"]
+GPUTOP = module_command("gputop")
 BOUND = 60.0
 
 
@@ -316,7 +317,7 @@ def test_terminfo_is_asked_for_the_colours(environment: dict[str, str], wanted: 
         "print(os.environ.get('TEXTUAL_COLOR_SYSTEM'))"
     )
     done = subprocess.run(
-        [sys.executable, "-P", "-c", program],
+        [sys.executable, "-c", program],
         env={**os.environ, **environment},
         capture_output=True,
         check=True,

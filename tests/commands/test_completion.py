@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from gputop.cli import COMMANDS, parser
 from gputop.commands.completion import SHELLS, script
+from gputop.compat import module_command
 from tests.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def bash(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The script as the shipped command prints it."""
     needs("bash")
     file = tmp_path_factory.mktemp("completion") / "gputop"
-    command = [sys.executable, "-P", "-m", "gputop", "completion", "bash"]
+    command = [*module_command("gputop"), "completion", "bash"]
     with file.open("w") as output:
         subprocess.run(command, check=True, stdout=output, timeout=60)
     return file

@@ -6,13 +6,13 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from gputop import cli
 from gputop.commands import pick
+from gputop.compat import module_command
 from gputop.problem import Problem
 from gputop.stream.child import Interruption, Snapshot, StreamError
 from tests.driver import DRIVER_NOT_LOADED, GPU_IS_LOST, FakeDevice, FakeProcess, platforms
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from tests.driver import FakeDriver
 
-PICK = [sys.executable, "-P", "-m", "gputop", "pick"]
+PICK = [*module_command("gputop"), "pick"]
 BOUND = 60.0
 GIB = 1 << 30
 BY_BUS = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}

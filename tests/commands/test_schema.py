@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from functools import cache
 from typing import Any
 
@@ -14,6 +13,7 @@ from jsonschema.exceptions import best_match
 
 from gputop.commands import bench_results
 from gputop.commands.schema import DOCUMENTS
+from gputop.compat import module_command
 from gputop.fleet.page import document as fleet_document
 from gputop.schema.snapshot import encode
 from tests import fleets, streams
@@ -39,7 +39,7 @@ def problem_of(name: str, document: Any) -> str | None:
 
 def printed(*words: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "gputop", *words],
+        [*module_command("gputop"), *words],
         capture_output=True,
         check=False,
         text=True,

@@ -15,11 +15,12 @@ import pytest
 
 from gputop import cli
 from gputop.commands import status
+from gputop.compat import module_command
 from gputop.problem import Problem
 from gputop.schema.device import Absence
 from gputop.stream.child import Interruption, Snapshot, StreamError
 from tests.driver import GPU_IS_LOST, FakeDevice, FakeProcess, platforms
-from tests.streams import NO_DRIVER, inventory, no_driver, readings, sample
+from tests.streams import NO_DRIVER, device, inventory, no_driver, readings, sample
 from tests.terminal import SHOW_CURSOR, Terminal
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from tests.driver import FakeDriver
 
-STATUS = [sys.executable, "-P", "-m", "gputop", "status"]
+STATUS = [*module_command("gputop"), "status"]
 BOUND = 60.0
 STOPPED = Interruption(
     Problem("The sampler stopped", "\x1b[31mred\nalert", "It is being restarted")
@@ -77,6 +78,29 @@ def test_a_driver_problem_is_said_on_standard_error(
     said = capsys.readouterr()
     assert json.loads(said.out)["inventory"]["problem"]["what"] == NO_DRIVER.what
     assert said.err == f"gputop: error: {NO_DRIVER}\n"
+
+
+def test_a_list_is_of_gpus_and_instances_only(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gpu = device(0, name="A\x1b[2J")
+    part = device(0, uuid="MIG-1", parent_uuid=gpu.uuid, mig_index=12, name="A MIG 1c.2g.10gb")
+    found = dataclasses.replace(inventory(1), devices=(gpu, part))
+    prepare(monkeypatch, Snapshot(found, sample(1)))
+    assert ended("-L") == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"GPU 0: A␛[2J (UUID: {gpu.uuid})",
+        "  MIG 1c.2g.10gb  Device 12: (UUID: MIG-1)",
+    ]
+    prepare(monkeypatch, Snapshot(no_driver(), sample(0)))
+    assert ended("--list-gpus") == 3
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("option", ["--json", "--columns=GPU", "-l=2"])
+def test_a_list_has_no_other_form(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ended("-L", option) == 2
+    assert "is not for a list of the GPUs" in capsys.readouterr().err
 
 
 def test_a_sampler_that_fails_is_said_in_one_inert_line(
@@ -334,7 +358,7 @@ def test_nothing_heavy_is_loaded_in_the_end() -> None:
         "{*sys.modules}), file=sys.stderr)"
     )
     done = subprocess.run(
-        [sys.executable, "-P", "-c", program],
+        [sys.executable, "-c", program],
         capture_output=True,
         check=True,
         stdin=subprocess.DEVNULL,
@@ -351,5 +375,5 @@ def test_the_sampler_is_started_before_asyncio_is_loaded(command: str) -> None:
         "module.launch = lambda _: sys.exit('asyncio' in sys.modules)\n"
         f"from gputop import cli; cli.main(['{command}', '--demo'])"
     )
-    done = subprocess.run([sys.executable, "-P", "-c", program], check=False, timeout=BOUND)
+    done = subprocess.run([sys.executable, "-c", program], check=False, timeout=BOUND)
     assert done.returncode == 0

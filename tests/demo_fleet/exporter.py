@@ -25,7 +25,7 @@ from gputop.schema.clock_events import BITS
 from tests.demo_fleet.site import DRIVER, Flaw, SimulatedGpu, hosts_of
 
 if TYPE_CHECKING:
-    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 
 SEED = 9

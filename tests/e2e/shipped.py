@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 
+from gputop.compat import module_command
 from tests.driver import FakeDevice, FakeProcess
 from tests.terminal import PATIENCE_SECONDS, Terminal
 
-GPUTOP = [sys.executable, "-P", "-m", "gputop"]
+GPUTOP = module_command("gputop")
 NO_DRIVER = {"LD_LIBRARY_PATH": ""}
 GIB = 1 << 30
 SOON = PATIENCE_SECONDS

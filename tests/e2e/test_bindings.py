@@ -105,7 +105,7 @@ def environment(folder: Path, files: Mapping[str, str]) -> Path:
 
 def run(python: Path, driver: FakeDriver, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [python, "-P", "-m", "gputop", *words],
+        [python, "-m", "gputop", *words],
         env={"HOME": "/", "PATH": "/usr/bin:/bin", **driver.environment()},
         capture_output=True,
         text=True,
@@ -167,7 +167,7 @@ def test_the_stream_goes_on_and_uses_the_right_file_once_it_is_there(
     driver.write(FakeDevice())
     site = next((tmp_path / "env").glob("lib/python*/site-packages"))
     env = driver.environment()
-    argv = [str(python), "-P", "-m", "gputop", "--interval", "0.25"]
+    argv = [str(python), "-m", "gputop", "--interval", "0.25"]
     with Terminal(argv, env=env, columns=160, rows=40) as terminal:
         see(terminal, "nvidia-ml-py3 7.352.0 overwrote it", REMEDY)
         (sampler,) = [pid for pid in terminal.processes() if pid != terminal.pid]

@@ -7,10 +7,11 @@ import sys
 
 import pytest
 
+from gputop.compat import module_command
 from tests.terminal import ALTERNATE_SCREEN, SHOW_CURSOR, Terminal
 
 NO_DRIVER = {"LD_LIBRARY_PATH": ""}
-GPUTOP = [sys.executable, "-P", "-m", "gputop", "--demo", "--interval", "0.25"]
+GPUTOP = [*module_command("gputop"), "--demo", "--interval", "0.25"]
 
 FAULTY = """
 import sys
@@ -41,7 +42,7 @@ def test_a_signal_restores_the_terminal_and_is_told_in_the_exit_status(
 
 @pytest.mark.parametrize("debug", ["", "1"])
 def test_a_fault_of_its_own_ends_it_with_one_line(debug: str) -> None:
-    argv = [sys.executable, "-P", "-c", FAULTY]
+    argv = [sys.executable, "-c", FAULTY]
     env = {**NO_DRIVER, "GPUTOP_DEBUG": debug}
     with Terminal(argv, env=env, columns=160, rows=40) as terminal:
         terminal.wait_for("7 H100")

@@ -384,7 +384,7 @@ def test_where_it_cannot_listen_it_says_why() -> None:
 def test_without_the_extra_it_says_what_to_install(module: str) -> None:
     program = f"import sys; sys.modules['{module}'] = None; sys.argv[0] = 'gputop'\n"
     program += "from gputop.cli import main; sys.exit(main())"
-    assert refused("--web-config", "web.yml", program=[sys.executable, "-P", "-c", program]) == (
+    assert refused("--web-config", "web.yml", program=[sys.executable, "-c", program]) == (
         f"gputop: error: {module} is not installed. "
         "Type `pip install '.[exporter]'` in a checkout of gputop."
     )

@@ -35,7 +35,7 @@ TABS = 45
 
 
 def stuck(body: str) -> Terminal:
-    return Terminal([sys.executable, "-P", "-c", STUCK.format(body=body)], NO_DRIVER, 100, 30)
+    return Terminal([sys.executable, "-c", STUCK.format(body=body)], NO_DRIVER, 100, 30)
 
 
 def is_there(terminal: Terminal) -> bool:
@@ -134,7 +134,7 @@ def test_ctrl_c_ends_it_before_the_app_is_there() -> None:
 def test_what_a_parent_ignores_is_still_ignored() -> None:
     """As `nohup` does."""
     body = "import os; os.kill(os.getpid(), 1); print('\\033[5Halive', flush=True); signal.pause()"
-    words = [sys.executable, "-P", "-c", STUCK.format(body=body)]
+    words = [sys.executable, "-c", STUCK.format(body=body)]
     argv = ["/bin/sh", "-c", f"trap '' HUP; exec {shlex.join(words)}"]
     with Terminal(argv, NO_DRIVER, 100, 30) as terminal:
         see(terminal, "alive", "Quit")
@@ -193,6 +193,6 @@ def test_a_terminal_that_takes_no_output_gets_no_frame(tmp_path: Path) -> None:
     body += f"    open({str(tmp_path / 'shown')!r}, 'w').write(str(SKELETON.modes is not None))"
     program = STUCK.format(body=body)
     stopped = f"import sys, termios; termios.tcflow(1, termios.TCOOFF)\n{program}"
-    with Terminal([sys.executable, "-P", "-c", stopped], NO_DRIVER, 100, 30) as terminal:
+    with Terminal([sys.executable, "-c", stopped], NO_DRIVER, 100, 30) as terminal:
         assert terminal.wait() == 0
         assert (tmp_path / "shown").read_text() == "False"

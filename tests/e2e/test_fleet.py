@@ -12,13 +12,13 @@ import json
 import shutil
 import socket
 import subprocess
-import sys
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 from urllib.request import urlopen
 
 import pytest
 
+from gputop.compat import module_command
 from gputop.fleet.client import Client
 from gputop.fleet.host_stream import HostStream
 from gputop.fleet.parse import SETTLE_SECONDS
@@ -129,7 +129,7 @@ async def test_what_is_planted_is_what_is_wrong(tmp_path: Path) -> None:
         await watch.close()
         done = await asyncio.to_thread(
             subprocess.run,
-            [sys.executable, "-P", "-m", "gputop", "status", "--prometheus", url, "--json"],
+            [*module_command("gputop"), "status", "--prometheus", url, "--json"],
             capture_output=True,
             check=True,
             timeout=BOUND,

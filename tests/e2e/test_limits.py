@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from gputop.compat import module_command
 from tests.bench.workers import fake_interpreter
 from tests.driver import GPU_IS_LOST, FakeDevice, FakeDriver
 from tests.faults.terminals import fill_terminal
@@ -21,7 +22,7 @@ from tests.terminal import Terminal
 
 pytestmark = pytest.mark.driver
 
-GPUTOP = [sys.executable, "-P", "-m", "gputop"]
+GPUTOP = module_command("gputop")
 WORKER = """
 import json, os, select, sys, time
 asked = json.loads(sys.stdin.readline())
@@ -134,7 +135,7 @@ def test_a_device_that_is_lost_ends_the_run_of_a_worker_that_goes_on(
         "import gputop.bench.run.supervision as w; w.START_SECONDS = w.SILENCE_SECONDS = 3.0\n"
     )
     command = f"{shorter}from gputop.cli import main; import sys; sys.exit(main())"
-    monkeypatch.setattr(f"{__name__}.GPUTOP", [sys.executable, "-P", "-c", command])
+    monkeypatch.setattr(f"{__name__}.GPUTOP", [sys.executable, "-c", command])
     path = tmp_path / "begun"
     body = WORKER.replace("began, n,", f"open({str(path)!r}, 'w').close()\nbegan, n,")
     monkeypatch.setattr(f"{__name__}.WORKER", body)

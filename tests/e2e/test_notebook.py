@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import shlex
 import shutil
-import sys
 
 import pytest
 
+from gputop.compat import module_command
 from tests.e2e.shipped import NO_DRIVER
 from tests.terminal import ALTERNATE_SCREEN, Terminal
 
-GPUTOP = shlex.join([sys.executable, "-P", "-m", "gputop", "--demo"])
+GPUTOP = shlex.join([*module_command("gputop"), "--demo"])
 JUPYTER = {"JPY_PARENT_PID": "4242"}
 """Set by jupyter_client for a kernel. A front end that starts kernels by itself may not set it."""
 IPYKERNEL = {"TERM": "xterm-color", "PAGER": "cat", "GIT_PAGER": "cat", "FORCE_COLOR": "1"}

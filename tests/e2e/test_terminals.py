@@ -6,12 +6,12 @@ import os
 import re
 import shlex
 import sys
-import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from gputop.compat import parse_toml
 from gputop.console import TOO_MANY_FILES
 from tests.e2e.shipped import (
     ENTER,
@@ -157,7 +157,7 @@ def test_updates_that_are_not_known_are_sent_as_textual_makes_them(driver: FakeD
             "import textual._compositor as c; from gputop.ui.terminal import textual_patches as u; "
             f"{change}; from gputop.cli import main; main()"
         )
-        program = [sys.executable, "-P", "-c", code, "--interval", "0.25"]
+        program = [sys.executable, "-c", code, "--interval", "0.25"]
         with Terminal(program, driver.environment(), 100, 30) as terminal:
             see(terminal, "0 Test 0", "of 700 W")
             driver.change(0, gpu_utilization_percent=37)
@@ -184,7 +184,7 @@ def test_settings_are_kept_for_the_next_start(driver: FakeDriver) -> None:
             see(terminal, "Saved in")
             terminal.send("q")
             assert terminal.wait() == 0
-        kept = tomllib.loads(file.read_text())
+        kept = parse_toml(file.read_text())
         assert kept.pop("density") in ("row", "compact", "full")
         assert kept == {"theme": "light", "interval": 0.5, "sort": "PID", "reverse": True}
         assert file.stat().st_mode & 0o77 == 0
@@ -218,7 +218,7 @@ def test_a_setting_that_cannot_be_is_said_and_the_others_count(
 def test_with_textual_s_own_driver_it_works_too() -> None:
     without = "sys.modules['gputop.ui.terminal.driver'] = None"
     code = f"import sys; {without}; from gputop.cli import main; main()"
-    with Terminal([sys.executable, "-P", "-c", code], NO_DRIVER, 100, 30) as terminal:
+    with Terminal([sys.executable, "-c", code], NO_DRIVER, 100, 30) as terminal:
         see(terminal, "No NVIDIA driver")
         terminal.send("?")
         see(terminal, "Main keys")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import termios
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ import pytest
 from gputop.bounds import COLUMNS, ROWS
 from gputop.console import terminal_size
 from tests.e2e.shipped import dashboard, device, see
+from tests.terminal import set_size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -105,7 +105,7 @@ def test_the_size_of_a_terminal(
         monkeypatch.setenv(name, value)
     master, slave = os.openpty()
     try:
-        termios.tcsetwinsize(slave, real[::-1])
+        set_size(slave, *real)
         assert terminal_size(slave) == size
     finally:
         os.close(master)

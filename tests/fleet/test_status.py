@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gputop.compat import module_command
 from gputop.fleet.model import Fleet, Gpu
 from gputop.fleet.page import page
 from gputop.text import cells
@@ -34,7 +35,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
     """The command in a process of its own, as nobody in particular."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("GPUTOP_")}
     return subprocess.run(
-        [sys.executable, "-P", "-m", "gputop", *arguments],
+        [*module_command("gputop"), *arguments],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         check=False,
@@ -119,7 +120,7 @@ def test_it_goes_on_until_it_is_stopped() -> None:
         return site(request)
 
     with FakePrometheus(later) as fake:
-        command = [sys.executable, "-P", "-m", "gputop", "status", "--prometheus", fake.url]
+        command = [*module_command("gputop"), "status", "--prometheus", fake.url]
         with subprocess.Popen(
             [*command, "--watch", "1", "--json"], stdout=subprocess.PIPE, text=True
         ) as child:
@@ -203,7 +204,7 @@ def test_without_the_client_it_says_how_to_get_it() -> None:
         "from gputop.cli import main; sys.exit(main(['status', '--prometheus', 'http://a']))"
     )
     done = subprocess.run(
-        [sys.executable, "-P", "-c", program],
+        [sys.executable, "-c", program],
         capture_output=True,
         check=False,
         encoding="utf-8",

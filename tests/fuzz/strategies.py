@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from enum import StrEnum
 from types import NoneType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from hypothesis import strategies as st
 
+from gputop.compat import StrEnum
 from gputop.schema.device import READINGS, Absence, DeviceState
 from gputop.schema.snapshot import (
     Event,

@@ -27,12 +27,13 @@ import torch
 
 from gputop.bench.worker.errors import RunError
 from gputop.bench.worker.product import Product
+from gputop.compat import module_command
 from tests.terminal import Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-GPUTOP = [sys.executable, "-P", "-m", "gputop"]
+GPUTOP = module_command("gputop")
 DTYPES = (
     *("bfloat16", "float16", "float16_acc16", "tf32", "float32", "float64"),
     *("float8_e4m3", "float8_mixed", "int8", "float4"),

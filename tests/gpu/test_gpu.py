@@ -7,7 +7,6 @@ import json
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +14,9 @@ from typing import Any
 
 import pytest
 
-GPUTOP = [sys.executable, "-P", "-m", "gputop"]
+from gputop.compat import module_command
+
+GPUTOP = module_command("gputop")
 MIB = 1 << 20
 
 

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from gputop.compat import module_command
 from gputop.health import thresholds
 from gputop.health.findings import Finding
 from gputop.health.judge import Judge, Judgement, NoFinding, Verdict
@@ -67,7 +68,7 @@ def process(script: str) -> Iterator[int]:
 
 def watched(driver: FakeDriver) -> tuple[Judgement, float | None]:
     """What the rules say in the end, and the CPU of the fullest process on average."""
-    command = [sys.executable, "-P", "-m", "gputop", "stream", "--interval", "0.25"]
+    command = [*module_command("gputop"), "stream", "--interval", "0.25"]
     done = subprocess.run(
         [*command, "--count", str(SAMPLES)],
         env=driver.environment() | {"PYTHONPATH": ":".join(sys.path)},

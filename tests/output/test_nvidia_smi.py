@@ -9,10 +9,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.output.nvidia_smi import ALIASES, COLUMNS, DEFAULT_QUERY, CsvLines, parse_query
+from gputop.output.nvidia_smi import (
+    ALIASES,
+    COLUMNS,
+    DEFAULT_QUERY,
+    CsvLines,
+    parse_apps_query,
+    parse_query,
+)
 from gputop.schema.device import Absence, DeviceSample, DeviceState
-from gputop.schema.snapshot import Sample, decode, encode
+from gputop.schema.snapshot import Process, ProcessKind, Sample, decode, encode
 from gputop.schema.values import value_text
+from gputop.text import csv_field
 from tests import streams
 
 if TYPE_CHECKING:
@@ -130,6 +138,75 @@ def test_what_is_missing(absence: Absence, state: DeviceState, text: str) -> Non
 
 def _with(readings: DeviceSample) -> Sample:
     return dataclasses.replace(streams.sample(1), devices=(readings,))
+
+
+def apps(query: str, *processes: Process) -> list[str]:
+    """All lines of one sample of a GPU with a MIG instance, and these processes."""
+    part = streams.device(0, uuid="MIG-1", parent_uuid=streams.device(0).uuid, mig_index=0)
+    inventory = dataclasses.replace(streams.inventory(1), devices=(streams.device(0), part))
+    csv = CsvLines(parse_apps_query(query), header=False, apps=True)
+    sample = dataclasses.replace(streams.sample(1), processes=processes)
+    assert csv.devices == 0
+    lines = [line for record in (inventory, sample) for line in csv.lines_of(record)]
+    assert csv.devices == 1
+    return lines
+
+
+def test_a_row_for_each_compute_process() -> None:
+    """Those of an instance are its GPU's. A name has no spaces, commas or escapes."""
+    assert apps(
+        "pid,process_name,used_gpu_memory,gpu_uuid",
+        streams.process(71, 0, command="/opt/a,b\x1b[2J/train --secret x"),
+        streams.process(72, 0, kind=ProcessKind.GRAPHICS),
+        streams.process(73, 0, kind=ProcessKind.BOTH, device_uuid="MIG-1"),
+        streams.process(74, 1),
+    ) == [
+        f"71, {csv_field('/opt/a')}{csv_field(',')}b␛[2J/train, 2048 MiB, {streams.device(0).uuid}",
+        f"73, python, 2048 MiB, {streams.device(0).uuid}",
+    ]
+    assert apps("pid,name,used_memory") == []
+
+
+@pytest.mark.parametrize(
+    ("reason", "text"),
+    [(Absence.LOST, "[Not Found]"), (Absence.NO_PERMISSION, "[Insufficient Permissions]")],
+)
+def test_a_process_that_nobody_can_see(reason: Absence, text: str) -> None:
+    unseen = streams.unseen(71, 0, reason)
+    unsized = dataclasses.replace(
+        unseen, memory_used_bytes=None, absent={"memory_used_bytes": Absence.NOT_SUPPORTED}
+    )
+    assert apps("name,used_memory", unseen) == [f"{text}, 2048 MiB"]
+    assert apps("name,used_memory", unsized) == ["[Not Found], [N/A]"]
+
+
+def test_what_a_device_that_does_not_answer_has_instead_of_a_value() -> None:
+    csv = CsvLines(parse_query("serial,fabric.state,edpp_multiplier"), header=False)
+    list(csv.lines_of(streams.inventory(1)))
+    uuid = streams.device(0).uuid
+    known = {"serial": "16", "edpp_multiplier": "97.00"}
+    rows = {
+        state: list(csv.lines_of(_with(DeviceSample(uuid, state, 0.0, nvidia_smi=texts))))
+        for state, texts in (
+            (DeviceState.OK, known),
+            (DeviceState.LOST, {}),
+            (DeviceState.NOT_RESPONDING, {}),
+            (DeviceState.NEEDS_RESET, known),
+        )
+    }
+    assert rows == {
+        DeviceState.OK: ["16, N/A, 97.00 %"],
+        DeviceState.LOST: [", ".join(["[GPU is lost]"] * 3)],
+        DeviceState.NOT_RESPONDING: [", ".join(["[Unknown Error]"] * 3)],
+        DeviceState.NEEDS_RESET: ["16, [GPU requires reset], 97.00 %"],
+    }
+    assert csv.unanswered == ("fabric.state",)
+
+
+@pytest.mark.parametrize("query", ["pid,names", "utilization.gpu"])
+def test_a_name_of_the_other_query_is_none(query: str) -> None:
+    with pytest.raises(ValueError, match="cannot be queried"):
+        parse_apps_query(query)
 
 
 def test_every_column_has_a_value_for_every_device() -> None:

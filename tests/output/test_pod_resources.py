@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gputop.compat import timeout
 from gputop.output.prometheus import state as module
 from gputop.output.prometheus.state import (
     KEPT_SECONDS,
@@ -116,7 +117,7 @@ async def following(resources: PodResources) -> AsyncIterator[None]:
 
 
 async def until(there: Callable[[], object]) -> None:
-    async with asyncio.timeout(BOUND):
+    async with timeout(BOUND):
         while not there():  # noqa: ASYNC110 - threads of the server make it true
             await asyncio.sleep(0.01)
 

@@ -13,7 +13,8 @@ from gputop.output.prometheus.scrape import TEXT, Server, routed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from wsgiref.types import StartResponse, WSGIEnvironment
+
+    from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
 
 def page(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:

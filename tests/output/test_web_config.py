@@ -27,7 +27,8 @@ from gputop.output.prometheus.scrape import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from wsgiref.types import StartResponse, WSGIEnvironment
+
+    from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
 SOON = 30.0
 HASH = "$2b$04$8/Q.servHV317X24hsq06OPyiqjJK68khXya9PPlet0SYbpZNgpT."

@@ -43,7 +43,7 @@ def start(folder: Path, driver: FakeDriver) -> Start:
     module = "gputop.__main__" if light else "gputop.cli"
     program = f"import sys; from {module} import main; sys.exit(main())"
     env = {**driver.environment(), "PYTHONPATH": str(folder)}
-    with Terminal([sys.executable, "-P", "-c", program], env, 160, 50) as terminal:
+    with Terminal([sys.executable, "-c", program], env, 160, 50) as terminal:
         text = terminal.first_paint_seconds
         numbers = terminal.wait_for("of 700 W")
         dashboard = milliseconds_of(terminal.pid)

@@ -20,8 +20,9 @@ import time
 import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
+from gputop.compat import module_command
 from gputop.fleet.client import Client
 from gputop.fleet.server import PrometheusServer
 from gputop.fleet.watch import Refresher
@@ -29,7 +30,10 @@ from tests.demo_fleet.exporter import Simulator
 from tests.fleet.moments import contradictions
 from tests.perf.measure import Recorder, processor_seconds
 
-GPUTOP = [sys.executable, "-P", "-m", "gputop"]
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+GPUTOP = module_command("gputop")
 LISTEN, PROMETHEUS = "127.0.0.1:19835", "127.0.0.1:19090"
 
 

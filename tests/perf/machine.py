@@ -11,10 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Thread
-from typing import Self
+from typing import TYPE_CHECKING
 
 from tests.driver import FakeDevice, FakeDriver, FakeProcess
 from tests.e2e.shipped import GIB, children
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 FRAMES = 60
 """States of a busy machine, of a second each, before it begins again."""

@@ -25,11 +25,12 @@ from shutil import which
 
 import torch
 
+from gputop.compat import module_command
 from tests.driver import FakeDevice, FakeDriver, FakeProcess, build
 from tests.perf.loads import LOADS
 from tests.terminal import Terminal
 
-GPUTOP = [sys.executable, "-P", "-m", "gputop"]
+GPUTOP = module_command("gputop")
 SETTLED = 3.0
 """Seconds from an opening or a closing until what is measured counts."""
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from shutil import which
 from typing import TYPE_CHECKING
 
+from gputop.compat import module_command
 from gputop.schema import snapshot
 from tests.driver import FakeDriver, build
 from tests.perf.machine import Machine, Scene
@@ -35,7 +36,7 @@ SETTLED = 12.0
 @contextlib.contextmanager
 def stream(checkout: Path, environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
     """A sampler of that checkout, whose lines nobody keeps."""
-    command = [sys.executable, "-P", "-m", "gputop", "stream", "--interval", "1"]
+    command = [*module_command("gputop"), "stream", "--interval", "1"]
     environment = {**environment, "PYTHONPATH": str(checkout)}
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=environment, cwd=checkout

@@ -19,8 +19,9 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple
 
+from gputop.compat import module_command
 from tests.driver import FakeDriver, build
 from tests.e2e import sshd
 from tests.e2e.slow_line import SlowLine
@@ -28,7 +29,10 @@ from tests.e2e.sshd import Sshd
 from tests.perf.machine import Machine, Scene
 from tests.terminal import Terminal
 
-GPUTOP = [sys.executable, "-P", "-m", "gputop"]
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+GPUTOP = module_command("gputop")
 ROOT = Path(__file__).parents[2]
 SCENE = Scene(busy=True, devices=8, columns=160, rows=50, processes=4)
 TICK_SECONDS = 0.5

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
+from gputop.compat import timeout
 from gputop.recording import reader
 from gputop.recording import replay as player
 from gputop.recording.reader import Recording, RecordingError
@@ -49,7 +50,7 @@ class Turned(Replay):
 
 @contextlib.asynccontextmanager
 async def playing(replay: Replay) -> AsyncIterator[AsyncGenerator[Played]]:
-    async with asyncio.timeout(BOUND), contextlib.aclosing(replay.records()) as received:
+    async with timeout(BOUND), contextlib.aclosing(replay.records()) as received:
         yield received
 
 

@@ -6,7 +6,6 @@ import dataclasses
 import json
 import math
 from collections.abc import Mapping
-from enum import StrEnum
 from types import NoneType
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -14,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gputop.compat import StrEnum
 from gputop.problem import Problem
 from gputop.schema.codec import LIMIT, DecodeError, from_json, to_json
 from gputop.schema.device import (

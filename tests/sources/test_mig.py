@@ -17,7 +17,9 @@ from hypothesis import strategies as st
 from gputop.schema.device import GPM_READINGS, READINGS, Absence, DeviceState
 from gputop.schema.snapshot import Process, ProcessKind
 from gputop.sources.interface import UTILIZATIONS, DeviceReading
+from gputop.sources.nvml import processes
 from gputop.sources.nvml.driver import NvmlReader, start
+from gputop.sources.nvml.query import call_directly
 from tests.driver import (
     FUNCTION_NOT_FOUND,
     GPU_IS_LOST,
@@ -312,16 +314,20 @@ def test_an_index_that_is_given_to_another_instance(nvml: FakeDriver) -> None:
 
 def before(monkeypatch: pytest.MonkeyPatch, function: str, nth: int, do: Any) -> None:
     """Does something just before that call of the driver's function from now on."""
-    pointer_of, calls = pynvml._nvmlGetFunctionPointer, []
+    calls = []
 
-    def pointer(name: str) -> Any:
-        if name == function:
-            calls.append(name)
-            if len(calls) == nth:
-                do()
-        return pointer_of(name)
+    def noting(call: Any) -> Any:
+        def noted(name: str, *arguments: Any) -> Any:
+            if name == function:
+                calls.append(name)
+                if len(calls) == nth:
+                    do()
+            return call(name, *arguments)
 
-    monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer", pointer)
+        return noted
+
+    monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer", noting(pynvml._nvmlGetFunctionPointer))
+    monkeypatch.setattr(processes, "call_directly", noting(call_directly))
 
 
 # The GPU's memory is asked for first; its uuid no longer.

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from gputop.bounds import LINE_BYTES
+from gputop.compat import module_command, timeout
 from gputop.problem import Problem
 from gputop.schema.device import silence_limit
 from gputop.schema.snapshot import DriverState, Host, Inventory, Record, Sample, Source, encode
@@ -83,7 +84,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 async def first(child: StreamChild, number: int) -> list[Received]:
     """That many of what comes, and no more."""
     received: list[Received] = []
-    async with asyncio.timeout(BOUND), contextlib.aclosing(child.records()) as records:
+    async with timeout(BOUND), contextlib.aclosing(child.records()) as records:
         async for record in records:
             received.append(record)
             if len(received) == number:
@@ -111,7 +112,7 @@ async def test_a_child_may_be_started_before_anybody_listens(spawn: Spawn) -> No
     child = spawn("say(INVENTORY); say(SAMPLE); until_the_end()")
     child.spawn()
     pid = pid_of(child)
-    async with asyncio.timeout(BOUND), contextlib.aclosing(child.records()) as records:
+    async with timeout(BOUND), contextlib.aclosing(child.records()) as records:
         assert await anext(records) == INVENTORY
         assert pid_of(child) == pid
 
@@ -125,7 +126,7 @@ async def test_a_child_has_a_session_of_its_own(spawn: Spawn) -> None:
 
 async def test_a_killed_child_is_started_again(spawn: Spawn, pauses: list[float]) -> None:
     child = spawn("say(INVENTORY); until_the_end()")
-    async with asyncio.timeout(BOUND), contextlib.aclosing(child.records()) as records:
+    async with timeout(BOUND), contextlib.aclosing(child.records()) as records:
         assert await anext(records) == INVENTORY
         pid = pid_of(child)
         os.kill(pid, signal.SIGKILL)
@@ -316,7 +317,7 @@ async def test_one_that_has_not_begun_is_not_waited_for(
     child.spawn()
     process = child._process
     assert process is not None
-    async with asyncio.timeout(BOUND / 2):
+    async with timeout(BOUND / 2):
         await child.close()
     assert process.returncode == -signal.SIGTERM
 
@@ -342,7 +343,7 @@ async def test_who_is_cancelled_while_it_is_closed_leaves_it_to_the_next(
 
 async def test_one_that_is_being_closed_is_asked_nothing(spawn: Spawn) -> None:
     child = spawn("say(INVENTORY); until_the_end()")
-    async with asyncio.timeout(BOUND), contextlib.aclosing(child.records()) as records:
+    async with timeout(BOUND), contextlib.aclosing(child.records()) as records:
         assert await anext(records) == INVENTORY
         os.kill(pid_of(child), signal.SIGSTOP)  # its end takes a moment
         closing = asyncio.create_task(child.close())
@@ -389,7 +390,7 @@ async def test_who_is_cancelled_leaves_nothing_open(spawn: Spawn) -> None:
                 arrived.set()
 
     listening = asyncio.create_task(listen())
-    async with asyncio.timeout(BOUND):
+    async with timeout(BOUND):
         await arrived.wait()
     listening.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -400,22 +401,10 @@ async def test_who_is_cancelled_leaves_nothing_open(spawn: Spawn) -> None:
 
 
 def test_the_command_is_this_gputop() -> None:
-    assert StreamOptions(0.25).command == [
-        sys.executable,
-        "-P",
-        "-m",
-        "gputop",
-        "stream",
-        "--interval",
-        "0.25",
-    ]
-    assert StreamOptions(60.0, count=3, demo=True).command[5:] == [
-        "--interval",
-        "60",
-        "--count",
-        "3",
-        "--demo",
-    ]
+    ours = [*module_command("gputop"), "stream", "--interval"]
+    assert StreamOptions(0.25).command == [*ours, "0.25"]
+    options = StreamOptions(60.0, count=3, demo=True)
+    assert options.command == [*ours, "60", "--count", "3", "--demo"]
 
 
 async def test_one_snapshot() -> None:
@@ -472,7 +461,7 @@ async def test_snapshots_go_on_after_the_time_for_the_first_one() -> None:
     stream = PreparedStream(STARTING, SAMPLE, INVENTORY, SAMPLE)
     later: list[Record | Interruption] = [BROKEN, STARTING, SAMPLE]
     taken = snapshots(stream, 0.1)  # type: ignore[arg-type]
-    async with asyncio.timeout(BOUND), contextlib.aclosing(taken) as found:
+    async with timeout(BOUND), contextlib.aclosing(taken) as found:
         assert await anext(found) == (INVENTORY, SAMPLE)
         for n, record in enumerate(later):
             asyncio.get_running_loop().call_later(0.2 + n / 100, stream.send, record)

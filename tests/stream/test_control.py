@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.bounds import LONGEST_INTERVAL, SHORTEST_INTERVAL
+from gputop.compat import timeout
 from gputop.schema.device import Absence
 from gputop.schema.snapshot import Inventory, Sample, decode
 from gputop.stream.child import StreamChild
@@ -134,7 +135,7 @@ async def test_a_child_that_is_started_again_is_told_again() -> None:
     child = StreamChild(StreamOptions(60, demo=True, control=True).command, 60)
     child.ask(interval=0.25)
     asked = 0
-    async with asyncio.timeout(BOUND), contextlib.aclosing(child.records()) as records:
+    async with timeout(BOUND), contextlib.aclosing(child.records()) as records:
         async for record in records:
             if isinstance(record, Inventory) and record.interval_seconds == 0.25:
                 asked += 1

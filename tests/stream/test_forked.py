@@ -157,7 +157,7 @@ def test_the_first_sampler_is_forked_and_the_next_is_not() -> None:
         os.kill(first, 9)
         deadline = time.monotonic() + BOUND
         # Until the next one has begun its own program, it appears as a copy of the dashboard.
-        while not any(" -P -m gputop stream " in line for line in _children(terminal).values()):
+        while not any(line.startswith(sys.executable) for line in _children(terminal).values()):
             assert time.monotonic() < deadline, _children(terminal)
             terminal.collect(0.1)
         assert first not in _children(terminal)

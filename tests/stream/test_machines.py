@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import dataclasses
 import json
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gputop.compat import timeout
 from gputop.problem import Problem
 from gputop.schema.snapshot import (
     SCHEMA,
@@ -59,7 +59,7 @@ async def watching(
     """The stream of these hosts; afterwards nothing of it is left."""
     machines = Machines(hosts, interval, words or fake_ssh.stream())
     try:
-        async with asyncio.timeout(BOUND), contextlib.aclosing(machines.records()) as records:
+        async with timeout(BOUND), contextlib.aclosing(machines.records()) as records:
             yield Watch(machines, records)
     finally:
         await machines.close()

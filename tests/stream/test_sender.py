@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from gputop.compat import module_command
 from gputop.problem import Problem
 from gputop.schema.snapshot import DriverState, Host, Inventory, Record, Sample, Source, decode
 from gputop.sources.sampler import Sampler
@@ -23,7 +24,7 @@ from gputop.stream import sender
 from tests.terminal import Terminal
 
 INTERVAL = 0.25
-COMMAND = [sys.executable, "-P", "-m", "gputop", "stream", "--demo", "--interval", f"{INTERVAL}"]
+COMMAND = [*module_command("gputop"), "stream", "--demo", "--interval", f"{INTERVAL}"]
 BOUND = 60.0
 SOON = 2.0
 """Seconds within which nothing of gputop may be left."""
@@ -273,7 +274,7 @@ def test_a_fault_in_a_thread_ends_it(where: str) -> None:
         sender.run(StreamOptions(0.25, demo=True))
     """
     done = subprocess.run(
-        [sys.executable, "-P", "-c", program],
+        [sys.executable, "-c", program],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         check=False,
@@ -298,7 +299,7 @@ def test_what_the_bindings_leave_is_collected_now_and_then() -> None:
         sender.run(StreamOptions(0.05, count=3, demo=True), lambda _: None)
         print(ended())
     """
-    command = [sys.executable, "-P", "-c", program]
+    command = [sys.executable, "-c", program]
     done = subprocess.run(
         command, stdin=subprocess.DEVNULL, capture_output=True, timeout=BOUND, check=False
     )

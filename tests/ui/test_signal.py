@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 from pathlib import Path
 from signal import Signals
@@ -14,6 +13,7 @@ from textual.app import App
 from textual.containers import Vertical
 
 import gputop.ui
+from gputop.compat import timeout
 from gputop.schema.device import Absence
 from gputop.schema.snapshot import Process
 from gputop.ui.drawing.palette import DIM
@@ -198,7 +198,7 @@ async def test_a_yes_that_comes_with_other_keys_is_none(monkeypatch: pytest.Monk
         assert "a moment" in str(box.border_subtitle)
         monkeypatch.setattr(quiet, 0.01)
         await pilot.press("j")
-        async with asyncio.timeout(10):
+        async with timeout(10):
             while "y sends it" not in str(box.border_subtitle):
                 await pilot.pause()
         await pilot.press("y")

@@ -17,12 +17,7 @@ START = "from gputop.ui.shell import start"
 def said_by(program: str) -> list[object]:
     """What it prints as JSON: each program needs an interpreter that has loaded nothing."""
     done = subprocess.run(
-        [
-            sys.executable,
-            "-P",
-            "-c",
-            f"import json, sys\nfrom gputop.ui.shell import start\n{program}",
-        ],
+        [sys.executable, "-c", f"import json, sys\nfrom gputop.ui.shell import start\n{program}"],
         stdout=subprocess.PIPE,
         check=True,
         timeout=BOUND,

@@ -114,7 +114,7 @@ class Relay:
         asked = asyncio.wrap_future(self._actors[number].facts.remote(ray_placement).future())
         try:
             facts = await asyncio.wait_for(asked, PLACE_SECONDS)
-        except TimeoutError:
+        except asyncio.TimeoutError:
             self._kill(number)
             self.send(post=number, lost=f"Ray had no GPU for it within {PLACE_SECONDS:.0f} s")
         except Exception as error:  # noqa: BLE001 - whatever it is, the others go on
@@ -157,7 +157,7 @@ class Relay:
         at = known["NodeManagerAddress"], known["NodeManagerPort"]
         try:
             _, writer = await asyncio.wait_for(asyncio.open_connection(*at), ANSWER_SECONDS)
-        except OSError:  # a `TimeoutError` is one, too
+        except (OSError, asyncio.TimeoutError):
             return True
         writer.close()
         return False

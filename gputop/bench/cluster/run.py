@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from gputop import from_checkout
 from gputop.bench.cluster.node_readings import NodeFacts, node_facts, parse_readings
@@ -26,12 +26,15 @@ from gputop.bench.run.session import Session
 from gputop.bench.run.supervision import START_SECONDS, SupervisedRun
 from gputop.bench.run.worker_launch import STEP_SECONDS, ChildProcess
 from gputop.bounds import RELAY_LINE_BYTES, UNREADABLE_LINES, WORKER_LINES
+from gputop.compat import module_command, timeout
 from gputop.console import COULD_NOT_RUN, FAULT, USAGE, print_message
 from gputop.problem import Problem, ProblemError
 from gputop.stream.launch import child_environment
 from gputop.text import visible
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from gputop.bench.events import Event
     from gputop.bench.plan.request import Request, Target
     from gputop.bench.run.state import RunState
@@ -76,15 +79,15 @@ class Cluster:
             install = from_checkout("'.[ray]'")
             raise ProblemError(Problem("Ray is not installed", why, f"Type {install}"))
         process = await ChildProcess.start(
-            *(sys.executable, "-P", "-m", RELAY, address),
+            *(*module_command(RELAY), address),
             environment={**child_environment(), **QUIET},
             limit=RELAY_LINE_BYTES,
         )
         cluster = cls(process)
         try:
-            async with asyncio.timeout(CONNECT_SECONDS):
+            async with timeout(CONNECT_SECONDS):
                 said = await cluster._answer
-        except TimeoutError:
+        except asyncio.TimeoutError:
             said = {"failed": f"it did not answer within {CONNECT_SECONDS:.0f} s"}
         except BaseException:
             await cluster.leave()
@@ -98,19 +101,19 @@ class Cluster:
         """Return that many GPUs that nobody else on the cluster has."""
         self._posts = {number: LentGpu(number, self.send) for number in range(count)}
         self.send(place=count, python=python, cpu=cpu)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LOOK_SECONDS):
+        with contextlib.suppress(asyncio.TimeoutError):
+            async with timeout(LOOK_SECONDS):
                 await asyncio.gather(*(post.known.wait() for post in self._posts.values()))
         self._tell_apart()
         return list(self._posts.values())
 
     def _tell_apart(self) -> None:
         """Name the hosts: nodes that share a name get their ids added."""
-        known = [(post, post.message) for post in self._posts.values() if post.message is not None]
-        named = Counter(host for host, _ in {(said["host"], said["node"]) for _, said in known})
-        for post, said in known:
-            host, node = said["host"], said["node"]
-            post.set_host(f"{host} ({node[:6]})" if named[host] > 1 else host, said)
+        known = [post for post in self._posts.values() if post.message]
+        nodes = [(post.message["host"], post.message["node"]) for post in known]
+        named = Counter(host for host, _ in set(nodes))
+        for post, (host, node) in zip(known, nodes, strict=True):
+            post.set_host(f"{host} ({node[:6]})" if named[host] > 1 else host)
 
     def send(self, **order: Any) -> None:
         """Send an order to the relay."""
@@ -172,7 +175,7 @@ class LentGpu:
     def __init__(self, number: int, send: Callable[..., None]) -> None:
         self._order = partial(send, post=number)
         self.known = asyncio.Event()
-        self.message: dict[str, Any] | None = None
+        self.message: dict[str, Any] = {}
         self.facts: NodeFacts | None = None
         self.problem: str | None = None
         """Reason why there is no GPU to work on."""
@@ -214,13 +217,13 @@ class LentGpu:
     @property
     def address(self) -> str | None:
         """`HOST:PORT` at which other nodes may reach a worker there."""
-        return None if self.message is None else self.message.get("address")
+        return self.message.get("address")
 
-    def set_host(self, host: str, message: dict[str, Any]) -> None:
+    def set_host(self, host: str) -> None:
         """Set the host's name, and read the facts that the node has sent."""
         self.host = host
         try:
-            self.facts = node_facts(message, host)
+            self.facts = node_facts(self.message, host)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             self.problem = f"{host}: {error}"
 
@@ -250,7 +253,7 @@ class LentGpu:
             self._order(signal=int(number))
 
     async def ended(self, seconds: float) -> bool:
-        with contextlib.suppress(TimeoutError):
+        with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._over.wait(), seconds + WAY_SECONDS)
         return self._over.is_set()
 
@@ -303,14 +306,16 @@ async def run_on_cluster(
     cpu: bool,
     ignore_busy: bool,
     python: str | None,
+    head: str = "",
+    until: Callable[[RunState], bool] | None = None,
 ) -> tuple[Sequence[RunState], Sequence[DeviceOutcome]]:
     """Run the same test on many GPUs of a cluster; raise `RunRefusedError`.
 
     Return the ends of the runs, and the devices that could not be tested with the reasons.
 
-    A line shows their progress. Without `devices` it takes all GPUs that Ray has not
-    lent to anybody; with `cpu` it tests the nodes' CPUs in their place, as a trial. `python` is the
-    interpreter on the nodes, or None for Ray's own.
+    A line shows their progress, see `follow_on_a_line` for `head` and `until`. Without `devices` it
+    takes all GPUs that Ray has not lent to anybody; with `cpu` it tests the nodes' CPUs in their
+    place, as a trial. `python` is the interpreter on the nodes, or None for Ray's own.
     """
     try:
         cluster, found = await Cluster.join(address)
@@ -335,7 +340,7 @@ async def run_on_cluster(
 
         group, watch = GroupState(requests), ClusterWatch(gpus)
         runs = group_runner(group, session)
-        return await follow_on_a_line(runs, group, watch, many_devices), not_begun
+        return await follow_on_a_line(*(runs, group, watch, many_devices), head, until), not_begun
     finally:
         await cluster.leave()
 

@@ -32,12 +32,6 @@ class HeatLimit:
     """Word before the value: `margin`, `memory`, `default`; empty for the core's own limit."""
     why: str
 
-    def is_reached(self, celsius: int) -> bool:
-        """True if the run has to end. A margin falls as the temperature rises."""
-        if self.kind == "margin":
-            return celsius <= self.celsius
-        return celsius >= self.celsius
-
     @property
     def short(self) -> str:
         """Limit in short: `84°C`, `margin 3°C`."""
@@ -103,7 +97,8 @@ def reached_limit(target: Target, inventory: Inventory | None, sample: Sample | 
     what = None if target.parent_uuid is None else f"GPU {gpu.label}"
     for limit in heat_limits(gpu, readings):
         celsius: int = getattr(readings, limit.reading)
-        if limit.is_reached(celsius):
+        over = celsius - limit.celsius
+        if (-over if limit.kind == "margin" else over) >= 0:  # a margin falls with the heat
             return f"{_event(limit, what)} {celsius}°C, and its limit is {limit.value}"
     return None
 

@@ -15,6 +15,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from gputop.compat import timeout
 from gputop.problem import Problem
 from gputop.text import visible
 
@@ -69,11 +70,6 @@ class Interpreter:
         """True if the worker can run in it."""
         return self.torch_version is not None and self.fault is None
 
-    @property
-    def cpu_only(self) -> bool:
-        """True if its torch is built without CUDA support."""
-        return self.torch_version is not None and self.torch_version.endswith("+cpu")
-
     def __str__(self) -> str:
         state = self.fault or (f"torch {self.torch_version}" if self.torch_version else "no torch")
         return visible(f"{self.path} ({self.origin}): {state}")
@@ -110,7 +106,8 @@ async def find_interpreter(explicit: str | None = None, *, cuda: bool = False) -
     try:
         for probe in probes:
             looked_at.append(await probe)
-            if looked_at[-1].usable and not (cuda and looked_at[-1].cpu_only):
+            for_cpus = (looked_at[-1].torch_version or "").endswith("+cpu")
+            if looked_at[-1].usable and not (cuda and for_cpus):
                 return InterpreterSearch(looked_at[-1], tuple(looked_at))
     finally:
         for probe in probes:
@@ -169,17 +166,17 @@ async def run_program(path: str, program: str, seconds: float) -> tuple[bytes, i
         raise NoAnswerError((error.strerror or str(error)).lower()) from None
     assert process.stdout is not None
     try:
-        async with asyncio.timeout(seconds):
+        async with timeout(seconds):
             # Not `communicate`: it may close the input, whose end is that of the process.
             output = await process.stdout.read()
             await process.wait()
-    except TimeoutError:
+    except asyncio.TimeoutError:
         raise NoAnswerError(f"it did not answer within {seconds:g} s") from None
     finally:
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            with contextlib.suppress(TimeoutError):
+            with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(process.wait(), KILL_SECONDS)
     return output, process.returncode
 

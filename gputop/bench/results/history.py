@@ -14,7 +14,7 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Literal
 
@@ -205,14 +205,14 @@ def _opened(purpose: Literal["read", "write"]) -> Iterator[sqlite3.Connection]:
 _HELD = "See whether another program holds FILE"
 _FORBIDDEN = "See the permissions of FILE and of its folder"
 REMEDIES = {
-    sqlite3.SQLITE_BUSY: _HELD,
-    sqlite3.SQLITE_LOCKED: _HELD,
-    sqlite3.SQLITE_FULL: "Free some space on the disk of FILE",
-    sqlite3.SQLITE_IOERR: "See whether the disk of FILE has room, and works",
-    sqlite3.SQLITE_READONLY: _FORBIDDEN,
-    sqlite3.SQLITE_CANTOPEN: _FORBIDDEN,
-    sqlite3.SQLITE_PERM: _FORBIDDEN,
+    "locked": _HELD,
+    "full": "Free some space on the disk of FILE",
+    "I/O error": "See whether the disk of FILE has room, and works",
+    "readonly": _FORBIDDEN,
+    "unable to open": _FORBIDDEN,
+    "permission": _FORBIDDEN,
 }
+"""Remedies by words of SQLite's message: errors have a code only from Python 3.11 on."""
 
 
 def _refused(error: Exception, file: Path) -> ProblemError:
@@ -220,10 +220,10 @@ def _refused(error: Exception, file: Path) -> ProblemError:
     if isinstance(error, OSError):
         remedy = f"See the permissions of {shown}, and the room on its disk"
         return ProblemError(_problem(error.strerror or str(error), remedy))
-    # The low byte is the kind of error, the rest a detail of it; without one it is the content.
-    kind = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
-    remedy = REMEDIES.get(kind, "Move FILE away; a new one is begun").replace("FILE", shown)
-    return ProblemError(_problem(str(error), remedy))
+    remedy = "Move FILE away; a new one is begun"
+    if isinstance(error, sqlite3.Error):
+        remedy = next((REMEDIES[each] for each in REMEDIES if each in str(error)), remedy)
+    return ProblemError(_problem(str(error), remedy.replace("FILE", shown)))
 
 
 def _problem(why: str, remedy: str) -> Problem:
@@ -309,7 +309,7 @@ def as_csv(results: Sequence[Result]) -> str:
 
 def _iso(stamp: float) -> str:
     try:
-        return datetime.fromtimestamp(stamp, UTC).isoformat()
+        return datetime.fromtimestamp(stamp, timezone.utc).isoformat()
     except (ValueError, OverflowError, OSError):  # as the file has it
         return ABSENT
 

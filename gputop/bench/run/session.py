@@ -18,6 +18,7 @@ from gputop.bench.plan import request as plan
 from gputop.bench.plan.kinds import KINDS
 from gputop.bench.run import worker_launch
 from gputop.bench.run.worker_launch import STEP_SECONDS, Launcher, LocalLauncher, Worker
+from gputop.compat import timeout_at
 from gputop.console import COULD_NOT_RUN, DEGRADED, FAULT, INTERRUPTED, signal_name
 from gputop.problem import Problem, ProblemError
 from gputop.schema.codec import from_json
@@ -154,7 +155,7 @@ class Session:
         """Return the next line; raise `_NoResultError` if it is late, endless, or the end."""
         try:
             line = await self._next_line(worker)
-        except TimeoutError:
+        except asyncio.TimeoutError:
             what = "The stress test's worker did not end in time"
             why, remedy = "it does not answer", "Look for Xid errors in `dmesg`"
             if self._hello is None:
@@ -175,8 +176,8 @@ class Session:
         raise _NoResultError(await self._silent_end(worker), status)
 
     async def _next_line(self, worker: Worker) -> bytes:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout_at(self._due):
+        with contextlib.suppress(asyncio.TimeoutError):
+            async with timeout_at(self._due):
                 return await worker.readline()
         # Where this process was suspended its time is up at once, and the line is there.
         return await asyncio.wait_for(worker.readline(), SECOND_LOOK_SECONDS)

@@ -14,7 +14,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Protocol
 
 from gputop.bench.events import Done, Event, Hello, Planned, Progress, Result, Verified
 from gputop.bench.plan import heat_limits
@@ -29,6 +29,8 @@ from gputop.stream.child import StreamChild
 from gputop.stream.launch import StreamOptions
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from gputop.bench.plan.request import Request, Target
     from gputop.bench.run.trace import Trace
 

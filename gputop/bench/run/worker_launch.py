@@ -8,7 +8,7 @@ import os
 import signal
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gputop.bench.plan import interpreters
 from gputop.bench.plan import request as plan
@@ -20,6 +20,8 @@ from gputop.stream.launch import child_environment
 from gputop.text import visible
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from gputop.bench.plan.request import Request, Target
 
 
@@ -240,12 +242,12 @@ class ChildProcess:
                 os.killpg(self._process.pid, number)
 
     async def ended(self, seconds: float) -> bool:
-        with contextlib.suppress(TimeoutError):
+        with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._process.wait(), seconds)
         return self._process.returncode is not None
 
     async def errors(self) -> bytes:
-        with contextlib.suppress(TimeoutError):
+        with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(asyncio.shield(self._reading), STEP_SECONDS)
         return self._errors
 
@@ -254,7 +256,7 @@ class ChildProcess:
         await asyncio.gather(self._reading, return_exceptions=True)
         self.signal(signal.SIGKILL)
         # To the ends of its pipes: what is left open there outlives the event loop.
-        with contextlib.suppress(TimeoutError, OSError):
+        with contextlib.suppress(asyncio.TimeoutError, OSError):
             await asyncio.wait_for(self._process.communicate(), STEP_SECONDS)
 
     async def _keep_errors(self) -> None:

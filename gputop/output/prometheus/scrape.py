@@ -35,7 +35,7 @@ from prometheus_client.registry import Collector
 from gputop.files import read_at_once
 
 if TYPE_CHECKING:
-    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
     from gputop.output.prometheus.metrics import Family
 

@@ -24,7 +24,6 @@ from gputop.sources.nvml.processes import (
     attributed_bytes,
     merge_processes,
     process_queries,
-    total_bytes,
 )
 from gputop.sources.nvml.query import (
     DRIVER_IS_GONE,
@@ -37,6 +36,7 @@ from gputop.sources.nvml.query import (
     answers_by_name,
     common_failure,
     nvml,
+    total,
     unreadable_sample,
 )
 from gputop.sources.nvml.smi_values import smi_values
@@ -220,7 +220,7 @@ class NvmlReader:
         processes, missing = merge_processes(*(self.device.uuid, *parts.others, usage))
         if missing:
             found.absent["processes"] = missing
-        held = total_bytes(attributed_bytes(processes, missing), parts.attributed)
+        held = total(attributed_bytes(processes, missing), parts.attributed)
         add_attributed(found, held, held)
         self._mark_disabled(found)
         found.update(percentages.items())

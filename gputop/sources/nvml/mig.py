@@ -14,12 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gputop.schema.device import READINGS, Absence, Device
 from gputop.sources.interface import DeviceReading
 from gputop.sources.nvml.device_queries import BAR1, BAR1_TOTAL, MEMORY, MEMORY_TOTAL
-from gputop.sources.nvml.processes import (
-    add_attributed,
-    attributed_bytes,
-    merge_processes,
-    total_bytes,
-)
+from gputop.sources.nvml.processes import add_attributed, attributed_bytes, merge_processes
 from gputop.sources.nvml.query import (
     SLOW,
     Clock,
@@ -31,6 +26,7 @@ from gputop.sources.nvml.query import (
     nvml,
     scalar,
     string,
+    total,
     unreadable_sample,
 )
 from gputop.sources.nvml.utilization import Gpm, Percentages, all_missing
@@ -115,11 +111,11 @@ class Instances:
         # Compute instances of one GPU instance share its memory: each reports the use of all.
         held: dict[int | str, int | Absence] = defaultdict(int)
         for instance in instances:
-            held[instance.shares] = total_bytes(held[instance.shares], instance.attributed)
+            held[instance.shares] = total(held[instance.shares], instance.attributed)
         return InstanceReadings(
             tuple(instance.reading(held[instance.shares]) for instance in instances),
             [_others(rows, instances) for rows in lists],
-            total_bytes(*held.values()),
+            total(*held.values()),
         )
 
     def unreadable(self, code: int) -> tuple[DeviceReading, ...]:

@@ -22,6 +22,7 @@ from gputop.sources.nvml.query import (
     absence_of,
     call_directly,
     nvml,
+    total,
     value_of,
 )
 
@@ -219,13 +220,7 @@ def merge_processes(
 def attributed_bytes(processes: tuple[Process, ...], missing: Absence | None) -> int | Absence:
     """Return the bytes held by the listed processes, or the reason that some are missing."""
     held = (p.absent.get("memory_used_bytes", p.memory_used_bytes or 0) for p in processes)
-    return total_bytes(missing or 0, *held)
-
-
-def total_bytes(*parts: int | Absence) -> int | Absence:
-    """Return the sum, or the reason of the first missing part."""
-    reason = next((part for part in parts if isinstance(part, Absence)), None)
-    return reason or sum(part for part in parts if not isinstance(part, Absence))
+    return total(missing or 0, *held)
 
 
 def add_attributed(found: Answers, bytes_: int | Absence, listed: int | Absence) -> None:

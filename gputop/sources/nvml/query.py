@@ -29,7 +29,7 @@ def _load() -> Any:
     Raises `DriverError` if there is none, or none that is new enough.
     """
     for module in _modules():
-        if hasattr(module, NEWEST_FUNCTION) and hasattr(module, "nvmlLib"):
+        if hasattr(module, NEWEST_FUNCTION) and hasattr(module, "_nvmlGetFunctionPointer"):
             return module
     raise DriverError(diagnose_bindings())
 
@@ -73,8 +73,7 @@ def call_directly(name: str, *arguments: Any) -> None:
     A wrapper of a call that fills an array reads each field of each struct by name, in Python, and
     takes many times as long as the driver.
     """
-    function = getattr(nvml.nvmlLib, name, None)
-    code = nvml.NVML_ERROR_FUNCTION_NOT_FOUND if function is None else function(*arguments)
+    code = nvml._nvmlGetFunctionPointer(name)(*arguments)  # noqa: SLF001 - each release has it
     if code != nvml.NVML_SUCCESS:
         raise nvml.NVMLError(code)
 
@@ -319,6 +318,12 @@ def answers_by_name(queries: Iterable[NvmlQuery], answers: Iterable[Any]) -> Ans
     for query, answer in zip(queries, answers, strict=True):
         found.add_answer(query, answer)
     return found
+
+
+def total(*parts: int | Absence) -> int | Absence:
+    """Return the sum, or the reason of the first missing part."""
+    reason = next((part for part in parts if isinstance(part, Absence)), None)
+    return reason or sum(part for part in parts if not isinstance(part, Absence))
 
 
 def value_of(name: str, raw: Any) -> Any:

@@ -316,7 +316,7 @@ class GputopApp(App[None], inherit_bindings=False):  # Ctrl+Q is for who pressed
         Textual calls it for an exception that nobody caught. A later Textual may not, and then its
         traceback is shown.
         """
-        error = sys.exception()
+        error = sys.exc_info()[1]
         if error is None or os.environ.get("GPUTOP_DEBUG"):
             super()._fatal_error()
             return

@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from textual import work
 from textual.widgets import ContentSwitcher
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from textual.dom import DOMNode
     from textual.events import Resize
     from textual.geometry import Region
+    from typing_extensions import Self
 
     from gputop.recording.replay import Played, Replay
     from gputop.schema.snapshot import Record

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from rich.cells import cell_len
 
+from gputop.console import terminfo
 from gputop.frozen import dataclass
 from gputop.ui.drawing.cells import is_narrow
 
@@ -280,15 +281,10 @@ class Sequences:
     @classmethod
     def of_terminal(cls) -> Sequences:
         """Return those in terminfo; none if it does not know the terminal."""
-        try:
-            import curses
-        except ImportError:  # some Pythons are built without it
+        curses = terminfo()
+        if curses is None:
             return cls(False, False)
-        try:
-            curses.setupterm()
-            return cls(*(curses.tigetstr(name) is not None for name in ("ech", "hpa")))
-        except curses.error:
-            return cls(False, False)
+        return cls(*(curses.tigetstr(name) is not None for name in ("ech", "hpa")))
 
 
 class Run(NamedTuple):

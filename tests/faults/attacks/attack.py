@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from tests.driver import FakeDevice, FakeDriver, FakeProcess, build
 from tests.e2e.shipped import GPUTOP, NO_DRIVER
@@ -25,6 +25,8 @@ from tests.terminal import ScreenError, Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from typing_extensions import Self
 
 MOST_MIB = 3072
 """Of memory for a program and all that it starts: beyond it they are killed."""
