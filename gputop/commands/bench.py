@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,9 @@ from gputop.text import visible
 if TYPE_CHECKING:
     from gputop.bench.events import Result
     from gputop.bench.plan.request import Request, Target
+    from gputop.bench.run.progress import Until
     from gputop.bench.run.state import RunState
+    from gputop.commands.bench_results import Ends
 
 HERE = "auto"
 """Address of the Ray cluster that this machine is in."""
@@ -44,9 +46,8 @@ def add_arguments(parser: Parser) -> None:
     usual = "as large as is useful; for a sweep and a search the largest"
     words = f"multiply N x N matrices, or `auto` (default): {usual}"
     parser.value("--size", "N", request.parse_size, words, "auto")
-    seconds = request.DEFAULT_SECONDS
-    how_long = f"how long (default {seconds:g})"
-    parser.value("--seconds", "S", request.parse_seconds, how_long, seconds)
+    how_long = f"how long (default {request.DEFAULT_SECONDS:g}; of a suite that of its level)"
+    parser.value("--seconds", "S", request.parse_seconds, how_long)
     hertz = f"frequency of pulse, from 0.1 to 20 (default {request.DEFAULT_HERTZ:g})"
     parser.value("--frequency", "HZ", request.parse_hertz, hertz)
     share = request.DEFAULT_MEMORY_SHARE
@@ -57,6 +58,13 @@ def add_arguments(parser: Parser) -> None:
         "one shape by checksums (default: some)"
     )
     parser.add_argument("--verify", choices=("some", "all"), default="some", help=words)
+    levels = "quick: 2 minutes (default); standard: 10 minutes; burn-in: an hour"
+    parser.add_argument(
+        "--level", choices=("quick", "standard", "burn-in"), help=f"of a suite: {levels}"
+    )
+    parser.flag("--until-steady", "of a suite: end soak and burn once the device is steady")
+    words = "of a suite: keep each part in FILE, and go on with what it has if it is there"
+    parser.value("--resume", "FILE", str, words)
     parser.flag("--json", "the result as one JSON document")
     words = "of collective on the CPU: how many processes (default: 2 to 4, by the cores)"
     parser.value("--ranks", "N", count, words)
@@ -111,18 +119,21 @@ def run(args: argparse.Namespace) -> int:
             return _compare(args)
         if args.collect:
             return _collect(args)
-        if args.ray is not None:
-            return _on_cluster(args)
-        targets = select_targets(args.device, args.kind, ignore_busy=args.ignore_busy)
-        ends = _stress(_requests(args, targets))
+        targets = []
+        if args.ray is None:
+            targets = select_targets(args.device, args.kind, ignore_busy=args.ignore_busy)
+        requesting, once = partial(_requests, args), partial(_run, args, targets)
+        from gputop.commands.bench_results import report_cluster, report_runs, run_suite
+
+        if args.kind == "suite":
+            return run_suite(args, requesting, once)
+        ends, others = once(requesting)
     except KeyboardInterrupt:
         return INTERRUPTED
     except RunRefusedError as error:
         print_message(f"error: {error}")
         return error.status
-    from gputop.commands.bench_results import report_runs
-
-    return report_runs(ends, args)
+    return report_runs(ends, args) if args.ray is None else report_cluster(ends, others, args)
 
 
 def _compare(args: argparse.Namespace) -> int:
@@ -157,29 +168,41 @@ def _collect(args: argparse.Namespace) -> int:
     return report_collected(collect(args.collect), args)
 
 
-def _on_cluster(args: argparse.Namespace) -> int:
+def _run(
+    args: argparse.Namespace,
+    targets: Sequence[Target],
+    requesting: Callable[[Sequence[Target]], list[Request]],
+    head: str = "",
+    until: Until | None = None,
+) -> Ends:
+    """Run on these devices, or those of a cluster; return the ends, and who could not be tested."""
     import asyncio
 
+    if args.ray is None:
+        return _stress(requesting(targets), head, until), ()
     from gputop.bench.cluster.run import run_on_cluster
-    from gputop.commands.bench_results import report_cluster
 
     running = run_on_cluster(
         args.ray,
-        partial(_requests, args),
+        requesting,
         devices=args.devices,
         cpu=args.device == ("cpu",),
         ignore_busy=args.ignore_busy,
         python=getattr(args, "python", None),
+        head=head,
+        until=until,
     )
-    return report_cluster(*asyncio.run(running), args)
+    return asyncio.run(running)
 
 
-def _stress(requests: list[Request]) -> list[RunState]:
+def _stress(
+    requests: list[Request], head: str = "", until: Until | None = None
+) -> Sequence[RunState]:
     import asyncio
 
     from gputop.bench.run.progress import run_in_foreground
 
-    return asyncio.run(run_in_foreground(requests))
+    return asyncio.run(run_in_foreground(requests, head, until))
 
 
 def _history(args: argparse.Namespace) -> int:
@@ -218,7 +241,10 @@ def _refuse_misuse(args: argparse.Namespace) -> None:
             "--compare only says what differs. Leave out the other options.",
         ),
         ((collect or ray) and args.history, f"--history lists earlier runs. Leave out {many}."),
-        ((collect or ray) and args.report, f"--report is for one device. Leave out {many}."),
+        (
+            (collect or (ray and name != "suite")) and args.report,
+            f"--report is for one device. Leave out {many}.",
+        ),
         (args.dtype and not kind.has_dtype, f"{name} has no data type. Leave out --dtype."),
         (
             args.dtype and len(args.dtype) > 1 and not kind.several_dtypes,
@@ -232,6 +258,11 @@ def _refuse_misuse(args: argparse.Namespace) -> None:
         (args.frequency and name != "pulse", f"{name} is not pulsed. Leave out --frequency."),
         (args.ranks and name != "collective", f"{name} has no ranks. Leave out --ranks."),
         ((args.ranks or 2) not in range(2, 65), "--ranks is from 2 to 64. Choose one such as 4."),
+        (
+            name != "suite" and (args.level or args.resume or args.until_steady),
+            f"{name} is no suite. Leave out --level, --resume and --until-steady.",
+        ),
+        (args.csv and name == "suite", "A suite has rows of many kinds. Take --json."),
         (args.json and args.csv, "--json and --csv exclude each other. Choose one."),
         (
             args.history and args.report,
@@ -255,7 +286,7 @@ def _requests(args: argparse.Namespace, targets: Sequence[Target]) -> list[Reque
     python = getattr(args, "python", None)
     dtypes = args.dtype or ((devices.common_dtype(targets),) if args.kind == "pairs" else ())
     hertz = args.frequency or request.DEFAULT_HERTZ
-    common = (args.size, args.seconds, python, args.kind)
+    common = (args.size, args.seconds or request.DEFAULT_SECONDS, python, args.kind)
     requests = []
     for found in targets:
         target = replace(found, memory_share=args.memory_share)
@@ -273,7 +304,7 @@ def _requests(args: argparse.Namespace, targets: Sequence[Target]) -> list[Reque
 
 
 def _look_over_several(args: argparse.Namespace) -> None:
-    if args.report is not None:
+    if args.report is not None and args.kind != "suite":
         raise RunRefusedError("--report is a page about one device. Name one with --device.", USAGE)
     if args.csv and not KINDS[args.kind].over_time:
         raise RunRefusedError(

@@ -1,20 +1,34 @@
-"""Output of finished runs: stored, printed and exported results, and the exit status."""
+"""Output of finished runs: stored, printed and exported results, and the exit status; suites."""
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import platform
-from collections.abc import Sequence
+import shlex
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gputop.bench.events import SCHEMA, Done
+from gputop.bench.plan import interpreters
+from gputop.bench.plan.devices import RunRefusedError
 from gputop.bench.plan.kinds import KINDS
 from gputop.bench.results import history
 from gputop.bench.results.facts import wrong_results
-from gputop.bench.results.text_report import comparison_table, outliers_document, result_page
+from gputop.bench.results.text_report import (
+    comparison_table,
+    outliers_document,
+    part_state,
+    result_page,
+    suite_page,
+)
 from gputop.bench.results.text_report import outliers_page as many
 from gputop.bench.results.verdict import (
     VerdictLimits,
@@ -24,6 +38,8 @@ from gputop.bench.results.verdict import (
     status,
     was_stopped,
 )
+from gputop.bench.run import suite as suites
+from gputop.bench.run.suite import LEVELS, Part, Suite
 from gputop.commands.bench import unwritten
 from gputop.console import (
     COULD_NOT_RUN,
@@ -31,16 +47,27 @@ from gputop.console import (
     FAULT,
     FINE,
     INTERRUPTED,
+    USAGE,
     print_message,
     print_output,
 )
+from gputop.files import write_whole
 from gputop.problem import ProblemError
 from gputop.schema.codec import to_json
+from gputop.text import visible
 
 if TYPE_CHECKING:
+    from gputop.bench.plan.request import Request, Target
     from gputop.bench.results.collect import Collected, SkippedFile
     from gputop.bench.results.verdict import DeviceOutcome
+    from gputop.bench.run.progress import Until
     from gputop.bench.run.state import RunState
+
+    Requesting = Callable[[Sequence[Target]], list[Request]]
+    Ends = tuple[Sequence[RunState], Sequence[DeviceOutcome]]
+    """Runs that have ended, and devices that could not be tested."""
+    RunOnce = Callable[[Requesting, str, Until | None], Ends]
+    """Runs on the devices with a line of progress behind a heading, until its time or a state."""
 
 GRAVEST_FIRST = (FAULT, INTERRUPTED, COULD_NOT_RUN, DEGRADED, FINE)
 
@@ -170,13 +197,148 @@ def _document(run: RunState) -> dict[str, Any]:
 
 def _export(file: Path, run: RunState) -> bool:
     """Write the page about a device, if it has a result; return False if that failed."""
-    from gputop.bench.results import html_report
+    from gputop.bench.results.html_report import html_page
 
+    return run.result is None or _written(file, html_page(run.result, run.history()))
+
+
+def _written(file: Path, page: str) -> bool:
     try:
-        if run.result is not None:
-            html_report.write(file, run.result, run.history())
+        write_whole(file, page.encode())
     except OSError as error:
         remedy = "Free some space or see the permissions, and run the test again"
         print_message(f"error: {unwritten(file, error.strerror or str(error), remedy)}.")
         return False
     return True
+
+
+def run_suite(args: argparse.Namespace, requesting: Requesting, run: RunOnce) -> int:
+    """Run the parts of a suite, keep each in a file, and print the page of their verdicts."""
+    file, suite = _kept_suite(args)
+    level = args.level or (suite.level if suite else suites.DEFAULT_LEVEL)
+    args.seconds = args.seconds or LEVELS[level].seconds
+    parts, why, done = LEVELS[level].parts, "", len(suite.parts) if suite else 0
+    torch = "" if args.ray is not None else _torch_version(args)
+    if suite is not None:
+        names = ", ".join(visible(each.name) for each in suite.parts)
+        print_message(f"skipped, as they are done: {names}")
+
+    def asked(part: Part, targets: Sequence[Target]) -> list[Request]:
+        nonlocal suite, why
+        base = requesting(targets)
+        method = {"level": level, "torch": torch, **_method(args, base)}
+        suite = suite or Suite(level, time.time(), method, len(parts))
+        if len(suite.parts) == done and (changed := suite.changed(method)):
+            what = f"{visible(str(file))} is of another suite"
+            raise RunRefusedError(f"{what}: {changed}. Name another file.", USAGE)
+        requests, why = suites.part_requests(part, base)
+        if not requests:
+            raise _LeftOutError
+        return requests
+
+    stopped = FINE
+    for n, part in enumerate(parts[done:], done + 1):
+        head, why = f"{n}/{len(parts)} {part.name}  ", ""
+        until = suites.is_steady if args.until_steady and part.kind in suites.STEADY_PARTS else None
+        ended = _ends(partial(run, partial(asked, part), head, until))
+        if suite is None or isinstance(ended, int):
+            stopped = ended if isinstance(ended, int) else COULD_NOT_RUN
+            break
+        ends, others = ended
+        for end in ends if until else ():
+            suites.note_steady(end)
+        _keep(ends, args)
+        found = suites.part_result(part, ends, why, part.share * args.seconds, others)
+        print_message(f"{head}{part_state(found)}{f', {why}' if why else ''}")
+        if any(map(was_stopped, found.members)):
+            stopped = INTERRUPTED
+            break
+        suite = suite.added(found)
+        _write_suite(file, suite)
+    return _report_suite(args, suite, file, stopped)
+
+
+def _ends(run: Callable[[], Ends]) -> Ends | int:
+    """Return the ends of a part, none if it is left out, or the status that ends the suite."""
+    try:
+        with suppress(_LeftOutError):
+            return run()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except RunRefusedError as error:
+        if error.status == USAGE:
+            raise
+        print_message(f"error: {error}")
+        return error.status
+    return (), ()
+
+
+class _LeftOutError(Exception):
+    """No device can do a part of a suite."""
+
+
+def _method(args: argparse.Namespace, base: Sequence[Request]) -> dict[str, str]:
+    """Return what must be the same to go on with a suite, by name."""
+    devices = (
+        f"{each.target.label}{f' {each.target.uuid}' * bool(each.target.uuid)}" for each in base
+    )
+    return {
+        "devices": "; ".join(devices),
+        "data type": ", ".join(dict.fromkeys(each.dtype for each in base)),
+        "seconds": f"{args.seconds:g}",
+        "memory share": f"{args.memory_share:g}",
+        "verify": args.verify,
+    }
+
+
+def _kept_suite(args: argparse.Namespace) -> tuple[Path, Suite | None]:
+    """Return the file of a suite, and what it has if it is there."""
+    if args.resume is None:
+        folder = history.results_path().parent
+        return folder / time.strftime("suite-%Y%m%d-%H%M%S.json"), None
+    file = Path(args.resume)
+    try:
+        return file, suites.read(file)
+    except FileNotFoundError:
+        return file, None
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no file of a suite"
+        raise RunRefusedError(
+            f"{visible(str(file))} cannot be resumed: {why}. Name another.", USAGE
+        ) from None
+
+
+def _torch_version(args: argparse.Namespace) -> str:
+    python, cuda = getattr(args, "python", None), args.device != ("cpu",)
+    found = asyncio.run(interpreters.find_interpreter(python, cuda=cuda))
+    if found.chosen is None:
+        raise RunRefusedError(f"{found.problem}.")
+    return found.chosen.torch_version or ""
+
+
+def _write_suite(file: Path, suite: Suite) -> None:
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        suites.write(file, suite)
+    except OSError as error:
+        what = f"{visible(str(file))} cannot be written: {error.strerror or error}"
+        print_message(f"warning: {what}. The suite cannot be resumed from here.")
+
+
+def _report_suite(args: argparse.Namespace, suite: Suite | None, file: Path, stopped: int) -> int:
+    """Print and export a suite, and say how to go on with it; return the gravest status."""
+    from gputop.bench.results.html_report import suite_html
+
+    if suite is None or not suite.parts:
+        return stopped
+    document = json.dumps(suite.document(), indent=2, allow_nan=False) if args.json else ""
+    print_output(document or suite_page(suite))
+    written = args.report is None or _written(Path(args.report), suite_html(suite))
+    if stopped != FINE:
+        options = [] if args.resume else ["--resume", str(file)]
+        print_message(f"to go on: {shlex.join(['gputop', *sys.argv[1:], *options])}")
+    elif args.resume is None:
+        file.unlink(missing_ok=True)  # the results are kept, and nothing is left to do
+    ran = any(part.members for part in suite.parts)
+    statuses = [each.status for part in suite.parts for each in outliers(part.members)]
+    return gravest([*statuses, stopped, FINE if written and ran else COULD_NOT_RUN])

@@ -85,8 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
     import asyncio
 
     from gputop.output.prometheus.metrics import families
-    from gputop.output.prometheus.state import StreamFollower
-    from gputop.sources.linux.pod_resources import PodResources
+    from gputop.output.prometheus.state import PodResources, StreamFollower
     from gputop.stream.child import StreamChild
     from gputop.stream.launch import StreamOptions
 
@@ -124,11 +123,11 @@ def _tell(problem: Problem) -> None:
     print_message(f"error: {problem}.")
 
 
-def _listen(address: Address, app: WSGIApplication, web_config: WebConfig | None = None) -> Server:
-    from gputop.output.prometheus.scrape import listen
+def _listen(address: Address, app: WSGIApplication, web_config: WebConfig | None) -> Server:
+    from gputop.output.prometheus.scrape import Server
 
     try:
-        return listen(address.host, address.port, app, web_config)
+        return Server(address.host, address.port, app, web_config)
     except (OSError, UnicodeError) as error:
         why = getattr(error, "strerror", None) or "it is not a name"
         fail(
@@ -156,8 +155,8 @@ async def _serve(
         await child.close()
 
 
-async def until_stopped(server: Server, also: str = "") -> int:
-    """Serve until SIGINT or SIGTERM, after printing the URL and `also`."""
+async def until_stopped(server: Server) -> int:
+    """Serve until SIGINT or SIGTERM, after printing the URL."""
     import asyncio
 
     loop = asyncio.get_running_loop()
@@ -174,8 +173,6 @@ async def until_stopped(server: Server, also: str = "") -> int:
     if server.is_open and server.web_config is None:
         where += ", on all interfaces: anyone who reaches them can read it"
     print_message(f"metrics at {where}")
-    if also:
-        print_message(also)
     return await stopped
 
 

@@ -14,7 +14,7 @@ Schema = dict[str, Any]
 DOCUMENTS = {
     "stream": "a line of `gputop stream` or of a recording",
     "status": "`gputop status --json`, also of several hosts",
-    "bench": "`gputop bench --json` of a run, also on several devices",
+    "bench": "`gputop bench --json` of a run, also on several devices, or of a suite",
     "fleet": "`gputop status --prometheus URL --json`",
 }
 """Names of the schemas, each with the documents that it describes."""
@@ -41,6 +41,7 @@ def schema(name: str) -> Schema:
 
     from gputop.bench.events import Result
     from gputop.bench.run.state import RunCurves
+    from gputop.bench.run.suite import Suite
     from gputop.fleet.model import Gpu
     from gputop.problem import Problem
     from gputop.schema.snapshot import Inventory, Sample
@@ -48,7 +49,7 @@ def schema(name: str) -> Schema:
     known: dict[str, tuple[Callable[..., Schema], tuple[type, ...]]] = {
         "stream": (_stream, (Inventory, Sample)),
         "status": (_status, (Inventory, Sample, Problem)),
-        "bench": (_bench, (Result, RunCurves, Problem)),
+        "bench": (_bench, (Result, RunCurves, Problem, Suite)),
         "fleet": (_fleet, (Gpu, Problem)),
     }
     make, types = known[name]
@@ -69,11 +70,12 @@ def _status(inventory: Schema, sample: Schema, problem: Schema) -> Schema:
     return {"anyOf": [snapshot, _list({"anyOf": hosts})]}
 
 
-def _bench(result: Schema, curves: Schema, problem: Schema) -> Schema:
+def _bench(result: Schema, curves: Schema, problem: Schema, suite: Schema) -> Schema:
     done = {**result, **_object(schema={"type": "integer"}, series=curves)}
     failed = _object(device={"type": "string"}, problem=problem, status={"type": "integer"})
     either = {"anyOf": [done, failed]}
-    return {"anyOf": [*either["anyOf"], _list(either)]}
+    parts = {**suite, **_object(schema={"type": "integer"})}
+    return {"anyOf": [*either["anyOf"], _list(either), parts]}
 
 
 def _fleet(gpu: Schema, problem: Schema) -> Schema:

@@ -14,10 +14,14 @@ from gputop.fleet.client import FEWER, AskError
 from gputop.fleet.findings import Known, find
 from gputop.fleet.model import Fleet, Gpu
 from gputop.fleet.parse import (
+    Checked,
     Identities,
     Labels,
+    Moments,
     RefreshMoment,
     labels_of,
+    readings_of,
+    readings_over_time,
     result_of,
     rows_of,
     target_of,
@@ -164,6 +168,14 @@ class FleetBuilder:
         known = self._beats.keys() & (beats.keys() | self.identities.all.keys())
         self._beats = {key: self._beats[key] for key in known if self._is_kept(key)}
 
+    def readings(self, data: Any) -> dict[str, Checked]:
+        """Return the readings by GPU from an answer with many metrics."""
+        return readings_of(result_of(data, "vector") or [], self.identities.key_of)
+
+    def past_readings(self, data: Any) -> dict[str, Moments]:
+        """Return the readings of each GPU by time from the answer to a range query."""
+        return readings_over_time(result_of(data, "matrix") or [], self.identities.key_of)
+
     @property
     def stale_after(self) -> float:
         """Seconds after which a reading is stale."""
@@ -219,6 +231,7 @@ class FleetBuilder:
         compared = {self._answers[name][1] for name in COMPARED if name in self._answers}
         xids = self._newest("xid").items()
         return Known(
+            now=self.moment.now,
             comparable=len(compared) == 1,
             xid_at={key: when for key, (_, when) in xids if when is not None},
             stale_after=self.stale_after,

@@ -1,12 +1,17 @@
-"""Findings of a fleet, worst first. Pure: rules over the newest readings of many GPUs."""
+"""Findings of a fleet, worst first, and their start times. Pure.
+
+Rules judge the newest readings of many GPUs. Start times come from range queries over the few GPUs
+that have findings.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import islice
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -25,12 +30,12 @@ from gputop.health.conditions import (
     xid_text,
 )
 from gputop.health.findings import Finding, Severity
-from gputop.schema.clock_events import CLOCK_EVENTS, ClockEvent, gravest
+from gputop.schema.clock_events import BITS, BY_WORD, CLOCK_EVENTS, SLOWDOWNS, ClockEvent, gravest
 from gputop.text import cut, duration, percentage, visible
 
 if TYPE_CHECKING:
-    from gputop.fleet.model import Gpu
-    from gputop.fleet.parse import Values
+    from gputop.fleet.model import Fleet, Gpu
+    from gputop.fleet.parse import Moments, Values
 
 LONGEST = 59
 """Most cells of a sentence."""
@@ -43,6 +48,8 @@ _NUMBER = re.compile(r"[-_.](?:[0-9]+|[0-9a-z]{5})$")
 class Known:
     """Evidence besides the newest readings, by key of the GPU."""
 
+    now: float = 0.0
+    """Unix time by the server's clock, up to which ages count."""
     stale_after: float = 60.0
     """Seconds after which a reading is stale: a few scrapes."""
     targets: Mapping[str, tuple[str, str]] = field(default_factory=dict)
@@ -97,8 +104,11 @@ def _judge(gpu: Gpu, known: Known) -> Iterator[Finding]:
             yield finding
 
 
-def _finding(gpu: Gpu, rule: str, severity: Severity, text: str, rank: float) -> Finding:
-    return Finding(severity, cut(text, LONGEST), rule=rule, device_uuid=gpu.key, rank=rank)
+def _finding(
+    gpu: Gpu, rule: str, severity: Severity, text: str, rank: float, since: float | None = None
+) -> Finding:
+    text = cut(text, LONGEST)
+    return Finding(severity, text, since=since, rule=rule, device_uuid=gpu.key, rank=rank)
 
 
 def _xid(gpu: Gpu, known: Known) -> Finding | None:
@@ -110,7 +120,8 @@ def _xid(gpu: Gpu, known: Known) -> Finding | None:
     if program and known.xid_before.get(gpu.key) == code:
         return None
     rank = PROGRAM_XID_RANK if program else XID_RANKS.get(code, OTHER_XID_RANK)
-    return _finding(gpu, "xid", xid_severity(code), xid_text(code).what, rank)
+    since = known.xid_at.get(gpu.key)
+    return _finding(gpu, "xid", xid_severity(code), xid_text(code).what, rank, since)
 
 
 def _ecc(gpu: Gpu, known: Known) -> Finding | None:
@@ -149,10 +160,11 @@ def _stale(gpu: Gpu, known: Known) -> Finding:
     why = "its series are gone"
     if known.targets.get(gpu.key) in known.down:
         why = "its scrape fails"
-    if gpu.age_seconds is None:
+    age = gpu.age_seconds
+    if age is None:
         return _finding(gpu, "stale", Severity.STALE, f"No readings: {why}", 1e9)
-    text = f"No readings for {duration(gpu.age_seconds)}: {why}"
-    return _finding(gpu, "stale", Severity.STALE, text, round(gpu.age_seconds))
+    text = f"No readings for {duration(age)}: {why}"
+    return _finding(gpu, "stale", Severity.STALE, text, round(age), known.now - age)
 
 
 def slowdown_rule(event: ClockEvent) -> str:
@@ -263,3 +275,126 @@ def _far_below(found: list[tuple[Gpu, float]]) -> Iterator[tuple[Gpu, float, flo
     middle = median(numbers)
     limit = middle - t.DEVIATIONS * robust_sigma(numbers)
     yield from ((gpu, number, middle) for gpu, number in found if number < limit)
+
+
+LOOK_BACK_SECONDS, STEP_SECONDS = 86_400.0, 60.0
+"""Seconds that range queries go back, and their step."""
+BRIDGED_SECONDS = 600.0
+"""Longest gap in a finding, as readings waver and scrapes fail."""
+MOST_GPUS, MOST_BATCHES = 32, 3
+"""Most findings of a range query, and range queries of a refresh unless it is the only one."""
+CLOSE = 1.1
+"""Factor by which the clock of a straggler may have been higher than now."""
+
+Mark = tuple[str, str]
+"""Identity of a finding: key of the GPU, and rule."""
+Condition = Mapping[str, Callable[[float], bool]]
+"""Tests that past readings passed while a finding was there, by reading."""
+RangeBatch = Mapping[Mark, Condition]
+"""Findings whose start one range query tells, all by the same readings."""
+
+
+class StartTimes:
+    """Start time of each finding of a fleet, as far as known.
+
+    It is kept while its finding lasts and for a while after, so that a finding that comes and goes
+    has a single one.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[Mark, float | None] = {}
+        self._seen: dict[Mark, float] = {}
+        """Time at which each finding was last there."""
+        self._asked: set[Mark] = set()
+
+    def undated(self, fleet: Fleet, known: Known) -> Iterator[RangeBatch]:
+        """Yield batches of findings to ask for, each once."""
+        gpus = {gpu.key: gpu for gpu in fleet.gpus}
+        new: dict[tuple[str, ...], dict[Mark, Condition]] = defaultdict(dict)
+        for each in fleet.findings:
+            mark = each.device_uuid, each.rule
+            if each.since is None and mark not in self._asked:
+                condition = condition_of(each.rule, gpus[each.device_uuid], known)
+                new[tuple(condition)][mark] = condition
+        new.pop((), None)  # readings cannot tell
+        for conditions in new.values():
+            for first in range(0, len(conditions), MOST_GPUS):
+                batch = dict(islice(conditions.items(), first, first + MOST_GPUS))
+                self._asked.update(batch)
+                yield batch
+
+    def add_answer(self, batch: RangeBatch, answer: Mapping[str, Moments], end: float) -> None:
+        """Find the start times of a batch in the readings of its GPUs over the range to `end`."""
+        for mark, condition in batch.items():
+            start = find_start(answer.get(mark[0], {}), condition, end - LOOK_BACK_SECONDS, end)
+            if start is not None:
+                self._found[mark] = start
+
+    def dated(self, fleet: Fleet, new_since: float | None) -> Fleet:
+        """Return the fleet with the start times of its findings; those long gone are forgotten.
+
+        A new finding began at `new_since` unless its readings tell otherwise.
+        """
+        findings = []
+        for each in fleet.findings:
+            mark = each.device_uuid, each.rule
+            self._seen[mark] = fleet.moment
+            since = self._found.setdefault(mark, new_since)
+            told = each.since is not None or each.rule == "stale"
+            findings.append(each if told else replace(each, since=since))
+        for mark, seen in [*self._seen.items()]:
+            if seen < fleet.moment - BRIDGED_SECONDS:
+                del self._seen[mark], self._found[mark]
+                self._asked.discard(mark)
+        return replace(fleet, findings=tuple(findings))
+
+
+def find_start(points: Moments, condition: Condition, start: float, end: float) -> float | None:
+    """Return the time since which the condition holds, or None if unknown.
+
+    It is unknown if the condition held from the start of the range on, or not at its end.
+    """
+    first: float | None = None
+    for time in sorted(points, reverse=True):
+        if (end if first is None else first) - time > BRIDGED_SECONDS:
+            break
+        readings = points[time]
+        if all(name in readings and holds(readings[name]) for name, holds in condition.items()):
+            first = time
+    return None if first is None or first - start <= STEP_SECONDS else first
+
+
+def condition_of(rule: str, gpu: Gpu, known: Known) -> Condition:
+    """Return the condition that tells a finding in the past; empty if readings cannot."""
+    match rule:
+        case "xid":
+            return {"xid": lambda code: code == gpu.xid}
+        case "state":
+            return {"state": lambda state: state > 0}
+        case "ecc":
+            fewer = (gpu.ecc_uncorrected or 0.0) - round(known.ecc_rise.get(gpu.key, 0.0))
+            least = max(0.0, fewer) if gpu.key in known.ecc_rise else 0.0
+            return {"ecc_uncorrected": lambda number: number > least}
+        case "remap":
+            name = "remap_failed" if gpu.remap_failed else "remap_pending"
+            return {name: lambda is_so: is_so > 0}
+        case "thermal" | "slowdown":
+            bits = sum(
+                BITS[reason]
+                for reason in gpu.clock_event_reasons or ()
+                if reason in SLOWDOWNS and slowdown_rule(BY_WORD[reason]) == rule
+            )
+            return {"mask": lambda mask: bool(int(mask) & bits)} if bits else {}
+        case "hot" if gpu.key not in known.margin:
+            if (gpu.temperature_celsius or 0.0) >= t.HOT:
+                return {"temperature_celsius": lambda degrees: degrees >= t.HOT}
+            return {"memory_temperature_celsius": lambda degrees: degrees >= t.HOT_MEMORY}
+        case "idle_held":
+            return {"gpu_utilization_percent": lambda percent: percent <= t.IDLE.end}
+        case "straggler":
+            highest = CLOSE * (gpu.sm_clock_mhz or 0.0)
+            return {
+                "sm_clock_mhz": lambda mhz: mhz <= highest,
+                "gpu_utilization_percent": lambda percent: percent >= t.STRAGGLER_LOAD.begin,
+            }
+    return {}

@@ -18,19 +18,11 @@ from typing import Any, TypeVar
 from gputop.bounds import ANSWER_BYTES, ANSWERS_BYTES
 from gputop.fleet.builder import FleetBuilder
 from gputop.fleet.client import AWAY, LATER, SECONDS, AskError, Client, slow
+from gputop.fleet.findings import LOOK_BACK_SECONDS, MOST_BATCHES, STEP_SECONDS, StartTimes
 from gputop.fleet.model import Fleet
-from gputop.fleet.parse import (
-    Checked,
-    Moments,
-    RefreshMoment,
-    moment_of,
-    readings_of,
-    readings_over_time,
-    result_of,
-)
+from gputop.fleet.parse import Checked, Moments, RefreshMoment, moment_of
 from gputop.fleet.queries import CLOCK, FIRST, SELDOM, Query, all_of, gone_of, names_of, values_of
 from gputop.fleet.server import PrometheusServer, one_of
-from gputop.fleet.start_times import LOOK_BACK_SECONDS, MOST_BATCHES, STEP_SECONDS, StartTimes
 from gputop.problem import Problem
 from gputop.text import visible
 
@@ -149,28 +141,27 @@ class Refresher:
 
     def _dated(self, fleet: Fleet, deadline: float) -> Fleet:
         """Return the fleet with start times of its findings, as far as a few queries tell."""
-        whole = self._turn >= EVERYTHING
+        most = None if self._at_once else MOST_BATCHES
         if not self._at_once:
             deadline = min(deadline, time.monotonic() + DATING_SECONDS)
-        gpus = {gpu.key: gpu for gpu in fleet.gpus} if fleet.findings else {}
-        end, known, times = fleet.moment, self.builder.known, self._start_times
-        most = (None if self._at_once else MOST_BATCHES) if whole else 0  # the first screen is fast
-        for batch in islice(times.undated(fleet, gpus, known), most):
+        uuids = {gpu.key: gpu.uuid for gpu in fleet.gpus} if fleet.findings else {}
+        end, times = fleet.moment, self._start_times
+        batches = times.undated(fleet, self.builder.known)
+        for batch in islice(batches, most if self._turn >= EVERYTHING else 0):
             left = deadline - time.monotonic()
             if left <= 0:
                 break
-            uuids = f"=~{one_of(sorted({gpus[key].uuid for key, _ in batch}))}"
-            text = all_of(self._match, uuids, next(iter(batch.values())))
-            asked = {"query": text, **_range(end - LOOK_BACK_SECONDS, end, STEP_SECONDS)}
+            some = f"=~{one_of(sorted({uuids[key] for key, _ in batch}))}"
+            query = all_of(self._match, some, next(iter(batch.values())))
+            period = _range(end - LOOK_BACK_SECONDS, end, STEP_SECONDS)
             try:
-                data, _ = self.client.ask("query_range", asked, left)
+                data, _ = self.client.ask("query_range", {"query": query, **period}, left)
             except AskError as error:
                 if error.whole:
                     break  # the readings matter more than start times
                 continue
-            key_of, result = self.builder.identities.key_of, result_of(data, "matrix") or []
-            times.add_answer(batch, readings_over_time(result, key_of), end)
-        return times.dated(fleet, gpus, known, whole=whole)
+            times.add_answer(batch, self.builder.past_readings(data), end)
+        return times.dated(fleet, end if self.is_complete else None)
 
     def _ask_in_parallel(self, queries: list[Query], deadline: float) -> None:
         """Ask for the first screen in parallel: labels, and a value of each GPU."""
@@ -323,14 +314,12 @@ class FleetWatch:
         step = max(SHORTEST_STEP, seconds / MOST_POINTS)
         end = self.fleet.moment if self.fleet is not None else time.time()
         data = await self._ask("query_range", uuids, _range(end - seconds, end, step))
-        key_of = self._refresher.builder.identities.key_of
-        return readings_over_time(result_of(data, "matrix") or [], key_of)
+        return self._refresher.builder.past_readings(data)
 
     async def details(self, uuids: str, moment: float) -> dict[str, Checked]:
         """Return all readings of some GPUs at that moment, by GPU; raises `AskError`."""
         data = await self._ask("query", uuids, {"time": f"{moment:.3f}"})
-        key_of = self._refresher.builder.identities.key_of
-        return readings_of(result_of(data, "vector") or [], key_of)
+        return self._refresher.builder.readings(data)
 
     async def _ask(self, path: str, uuids: str, when: dict[str, str]) -> Any:
         """Return the data on all readings of some GPUs at some time."""

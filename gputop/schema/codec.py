@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -119,7 +119,7 @@ def _conversion(hint: Any) -> Convert:
         return lambda value: _expect(value, hint)
     if hint is float:
         return _number
-    if origin is tuple:
+    if origin in (tuple, Sequence):
         of_item = _conversion(arguments[0])
         return lambda items: tuple(_all(of_item, enumerate(_expect(items, list)), "[{}]").values())
     if origin is Mapping:

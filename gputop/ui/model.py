@@ -9,16 +9,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gputop.bounds import DEVICES, EVENTS
-from gputop.health.causes import find_causes
 from gputop.health.conditions import find_alerts, machine_alerts
-from gputop.health.findings import Finding, Severity
+from gputop.health.findings import Cause, Finding, Severity, find_causes
 from gputop.schema.device import Device, DeviceSample, DeviceState, is_old, qualified, silence_limit
 from gputop.schema.snapshot import DriverState, Event, Inventory, MachineState, Sample, Source
 from gputop.stream.child import Interruption
 from gputop.stream.history import CAPACITY, History
 
 if TYPE_CHECKING:
-    from gputop.health.causes import Cause
     from gputop.health.judge import Judge, Judgement
     from gputop.problem import Problem
     from gputop.schema.snapshot import Host, Machine, Record

@@ -40,7 +40,7 @@ def ends(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """A run that has been prepared; `last` is how it ends."""
     said: dict[str, Any] = {"last": Done(RESULT), "asked": 0}
 
-    def stress(requests: Sequence[Request]) -> list[RunState]:
+    def stress(requests: Sequence[Request], *_: object) -> list[RunState]:
         said["asked"] += 1
         progress = [Progress(0.2 * n, 0.2, n, 0.1 * n) for n in range(1, 4)]
         return [ended(each.target, *progress, said["last"]) for each in requests]

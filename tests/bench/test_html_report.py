@@ -208,7 +208,7 @@ def test_a_table_of_one_row_and_little_time() -> None:
     assert "1 row" in text
     assert "1 rows" not in text
     assert "Time0.3 s" in text
-    assert "SizeGFLOP/sScatter, %\nB row-major25624.21.25" in text
+    assert "SizeGFLOP/sScatter, %\nB row-major25624.21.2" in text
 
 
 def test_a_run_of_which_little_is_known() -> None:

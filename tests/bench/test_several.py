@@ -52,7 +52,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     async def one_snapshot() -> Any:
         return said["stream"]
 
-    def stress(requests: list[Request]) -> list[RunState]:
+    def stress(requests: list[Request], *_: object) -> list[RunState]:
         said["requests"] = requests
         return [ended(request.target) for request in requests]
 

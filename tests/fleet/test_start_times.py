@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.fleet.client import Client
+from gputop.fleet.findings import LOOK_BACK_SECONDS, MOST_BATCHES, MOST_GPUS, find_start
 from gputop.fleet.parse import readings_over_time
 from gputop.fleet.queries import MASKS, values_of
 from gputop.fleet.server import PrometheusServer
-from gputop.fleet.start_times import LOOK_BACK_SECONDS, MOST_BATCHES, MOST_GPUS, find_start
 from gputop.fleet.watch import Refresher
 from gputop.schema.clock_events import BITS
 from tests.prometheus import (

@@ -8,8 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.health.causes import alerts_beside, cause_text, find_causes, name_devices, shorten
-from gputop.health.findings import Finding, Severity
+from gputop.health.findings import (
+    Finding,
+    Severity,
+    alerts_beside,
+    cause_text,
+    find_causes,
+    name_devices,
+    shorten,
+)
 from gputop.health.judge import BY_NAME
 
 LABELS = {str(n): str(n) for n in range(16)}

@@ -15,7 +15,7 @@ from gputop.schema.codec import to_json
 from gputop.schema.device import GPM_READINGS, READINGS, SERIES_READINGS, Absence, Device
 from gputop.schema.snapshot import Host, Sample, decode, encode
 from gputop.sources.nvml.driver import NvmlReader, start
-from gputop.sources.nvml.fields import Durations, FieldBatch, FieldKey, FieldValue
+from gputop.sources.nvml.fields import Durations, FieldBatch, FieldKey
 from tests.driver import (
     ALL_LINKS,
     FIELDS,
@@ -498,10 +498,10 @@ def test_a_call_that_takes_long_is_no_reason_to_doubt_a_throttle_time(
     clock = Clock()
     rows = iter([(0.0, 60.0), (125.0, 60.0)])
 
-    def fetch(_: object, keys: tuple[FieldKey, ...]) -> list[FieldValue]:
+    def fetch(_: object, keys: tuple[FieldKey, ...]) -> list[int]:
         seconds, took = next(rows)
         clock.seconds += took
-        return [FieldValue(round(seconds * 1e9)) for _ in keys]
+        return [round(seconds * 1e9) for _ in keys]
 
     monkeypatch.setattr("gputop.sources.nvml.fields.fetch", fetch)
     ask = FieldBatch(clock, Durations("clock_event_seconds", clock, {"sw_power_cap": (74,)}))

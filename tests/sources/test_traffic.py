@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from gputop.schema.device import Absence, DeviceSample, DeviceState
 from gputop.sources.nvml.driver import NvmlReader, start
-from gputop.sources.nvml.fields import FieldValue
 from gputop.sources.nvml.traffic import Pcie, RateCounter
 from tests.driver import (
     ALL_LINKS,
@@ -34,38 +33,35 @@ WIDE = 1 << 32
 
 
 @pytest.mark.parametrize(
-    ("bits", "scale", "numbers", "rates"),
+    ("scale", "numbers", "rates"),
     [
-        (64, 1, (WIDE, WIDE, WIDE + 10), (NO_DATA_YET, 0, 10)),
-        (64, 1, (WIDE - 1, WIDE + 9), (NO_DATA_YET, 10)),
-        (64, 1024, (5, 7), (NO_DATA_YET, 2048)),
+        (1, (WIDE, WIDE, WIDE + 10), (NO_DATA_YET, 0, 10)),
+        (1, (WIDE - 1, WIDE + 9), (NO_DATA_YET, 10)),
+        (1024, (5, 7), (NO_DATA_YET, 2048)),
         # Set back by a reset, or past its last bit: both look the same.
-        (64, 1, (10**12, 100, WIDE, WIDE + 1), (NO_DATA_YET, NO_DATA_YET, WIDE - 100, 1)),
-        (64, 1, (FULL - 10, 10, 30), (NO_DATA_YET, NO_DATA_YET, 20)),
+        (1, (10**12, 100, WIDE, WIDE + 1), (NO_DATA_YET, NO_DATA_YET, WIDE - 100, 1)),
+        (1, (FULL - 10, 10, 30), (NO_DATA_YET, NO_DATA_YET, 20)),
         # A wrap at 32 bits would be 1.22 TB/s here, which all links together may carry.
-        (64, 1024, (3_100_000_000, 0, 2), (NO_DATA_YET, NO_DATA_YET, 2048)),
-        (64, 1024, (WIDE - 1, 1, 2), (NO_DATA_YET, NO_DATA_YET, 1024)),
+        (1024, (3_100_000_000, 0, 2), (NO_DATA_YET, NO_DATA_YET, 2048)),
+        (1024, (WIDE - 1, 1, 2), (NO_DATA_YET, NO_DATA_YET, 1024)),
         # 32 bits of KiB are enough for a second, 32 bits of bytes are not.
-        (32, 1024, (5, 6), (NO_DATA_YET, 1024)),
-        (32, 1, (5, 15), (NO_DATA_YET, NO_DATA_YET)),
-        (64, 1, (5, 15), (NO_DATA_YET, NO_DATA_YET)),
+        (1024, (5, 6), (NO_DATA_YET, 1024)),
+        (1, (5, 15), (NO_DATA_YET, NO_DATA_YET)),
     ],
 )
-def test_a_counter(
-    bits: int, scale: int, numbers: tuple[int, ...], rates: tuple[int | Absence, ...]
-) -> None:
+def test_a_counter(scale: int, numbers: tuple[int, ...], rates: tuple[int | Absence, ...]) -> None:
     counter = RateCounter(scale, FASTEST if scale == 1 else 2e12)
-    found = [counter.rate(FieldValue(number, bits), 1.0 + n) for n, number in enumerate(numbers)]
+    found = [counter.rate(number, 1.0 + n) for n, number in enumerate(numbers)]
     assert found == [*rates]
 
 
 def test_a_rate_is_over_the_time_between() -> None:
     counter = RateCounter(1, FASTEST)
-    assert counter.rate(FieldValue(WIDE), 1.0) is NO_DATA_YET
-    assert counter.rate(FieldValue(WIDE + 1000), 1.25) == 4000
+    assert counter.rate(WIDE, 1.0) is NO_DATA_YET
+    assert counter.rate(WIDE + 1000, 1.25) == 4000
     assert counter.rate(Absence.TIMED_OUT, 2.25) is Absence.TIMED_OUT
-    assert counter.rate(FieldValue(WIDE + 3000), 5.25) == 500  # over all four seconds
-    assert counter.rate(FieldValue(WIDE + 4000), 5.25) is NO_DATA_YET  # no time has passed
+    assert counter.rate(WIDE + 3000, 5.25) == 500  # over all four seconds
+    assert counter.rate(WIDE + 4000, 5.25) is NO_DATA_YET  # no time has passed
 
 
 @dataclass(frozen=True)
@@ -125,7 +121,7 @@ def test_a_rate_is_true_or_absent(
     """However wide the counter is, whatever it counts, whenever it is read and set back."""
     counter = RateCounter(scale, fastest)
     for now, number, true in simulated(start, scale, width, fastest, steps):
-        rate = counter.rate(FieldValue(number), now)
+        rate = counter.rate(number, now)
         if not isinstance(rate, Absence):
             assert true is not None
             assert rate == pytest.approx(true, rel=1e-6, abs=1.0)
@@ -143,7 +139,7 @@ def test_a_rate_of_pcie_is_true_or_what_the_driver_measured_or_absent(
         keys = [*traffic.wanted({})]
         for now, number, true in simulated(start, 1, width, 256e9, steps):
             clock.seconds = now
-            for rate in traffic.values(dict.fromkeys(keys, FieldValue(number)), None):
+            for rate in traffic.values(dict.fromkeys(keys, number), None):
                 if rate != measured and not isinstance(rate, Absence):
                     assert true is not None
                     assert rate == pytest.approx(true, rel=1e-6, abs=1.0)

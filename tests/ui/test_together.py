@@ -287,6 +287,7 @@ async def test_a_gpu_and_the_cpu_are_a_pair(scripted: type[Scripted]) -> None:
             "pulse",
             "burn",
             "pairs",
+            "suite",
         ]
         choose_look(pilot, "kind", "pairs")
         await settle(pilot)
@@ -294,6 +295,39 @@ async def test_a_gpu_and_the_cpu_are_a_pair(scripted: type[Scripted]) -> None:
         await pilot.press("b")
         await ended(pilot)
         assert [each.target.number for each in scripted.requests[:2]] == ["0", None]
+
+
+async def test_a_suite_runs_its_parts_and_lists_their_verdicts(
+    scripted: type[Scripted], kept: list[Result]
+) -> None:
+    app = quiet(1)
+    async with app.run_test(size=SIZE) as pilot:
+        await opened(pilot, "suite", GPUS[0].uuid or "")
+        await pilot.press("b")
+        await settle(pilot)
+        await ended(pilot)
+        page = shown(pilot, ThroughputChart)
+    kinds = ["copy", "latency", "memory", "soak", "burn"]
+    assert [each.kind for each in scripted.requests] == kinds
+    assert len(kept) == 5
+    assert page.splitlines()[0].startswith(" suite quick on GPU 0, NVIDIA H100 80GB HBM3: ")
+    assert [line.split()[0] for line in page.splitlines()[3:9]] == [*kinds, "collective"]
+    assert "collective: left out, GPU 0, NVIDIA H100 80GB HBM3 is the only device" in page
+
+
+async def test_x_ends_a_suite_with_all_of_its_parts(scripted: type[Scripted]) -> None:
+    scripted.script = {"0": begun(GPUS[0], 20.0)}
+    app = quiet(1)
+    async with app.run_test(size=SIZE) as pilot:
+        await opened(pilot, "suite", GPUS[0].uuid or "")
+        await pilot.press("b")
+        await settle(pilot)
+        await until(pilot, lambda: shown(pilot, TitleView).startswith(" Part 1 of 6, 1:"))
+        await pilot.press("x")
+        await ended(pilot)
+        page = shown(pilot, ThroughputChart)
+    assert [each.kind for each in scripted.requests] == ["copy"]
+    assert "1 of 6 parts: stopped" in page
 
 
 async def test_pairs_that_are_too_short_are_refused(scripted: type[Scripted]) -> None:

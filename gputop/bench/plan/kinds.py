@@ -53,6 +53,7 @@ _LATENCY = "small products, and what launching and waiting cost"
 _STEP = "training steps of a transformer, eager and compiled"
 _COLLECTIVES = "all-reduce, all-gather and reduce-scatter between devices"
 _RANKS = {"datasheet": "it has no speed of collectives", "like devices": "all have the same rows"}
+_SUITE = "most of these in turn, and a page of verdicts"
 _PAIRS = "the same work on each device alone, and then on all at once"
 
 KINDS = {
@@ -69,6 +70,7 @@ KINDS = {
         _Shape("burn", "products all over the memory, copies beside", unjudged=_BESIDE),
         Kind("pairs", _PAIRS, over_time=True, several_devices=True),
         _Bytes("collective", _COLLECTIVES, several_devices=True, unjudged=_RANKS),
+        Kind("suite", _SUITE, has_rows=False, has_size=False),
     )
 }
 """Kinds of run by name, in the order in which they are offered."""

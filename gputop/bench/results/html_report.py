@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING
 
 from gputop import __version__
 from gputop.bench.plan.kinds import kind_of
-from gputop.bench.results import facts
+from gputop.bench.results import facts, text_report
 from gputop.bench.results.compare import SPOILED_PERCENT
 from gputop.bench.results.tables import BETWEEN
-from gputop.files import write_whole
+from gputop.bench.results.text_report import part_cells, suite_problems, suite_title
 from gputop.text import brief, flops_unit, moment, tflops, visible
 
 if TYPE_CHECKING:
     from gputop.bench.events import Point, Result
     from gputop.bench.results.facts import Fact
     from gputop.bench.run.state import Curve, RunCurves
+    from gputop.bench.run.suite import Suite
 
 
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 760, 64, 16, 10, 34
@@ -217,16 +218,33 @@ def is_report(file: Path) -> bool:
         return opened.read(len(head)) in (b"", head)
 
 
-def write(file: Path, result: Result, course: RunCurves) -> None:
-    """Write the page; raise `OSError`."""
-    write_whole(file, html_page(result, course).encode())
-
-
 def html_page(result: Result, course: RunCurves) -> str:
     """Return the document: no script, nothing fetched; text of others is escaped."""
     size = "" if result.points else f", {facts.shape(result)}"
     run = f"{result.kind}, {result.dtype or 'bytes'}{size}"
-    level, says = _verdict(result)
+    return _page(result.device, run, result.started_at, _verdict(result), _body(result, course))
+
+
+def suite_html(suite: Suite) -> str:
+    """Return the document of a suite: its parts with their verdicts, and then each run."""
+    rows = _cells("th", "Part", "Time", "Devices", "Result", "Verdict")
+    for part in suite.parts:
+        rows += f"</tr>\n<tr>{_cells('td', part.name, *part_cells(part))}"
+    body = [f'<div class="scroll"><table class="rows"><tr>{rows}</tr></table></div>']
+    body += [f"<p>{text(line)}</p>" for line in suite_problems(suite)]
+    for part in suite.parts:
+        for member, course in zip(part.members, part.series, strict=False):
+            body.append(f"<h1 class=part>{text(f'{part.name}, {text_report.name(member)}')}</h1>")
+            if member.result is not None:
+                body += [_verdict_box(*_verdict(member.result)), *_body(member.result, course)]
+    levels = {"faulty": "fault", "ok": "", "not judged": ""}
+    title = suite_title(suite)
+    verdict = (levels.get(title.rpartition(": ")[2], "warn"), title)
+    device = suite.method.get("devices", "")
+    return _page(device, f"suite {suite.level}", suite.started_at, verdict, body)
+
+
+def _body(result: Result, course: RunCurves) -> list[str]:
     parts = result.verdict.parts if result.verdict else ()
     sections = (
         ("Verdict", [(part.name, f"{part.state}: {part.why}") for part in parts]),
@@ -235,19 +253,28 @@ def html_page(result: Result, course: RunCurves) -> str:
         ("Details", facts.detail_facts(result)),
     )
     body = [_table(facts.figure_facts(result)), *_charts(result, course), *_rows(result)]
-    for name, found in sections:
+    for title, found in sections:
         if known := list(found):
-            body += [f"<h2>{name}</h2>", _table(known)]
+            body += [f"<h2>{title}</h2>", _table(known)]
+    return body
+
+
+def _page(
+    device: str, run: str, started_at: float, verdict: tuple[str, str], body: Iterable[str]
+) -> str:
     return Template(_template()).substitute(
-        title=text(f"{result.device}: {run}"),
-        device=text(result.device),
+        title=text(f"{device}: {run}"),
+        device=text(device),
         run=text(run),
-        when=text(moment(result.started_at, "%d %B %Y, %H:%M %Z")),
-        level=level,
-        verdict=text(says),
+        when=text(moment(started_at, "%d %B %Y, %H:%M %Z")),
+        verdict=_verdict_box(*verdict),
         body="\n".join(body),
         version=text(__version__),
     )
+
+
+def _verdict_box(level: str, says: str) -> str:
+    return f'<div class="verdict {level}">{text(says)}</div>'
 
 
 def _verdict(result: Result) -> tuple[str, str]:
@@ -336,6 +363,8 @@ def _x(point: Point, title: str) -> str:
 def _value(name: str, value: float | None, factor: float) -> str:
     if value is None or name in ("seconds", "p99_seconds", "latency_seconds"):
         return brief(value)
+    if name == "spread_percent":
+        return f"{value:.1f}"
     if name == "tflops" or name.endswith("bytes_per_second"):
         return tflops(factor * value)
     return f"{value:.0f}" if value >= 1000 else f"{value:.4g}"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from gputop.bench.events import SCHEMA, Result
 from gputop.bench.plan.kinds import kind_of
-from gputop.bench.results.compare import score, score_unit
+from gputop.bench.results.compare import figure_text, score, score_unit
 from gputop.bench.results.facts import (
     best_row_text,
     condition_facts,
@@ -18,12 +19,21 @@ from gputop.bench.results.facts import (
     percent_of_peak,
 )
 from gputop.bench.results.tables import aligned, pair_tables, table
-from gputop.bench.results.verdict import distributions, outliers, verdict_lines
+from gputop.bench.results.verdict import (
+    GRAVEST_FIRST,
+    distributions,
+    find_outlier,
+    outliers,
+    verdict_lines,
+    was_stopped,
+)
+from gputop.console import DEGRADED, FAULT
 from gputop.text import ABSENT, count, duration, quantity, tflops, visible
 
 if TYPE_CHECKING:
     from gputop.bench.plan.request import Target
     from gputop.bench.results.verdict import DeviceOutcome, Outlier, RateDistribution
+    from gputop.bench.run.suite import PartResult, Suite
 
 
 NAME_WIDTH = 10
@@ -188,3 +198,64 @@ def name(member: DeviceOutcome) -> str:
     """Return host, place and UUID of a device."""
     parts = (member.host, member.place, member.uuid)
     return ", ".join(visible(part) for part in parts if part)
+
+
+def suite_page(suite: Suite) -> str:
+    """Return a line for each part of a suite, and below what is not ok, the gravest first."""
+    found, rows = suite_problems(suite), [["part", "time", "devices", "result", "verdict"]]
+    rows += [[part.name, *part_cells(part)] for part in suite.parts]
+    lines = [suite_title(suite), *aligned(rows, left=1), *(f"  {each}" for each in found)]
+    return "\n".join(lines)
+
+
+def suite_title(suite: Suite) -> str:
+    """Return what was tested, and the verdict in one word."""
+    states = [part_state(part) for part in suite.parts]
+    gravest = next((each for each in PART_STATES if each in states), "not judged")
+    done = len(suite.parts)
+    some = "" if done == suite.planned else f", {done} of {count(suite.planned, 'part')}"
+    where = visible(suite.method.get("devices", ""), 300)
+    return f"suite {suite.level} on {where}{some}: {gravest}"
+
+
+PART_STATES = ("faulty", "failed", "degraded", "stopped", "ok", "not judged", "left out")
+"""States of a part, the gravest first: that of its worst device counts."""
+
+
+def part_state(part: PartResult) -> str:
+    """Return the state of the worst device of a part."""
+    states = {_device_state(each) for each in part.members}
+    return next((each for each in PART_STATES if each in states), "left out")
+
+
+def _device_state(member: DeviceOutcome) -> str:
+    found, result = find_outlier(member), member.result
+    if found is not None:
+        return {FAULT: "faulty", DEGRADED: "degraded"}.get(found.status, "failed")
+    if was_stopped(member) or result is None:
+        return "stopped"
+    return result.verdict.state if result.verdict is not None else "not judged"
+
+
+def part_cells(part: PartResult) -> list[str]:
+    """Return time, number of devices, the median figure and the verdict of a part."""
+    results = [each.result for each in part.members if each.result is not None]
+    scores = [value for each in part.members if (value := each.score) is not None]
+    figure = figure_text(results[0], statistics.median(scores)) if scores else ABSENT
+    alike = len(results) == 1 or part.name == "collective"
+    if alike and results and results[0].points:  # rather than a mean over its rows
+        figure = best_row_text(results[0])
+    seconds = duration(max(each.seconds for each in results)) if results else ABSENT
+    return [seconds, str(len(part.members) or ABSENT), figure, part_state(part)]
+
+
+def suite_problems(suite: Suite) -> list[str]:
+    """Return a line for each device of a part that is not ok, and for what was left out."""
+    found = [(each, part.name) for part in suite.parts for each in outliers(part.members)]
+    found.sort(key=lambda each: GRAVEST_FIRST.index(each[0].status))
+    lines = [
+        f"{part}, {name(each.member)}: {visible('; '.join(each.reasons), 400)}"
+        for each, part in found
+    ]
+    left = [f"{part.name}: left out, {part.left_out}" for part in suite.parts if part.left_out]
+    return [*lines, *left]

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 
     Text = Callable[[GroupState, int], str]
     """Renders the progress in at most that many columns."""
+    Until = Callable[[RunState], bool]
+    """True if a run may end early."""
 
-DRAW_SECONDS = 0.25
+DRAW_SECONDS, UNTIL_SECONDS = 0.25, 1.0
 LONGEST_BAR, SHORTEST_BAR = 40, 12
 
 
@@ -160,20 +162,28 @@ def _with_bar(share: float, text: str, width: int) -> str:
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-async def run_in_foreground(requests: Sequence[Request]) -> list[RunState]:
-    """Run them together to their ends, in the order of the requests."""
+async def run_in_foreground(
+    requests: Sequence[Request], head: str = "", until: Until | None = None
+) -> list[RunState]:
+    """Run them together to their ends, in the order of the requests; see `follow_on_a_line`."""
     group = GroupState(requests)
     with Supervisor() as watch:
         text = several_devices if group.is_several else one_device
-        return await follow_on_a_line(group_runner(group), group, watch, text)
+        return await follow_on_a_line(group_runner(group), group, watch, text, head, until)
 
 
 async def follow_on_a_line(
-    runs: DeviceGroup | Pairs, group: GroupState, watch: Supervision, text: Text
+    runs: DeviceGroup | Pairs,
+    group: GroupState,
+    watch: Supervision,
+    text: Text,
+    head: str = "",
+    until: Until | None = None,
 ) -> list[RunState]:
     """Follow runs to their ends with a line of progress, in the order of the requests.
 
-    The first signal stops the workers, a second one kills them.
+    The line begins with `head`. Once `until` is true of all, they end as if their time were up. The
+    first signal stops the workers, a second one kills them.
     """
     stops: list[asyncio.Task[None]] = []
 
@@ -183,16 +193,26 @@ async def follow_on_a_line(
         else:
             stops.append(asyncio.create_task(runs.stop()))
 
-    line, loop = ProgressLine(sys.stderr, group, text), asyncio.get_running_loop()
+    async def stop_early() -> None:
+        while until and not all(map(until, group.runs.values())):  # noqa: ASYNC110 - time decides
+            await asyncio.sleep(UNTIL_SECONDS)
+        if until:
+            await runs.stop("time")
+
+    def headed(group: GroupState, width: int) -> str:
+        return head + text(group, width - len(head))
+
+    line, loop = ProgressLine(sys.stderr, group, headed), asyncio.get_running_loop()
     for number in SIGNALS:
         loop.add_signal_handler(number, interrupted)
-    ticking = asyncio.create_task(line.keep_drawing())
+    ticking, early = asyncio.create_task(line.keep_drawing()), asyncio.create_task(stop_early())
     try:
         await runs.follow(watch, _say_limit, group.add_event)
         return list(group.runs.values())
     finally:
         ticking.cancel()
-        await asyncio.gather(ticking, *stops, return_exceptions=True)
+        early.cancel()
+        await asyncio.gather(ticking, early, *stops, return_exceptions=True)
         line.clear()
         for number in SIGNALS:
             loop.remove_signal_handler(number)

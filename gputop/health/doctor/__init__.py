@@ -5,14 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gputop.health.doctor import cuda, devices, system
-from gputop.health.doctor.checks import problem
+from gputop.health.doctor import checks, devices
 
 if TYPE_CHECKING:
     from gputop.health.doctor.facts import DoctorFacts
     from gputop.health.findings import Finding
 
-CHECKS = (*system.DRIVER_CHECKS, *devices.CHECKS, *cuda.CHECKS, *system.GPUTOP_CHECKS)
+CHECKS = (
+    *checks.DRIVER_CHECKS,
+    *devices.DEVICE_CHECKS,
+    *devices.TORCH_CHECKS,
+    *checks.GPUTOP_CHECKS,
+)
 BY_NAME = {check.name: check for check in CHECKS}
 DEFAULT = "nvml"
 """Check that reports a problem of the driver if the problem names no check."""
@@ -26,7 +30,7 @@ def examine(facts: DoctorFacts) -> tuple[Finding, ...]:
     found: list[Finding] = []
     for check in CHECKS:
         if known is not None and check.name == culprit:
-            judged = [problem(f"{known.what}: {known.why}", known.remedy)]
+            judged = [checks.problem(f"{known.what}: {known.why}", known.remedy)]
         else:
             judged = [by_rule.get((check.rule, f.device_uuid), f) for f in check.judge(facts)]
         found += [replace(finding, rule=check.name) for finding in judged]

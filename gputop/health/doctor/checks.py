@@ -1,18 +1,25 @@
-"""Check: a pure function over the facts, and the findings that it returns."""
+"""Check: a pure function over the facts; with the checks of the driver and of gputop itself.
+
+If the driver cannot be used, the check that `facts.inventory.problem` names says why.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from gputop import DISTRIBUTION, FROM_CHECKOUT, __version__
 from gputop.compat import StrEnum
+from gputop.console import ascii_is_safer, locale_of, without_colours
 from gputop.health.findings import Finding, Severity
-from gputop.schema.device import Absence, Device, DeviceSample
-from gputop.schema.values import absence_text
+from gputop.sources.linux.driver_files import LIBRARY, WSL_FOLDER, same_address
+from gputop.sources.nvml.diagnosis import BINDINGS, ask_for, other_bindings
+from gputop.text import count, fold_list, visible
 
 if TYPE_CHECKING:
     from gputop.health.doctor.facts import DoctorFacts
+    from gputop.schema.device import Device
 
 INDEX = "{index}"
 """Placeholder in a remedy for the index of the device, or of all that have the same finding."""
@@ -55,9 +62,201 @@ def ok(text: str, device: Device | None = None) -> Finding:
     return _made(Severity.OK, text, device=device)
 
 
-def absent(name: str, device: Device, readings: DeviceSample) -> Finding:
-    """Return the finding for a missing reading, which is fine if the device does not support it."""
-    reason = {**device.absent, **readings.absent}.get(name, Absence.NOT_SUPPORTED)
-    if reason is Absence.NOT_SUPPORTED:
-        return ok("not supported by this device or its driver", device)
-    return note(f"not judged: {absence_text(name, reason, device)}", device=device)
+_TERM = "Set TERM to what the terminal is, such as xterm-256color"
+
+
+def library(facts: DoctorFacts) -> Iterator[Finding]:
+    """Check the file of NVML."""
+    system = facts.system
+    if system.library:
+        yield ok(system.library)
+    elif facts.driver_answers:
+        yield ok(f"{LIBRARY} is loaded")
+    else:
+        yield note(f"{LIBRARY} is not found")
+
+
+def module(facts: DoctorFacts) -> Iterator[Finding]:
+    """Check the kernel module of the driver."""
+    if facts.system.module_version:
+        yield ok(f"{facts.system.module_version}, loaded")
+    elif facts.driver_answers:
+        yield ok("the driver of Windows" if facts.system.wsl else "loaded")
+    elif not facts.system.wsl:
+        yield note("not loaded")
+
+
+def versions(facts: DoctorFacts) -> Iterator[Finding]:
+    """Check that library and kernel module have the same version."""
+    if facts.driver_answers:
+        yield ok(
+            f"library and kernel module agree: {facts.inventory.driver_version or 'no version'}"
+        )
+
+
+def permission(facts: DoctorFacts) -> Iterator[Finding]:
+    """Check the permissions of the device files."""
+    files, refusals = facts.system.device_files, facts.system.refusals
+    if not files:
+        return
+    if not refusals:
+        yield ok(f"{len(files)} device files, all may be opened")
+        return
+    named = fold_list([f"{each.file} ({each.why})" for each in refusals], 3)
+    yield warning(f"not to be opened: {named}", ask_for(refusals[0]))
+
+
+def nouveau(facts: DoctorFacts) -> Iterator[Finding]:
+    """Check that the kernel's own driver holds no GPU, as NVIDIA's driver cannot share one."""
+    held = facts.system.held_by("nouveau")
+    if held:
+        yield warning(
+            f"nouveau has {', '.join(held)}",
+            "Block nouveau in /etc/modprobe.d and reboot, or leave it that GPU",
+        )
+    elif facts.system.nouveau:
+        yield ok("loaded, and has no GPU")
+    else:
+        yield ok("not loaded")
+
+
+def container(facts: DoctorFacts) -> Iterator[Finding]:
+    """Report a container and the GPUs that it was given."""
+    kind = facts.system.container
+    if kind is None:
+        yield ok("not in one")
+    elif facts.driver_answers:
+        yield ok(f"{kind}, with {count(len(facts.gpus), 'GPU')}")
+    else:
+        yield note(f"{kind}: it has the GPUs only where it was given them")
+
+
+def wsl(facts: DoctorFacts) -> Iterator[Finding]:
+    """Check the Windows Subsystem for Linux, which uses the driver of Windows."""
+    system = facts.system
+    if not system.wsl:
+        yield ok("not in it")
+    elif not facts.driver_answers:
+        yield note("the driver is that of Windows")
+    elif system.library and not system.library.startswith(WSL_FOLDER):
+        yield warning(
+            f"{system.library} hides that of {WSL_FOLDER}",
+            "Remove the Linux driver from this WSL: that of Windows is used",
+        )
+    else:
+        yield ok("the driver of Windows; it has no readings of single processes")
+
+
+def nvml(facts: DoctorFacts) -> Iterator[Finding]:
+    """Check that the driver answers."""
+    if facts.driver_answers:
+        yield ok(f"answers; CUDA up to {facts.inventory.cuda_version or 'an unknown version'}")
+
+
+def devices(facts: DoctorFacts) -> Iterator[Finding]:
+    """Compare the GPUs on the PCI bus with those that the driver has."""
+    if not facts.driver_answers:
+        return
+    plugged = () if facts.system.container else facts.system.gpus or ()
+    missing = [
+        gpu.address
+        for gpu in plugged
+        if gpu.driver in (None, "nvidia")
+        and not any(same_address(gpu.address, each.pci_bus_id or "") for each in facts.gpus)
+    ]
+    if missing:
+        yield warning(
+            f"{count(len(facts.gpus), 'GPU')}; on the PCI bus also {', '.join(missing)}",
+            "`sudo dmesg | grep NVRM` says why it was not started",
+        )
+    else:
+        yield ok(count(len(facts.gpus), "GPU"))
+
+
+DRIVER_CHECKS = (
+    Check("library", CheckGroup.DRIVER, "NVML library", library),
+    Check("module", CheckGroup.DRIVER, "kernel module", module),
+    Check("versions", CheckGroup.DRIVER, "versions", versions),
+    Check("permission", CheckGroup.DRIVER, "permission", permission),
+    Check("nouveau", CheckGroup.DRIVER, "nouveau", nouveau),
+    Check("container", CheckGroup.DRIVER, "container", container),
+    Check("wsl", CheckGroup.DRIVER, "WSL", wsl),
+    Check("nvml", CheckGroup.DRIVER, "NVML", nvml),
+    Check("devices", CheckGroup.DRIVER, "devices", devices),
+)
+
+
+def version(facts: DoctorFacts) -> Iterator[Finding]:
+    """Report the versions to name in a bug report."""
+    yield ok(f"gputop {__version__}, Python {facts.python_version}")
+
+
+def bindings(facts: DoctorFacts) -> Iterator[Finding]:
+    """Check which nvidia-ml-py is installed, and whether another package installs its module."""
+    installed = f"{BINDINGS} {facts.bindings.get(BINDINGS, 'of unknown version')}"
+    if other := other_bindings(facts.bindings):
+        yield note(f"{installed}, used although {other} installs a pynvml too")
+    else:
+        yield ok(installed)
+
+
+def installation(facts: DoctorFacts) -> Iterator[Finding]:
+    """Check for another distribution that overwrites the same files."""
+    if facts.other_gputop is None:
+        yield ok(f"as {DISTRIBUTION}")
+        return
+    yield warning(
+        f"another project's gputop {facts.other_gputop} is installed too, and shares its files",
+        f"`pip uninstall gputop {DISTRIBUTION}`, then {FROM_CHECKOUT}",
+    )
+
+
+def terminal(facts: DoctorFacts) -> Iterator[Finding]:
+    """Check that the dashboard can be drawn, and in how many colours."""
+    name = visible(facts.environment.get("TERM", ""), 40)
+    if name in ("", "dumb"):
+        made = warning if facts.on_terminal else note
+        yield made(f"TERM is {name or 'not set'}: the dashboard cannot be drawn", _TERM)
+    elif without_colours(facts.environment):
+        yield ok(f"{name}, without colours (NO_COLOR)")
+    elif facts.environment.get("COLORTERM", "").lower() in ("truecolor", "24bit"):
+        yield ok(f"{name}, true colour")
+    elif facts.colours is None:
+        yield note(f"{name} is not known to terminfo: its colours are guessed", _TERM)
+    elif facts.colours < 256 and name != "linux":
+        yield note(f"{name}, {facts.colours} colours", _TERM)
+    else:
+        yield ok(f"{name}, {facts.colours} colours")
+
+
+def characters(facts: DoctorFacts) -> Iterator[Finding]:
+    """Check that charts can be drawn in more than ASCII."""
+    locale = visible(locale_of(facts.environment), 40)
+    if not ascii_is_safer(facts.environment):
+        yield ok(f"locale {locale or 'not set'}, drawn in UTF-8")
+    elif facts.environment.get("TERM") == "linux":
+        yield note("drawn in ASCII: the Linux console has few glyphs", "`gputop --no-ascii` tries")
+    else:
+        yield note(
+            f"drawn in ASCII: the locale {locale} is not UTF-8",
+            "Set a UTF-8 locale such as LC_ALL=C.UTF-8, if the terminal has it",
+        )
+
+
+def results(facts: DoctorFacts) -> Iterator[Finding]:
+    """Check that results of stress tests can be saved."""
+    file = visible(facts.results_file, 300)
+    if facts.results_problem is None:
+        yield ok(f"{file} can be written")
+    else:
+        yield warning(f"{file}: {facts.results_problem.why}", facts.results_problem.remedy)
+
+
+GPUTOP_CHECKS = (
+    Check("version", CheckGroup.GPUTOP, "version", version),
+    Check("bindings", CheckGroup.GPUTOP, "NVML bindings", bindings),
+    Check("installation", CheckGroup.GPUTOP, "installation", installation),
+    Check("terminal", CheckGroup.GPUTOP, "terminal", terminal),
+    Check("characters", CheckGroup.GPUTOP, "characters", characters),
+    Check("results", CheckGroup.GPUTOP, "results file", results),
+)

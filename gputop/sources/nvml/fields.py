@@ -7,13 +7,20 @@ import functools
 import itertools
 import math
 import struct
-import sys
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from gputop.schema.codec import rounded
 from gputop.schema.device import Absence
-from gputop.sources.nvml.query import AGAIN, UNAVAILABLE, Clock, absence_of, call_directly, nvml
+from gputop.sources.nvml.query import (
+    AGAIN,
+    UNAVAILABLE,
+    Clock,
+    absence_of,
+    call_directly,
+    nvml,
+    total,
+)
 
 
 class FieldKey(NamedTuple):
@@ -23,35 +30,21 @@ class FieldKey(NamedTuple):
     scope: int = 0
 
 
-class FieldValue(NamedTuple):
-    """A field's value, and the bits in which the driver counts it."""
+FieldValues = Mapping[FieldKey, Any]
+"""The number of each field, or an `Absence`."""
 
-    number: Any
-    bits: int = 64
-
-
-FieldValues = Mapping[FieldKey, FieldValue | Absence]
-
-_ROW = struct.Struct("IIqqIiQ")
+_ROW = struct.Struct("IIqqIi8s")
 """`nvmlFieldValue_t`: field, scope, time, latency, type, return code, and a number of any type."""
-
-
-def _as(code: str) -> Callable[[int], Any]:
-    """Return a function that decodes the number in eight bytes, of that code of `struct`."""
-    begins = struct.Struct(code).unpack_from
-    return lambda raw: begins(raw.to_bytes(8, sys.byteorder))[0]
-
-
-VALUE_TYPES: Mapping[int, tuple[Callable[[int], Any], int]] = {
-    nvml.NVML_VALUE_TYPE_DOUBLE: (_as("d"), 64),
-    nvml.NVML_VALUE_TYPE_UNSIGNED_INT: (_as("I"), 32),
-    nvml.NVML_VALUE_TYPE_UNSIGNED_LONG: (int, 64),
-    nvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG: (int, 64),
-    nvml.NVML_VALUE_TYPE_SIGNED_LONG_LONG: (_as("q"), 64),
-    nvml.NVML_VALUE_TYPE_SIGNED_INT: (_as("i"), 32),
-    nvml.NVML_VALUE_TYPE_UNSIGNED_SHORT: (_as("H"), 16),
+VALUE_TYPES: Mapping[int, str] = {
+    nvml.NVML_VALUE_TYPE_DOUBLE: "d",
+    nvml.NVML_VALUE_TYPE_UNSIGNED_INT: "I",
+    nvml.NVML_VALUE_TYPE_UNSIGNED_LONG: "Q",
+    nvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG: "Q",
+    nvml.NVML_VALUE_TYPE_SIGNED_LONG_LONG: "q",
+    nvml.NVML_VALUE_TYPE_SIGNED_INT: "i",
+    nvml.NVML_VALUE_TYPE_UNSIGNED_SHORT: "H",
 }
-"""Decoder of each type's bytes in a union, and the bits in which the driver counts it."""
+"""Code of `struct` by type of a number in eight bytes."""
 
 
 class FieldReading(Protocol):
@@ -59,12 +52,9 @@ class FieldReading(Protocol):
 
     names: str
 
-    def prepare(self) -> Hashable:
-        """Prepare for a request; return what `wanted` depends on beside the device's answers.
-
-        While that is the same, `wanted` is seldom called.
-        """
-        return None
+    def prepare(self) -> None:
+        """Prepare for a request."""
+        return
 
     def wanted(self, found: FieldValues) -> Iterator[FieldKey]:
         """Yield the fields that it needs, given the values so far."""
@@ -75,20 +65,11 @@ class FieldReading(Protocol):
         ...
 
 
-class _Plan(NamedTuple):
-    """What one call asks for, as long as the device has just these fields."""
-
-    keys: tuple[FieldKey, ...]
-    missing: Mapping[FieldKey, Absence]
-    until: float
-
-
 class FieldBatch:
     """A source of several readings: their fields in one call, and dependent fields in another.
 
-    It belongs to one device: it remembers which fields that has and lacks. It finds that out anew
-    when the device no longer has one of them, and at the latest `AGAIN` seconds after it lacked
-    one: so long does a field stay away that was "not supported" for a moment.
+    It belongs to one device, and remembers which fields that lacks. It asks for one again `AGAIN`
+    seconds later: so long does a field stay away that was "not supported" for a moment.
     """
 
     def __init__(self, clock: Clock, *parts: FieldReading) -> None:
@@ -97,69 +78,41 @@ class FieldBatch:
         self._parts = parts
         self._missing: dict[FieldKey, float] = {}
         """When the device was found to lack each."""
-        self._plans: dict[Hashable, _Plan] = {}
 
     def __call__(self, handle: Any) -> tuple[Any, ...]:
-        shape = tuple([part.prepare() for part in self._parts])
-        found = self._planned(handle, shape)
-        if found is None:
-            found = self._explored(handle, shape)
-        return tuple([value for part in self._parts for value in part.values(found, handle)])
-
-    def _planned(self, handle: Any, shape: Hashable) -> FieldValues | None:
-        """Return the values in one call, or None if nobody knows which, or one is gone."""
-        plan = self._plans.get(shape)
-        if plan is None or self._clock() >= plan.until:
-            return None
-        values = fetch(handle, plan.keys)
-        if Absence.NOT_SUPPORTED in values:
-            return None
-        return {**plan.missing, **dict(zip(plan.keys, values, strict=True))}
-
-    def _explored(self, handle: Any, shape: Hashable) -> FieldValues:
-        """Return the values in as many calls as it takes, and remember what was there."""
         now = self._clock()
+        for part in self._parts:
+            part.prepare()
         self._missing = {key: since for key, since in self._missing.items() if now - since < AGAIN}
-        found: dict[FieldKey, FieldValue | Absence] = dict.fromkeys(
-            self._missing, Absence.NOT_SUPPORTED
-        )
+        found: dict[FieldKey, Any] = dict.fromkeys(self._missing, Absence.NOT_SUPPORTED)
         while wanted := self._wanted(found):
             for key, value in zip(wanted, fetch(handle, wanted), strict=True):
                 found[key] = value
                 if value is Absence.NOT_SUPPORTED:
                     self._missing[key] = now
-        keys = tuple(key for key in found if key not in self._missing)
-        until = min(self._missing.values(), default=math.inf) + AGAIN
-        missing = dict.fromkeys(self._missing, Absence.NOT_SUPPORTED)
-        self._plans[shape] = _Plan(keys, missing, until)
-        return found
+        return tuple([value for part in self._parts for value in part.values(found, handle)])
 
     def _wanted(self, found: FieldValues) -> tuple[FieldKey, ...]:
         keys = itertools.chain.from_iterable(part.wanted(found) for part in self._parts)
         return tuple(key for key in dict.fromkeys(keys) if key not in found)
 
 
-def _rows(handle: Any, keys: tuple[FieldKey, ...]) -> bytes:
-    """Return the rows of those fields as the driver writes them. Raises `NVMLError`."""
+@functools.lru_cache(maxsize=64)
+def _question(keys: tuple[FieldKey, ...]) -> bytes:
+    return b"".join(_ROW.pack(*key, 0, 0, 0, 0, b"") for key in keys)
+
+
+def fetch(handle: Any, keys: tuple[FieldKey, ...]) -> list[Any]:
+    """Return the number of each field, or an `Absence`. Raises `NVMLError`."""
+    if not keys:
+        return []
     question = _question(keys)
     room = (ctypes.c_char * len(question)).from_buffer_copy(question)
     call_directly("nvmlDeviceGetFieldValues", handle, len(keys), room)
-    return room.raw
+    return [_value(kind, code, raw) for *_, kind, code, raw in _ROW.iter_unpack(room.raw)]
 
 
-@functools.lru_cache(maxsize=64)
-def _question(keys: tuple[FieldKey, ...]) -> bytes:
-    return b"".join(_ROW.pack(*key, 0, 0, 0, 0, 0) for key in keys)
-
-
-def fetch(handle: Any, keys: tuple[FieldKey, ...]) -> list[FieldValue | Absence]:
-    if not keys:
-        return []
-    rows = _ROW.iter_unpack(_rows(handle, keys))
-    return [_value(kind, code, raw) for _, _, _, _, kind, code, raw in rows]
-
-
-def _value(kind: int, code: int, raw: int) -> FieldValue | Absence:
+def _value(kind: int, code: int, raw: bytes) -> Any:
     if code == nvml.NVML_ERROR_GPU_IS_LOST:
         raise nvml.NVMLError(code)
     if code == nvml.NVML_ERROR_INVALID_ARGUMENT:  # a field newer than the driver
@@ -168,11 +121,16 @@ def _value(kind: int, code: int, raw: int) -> FieldValue | Absence:
         return absence_of(code)
     if kind not in VALUE_TYPES:
         return Absence.ERROR
-    convert, bits = VALUE_TYPES[kind]
-    number = convert(raw)
+    (number,) = struct.unpack_from(VALUE_TYPES[kind], raw)
     if number in UNAVAILABLE:
         return Absence.NOT_SUPPORTED
-    return FieldValue(number, bits) if math.isfinite(number) else Absence.ERROR
+    return number if math.isfinite(number) else Absence.ERROR
+
+
+def first_value(found: FieldValues, keys: Iterable[FieldKey]) -> Any:
+    """Return the number of the first of the fields that the device has, or why it is missing."""
+    values = (found[key] for key in keys)
+    return next((v for v in values if v is not Absence.NOT_SUPPORTED), Absence.NOT_SUPPORTED)
 
 
 class FirstField(FieldReading):
@@ -192,13 +150,8 @@ class FirstField(FieldReading):
                 return
 
     def values(self, found: FieldValues, handle: Any) -> Sequence[Any]:  # noqa: ARG002 - a `FieldReading`
-        for key in self._keys:
-            value = found[key]
-            if value is not Absence.NOT_SUPPORTED:
-                break
-        if isinstance(value, Absence):
-            return (value,)
-        return (self._convert(value.number) if self._convert else value.number,)
+        value = first_value(found, self._keys)
+        return (value if isinstance(value, Absence) or not self._convert else self._convert(value),)
 
 
 def signed(number: int) -> int:
@@ -214,13 +167,7 @@ class FieldSum(FirstField):
         yield from self._keys
 
     def values(self, found: FieldValues, handle: Any) -> Sequence[Any]:  # noqa: ARG002 - a `FieldReading`
-        total = 0
-        for key in self._keys:
-            value = found[key]
-            if isinstance(value, Absence):
-                return (value,)
-            total += value.number
-        return (total,)
+        return (total(*(found[key] for key in self._keys)),)
 
 
 class Durations(FieldReading):

@@ -14,12 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gputop.schema.device import READINGS, Absence, Device
 from gputop.sources.interface import DeviceReading
 from gputop.sources.nvml.device_queries import BAR1, BAR1_TOTAL, MEMORY, MEMORY_TOTAL
-from gputop.sources.nvml.processes import (
-    add_attributed,
-    attributed_bytes,
-    merge_processes,
-    total_bytes,
-)
+from gputop.sources.nvml.processes import add_attributed, attributed_bytes, merge_processes
 from gputop.sources.nvml.query import (
     SLOW,
     Clock,
@@ -30,7 +25,9 @@ from gputop.sources.nvml.query import (
     answers_by_name,
     nvml,
     scalar,
+    schema_fields,
     string,
+    total,
     unreadable_sample,
 )
 from gputop.sources.nvml.utilization import Gpm, Percentages, all_missing
@@ -115,11 +112,11 @@ class Instances:
         # Compute instances of one GPU instance share its memory: each reports the use of all.
         held: dict[int | str, int | Absence] = defaultdict(int)
         for instance in instances:
-            held[instance.shares] = total_bytes(held[instance.shares], instance.attributed)
+            held[instance.shares] = total(held[instance.shares], instance.attributed)
         return InstanceReadings(
             tuple(instance.reading(held[instance.shares]) for instance in instances),
             [_others(rows, instances) for rows in lists],
-            total_bytes(*held.values()),
+            total(*held.values()),
         )
 
     def unreadable(self, code: int) -> tuple[DeviceReading, ...]:
@@ -173,19 +170,16 @@ class Instances:
 
 def _device(cache: QueryCache, handle: Any, parent: Device, **known: Any) -> Device:
     """Identify an instance. Raises `NVMLError` if it, or the GPU, is lost."""
-    found = answers_by_name(_IDENTITY, [cache.ask(handle, query) for query in _IDENTITY])
-    values = {
+    names = sorted(f.name for f in dataclasses.fields(Device) if f.name != "absent")
+    found = {
+        **dict.fromkeys(names, Absence.NOT_SUPPORTED),
+        **{name: parent.absent.get(name, getattr(parent, name)) for name in _INHERITED},
+        **answers_by_name(_IDENTITY, [cache.ask(handle, query) for query in _IDENTITY]),
         "index": parent.index,
         "parent_uuid": parent.uuid,
-        "name": f"{parent.name} MIG",
-        **{name: getattr(parent, name) for name in _INHERITED},
-        **found.values,
         **known,
     }
-    unsaid = {f.name for f in dataclasses.fields(Device)} - {*values, "absent"}
-    absent = dict.fromkeys(sorted(unsaid), Absence.NOT_SUPPORTED) | found.absent
-    absent |= {name: parent.absent[name] for name in _INHERITED if name in parent.absent}
-    return Device(absent=absent, **values)
+    return Device(**{"name": f"{parent.name} MIG", **schema_fields(found)})
 
 
 class _Instance:
@@ -254,14 +248,13 @@ class _Instance:
 
     def reading(self, held: int | Absence) -> DeviceReading:
         """Return its reading; `held` are the bytes held by processes in the memory it shares."""
-        found = answers_by_name(_READINGS, self.answers)
+        found: dict[str, Any] = dict.fromkeys(READINGS, Absence.NOT_SUPPORTED)
+        found |= answers_by_name(_READINGS, self.answers)
         if self._missing:
-            found.absent["processes"] = self._missing
+            found["processes"] = self._missing
         add_attributed(found, self.attributed, held)
-        found.update(self._percentages.items())
+        found |= self._percentages
         answers = *self.answers, *self._lists, (*self._percentages.values(),)
-        unsaid = [name for name in READINGS if name not in found.values | found.absent]
-        found.absent |= dict.fromkeys(unsaid, Absence.NOT_SUPPORTED)
         sample = answered_sample(self.device.uuid, found, answers)
         return DeviceReading(self.device, sample, self.processes)
 

@@ -15,13 +15,13 @@ from gputop.schema.snapshot import Process, ProcessKind
 from gputop.sources.interface import UTILIZATIONS
 from gputop.sources.nvml.query import (
     SECOND,
-    Answers,
     Clock,
     NvmlQuery,
     Source,
     absence_of,
     call_directly,
     nvml,
+    total,
     value_of,
 )
 
@@ -54,8 +54,10 @@ def process_queries(driver_version: tuple[int, ...], clock: Clock) -> list[NvmlQ
         [partial(_listed, f"nvmlDeviceGet{word}RunningProcesses_{v}") for v in versions]
         for word in _LISTS
     ]
+    calls = nvml.nvmlDeviceGetProcessesUtilizationInfo, nvml.nvmlDeviceGetProcessUtilization
     usage = _Usage(clock)
-    return [NvmlQuery("", *calls, seconds=SECOND) for calls in (*lists, usage.sources)]
+    lists.append([partial(usage.since, call) for call in calls])
+    return [NvmlQuery("", *sources, seconds=SECOND) for sources in lists]
 
 
 class Listed(NamedTuple):
@@ -88,7 +90,7 @@ def _listed(name: str, handle: Any) -> list[Listed]:
 
 
 class _Usage:
-    """Utilization of each process since the previous call, by either of two calls: `sources`.
+    """Utilization of each process since the previous call.
 
     The driver has a ring of samples for all processes of a device. The clock of their times is
     undocumented (on some it is that since boot), so they are compared with each other only.
@@ -105,15 +107,7 @@ class _Usage:
         self._recent: _Newest = {}
         """Newest row by pid, with its time."""
 
-    @property
-    def sources(self) -> tuple[Source, ...]:
-        """The calls to try, in order. Kept as an attribute they would be a reference cycle."""
-        return (
-            lambda handle: self._since(nvml.nvmlDeviceGetProcessesUtilizationInfo, handle),
-            lambda handle: self._since(nvml.nvmlDeviceGetProcessUtilization, handle),
-        )
-
-    def _since(
+    def since(
         self, call: Callable[[Any, int], Any], handle: Any
     ) -> Mapping[int, Percentages] | Absence:
         """Return percentages by pid; the driver leaves out idle processes."""
@@ -219,19 +213,15 @@ def merge_processes(
 def attributed_bytes(processes: tuple[Process, ...], missing: Absence | None) -> int | Absence:
     """Return the bytes held by the listed processes, or the reason that some are missing."""
     held = (p.absent.get("memory_used_bytes", p.memory_used_bytes or 0) for p in processes)
-    return total_bytes(missing or 0, *held)
+    return total(missing or 0, *held)
 
 
-def total_bytes(*parts: int | Absence) -> int | Absence:
-    """Return the sum, or the reason of the first missing part."""
-    reason = next((part for part in parts if isinstance(part, Absence)), None)
-    return reason or sum(part for part in parts if not isinstance(part, Absence))
-
-
-def add_attributed(found: Answers, bytes_: int | Absence, listed: int | Absence) -> None:
+def add_attributed(found: dict[str, Any], bytes_: int | Absence, listed: int | Absence) -> None:
     """Add the memory held by the device's processes, and the rest not held by all `listed`."""
-    found.add("memory_attributed_bytes", bytes_)
-    used = found.get("memory_used_bytes")
-    reasons = [known for known in (used, listed) if isinstance(known, Absence)]
+    found["memory_attributed_bytes"] = bytes_
+    used = found["memory_used_bytes"]
+    known = total(used, listed)
     # The lists are older than the memory, by up to a second.
-    found.add("memory_unattributed_bytes", reasons[0] if reasons else max(0, used - listed))
+    found["memory_unattributed_bytes"] = (
+        known if isinstance(known, Absence) else max(0, used - listed)
+    )

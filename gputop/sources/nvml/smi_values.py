@@ -17,7 +17,7 @@ from uuid import UUID
 from gputop.schema.device import Absence
 from gputop.schema.smi_fields import NONE, SmiField, missing_text, smi_fields
 from gputop.sources.nvml.device_queries import clock_event_times
-from gputop.sources.nvml.fields import FieldKey, FieldValue, fetch
+from gputop.sources.nvml.fields import FieldKey, fetch, first_value
 from gputop.sources.nvml.query import UNAVAILABLE, absence_of, nvml
 
 PCI_DEVICES = Path("/sys/bus/pci/devices")
@@ -64,7 +64,7 @@ def smi_values(handle: Any, names: Iterable[str], driver: tuple[int, ...]) -> di
     calls = {(word, arguments) for word, arguments, _ in questions.values()}
     numbered = {call: keys for call in calls if (keys := _keys(*call, driver)) is not None}
     values = _field_values(handle, sorted({key for keys in numbered.values() for key in keys}))
-    answers = {call: _first(values, keys) for call, keys in numbered.items()}
+    answers = {call: first_value(values, keys) for call, keys in numbered.items()}
     answers |= {call: _ask(handle, *call) for call in calls - numbered.keys()}
     texts = {}
     for field in fields:
@@ -111,19 +111,13 @@ def _keys(word: str, arguments: str, driver: tuple[int, ...]) -> tuple[FieldKey,
     return () if key.field >= _RENUMBERED and driver < _NUMBERED_AGAIN else (key,)
 
 
-def _field_values(handle: Any, keys: Sequence[FieldKey]) -> Mapping[FieldKey, FieldValue | Absence]:
+def _field_values(handle: Any, keys: Sequence[FieldKey]) -> Mapping[FieldKey, Any]:
     try:
         return dict(zip(keys, fetch(handle, tuple(keys)), strict=True))
     except nvml.NVMLError as error:
         if error.value == nvml.NVML_ERROR_GPU_IS_LOST:
             raise
         return dict.fromkeys(keys, absence_of(error.value))
-
-
-def _first(values: Mapping[FieldKey, FieldValue | Absence], keys: tuple[FieldKey, ...]) -> Any:
-    found = [values[key] for key in keys if values[key] is not Absence.NOT_SUPPORTED]
-    value = found[0] if found else Absence.NOT_SUPPORTED
-    return value.number if isinstance(value, FieldValue) else value
 
 
 def _ask(handle: Any, word: str, arguments: str) -> Any:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gputop.schema.device import Absence
-from gputop.sources.nvml.fields import FieldKey, FieldReading, FieldValue, FieldValues, first_reason
+from gputop.sources.nvml.fields import FieldKey, FieldReading, FieldValues, first_reason
 from gputop.sources.nvml.query import AGAIN, SECOND, SLOW, UNAVAILABLE, Clock, absence_of, nvml
 
 
@@ -24,18 +24,18 @@ class RateCounter:
         self._wide = False
         self.ambiguous = False
         """True if it may have wrapped between its last two values, any number of times."""
-        self._before: tuple[int, float] | None = None
+        self._before: tuple[float, float] | None = None
 
-    def rate(self, value: FieldValue | Absence, now: float) -> int | Absence:
+    def rate(self, value: float | Absence, now: float) -> int | Absence:
         """Return the rate since the previous call, or `no_data_yet` at first and if uncertain."""
         if isinstance(value, Absence):
             return value
-        before, self._before = self._before, (value.number, now)
-        self._wide = self._wide or value.number >= 1 << 32
+        before, self._before = self._before, (value, now)
+        self._wide = self._wide or value >= 1 << 32
         if before is None or now <= before[1]:
             return Absence.NO_DATA_YET
-        counted, elapsed = value.number - before[0], now - before[1]
-        span = math.inf if self._wide else 1 << min(32, value.bits)
+        counted, elapsed = value - before[0], now - before[1]
+        span = math.inf if self._wide else 1 << 32
         self.ambiguous = span * self._scale <= self._fastest * elapsed
         rate: float = counted * self._scale / elapsed
         # A counter that goes backwards has wrapped or was reset: nobody knows which.
@@ -155,7 +155,7 @@ class _Direction:
     def _look(self, found: FieldValues, links: int, now: float) -> tuple[Any, Any]:
         def answers(family: tuple[int, int]) -> bool:
             counters = (found.get(FieldKey(family[0], link)) for link in range(links))
-            return any(isinstance(counter, FieldValue) for counter in counters)
+            return any(isinstance(counter, int) for counter in counters)
 
         field, scale = max(self._families, key=answers)  # the first one that does, or the first
         keys = [FieldKey(field, link) for link in range(links)]
@@ -181,9 +181,9 @@ class _Direction:
 
     def _each_is_the_sum(self, found: FieldValues, keys: list[FieldKey]) -> bool:
         """Return True if the driver ignores the link number, and returns the sum for each."""
-        counted = [value.number for key in keys if isinstance(value := found[key], FieldValue)]
-        total = found[FieldKey(keys[0].field, _ALL_LINKS)]
-        return isinstance(total, FieldValue) and sum(counted) > 1.5 * total.number
+        counted = [found[key] for key in keys if not isinstance(found[key], Absence)]
+        all_links = found[FieldKey(keys[0].field, _ALL_LINKS)]
+        return not isinstance(all_links, Absence) and sum(counted) > 1.5 * all_links
 
 
 class NvLink(FieldReading):
@@ -210,10 +210,6 @@ class NvLink(FieldReading):
             (nvml.NVML_FI_DEV_NVLINK_COUNT_XMIT_BYTES, 1),
         )
 
-    def prepare(self) -> Hashable:
-        """Return which counters are the next ones."""
-        return self._links, self._of_each, self._received.summed, self._sent.summed
-
     def wanted(self, found: FieldValues) -> Iterator[FieldKey]:
         """Yield the number of links, until it is known, and the counters of each."""
         if not self._links:
@@ -239,6 +235,5 @@ class NvLink(FieldReading):
         return received, sent, received_each, sent_each
 
 
-def _links(count: FieldValue | Absence | None) -> int:
-    known = count.number if isinstance(count, FieldValue) else 0
-    return known if 0 < known <= _MOST_LINKS else 0
+def _links(count: Any) -> int:
+    return count if isinstance(count, int) and 0 < count <= _MOST_LINKS else 0

@@ -30,7 +30,7 @@ from gputop.sources.nvml.query import AGAIN, SLOW, Clock, absence_of, call_direc
 
 _ROOM = 256
 """Room for samples: more than the driver keeps of utilization (100), or of anything (120)."""
-_ROW = struct.Struct("QQ")
+_ROW = struct.Struct("Q8s")
 """Layout of `nvmlSample_t`: the time in microseconds, and a number of any type."""
 _NO_TYPE = 0xFFFF_FFFF
 _BUSY = nvml.NVML_GPU_UTILIZATION_SAMPLES
@@ -99,8 +99,11 @@ class BusySamples:
         except nvml.NVMLError_NotFound:  # nothing new: some take none while it is idle
             return []
         # Without a type it is the documented one.
-        number, _ = VALUE_TYPES.get(kind, VALUE_TYPES[nvml.NVML_VALUE_TYPE_UNSIGNED_INT])
-        rows = [(time, _percent(number(raw))) for time, raw in _ROW.iter_unpack(found)]
+        number = VALUE_TYPES.get(kind, VALUE_TYPES[nvml.NVML_VALUE_TYPE_UNSIGNED_INT])
+        rows = [
+            (time, _percent(*struct.unpack_from(number, raw)))
+            for time, raw in _ROW.iter_unpack(found)
+        ]
         return sorted(rows, key=itemgetter(0))
 
     def _ask(self, handle: Any, since: int) -> tuple[int, bytes]:

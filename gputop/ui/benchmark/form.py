@@ -15,6 +15,7 @@ from textual.widgets import Button, Input, Label, OptionList, Select, Static
 from gputop.bench.plan import devices, request
 from gputop.bench.plan.kinds import DEFAULT_KIND, KINDS
 from gputop.bench.plan.request import Request, Target
+from gputop.bench.run.suite import DEFAULT_LEVEL, LEVELS
 from gputop.ui.benchmark.device_choice import ALL as ALL_GPUS
 from gputop.ui.benchmark.device_choice import CPU, MORE, DeviceChoice, key_of, label
 from gputop.ui.drawing.palette import FAULT
@@ -239,6 +240,7 @@ class Form(Container):
         self._dtype_field.disabled = not KINDS[kind].has_dtype
         self._size_field.disabled = not KINDS[kind].has_size
         self._hertz_field.disabled = kind != "pulse"
+        self._seconds_field.disabled = kind == "suite"
         self.set_class(kind == "pulse", "pulsed")
         self._fill(self._device_field, self.choice.options(kind), self.choice.key(kind))
         self._fill(self._dtype_field, _dtypes(self._targets, kind), self._suitable_dtype())
@@ -300,7 +302,9 @@ class Form(Container):
         dtype, *further = self._chosen_dtypes()
         sized = KINDS[self.kind].has_size
         size = request.parse_size(self._size_field.value) if sized else None
-        seconds = request.parse_seconds(self._seconds_field.value)
+        seconds = LEVELS[DEFAULT_LEVEL].seconds
+        if self.kind != "suite":
+            seconds = request.parse_seconds(self._seconds_field.value)
         pulsed = self.kind == "pulse"
         hertz = request.parse_hertz(self._hertz_field.value) if pulsed else request.DEFAULT_HERTZ
         return [

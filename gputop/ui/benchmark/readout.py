@@ -40,12 +40,17 @@ class TitleView(RunView):
     """One line: what is running, or how it ended."""
 
     when = ""
-    """Time of an earlier run that is shown again."""
+    """Time of an earlier run that is shown again, or which part of a suite runs."""
+    rest: float | None = None
+    """Seconds of the later parts of a suite."""
 
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - always one row
         if self.group is None:
             return []
         when = f" {self.when} " if self.when else " "
+        if self.rest is not None:
+            left = max(0.0, self.group.request.seconds - self.group.elapsed_seconds)
+            when = f" {self.when}, {duration(self.rest + left)} left "
         return [[Span(when, STRONG), *title(self.group, width - len(when))]]
 
 

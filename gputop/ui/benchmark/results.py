@@ -19,6 +19,7 @@ from gputop.bench.results.facts import (
     rate_text,
 )
 from gputop.bench.results.tables import FASTEST, TextTable, table
+from gputop.bench.results.text_report import part_cells, suite_problems, suite_title
 from gputop.text import ABSENT, brief, count, duration, flops_unit, short_name, size, visible
 from gputop.ui.benchmark import plot as plots
 from gputop.ui.drawing.cells import Row, Span, cell, clip, fit, list_row, width_of, wrap
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from gputop.bench.events import Point, Result
     from gputop.bench.run.group_state import GroupState
     from gputop.bench.run.state import RunState
+    from gputop.bench.run.suite import Suite
     from gputop.ui.model import Telemetry
 
 GAP = 2
@@ -51,6 +53,19 @@ def result_rows(run: RunState, width: int, height: int, under: int) -> list[Row]
     room = height - len(shown) - 1
     notes = note_rows(run, width, room, TEXT)
     return [*shown, [], *notes] if notes else shown
+
+
+def suite_rows(suite: Suite, width: int, height: int) -> list[Row]:
+    """Draw the parts of a suite with their verdicts, and below what is not ok."""
+    lines = [["part", "time", "devices", "result", "verdict"]]
+    lines += [[part.name, *part_cells(part)] for part in suite.parts]
+    good = frozenset((y, 4) for y, line in enumerate(lines) if line[4] == "ok")
+    bad = {"faulty", "failed", "degraded"}
+    spoiled = frozenset((y, 4) for y, line in enumerate(lines) if line[4] in bad)
+    problems = (wrap(line, width - 2) for line in suite_problems(suite))
+    title: Row = [Span(clip(f" {suite_title(suite)}", width), STRONG)]
+    shown = [title, [], *table_rows(TextTable(lines, good, spoiled), width), []]
+    return [*shown, *([Span(f" {each}", WARN)] for line in problems for each in line)][:height]
 
 
 def note_rows(run: RunState, width: int, room: int, style: Style) -> list[Row]:

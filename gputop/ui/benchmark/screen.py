@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
@@ -24,13 +25,14 @@ from gputop.bench.run import supervision
 from gputop.bench.run.group import DeviceGroup, Pairs, group_runner
 from gputop.bench.run.group_state import GroupState
 from gputop.bench.run.state import RunState
+from gputop.bench.run.suite import DEFAULT_LEVEL, LEVELS, Suite, part_requests, part_result
 from gputop.bench.run.supervision import SIMULATED, Simulation
 from gputop.problem import ProblemError
 from gputop.text import short_name, visible
 from gputop.ui.benchmark.device_choice import DevicesDialog, key_of, label
 from gputop.ui.benchmark.form import Form, field_of
 from gputop.ui.benchmark.readout import ReadoutView, TitleView
-from gputop.ui.benchmark.results import ResultsView
+from gputop.ui.benchmark.results import ResultsView, suite_rows
 from gputop.ui.benchmark.throughput_chart import ThroughputChart, hint, problem_rows
 from gputop.ui.drawing.cells import Span
 from gputop.ui.drawing.dialogs import Choice, ChoiceDialog, ConfirmScreen
@@ -79,6 +81,8 @@ class BenchmarkTab(LiveTab):
         self._curves: dict[float, str] = {}
         """Curves of simulated runs, which are not kept, by the time of their start."""
         self._group: GroupState | None = None
+        self._suite: Suite | None = None
+        """Suite that runs."""
         self._form = Form()
         self._title = TitleView(id="run-title")
         self._chart = ThroughputChart()
@@ -123,7 +127,7 @@ class BenchmarkTab(LiveTab):
 
     @property
     def running(self) -> bool:
-        return self._runs is not None
+        return self._runs is not None or self._suite is not None
 
     def show_targets(self) -> None:
         """Offer the stream's devices on this machine; recorded ones cannot run."""
@@ -187,24 +191,65 @@ class BenchmarkTab(LiveTab):
 
     def _begin(self, requests: list[Request]) -> None:
         self.screen.set_focus(None)  # the next key is not for a field: x stops
+        if requests[0].kind == "suite":
+            devices = "; ".join(each.target.label for each in requests)
+            parts = len(LEVELS[DEFAULT_LEVEL].parts)
+            self._suite = Suite(DEFAULT_LEVEL, time.time(), {"devices": devices}, parts)
+            self._follow_suite(requests)
+        else:
+            self._follow(self._prepared(requests))
+
+    def _prepared(
+        self, requests: list[Request], when: str = "", rest: float | None = None
+    ) -> GroupState:
         group = GroupState(requests)
-        self._show_group(group)
+        self._show_group(group, when, rest)
         simulated = group.request.target.simulated
         self._runs = group_runner(group, self._simulation.session if simulated else None)
         for timer in self._redraws:
             timer.resume()
-        self._follow(group, self._runs)
         self.post_message(self.Changed())
         self._redraw_run()
+        return group
 
-    def _show_group(self, group: GroupState, when: str = "") -> None:
-        self._group, self._title.when = group, when
+    def _show_group(
+        self, group: GroupState | None, when: str = "", rest: float | None = None
+    ) -> None:
+        self._group, self._title.when, self._title.rest = group, when, rest
         for view in (self._title, self._chart, self._readout):
             view.group = group
         self._chart.hint = lambda *_: []
 
     @work(exclusive=True, group="bench", exit_on_error=False)
-    async def _follow(self, group: GroupState, runs: DeviceGroup | Pairs) -> None:
+    async def _follow(self, group: GroupState) -> None:
+        await self._run(group)
+
+    @work(exclusive=True, group="bench", exit_on_error=False)
+    async def _follow_suite(self, requests: list[Request]) -> None:
+        assert self._suite is not None
+        suite, parts, seconds = self._suite, LEVELS[DEFAULT_LEVEL].parts, requests[0].seconds
+        try:
+            for n, part in enumerate(parts, 1):
+                asked, why = part_requests(part, requests)
+                runs: list[RunState] = []
+                if asked:
+                    rest = seconds * sum(each.share for each in parts[n:])
+                    group = self._prepared(asked, f"Part {n} of {len(parts)}", rest)
+                    await self._run(group)
+                    runs = [*group.runs.values()]
+                suite = suite.added(part_result(part, runs, why, part.share * seconds))
+                if self._group is not None and self._group.stopping:
+                    break
+        finally:
+            self._suite = None
+        self._show_group(None)
+        self._chart.hint = partial(suite_rows, suite)
+        self._redraw_run()
+        self.post_message(self.Changed())
+
+    async def _run(self, group: GroupState) -> None:
+        runs = self._runs
+        assert runs is not None
         try:
             simulated = group.request.target.simulated
             watch = nullcontext(self._simulation) if simulated else supervision.Supervisor()
@@ -308,12 +353,13 @@ class BenchmarkTab(LiveTab):
 
     def stop(self) -> None:
         """Stop the runs of all devices. What they measured so far is their result."""
-        if self._runs is None or self._group is None:
+        if not self.running or self._group is None:
             self.notify("No stress test is running: b starts one")
             return
         self._group.stop()
         self._redraw_run()
-        self.run_worker(self._runs.stop(), group="stop", exit_on_error=False)
+        if self._runs is not None:  # None between two parts of a suite
+            self.run_worker(self._runs.stop(), group="stop", exit_on_error=False)
 
     @on(Form.Several)
     def _choose_several(self) -> None:

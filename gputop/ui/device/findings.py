@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gputop.health.causes import Cause, cause_text
 from gputop.health.conditions import fault_of
-from gputop.health.findings import Evidence, Finding, Severity, summarize
+from gputop.health.findings import Cause, Evidence, Finding, Severity, cause_text, summarize
 from gputop.health.judge import BY_NAME, RULES
 from gputop.schema.labels import ROWS
 from gputop.schema.snapshot import (

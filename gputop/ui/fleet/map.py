@@ -14,16 +14,25 @@ from gputop.text import ABSENT, duration, visible
 from gputop.ui.drawing.cells import Row, Span, cell, clip, fit, merged, spread, width_of
 from gputop.ui.drawing.live import LiveView, Wheel
 from gputop.ui.drawing.palette import BADGE, DIM, FAULT, GOOD, LEVELS, POINTER, STRONG, TEXT, WARN
-from gputop.ui.fleet.grouping import NONE, SHAPE, VALUE
+from gputop.ui.fleet.grouping import (
+    GRAVEST_FIRST,
+    HEALTH,
+    NONE,
+    SHAPE,
+    SIGN_STYLES,
+    SIGNS,
+    UNKNOWN,
+    VALUE,
+    shares,
+)
 from gputop.ui.fleet.map_layout import AROUND_VALUE, VALUE_CELLS, MapDensity, MapPlace
-from gputop.ui.fleet.map_metrics import GRAVEST_FIRST, HEALTH, SIGN_STYLES, SIGNS, UNKNOWN, shares
 
 if TYPE_CHECKING:
     from textual.events import Click
 
     from gputop.ui.fleet.fleet_state import FleetState
+    from gputop.ui.fleet.grouping import MapMetric
     from gputop.ui.fleet.map_layout import MapLayout, Tile
-    from gputop.ui.fleet.map_metrics import MapMetric
 
 GLYPHS, ASCII_GLYPHS = "▁▂▄▆█", ".:+*#"
 """Glyph of each level: height, or how full a character is, repeats what the colour says."""

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 from gputop.text import visible
 from gputop.ui.fleet.grouping import EXAMPLE
 from gputop.ui.fleet.map import MapView, empty_rows
-from gputop.ui.fleet.problems import DetailView, ProblemsView
-from gputop.ui.fleet.summary import FilterLine, FleetHeader
+from gputop.ui.fleet.panels import DetailView, FilterLine, FleetHeader, ProblemsView
 from gputop.ui.shell.actions import ACTIONS as DASHBOARD
 from gputop.ui.shell.actions import Action, ActionScreen, KeysView, bindings
 

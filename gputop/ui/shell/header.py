@@ -7,8 +7,15 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gputop.health.causes import Cause, alerts_beside, cause_text, shorten
-from gputop.health.findings import Finding, Severity, summarize
+from gputop.health.findings import (
+    Cause,
+    Finding,
+    Severity,
+    alerts_beside,
+    cause_text,
+    shorten,
+    summarize,
+)
 from gputop.schema.device import DeviceSample, DeviceState
 from gputop.schema.snapshot import Machine, MachineState
 from gputop.text import duration, fit_columns, moment, number, percentage, rounded, used_of, visible

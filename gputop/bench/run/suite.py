@@ -1,0 +1,199 @@
+"""Suites: runs of several kinds one after the other. Each part is judged, and kept in a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gputop.bench.events import SCHEMA, Done, Result
+from gputop.bench.plan import request as plan
+from gputop.bench.plan.devices import common_dtype, with_peers
+from gputop.bench.plan.kinds import KINDS
+from gputop.bench.results.statistics import mean_rate, second_half, time_to_steady
+from gputop.bench.results.verdict import DeviceOutcome, device_outcome
+from gputop.bench.run.state import RunCurves, RunState  # noqa: TC001 - read by the codec
+from gputop.files import read_at_once, write_whole
+from gputop.schema.codec import from_json
+
+if TYPE_CHECKING:
+    from gputop.bench.plan.request import Request
+
+MOST_BYTES = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A run of a suite. It has its share of the suite's time."""
+
+    kind: str
+    share: float
+    dtype: str | None = None
+    """Data type in place of the suite's."""
+    verify_all: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind} {self.dtype or ''}{', all verified' * self.verify_all}".rstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """Parts of a suite. Copies come first, while the device is cold."""
+
+    seconds: float
+    """Measured seconds; starting the parts takes some more each."""
+    parts: tuple[Part, ...]
+
+
+def _parts(**shares: float) -> tuple[Part, ...]:
+    return tuple(Part(kind, share) for kind, share in shares.items())
+
+
+_TYPES = (Part("soak", 0.06, "tf32"), Part("soak", 0.06, "float8_e4m3"), Part("soak", 0.06, "int8"))
+_STANDARD = (
+    *_parts(copy=0.05, latency=0.03, peak=0.1, step=0.08),
+    *_TYPES,
+    *_parts(memory=0.14, pulse=0.06),
+    Part("soak", 0.14, verify_all=True),
+    *_parts(burn=0.12, pairs=0.06, collective=0.04),
+)
+_BURN_IN = (
+    *_parts(copy=0.02, memory=0.2),
+    Part("soak", 0.25, verify_all=True),
+    *_parts(pulse=0.08, burn=0.4, collective=0.05),
+)
+LEVELS = {
+    "quick": Level(
+        80.0, _parts(copy=0.1, latency=0.1, memory=0.2, soak=0.3, burn=0.2, collective=0.1)
+    ),
+    "standard": Level(450.0, _STANDARD),
+    "burn-in": Level(3500.0, _BURN_IN),
+}
+"""Suites by name: two minutes, ten minutes, and an hour."""
+DEFAULT_LEVEL = "quick"
+
+
+@dataclass(frozen=True, slots=True)
+class PartResult:
+    """A part that has ended, or was left out."""
+
+    name: str
+    seconds: float
+    """Planned seconds."""
+    left_out: str = ""
+    """Reason why it did not run, on all devices or on those that are named."""
+    members: tuple[DeviceOutcome, ...] = ()
+    series: tuple[RunCurves, ...] = ()
+    """Runs over time of the first members, in their order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """A suite so far. `method` has what must be the same to go on with it later, by name."""
+
+    level: str
+    started_at: float
+    """Unix seconds."""
+    method: Mapping[str, str]
+    planned: int
+    """Number of all parts."""
+    parts: tuple[PartResult, ...] = ()
+
+    def document(self) -> dict[str, Any]:
+        """Return the suite as `--json` prints it and its file has it."""
+        return {"schema": SCHEMA, **asdict(self)}
+
+    def added(self, part: PartResult) -> Suite:
+        """Return the suite with one more part."""
+        return replace(self, parts=(*self.parts, part))
+
+    def changed(self, method: Mapping[str, str]) -> str:
+        """Return what differs from another method: `torch 2.9.1, not 2.8.0`; empty if nothing."""
+        names = (name for name in {**self.method, **method})
+        pairs = ((name, method.get(name), self.method.get(name)) for name in names)
+        return "; ".join(f"{name} {now}, not {then}" for name, now, then in pairs if now != then)
+
+
+def read(file: Path) -> Suite:
+    """Return a suite from its file; raise `OSError`, or `ValueError` for another file."""
+    return from_json(Suite, json.loads(read_at_once(file, MOST_BYTES)))
+
+
+def write(file: Path, suite: Suite) -> None:
+    """Keep a suite, whole or not at all; raise `OSError`."""
+    write_whole(file, json.dumps(suite.document(), allow_nan=False).encode(), 0o600)
+
+
+def part_requests(part: Part, suite: Sequence[Request]) -> tuple[list[Request], str]:
+    """Return the requests of a part, and why devices, or all of them, are left out.
+
+    The requests of the suite have its devices, its data type, and the seconds of all parts.
+    """
+    targets = [each.target for each in suite]
+    dtype = part.dtype or (common_dtype(targets) if part.kind == "pairs" else None)
+    least = plan.SHORTEST_SECONDS * (len(suite) + 1 if part.kind == "pairs" else 1)
+    asked = [
+        replace(
+            each,
+            kind=part.kind,
+            dtype=dtype or each.dtype,
+            seconds=max(least, part.share * each.seconds),
+            verify_all=part.verify_all or (each.verify_all and not KINDS[part.kind].has_rows),
+        )
+        for each in suite
+    ]
+    if part.kind == "collective" and [(each.kind, each.host) for each in targets] == [
+        ("cpu", None)
+    ]:
+        asked = [replace(asked[0], target=rank) for rank in plan.cpu_ranks(None)]
+    if KINDS[part.kind].several_devices and (problem := plan.check_together(asked)):
+        return [], problem.why
+    problems = {each.target: plan.check_request(each) for each in asked}
+    why = {target.label: problem.why for target, problem in problems.items() if problem}
+    fit = [each for each in asked if problems[each.target] is None]
+    said = "; ".join(f"{label}: {reason}" for label, reason in why.items())
+    return with_peers(fit) if fit else [], said
+
+
+def part_result(
+    part: Part,
+    runs: Sequence[RunState],
+    left_out: str,
+    seconds: float,
+    others: Sequence[DeviceOutcome] = (),
+) -> PartResult:
+    """Return a part whose runs have ended; `others` could not be tested."""
+    members = (*map(device_outcome, runs), *others)
+    return PartResult(part.name, seconds, left_out, members, tuple(run.history() for run in runs))
+
+
+STEADY_PARTS = ("soak", "burn")
+"""Kinds that `--until-steady` may end early."""
+LEAST_STEADY_SECONDS, STEADY_DEGREES = 60.0, 2.0
+
+
+def is_steady(run: RunState) -> bool:
+    """True if the second half of a run so far has a steady throughput and temperature."""
+    windows = [(each.window_seconds, each.rate) for each in run.windows.items]
+    late, elapsed = second_half(windows), run.elapsed_seconds
+    if run.ended or elapsed < LEAST_STEADY_SECONDS or not late:
+        return run.ended
+    moments = (each for each in run.trace.moments if each.seconds > elapsed / 2)
+    degrees = [each.temperature_celsius for each in moments if each.temperature_celsius is not None]
+    warms = degrees and max(degrees) - min(degrees) > STEADY_DEGREES
+    return not warms and time_to_steady(windows, mean_rate(late)) is not None
+
+
+def note_steady(run: RunState) -> None:
+    """Note in the result of a run that it was ended as it was steady."""
+    result: Result | None = run.result
+    if (
+        result is not None
+        and result.stopped == "time"
+        and result.seconds < 0.9 * run.request.seconds
+    ):
+        said = f"ended after {result.seconds:.0f} s: throughput and temperature were steady"
+        run.end = Done(replace(result, notes=(*result.notes, said)))

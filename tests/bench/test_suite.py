@@ -1,0 +1,238 @@
+"""Suites: their parts, what is kept and resumed, their page and their exit status."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gputop.bench.events import Done, Failed, Progress
+from gputop.bench.plan import devices, interpreters
+from gputop.bench.plan.interpreters import Interpreter, InterpreterSearch
+from gputop.bench.plan.request import Request, cpu_target
+from gputop.bench.results import history
+from gputop.bench.run import suite as suites
+from gputop.bench.run.suite import LEVELS, Part, part_requests
+from gputop.commands import bench as command
+from gputop.commands.arguments import Parser
+from gputop.problem import Problem
+from tests.commands.test_schema import problem_of
+from tests.runs import begin, gpu_result, take
+from tests.sessions import RESULT, table_result
+from tests.streams import inventory, sample
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from gputop.bench.run.state import RunState
+
+GPU = devices.targets(inventory(1), sample(1))[0]
+QUICK = ["copy", "latency", "memory", "soak", "burn", "collective"]
+FAULT = Problem("The GPU failed", "an illegal address", "See dmesg")
+
+
+class Ends:
+    """Ends of runs by kind, and what was asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[Request] = []
+        self.by_kind: dict[str, Done | Failed] = {}
+        self.torch = "2.13.0"
+
+    def stress(self, requests: Sequence[Request], *_: object) -> list[RunState]:
+        """Return the ends of the runs."""
+        self.asked += requests
+        runs = []
+        for request in requests:
+            run = begin(request.target, request.seconds)[0]
+            run.request = request
+            kind = request.kind
+            one_shape = kind in ("soak", "burn", "pulse", "memory")
+            made = replace(RESULT, kind=kind) if one_shape else table_result(kind)
+            run.add_event(self.by_kind.get(kind, Done(replace(made, stopped="time"))))
+            runs.append(run)
+        return runs
+
+    @property
+    def kinds(self) -> list[str]:
+        """Kinds of the runs in order, each part once."""
+        return list(dict.fromkeys(each.kind for each in self.asked))
+
+
+@pytest.fixture
+def ends(monkeypatch: pytest.MonkeyPatch) -> Ends:
+    """Every run ends well, at once."""
+    known = Ends()
+
+    async def found(*_: object, **__: object) -> InterpreterSearch:
+        return InterpreterSearch(Interpreter("python", "here", known.torch), ())
+
+    monkeypatch.setattr(command, "_stress", known.stress)
+    monkeypatch.setattr(interpreters, "find_interpreter", found)
+    return known
+
+
+def run(*arguments: str) -> int:
+    parser = Parser(exit_on_error=False)
+    command.add_arguments(parser)
+    return command.run(parser.parse_args(["suite", "--device", "cpu", *arguments]))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_the_parts_of_a_level_share_its_time(level: str) -> None:
+    assert sum(part.share for part in LEVELS[level].parts) == pytest.approx(1.0)
+
+
+def test_all_parts_run_in_order_and_have_a_line_each(
+    ends: Ends, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run() == 0
+    assert ends.kinds == QUICK
+    page, said = capsys.readouterr()
+    assert page.startswith("suite quick on ")
+    assert [line.split()[0] for line in page.splitlines()[2:8]] == QUICK
+    assert "6/6 collective  " in said
+    assert len(history.recent()) == 5 + sum(each.kind == "collective" for each in ends.asked)
+    assert not [*history.results_path().parent.glob("suite-*")], "nothing is left to resume"
+
+
+def test_seconds_are_those_of_all_parts_and_each_has_its_share(ends: Ends) -> None:
+    assert run("--seconds", "40") == 0
+    assert {each.kind: each.seconds for each in ends.asked}["soak"] == pytest.approx(12.0)
+
+
+def test_what_a_device_cannot_do_is_left_out_with_the_reason(
+    ends: Ends, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("--level", "standard") == 0
+    page = capsys.readouterr().out
+    assert "soak tf32: left out, " in page
+    assert "pairs: left out, pairs needs two devices, but " in page
+    assert "pairs" not in ends.kinds
+
+
+def test_a_part_that_is_wrong_does_not_end_the_others_and_decides_the_status(
+    ends: Ends, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ends.by_kind["memory"] = Failed(FAULT, 1)
+    assert run() == 1
+    assert ends.kinds == QUICK
+    page = capsys.readouterr().out
+    assert page.splitlines()[0].endswith(": faulty")
+    assert "The GPU failed: an illegal address" in page
+
+
+def test_a_degraded_part_is_status_4(ends: Ends) -> None:
+    ends.by_kind["soak"] = Done(replace(RESULT, stopped="limit"))
+    assert run() == 4
+
+
+def test_one_that_is_stopped_keeps_what_was_done_and_goes_on_from_there(
+    ends: Ends, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = str(tmp_path / "suite.json")
+    monkeypatch.setattr(sys, "argv", ["gputop", "bench", "suite", "--resume", file])
+    ends.by_kind["memory"] = Done(replace(RESULT, kind="memory", stopped="user"))
+    assert run("--resume", file) == 130
+    page, said = capsys.readouterr()
+    assert page.splitlines()[0].endswith(", 2 of 6 parts: ok")
+    assert f"to go on: gputop bench suite --resume {file}\n" in said
+    ends.by_kind.clear()
+    ends.asked.clear()
+    assert run("--resume", file) == 0
+    page, said = capsys.readouterr()
+    assert "skipped, as they are done: copy, latency" in said
+    assert ends.kinds == QUICK[2:]
+    assert [line.split()[0] for line in page.splitlines()[2:8]] == QUICK
+
+
+def test_a_suite_goes_on_with_the_same_torch_and_method_only(
+    ends: Ends, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = str(tmp_path / "suite.json")
+    ends.by_kind["memory"] = Done(replace(RESULT, kind="memory", stopped="user"))
+    run("--resume", file)
+    ends.torch = "2.14.0"
+    assert run("--resume", file, "--seconds", "9") == 2
+    said = capsys.readouterr().err
+    assert "is of another suite: torch 2.14.0, not 2.13.0; seconds 9, not 80" in said
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[1]", '{"level": 3}'])
+def test_a_file_of_something_else_is_refused_and_left_as_it_is(
+    ends: Ends, capsys: pytest.CaptureFixture[str], tmp_path: Path, content: str
+) -> None:
+    file = tmp_path / "other"
+    file.write_text(content)
+    assert run("--resume", str(file)) == 2
+    assert "cannot be resumed: it is no file of a suite" in capsys.readouterr().err
+    assert file.read_text() == content
+    assert not ends.asked
+
+
+def test_json_and_the_page_have_every_part(
+    ends: Ends, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    report = tmp_path / "suite.html"
+    assert run("--json", "--report", str(report)) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [part["name"] for part in document["parts"]] == QUICK
+    assert document["schema"] == 1
+    assert document["planned"] == 6
+    assert problem_of("bench", document) is None
+    page = report.read_text()
+    assert all(f"<td>{kind}</td>" in page for kind in QUICK)
+    assert page.count("<h1 class=part>") == len(ends.asked)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("soak", "--level", "quick"), "soak is no suite"),
+        (("suite", "--csv"), "A suite has rows of many kinds"),
+        (("suite", "--size", "512"), "suite chooses its own sizes"),
+    ],
+)
+def test_options_that_do_not_fit(
+    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parser = Parser(exit_on_error=False)
+    command.add_arguments(parser)
+    assert command.run(parser.parse_args(words)) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_collective_of_the_cpu_is_between_ranks() -> None:
+    whole = [Request(cpu_target(), "float32", None, 90.0, kind="suite")]
+    asked, why = part_requests(Part("collective", 0.1), whole)
+    assert len(asked) > 1
+    assert why == ""
+    assert all(each.ranks for each in asked)
+
+
+def test_a_device_without_a_data_type_is_named_and_the_others_run() -> None:
+    old = replace(GPU, uuid="GPU-old", index=1, compute_capability="7.0")
+    whole = [Request(each, "float16", None, 90.0, kind="suite") for each in (GPU, old)]
+    asked, why = part_requests(Part("soak", 0.1, "float8_e4m3"), whole)
+    assert [each.target for each in asked] == [GPU]
+    assert why.startswith(old.label)
+
+
+@pytest.mark.parametrize(("late", "steady"), [(700.0, True), (600.0, False)])
+def test_a_device_is_steady_once_its_throughput_stays(late: float, steady: bool) -> None:
+    run, _ = begin(GPU, 3600.0)
+    for n in range(100):
+        take(run, Progress(n + 1.0, 1.0, n, 700.0 if n < 80 else late))
+    assert suites.is_steady(run) is steady
+
+
+def test_a_run_that_ended_as_it_was_steady_says_so() -> None:
+    run, _ = begin(GPU, 3600.0)
+    run.add_event(Done(gpu_result(300.0)))
+    suites.note_steady(run)
+    assert run.result is not None
+    assert run.result.notes[-1].startswith("ended after 300 s: throughput and temperature")
