@@ -288,6 +288,7 @@ def _method(args: argparse.Namespace, base: Sequence[Request]) -> dict[str, str]
         "seconds": f"{args.seconds:g}",
         "memory share": f"{args.memory_share:g}",
         "verify": args.verify,
+        "end": "once steady" if args.until_steady else "after the time",
     }
 
 

@@ -20,7 +20,6 @@ from gputop.bench.results.facts import (
 )
 from gputop.bench.results.tables import aligned, pair_tables, table
 from gputop.bench.results.verdict import (
-    GRAVEST_FIRST,
     distributions,
     find_outlier,
     outliers,
@@ -252,7 +251,7 @@ def part_cells(part: PartResult) -> list[str]:
 def suite_problems(suite: Suite) -> list[str]:
     """Return a line for each device of a part that is not ok, and for what was left out."""
     found = [(each, part.name) for part in suite.parts for each in outliers(part.members)]
-    found.sort(key=lambda each: GRAVEST_FIRST.index(each[0].status))
+    found.sort(key=lambda each: PART_STATES.index(_device_state(each[0].member)))
     lines = [
         f"{part}, {name(each.member)}: {visible('; '.join(each.reasons), 400)}"
         for each, part in found
