@@ -126,6 +126,15 @@ def test_a_part_that_is_wrong_does_not_end_the_others_and_decides_the_status(
     assert "The GPU failed: an illegal address" in page
 
 
+def test_a_part_that_checked_nothing_says_so(
+    ends: Ends, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unchecked = replace(RESULT, kind="memory", stopped="time", checks=0)
+    ends.by_kind["memory"] = Done(unchecked)
+    assert run() == 0
+    assert "memory, CPU: not judged, nothing was checked" in capsys.readouterr().out
+
+
 def test_a_degraded_part_is_status_4(ends: Ends) -> None:
     ends.by_kind["soak"] = Done(replace(RESULT, stopped="limit"))
     assert run() == 4
