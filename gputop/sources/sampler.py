@@ -253,7 +253,7 @@ class Sampler:
             wanted = self._choose([reader.device for reader in readers])
         except ValueError as error:
             driver.close()
-            remedy = "See `gputop status --columns GPU,name,uuid`"
+            remedy = "See `gputop status -L`"
             raise DriverError(Problem("No GPU was chosen", str(error), remedy)) from None
         found = tuple(reader for reader in readers if reader.device.uuid in wanted)
         self._left_out = len(readers) - len(found)
