@@ -8,10 +8,20 @@ import signal
 import socket
 import time
 from collections.abc import Coroutine, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gputop.commands.arguments import SOURCE, Parser, add_shared, fail, needs_extra, source_of
+from gputop.commands.arguments import (
+    SOURCE,
+    Parser,
+    add_shared,
+    chosen_processes,
+    fail,
+    needs_extra,
+    refuse,
+    source_of,
+)
 from gputop.console import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE, print_message
 from gputop.text import visible
 
@@ -75,8 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
     import asyncio
 
     from gputop.output.prometheus.metrics import families
-    from gputop.output.prometheus.state import StreamFollower
-    from gputop.sources.linux.pod_resources import PodResources
+    from gputop.output.prometheus.state import PodResources, StreamFollower
     from gputop.stream.child import StreamChild
     from gputop.stream.launch import StreamOptions
 
@@ -86,6 +95,8 @@ def run(arguments: argparse.Namespace) -> int:
         web_config = arguments.web_config and WebConfig(Path(arguments.web_config), print_message)
     except WebConfigError:
         return USAGE
+    if not arguments.processes:
+        refuse(arguments, ("users", "pids"), "metrics of devices", "add --processes")
     dcgm = arguments.dcgm_names
     watch = StreamFollower(_tell, judges=not dcgm)
     socket = arguments.pod_resources_kubelet_socket
@@ -93,7 +104,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     def look() -> list[Family]:
         now, processes = time.monotonic(), arguments.processes
-        return families(watch.state, now, processes=processes, dcgm=dcgm, pods=kubelet.pods())
+        state = watch.state
+        state = replace(state, sample=chosen_processes(arguments, state.sample))
+        return families(state, now, processes=processes, dcgm=dcgm, pods=kubelet.pods())
 
     pages = application(look, lambda: watch.state.sample is not None)
     server = _listen(arguments.listen, pages, web_config)
@@ -110,11 +123,11 @@ def _tell(problem: Problem) -> None:
     print_message(f"error: {problem}.")
 
 
-def _listen(address: Address, app: WSGIApplication, web_config: WebConfig | None = None) -> Server:
-    from gputop.output.prometheus.scrape import listen
+def _listen(address: Address, app: WSGIApplication, web_config: WebConfig | None) -> Server:
+    from gputop.output.prometheus.scrape import Server
 
     try:
-        return listen(address.host, address.port, app, web_config)
+        return Server(address.host, address.port, app, web_config)
     except (OSError, UnicodeError) as error:
         why = getattr(error, "strerror", None) or "it is not a name"
         fail(
@@ -142,8 +155,8 @@ async def _serve(
         await child.close()
 
 
-async def until_stopped(server: Server, also: str = "") -> int:
-    """Serve until SIGINT or SIGTERM, after printing the URL and `also`."""
+async def until_stopped(server: Server) -> int:
+    """Serve until SIGINT or SIGTERM, after printing the URL."""
     import asyncio
 
     loop = asyncio.get_running_loop()
@@ -160,8 +173,6 @@ async def until_stopped(server: Server, also: str = "") -> int:
     if server.is_open and server.web_config is None:
         where += ", on all interfaces: anyone who reaches them can read it"
     print_message(f"metrics at {where}")
-    if also:
-        print_message(also)
     return await stopped
 
 

@@ -44,8 +44,7 @@ from gputop.sources.interface import (
     joined_process,
     unanswered_process,
 )
-from gputop.sources.linux.host import FIRST_WINDOW_SECONDS, HostReader
-from gputop.sources.linux.owners import Owners
+from gputop.sources.linux.host import FIRST_WINDOW_SECONDS, HostReader, Owners
 from gputop.sources.linux.procfs import cpu_name
 
 Choose = Callable[[Sequence[Device]], frozenset[str]]
@@ -254,7 +253,7 @@ class Sampler:
             wanted = self._choose([reader.device for reader in readers])
         except ValueError as error:
             driver.close()
-            remedy = "See `gputop status --columns GPU,name,uuid`"
+            remedy = "See `gputop status -L`"
             raise DriverError(Problem("No GPU was chosen", str(error), remedy)) from None
         found = tuple(reader for reader in readers if reader.device.uuid in wanted)
         self._left_out = len(readers) - len(found)

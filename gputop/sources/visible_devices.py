@@ -82,7 +82,7 @@ def parse_ids(text: str) -> tuple[str, ...]:
     if not all(map(_ID.fullmatch, ids)):
         raise ValueError(
             f"{text!r} names no GPUs. Give indices, PCI addresses or the start of UUIDs, such as "
-            "0,2 or GPU-4f2a; `gputop status --columns GPU,name,uuid` lists them."
+            "0,2 or GPU-4f2a; `gputop status -L` lists them."
         )
     return ids
 

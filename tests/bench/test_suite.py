@@ -20,6 +20,7 @@ from gputop.bench.run.worker_launch import Interpreter, InterpreterSearch
 from gputop.commands import bench as command
 from gputop.commands.arguments import Parser
 from gputop.problem import Problem
+from tests.commands.test_schema import problem_of
 from tests.runs import begin, gpu_result, take
 from tests.sessions import RESULT, table_result
 from tests.streams import inventory, sample
@@ -183,6 +184,7 @@ def test_json_and_the_page_have_every_part(
     assert [part["name"] for part in document["parts"]] == QUICK
     assert document["schema"] == 1
     assert document["planned"] == 6
+    assert problem_of("bench", document) is None
     page = report.read_text()
     assert all(f"<td>{kind}</td>" in page for kind in QUICK)
     assert page.count("<h1 class=part>") == len(ends.asked)

@@ -14,7 +14,7 @@ import time
 
 from gputop.commands.exporter import DEFAULT, parse_address, until_stopped, url_of
 from gputop.console import print_message
-from gputop.output.prometheus.scrape import listen
+from gputop.output.prometheus.scrape import Server
 from tests.demo_fleet.exporter import Simulator, site
 from tests.demo_fleet.site import GPUS_OF_HOST
 
@@ -26,13 +26,14 @@ def main() -> int:
     parser.add_argument("--listen", type=parse_address, default=DEFAULT, metavar="HOST:PORT")
     options = parser.parse_args()
     host, port = options.listen
-    server = listen(host, port, site(Simulator(options.gpus, started=time.time())))
+    server = Server(host, port, site(Simulator(options.gpus, started=time.time())))
     print_message(
         f"a simulated fleet of {options.gpus} GPUs, {GPUS_OF_HOST} on each host, some with faults"
     )
     fetch = f"curl -o fleet.yml {url_of(server, 'prometheus.yml')}"
     run = "prometheus --config.file=fleet.yml"
-    return asyncio.run(until_stopped(server, f"for Prometheus: {fetch} && {run}"))
+    print_message(f"for Prometheus: {fetch} && {run}")
+    return asyncio.run(until_stopped(server))
 
 
 if __name__ == "__main__":

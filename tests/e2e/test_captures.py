@@ -64,6 +64,21 @@ def test_a_row_is_that_of_the_real_card(driver: FakeDriver, capture: Capture) ->
 
 
 @pytest.mark.daily(2)
+@pytest.mark.parametrize("capture", CAPTURES, ids=str)
+def test_a_row_without_header_and_units_is_that_of_the_real_card(
+    driver: FakeDriver, capture: Capture
+) -> None:
+    driver.write(device_of(capture), driver_version=capture.row["driver_version"])
+    names = [name for name in capture.row if name not in (NOW, ROOT_PORT)]
+    query = ["--format", "csv,noheader,nounits", "--query-gpu", ",".join(names)]
+    (row,) = gputop(driver, "stream", *query, "--count", "1").splitlines()
+    units = {
+        name: title.removeprefix(f"{name} ").strip("[]") for name, title in capture.titles.items()
+    }
+    assert row.split(", ") == [capture.row[n].removesuffix(f" {units[n]}") for n in names]
+
+
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("capture", CAPTURES[1::2], ids=str)
 def test_processes_are_those_of_the_real_card(driver: FakeDriver, capture: Capture) -> None:
     """All but their pids: processes of this machine stand for them under their names."""

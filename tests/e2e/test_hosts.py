@@ -198,6 +198,22 @@ def test_the_stream_of_several_hosts(ssh: FakeSsh) -> None:
     assert "machines" in json.loads(done.stdout.splitlines()[-1])
 
 
+def test_an_older_gputop_there_has_no_more_than_its_readings(ssh: FakeSsh) -> None:
+    """It does not know the request for others of nvidia-smi's values, and goes on."""
+    words = shlex.join(fake_ssh.stream(seconds=0.2))
+    done = run(
+        ssh,
+        *("stream", "--host", "a", "--host", "b", "--remote-command", words),
+        *("--query", "index,serial,temperature.gpu", "--count", "1"),
+    )
+    assert done.returncode == 0
+    assert done.stdout.splitlines() == [
+        "index, serial, temperature.gpu",
+        *("0, [N/A], 40", "1, [N/A], 41") * 2,
+    ]
+    assert done.stderr == "gputop: note: [N/A] for serial: gputop there does not send it\n"
+
+
 @pytest.mark.parametrize("command", [["status"], []], ids=["status", "no terminal"])
 def test_the_status_of_several_hosts(ssh: FakeSsh, command: list[str]) -> None:
     ssh.does("b", fake_ssh.REFUSED)

@@ -15,8 +15,7 @@ from gputop.output.nvidia_smi import DEFAULT_QUERY, CsvLines, parse_query
 from gputop.output.page import View, page
 from gputop.output.prometheus.metrics import families
 from gputop.output.prometheus.state import StreamFollower
-from gputop.recording.lines import CHUNK_BYTES, LinePosition, RecordedLine, lines
-from gputop.recording.reader import Index, read_head
+from gputop.recording.reader import CHUNK_BYTES, Index, LinePosition, RecordedLine, lines, read_head
 from gputop.schema.codec import LIMIT, DecodeError
 from gputop.schema.snapshot import Host, Inventory, Record, Sample, decode, encode
 from gputop.stream.sender import SendWindow, handle_requests

@@ -20,7 +20,7 @@ from gputop.fleet.queries import BEATS, MASKS, READ_AS, XID
 from gputop.health.judge import BY_NAME, RULES
 from gputop.output.prometheus.metrics import MOST_PROCESSES, families
 from gputop.output.prometheus.scrape import registry_of
-from gputop.output.prometheus.state import ExporterState, StreamFollower
+from gputop.output.prometheus.state import ExporterState, PodContainer, StreamFollower
 from gputop.problem import Problem
 from gputop.schema.catalogue import CATALOGUE, PROCESS_READINGS
 from gputop.schema.clock_events import BITS
@@ -33,7 +33,6 @@ from gputop.schema.device import (
     DeviceState,
 )
 from gputop.schema.snapshot import DriverState, Event, Inventory, Process, Record, Sample, Source
-from gputop.sources.linux.pod_resources import PodContainer
 from gputop.sources.nvml import device_queries as nvml_readings
 from gputop.stream.child import Interruption
 from gputop.text import visible

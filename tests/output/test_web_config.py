@@ -19,9 +19,9 @@ import pytest
 from gputop.output.prometheus.scrape import (
     MOST_BYTES,
     TEXT,
+    Server,
     WebConfig,
     WebConfigError,
-    listen,
     routed,
 )
 
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
-
-    from gputop.output.prometheus.scrape import Server
 
 SOON = 30.0
 HASH = "$2b$04$8/Q.servHV317X24hsq06OPyiqjJK68khXya9PPlet0SYbpZNgpT."
@@ -91,7 +89,7 @@ def page(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
 @contextmanager
 def served(file: Path | None, told: list[str] | None = None) -> Iterator[Server]:
     config = WebConfig(file, ([] if told is None else told).append) if file else None
-    server = listen("127.0.0.1", 0, routed({"/metrics": page}), config)
+    server = Server("127.0.0.1", 0, routed({"/metrics": page}), config)
     server.start()
     try:
         yield server
@@ -235,7 +233,7 @@ def test_the_end_of_an_answer_is_told_from_a_cut(file: Path, certificate: Certif
         yield from [b"x" * 100_000] * 20
 
     file.write_text(tls(certificate))
-    server = listen("127.0.0.1", 0, endless, WebConfig(file, print))
+    server = Server("127.0.0.1", 0, endless, WebConfig(file, print))
     server.start()
     try:
         with (

@@ -16,9 +16,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gputop.recording import lines as line_reader
-from gputop.recording.lines import lines
-from gputop.recording.reader import LONGEST_STEP_SECONDS, Recording, RecordingError
+from gputop.recording import reader as line_reader
+from gputop.recording.reader import LONGEST_STEP_SECONDS, Recording, RecordingError, lines
 from gputop.recording.writer import SAMPLES_A_PART, GrowingFile, OutputError, Recorder, default_name
 from gputop.schema.snapshot import SCHEMA, Event, Inventory, Sample, encode
 from tests import recordings, streams

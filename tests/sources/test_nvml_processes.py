@@ -391,12 +391,11 @@ def test_the_stream_has_what_they_use(driver: FakeDriver) -> None:
 
 def test_the_questions_of_a_device_that_is_gone_are_gone_at_once() -> None:
     """Without the collector, which comes by once in many minutes."""
-    usage = nvml_processes._Usage(lambda: 100.0)
-    ended = weakref.ref(usage)
-    assert len(usage.sources) == 2
+    *_, query = nvml_processes.process_queries((), lambda: 100.0)
+    ended = weakref.ref(query.sources[0].func.__self__)  # type: ignore[attr-defined]
     gc.disable()
     try:
-        del usage
+        del query
         assert ended() is None
     finally:
         gc.enable()

@@ -17,11 +17,10 @@ from gputop.ui.drawing.cells import Span
 from gputop.ui.drawing.dialogs import ChoiceDialog
 from gputop.ui.drawing.look import Terminal
 from gputop.ui.fleet.fleet_state import FleetState
+from gputop.ui.fleet.grouping import METRICS
 from gputop.ui.fleet.map import LEGEND_ROWS, MapView
 from gputop.ui.fleet.map_layout import MapDensity
-from gputop.ui.fleet.map_metrics import METRICS
-from gputop.ui.fleet.problems import DetailView, ProblemsView, in_rows
-from gputop.ui.fleet.summary import FilterLine
+from gputop.ui.fleet.panels import DetailView, FilterLine, ProblemsView, in_rows
 from gputop.ui.shell.actions import KeysView
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.dashboard import Dashboard

@@ -14,15 +14,17 @@ from gputop.fleet.model import Fleet, Gpu
 from gputop.fleet.parse import natural_key
 from gputop.health.findings import Severity
 from gputop.ui.fleet.fleet_state import FleetState
-from gputop.ui.fleet.grouping import GpuFilter, choices, group_gpus
-from gputop.ui.fleet.map_metrics import (
+from gputop.ui.fleet.grouping import (
     AGE,
     BUSY,
     POWER,
     TEMPERATURE,
     UNKNOWN,
+    GpuFilter,
     MapMetric,
+    choices,
     distribution,
+    group_gpus,
     shares,
 )
 from tests.fleets import AWAY, LABELS, fleet

@@ -11,7 +11,7 @@ import pytest
 from gputop.schema.snapshot import Event
 from gputop.ui.device.screen import DetailsView, EventsView
 from gputop.ui.fleet.fleet_state import FleetState
-from gputop.ui.fleet.problems import ProblemsView
+from gputop.ui.fleet.panels import ProblemsView
 from gputop.ui.model import Telemetry
 from gputop.ui.monitor.devices import DevicesView
 from gputop.ui.monitor.panel import Density

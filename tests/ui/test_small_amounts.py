@@ -14,8 +14,8 @@ from gputop.output.page import page
 from gputop.schema.snapshot import Host, Machine, MachineState, Sample
 from gputop.ui.device.screen import DetailsView
 from gputop.ui.device.timeline import TimelineView
-from gputop.ui.fleet import problems
-from gputop.ui.fleet.map_metrics import BUSY, MEMORY
+from gputop.ui.fleet import panels
+from gputop.ui.fleet.grouping import BUSY, MEMORY
 from gputop.ui.model import Telemetry
 from gputop.ui.monitor import panel
 from gputop.ui.monitor import row as panel_row
@@ -130,7 +130,7 @@ def shown(percent: float, used: int) -> dict[str, str]:
         "process": "\n".join(
             c.text(process, ProcessContext()) for c in COLUMNS if c.title == "CPU%"
         ),
-        "fleet": text_of([*problems._readings(gpu, lambda _: 0.0)]),
+        "fleet": text_of([*panels._readings(gpu, lambda _: 0.0)]),
         "fleet map": "\n".join(m.text(m.value(gpu)) for m in (BUSY, MEMORY)),
         "evidence": Evidence("x", "x", percent, "%").text,
     }

@@ -322,7 +322,7 @@ async def test_x_ends_a_suite_with_all_of_its_parts(scripted: type[Scripted]) ->
         await opened(pilot, "suite", GPUS[0].uuid or "")
         await pilot.press("b")
         await settle(pilot)
-        await until(pilot, lambda: shown(pilot, TitleView).startswith(" 1 of 6, 1:"))
+        await until(pilot, lambda: shown(pilot, TitleView).startswith(" Part 1 of 6, 1:"))
         await pilot.press("x")
         await ended(pilot)
         page = shown(pilot, ThroughputChart)

@@ -242,7 +242,8 @@ def part_cells(part: PartResult) -> list[str]:
     results = [each.result for each in part.members if each.result is not None]
     scores = [value for each in part.members if (value := each.score) is not None]
     figure = figure_text(results[0], statistics.median(scores)) if scores else ABSENT
-    if len(results) == 1 and results[0].points:  # rather than a mean over its rows
+    alike = len(results) == 1 or part.name == "collective"
+    if alike and results and results[0].points:  # rather than a mean over its rows
         figure = best_row_text(results[0])
     seconds = duration(max(each.seconds for each in results)) if results else ABSENT
     return [seconds, str(len(part.members) or ABSENT), figure, part_state(part)]

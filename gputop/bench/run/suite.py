@@ -48,39 +48,27 @@ class Level:
     parts: tuple[Part, ...]
 
 
-_QUICK = (
-    Part("copy", 0.1),
-    Part("latency", 0.1),
-    Part("memory", 0.2),
-    Part("soak", 0.3),
-    Part("burn", 0.2),
-    Part("collective", 0.1),
-)
+def _parts(**shares: float) -> tuple[Part, ...]:
+    return tuple(Part(kind, share) for kind, share in shares.items())
+
+
+_TYPES = (Part("soak", 0.06, "tf32"), Part("soak", 0.06, "float8_e4m3"), Part("soak", 0.06, "int8"))
 _STANDARD = (
-    Part("copy", 0.05),
-    Part("latency", 0.03),
-    Part("peak", 0.1),
-    Part("step", 0.08),
-    Part("soak", 0.06, "tf32"),
-    Part("soak", 0.06, "float8_e4m3"),
-    Part("soak", 0.06, "int8"),
-    Part("memory", 0.14),
-    Part("pulse", 0.06),
+    *_parts(copy=0.05, latency=0.03, peak=0.1, step=0.08),
+    *_TYPES,
+    *_parts(memory=0.14, pulse=0.06),
     Part("soak", 0.14, verify_all=True),
-    Part("burn", 0.12),
-    Part("pairs", 0.06),
-    Part("collective", 0.04),
+    *_parts(burn=0.12, pairs=0.06, collective=0.04),
 )
 _BURN_IN = (
-    Part("copy", 0.02),
-    Part("memory", 0.2),
+    *_parts(copy=0.02, memory=0.2),
     Part("soak", 0.25, verify_all=True),
-    Part("pulse", 0.08),
-    Part("burn", 0.4),
-    Part("collective", 0.05),
+    *_parts(pulse=0.08, burn=0.4, collective=0.05),
 )
 LEVELS = {
-    "quick": Level(80.0, _QUICK),
+    "quick": Level(
+        80.0, _parts(copy=0.1, latency=0.1, memory=0.2, soak=0.3, burn=0.2, collective=0.1)
+    ),
     "standard": Level(450.0, _STANDARD),
     "burn-in": Level(3500.0, _BURN_IN),
 }

@@ -20,16 +20,22 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from gputop.health.conditions import XIDS
 from gputop.health.judge import RULES
+from gputop.output.prometheus.state import (
+    NO_PODS,
+    ExporterState,
+    Pods,
+    XidCount,
+    XidKey,
+    holders_of,
+)
 from gputop.schema.catalogue import CATALOGUE, PROCESS_READINGS, Reading
 from gputop.schema.clock_events import mask_of
 from gputop.schema.device import READINGS, Device, DeviceSample, DeviceState
 from gputop.schema.snapshot import DriverState, Inventory, Process, Sample
-from gputop.sources.linux.pod_resources import NO_PODS, Pods, holders_of
 from gputop.text import visible
 
 if TYPE_CHECKING:
     from gputop.health.findings import Finding
-    from gputop.output.prometheus.state import ExporterState, XidCount, XidKey
 
 Kind = Literal["gauge", "counter", "unknown"]
 Labels = Mapping[str, str]

@@ -283,14 +283,14 @@ class Server(ThreadingWSGIServer):
     request_queue_size = 128
 
     def __init__(
-        self,
-        family: int,
-        address: tuple[Any, ...],
-        app: WSGIApplication,
-        web_config: WebConfig | None,
+        self, host: str, port: int, app: WSGIApplication, web_config: WebConfig | None = None
     ) -> None:
-        """Bind to the address; raises `OSError`."""
-        self.address_family = family
+        """Bind to this address, or to all interfaces if the host is empty; raises `OSError`."""
+        if not host:
+            host = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"  # noqa: S104
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        address: Any
+        self.address_family, _, _, _, address = found[0]
         self.web_config = web_config
         super().__init__(address, _Handler)
         bound = ipaddress.ip_address(str(self.server_address[0]))
@@ -323,15 +323,3 @@ class Server(ThreadingWSGIServer):
     def start(self) -> None:
         """Answer requests until the program ends."""
         threading.Thread(target=self.serve_forever, name="http", daemon=True).start()
-
-
-def listen(
-    host: str, port: int, app: WSGIApplication, web_config: WebConfig | None = None
-) -> Server:
-    """Return a server for this address, or for all interfaces if empty; raises `OSError`."""
-    if not host:
-        host = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"  # noqa: S104
-    family, _, _, _, address = socket.getaddrinfo(
-        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )[0]
-    return Server(family, address, app, web_config)

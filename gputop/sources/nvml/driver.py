@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,25 +19,19 @@ from gputop.sources.nvml import diagnosis
 from gputop.sources.nvml.device_queries import IDENTITY, MODES, memory_is_shared, reading_queries
 from gputop.sources.nvml.diagnosis import version_numbers
 from gputop.sources.nvml.mig import Instances
-from gputop.sources.nvml.processes import (
-    add_attributed,
-    attributed_bytes,
-    merge_processes,
-    process_queries,
-)
+from gputop.sources.nvml.processes import device_reading, merge_processes, process_queries
 from gputop.sources.nvml.query import (
     DRIVER_IS_GONE,
     SLOW,
-    Answers,
     Clock,
     QueryCache,
     absence_of,
-    answered_sample,
     answers_by_name,
     common_failure,
     nvml,
+    schema_fields,
     total,
-    unreadable_sample,
+    unreadable,
 )
 from gputop.sources.nvml.smi_values import smi_values
 from gputop.sources.nvml.traffic import Pcie
@@ -180,8 +174,8 @@ class NvmlReader:
         self._handle: Any = None
         share = 1 - index % SHARES / SHARES
         self._cache, self._modes = (QueryCache(clock, share) for _ in range(2))
-        self._identity = Answers()
-        self._known: tuple[Answers, list[Any]] | None = None
+        self._identity: dict[str, Any] = {}
+        self._known: tuple[dict[str, Any], list[Any]] | None = None
         self._instances = Instances(self._processes[:-1], clock)
 
     def read(self, *, gpm: bool, smi: tuple[str, ...] = ()) -> tuple[DeviceReading, ...]:
@@ -204,7 +198,7 @@ class NvmlReader:
             _raise_common_failure(answer for answer, query in pairs if not query.seconds)
             found = self._cache.found.copy()
             if smi:
-                found.values["nvidia_smi"] = smi_values(self._handle, smi, self._version)
+                found["nvidia_smi"] = smi_values(self._handle, smi, self._version)
             self._update_modes()
             self._gpm = self._gpm or Gpm(self._handle, clock=self._clock)
             percentages = self._gpm.read(wanted=gpm)
@@ -217,17 +211,14 @@ class NvmlReader:
         answers += [*lists, usage]
         if not DRIVER_IS_GONE.isdisjoint(each for each in answers if isinstance(each, int)):
             _check_driver()
-        processes, missing = merge_processes(*(self.device.uuid, *parts.others, usage))
-        if missing:
-            found.absent["processes"] = missing
-        held = total(attributed_bytes(processes, missing), parts.attributed)
-        add_attributed(found, held, held)
+        listed = merge_processes(*(self.device.uuid, *parts.others, usage))
+        held = total(listed.held_bytes, parts.attributed)
         self._mark_disabled(found)
-        found.update(percentages.items())
-        sample = answered_sample(self.device.uuid, found, answers)
-        if sample.state is DeviceState.NEEDS_RESET:
+        found |= percentages
+        reading = device_reading(self.device, found, answers, listed, held, held)
+        if reading.sample.state is DeviceState.NEEDS_RESET:
             self._reset()  # or its answers to slow queries would outlast the reset
-        return (DeviceReading(self.device, sample, processes), *parts.readings)
+        return (reading, *parts.readings)
 
     @property
     def heard_at(self) -> float:
@@ -249,19 +240,21 @@ class NvmlReader:
         self._queries = reading_queries(self._version, self._clock, self._pcie)
         self._slow_queries = [query for query in self._queries if query.seconds >= SLOW]
 
-    def _mark_disabled(self, found: Answers) -> None:
+    def _mark_disabled(self, found: dict[str, Any]) -> None:
         if self.device.ecc_enabled is False:
-            for name, reason in found.absent.items():
-                if name.startswith("ecc_") and reason is Absence.NOT_SUPPORTED:
-                    found.absent[name] = Absence.DISABLED
+            for name, value in found.items():
+                if name.startswith("ecc_") and value is Absence.NOT_SUPPORTED:
+                    found[name] = Absence.DISABLED
 
     def _attach(self) -> None:
         self._handle = nvml.nvmlDeviceGetHandleByIndex(self.index)
         answers = [self._cache.ask(self._handle, q) for q in IDENTITY]
         _raise_common_failure(answers)  # who it was is known better
         found = self._identity = answers_by_name(IDENTITY, answers)
-        capability, total = found.values.get("compute_capability"), found.get("memory_total_bytes")
-        found.add("memory_is_shared", memory_is_shared(found.values.get("name"), capability, total))
+        known, memory = schema_fields(found), found["memory_total_bytes"]
+        found["memory_is_shared"] = memory_is_shared(
+            known.get("name"), known.get("compute_capability"), memory
+        )
         self._update_modes()  # also if it identifies itself and answers nothing else
 
     def _reset(self) -> None:
@@ -282,30 +275,23 @@ class NvmlReader:
         if (self._identity, answers) == self._known:
             return
         self._known = self._identity, answers
-        device = self._known_device(self._identity, self._modes.found)
+        device = self._known_device(self._identity | self._modes.found)
         if {device.mig_mode, self.device.mig_mode} == {"enabled", "disabled"}:
             self._cache.forget()  # it has other fields now
             self._start_counting()
         if device != self.device:
             self.device = device
 
-    def _known_device(self, identity: Answers, modes: Answers) -> Device:
+    def _known_device(self, found: Mapping[str, Any]) -> Device:
         unknown = {"uuid": f"unknown:{self.index}", "name": "unknown device"}
-        return Device(
-            index=self.index,
-            absent={**identity.absent, **modes.absent},
-            **{**unknown, **identity.values, **modes.values},
-        )
+        return Device(index=self.index, **{**unknown, **schema_fields(found)})
 
     def _unknown_device(self, absence: Absence) -> Device:
-        nobody = Answers()
         names = [name for query in (*IDENTITY, *MODES) for name in query.names]
-        nobody.absent = dict.fromkeys([*names, "memory_is_shared"], absence)
-        return self._known_device(nobody, Answers())
+        return self._known_device(dict.fromkeys([*names, "memory_is_shared"], absence))
 
     def _unreadable(self, code: int) -> tuple[DeviceReading, ...]:
         self._reset()
         if "uuid" in self.device.absent:
             self.device = self._unknown_device(absence_of(code))
-        sample = unreadable_sample(self.device.uuid, code)
-        return (DeviceReading(self.device, sample), *self._instances.unreadable(code))
+        return (unreadable(self.device, code), *self._instances.unreadable(code))

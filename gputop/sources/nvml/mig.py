@@ -12,27 +12,26 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gputop.schema.device import READINGS, Absence, Device
-from gputop.sources.interface import DeviceReading
 from gputop.sources.nvml.device_queries import BAR1, BAR1_TOTAL, MEMORY, MEMORY_TOTAL
-from gputop.sources.nvml.processes import add_attributed, attributed_bytes, merge_processes
+from gputop.sources.nvml.processes import ProcessList, device_reading, merge_processes
 from gputop.sources.nvml.query import (
     SLOW,
     Clock,
     NvmlQuery,
     QueryCache,
     absence_of,
-    answered_sample,
     answers_by_name,
     nvml,
     scalar,
+    schema_fields,
     string,
     total,
-    unreadable_sample,
+    unreadable,
 )
 from gputop.sources.nvml.utilization import Gpm, Percentages, all_missing
 
 if TYPE_CHECKING:
-    from gputop.schema.snapshot import Process
+    from gputop.sources.interface import DeviceReading
 
 _COUNT = NvmlQuery("", scalar(nvml.nvmlDeviceGetMaxMigDeviceCount), seconds=SLOW)
 _IDENTITY = (
@@ -111,7 +110,7 @@ class Instances:
         # Compute instances of one GPU instance share its memory: each reports the use of all.
         held: dict[int | str, int | Absence] = defaultdict(int)
         for instance in instances:
-            held[instance.shares] = total(held[instance.shares], instance.attributed)
+            held[instance.shares] = total(held[instance.shares], instance.listed.held_bytes)
         return InstanceReadings(
             tuple(instance.reading(held[instance.shares]) for instance in instances),
             [_others(rows, instances) for rows in lists],
@@ -124,10 +123,7 @@ class Instances:
         for instance in self._known.values():
             instance.cache.forget()
             instance.close()
-        devices = [instance.device for instance in self._known.values()]
-        return tuple(
-            DeviceReading(device, unreadable_sample(device.uuid, code)) for device in devices
-        )
+        return tuple(unreadable(instance.device, code) for instance in self._known.values())
 
     def _indices(self, gpu: Any, parent: Device) -> Sequence[int]:
         if parent.mig_mode == "enabled":
@@ -169,19 +165,16 @@ class Instances:
 
 def _device(cache: QueryCache, handle: Any, parent: Device, **known: Any) -> Device:
     """Identify an instance. Raises `NVMLError` if it, or the GPU, is lost."""
-    found = answers_by_name(_IDENTITY, [cache.ask(handle, query) for query in _IDENTITY])
-    values = {
+    names = sorted(f.name for f in dataclasses.fields(Device) if f.name != "absent")
+    found = {
+        **dict.fromkeys(names, Absence.NOT_SUPPORTED),
+        **{name: parent.absent.get(name, getattr(parent, name)) for name in _INHERITED},
+        **answers_by_name(_IDENTITY, [cache.ask(handle, query) for query in _IDENTITY]),
         "index": parent.index,
         "parent_uuid": parent.uuid,
-        "name": f"{parent.name} MIG",
-        **{name: getattr(parent, name) for name in _INHERITED},
-        **found.values,
         **known,
     }
-    unsaid = {f.name for f in dataclasses.fields(Device)} - {*values, "absent"}
-    absent = dict.fromkeys(sorted(unsaid), Absence.NOT_SUPPORTED) | found.absent
-    absent |= {name: parent.absent[name] for name in _INHERITED if name in parent.absent}
-    return Device(absent=absent, **values)
+    return Device(**{"name": f"{parent.name} MIG", **schema_fields(found)})
 
 
 class _Instance:
@@ -198,19 +191,13 @@ class _Instance:
         # Without an id it would be that of the whole GPU.
         self._gpm = None if instance is None else Gpm(gpu, instance, clock)
         self._percentages: Percentages = {}
-        self.processes: tuple[Process, ...] = ()
-        self._missing: Absence | None = None
+        self.listed = ProcessList((), None)
 
     @property
     def shares(self) -> int | str:
         """Key of the memory that it shares: that of its GPU instance, or its own if unknown."""
         gpu_instance = self.device.mig_gpu_instance
         return self.device.uuid if gpu_instance is None else gpu_instance
-
-    @property
-    def attributed(self) -> int | Absence:
-        """Bytes held by its processes."""
-        return attributed_bytes(self.processes, self._missing)
 
     def ask(self, handle: Any, *, gpm: bool) -> None:
         """Ask what is due. Raises `NVMLError` if it, or the GPU, is lost."""
@@ -238,9 +225,7 @@ class _Instance:
     def assign_processes(self, gpu: Sequence[Any]) -> None:
         """Set its processes from its own lists or, if it has none, from those of the GPU."""
         rows = [self._rows(own, all_) for own, all_ in zip(self._lists, gpu, strict=True)]
-        self.processes, self._missing = merge_processes(
-            *(self.device.uuid, *rows, nvml.NVML_ERROR_NOT_SUPPORTED)
-        )
+        self.listed = merge_processes(*(self.device.uuid, *rows, nvml.NVML_ERROR_NOT_SUPPORTED))
 
     def _rows(self, own: Any, gpu: Any) -> Any:
         if isinstance(own, list):
@@ -250,21 +235,18 @@ class _Instance:
 
     def reading(self, held: int | Absence) -> DeviceReading:
         """Return its reading; `held` are the bytes held by processes in the memory it shares."""
-        found = answers_by_name(_READINGS, self.answers)
-        if self._missing:
-            found.absent["processes"] = self._missing
-        add_attributed(found, self.attributed, held)
-        found.update(self._percentages.items())
+        found: dict[str, Any] = dict.fromkeys(READINGS, Absence.NOT_SUPPORTED)
+        found |= answers_by_name(_READINGS, self.answers)
+        found |= self._percentages
         answers = *self.answers, *self._lists, (*self._percentages.values(),)
-        unsaid = [name for name in READINGS if name not in found.values | found.absent]
-        found.absent |= dict.fromkeys(unsaid, Absence.NOT_SUPPORTED)
-        sample = answered_sample(self.device.uuid, found, answers)
-        return DeviceReading(self.device, sample, self.processes)
+        return device_reading(
+            self.device, found, answers, self.listed, self.listed.held_bytes, held
+        )
 
 
 def _others(rows: Any, instances: Sequence[_Instance]) -> Any:
     """Return the rows of the GPU's list that belong to no instance: a process is listed once."""
     if not isinstance(rows, list):
         return rows
-    pids = {process.pid for instance in instances for process in instance.processes}
+    pids = {process.pid for instance in instances for process in instance.listed.processes}
     return [row for row in rows if row.pid not in pids and not any(i.owns(row) for i in instances)]

@@ -6,22 +6,23 @@ import ctypes
 import math
 import struct
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from gputop.schema.device import Absence
+from gputop.schema.device import Absence, Device, DeviceSample
 from gputop.schema.snapshot import Process, ProcessKind
-from gputop.sources.interface import UTILIZATIONS
+from gputop.sources.interface import UTILIZATIONS, DeviceReading
 from gputop.sources.nvml.query import (
     SECOND,
-    Answers,
     Clock,
     NvmlQuery,
     Source,
     absence_of,
     call_directly,
     nvml,
+    schema_fields,
+    state_of,
     total,
     value_of,
 )
@@ -55,8 +56,10 @@ def process_queries(driver_version: tuple[int, ...], clock: Clock) -> list[NvmlQ
         [partial(_listed, f"nvmlDeviceGet{word}RunningProcesses_{v}") for v in versions]
         for word in _LISTS
     ]
+    calls = nvml.nvmlDeviceGetProcessesUtilizationInfo, nvml.nvmlDeviceGetProcessUtilization
     usage = _Usage(clock)
-    return [NvmlQuery("", *calls, seconds=SECOND) for calls in (*lists, usage.sources)]
+    lists.append([partial(usage.since, call) for call in calls])
+    return [NvmlQuery("", *sources, seconds=SECOND) for sources in lists]
 
 
 class Listed(NamedTuple):
@@ -89,7 +92,7 @@ def _listed(name: str, handle: Any) -> list[Listed]:
 
 
 class _Usage:
-    """Utilization of each process since the previous call, by either of two calls: `sources`.
+    """Utilization of each process since the previous call.
 
     The driver has a ring of samples for all processes of a device. The clock of their times is
     undocumented (on some it is that since boot), so they are compared with each other only.
@@ -106,15 +109,7 @@ class _Usage:
         self._recent: _Newest = {}
         """Newest row by pid, with its time."""
 
-    @property
-    def sources(self) -> tuple[Source, ...]:
-        """The calls to try, in order. Kept as an attribute they would be a reference cycle."""
-        return (
-            lambda handle: self._since(nvml.nvmlDeviceGetProcessesUtilizationInfo, handle),
-            lambda handle: self._since(nvml.nvmlDeviceGetProcessUtilization, handle),
-        )
-
-    def _since(
+    def since(
         self, call: Callable[[Any, int], Any], handle: Any
     ) -> Mapping[int, Percentages] | Absence:
         """Return percentages by pid; the driver leaves out idle processes."""
@@ -163,10 +158,21 @@ def _fetch_rows(call: Callable[[Any, int], Any], handle: Any, seen: int) -> Any:
     return call(handle, seen)
 
 
-def merge_processes(
-    uuid: str, compute: Any, graphics: Any, mps: Any, usage: Any
-) -> tuple[tuple[Process, ...], Absence | None]:
-    """Return the device's processes by pid, and the reason that the list may lack some, or None.
+class ProcessList(NamedTuple):
+    """Processes of a device by pid, and the reason that some may be missing."""
+
+    processes: tuple[Process, ...]
+    missing: Absence | None
+
+    @property
+    def held_bytes(self) -> int | Absence:
+        """Bytes held by the processes, or the reason that some are missing."""
+        held = (p.absent.get("memory_used_bytes", p.memory_used_bytes or 0) for p in self.processes)
+        return total(self.missing or 0, *held)
+
+
+def merge_processes(uuid: str, compute: Any, graphics: Any, mps: Any, usage: Any) -> ProcessList:
+    """Return the device's processes.
 
     Each list is rows or a return code. `usage` is percentages by pid, a return code, or an
     `Absence`.
@@ -214,19 +220,29 @@ def merge_processes(
         )
         for pid, kind in sorted(kinds.items())
     )
-    return tuple(processes), missing
+    return ProcessList(tuple(processes), missing)
 
 
-def attributed_bytes(processes: tuple[Process, ...], missing: Absence | None) -> int | Absence:
-    """Return the bytes held by the listed processes, or the reason that some are missing."""
-    held = (p.absent.get("memory_used_bytes", p.memory_used_bytes or 0) for p in processes)
-    return total(missing or 0, *held)
+def device_reading(
+    device: Device,
+    found: dict[str, Any],
+    answers: Sequence[Any],
+    listed: ProcessList,
+    attributed: int | Absence,
+    held: int | Absence,
+) -> DeviceReading:
+    """Return the reading of a device whose values, `found`, come from these answers.
 
-
-def add_attributed(found: Answers, bytes_: int | Absence, listed: int | Absence) -> None:
-    """Add the memory held by the device's processes, and the rest not held by all `listed`."""
-    found.add("memory_attributed_bytes", bytes_)
-    used = found.get("memory_used_bytes")
-    reasons = [known for known in (used, listed) if isinstance(known, Absence)]
+    `attributed` are the bytes held by its processes, `held` by those of all that share its memory.
+    """
+    if listed.missing:
+        found["processes"] = listed.missing
+    found["memory_attributed_bytes"] = attributed
+    used = found["memory_used_bytes"]
+    known = total(used, held)
     # The lists are older than the memory, by up to a second.
-    found.add("memory_unattributed_bytes", reasons[0] if reasons else max(0, used - listed))
+    rest = known if isinstance(known, Absence) else max(0, used - held)
+    found["memory_unattributed_bytes"] = rest
+    state, fields = state_of(answers), schema_fields(found)
+    sample = DeviceSample(device.uuid, state, age_seconds=0.0, **fields)
+    return DeviceReading(device, sample, listed.processes)

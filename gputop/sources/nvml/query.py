@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from gputop.schema.device import READINGS, Absence, Device, DeviceSample, DeviceState
-from gputop.sources.interface import DriverError
+from gputop.sources.interface import DeviceReading, DriverError
 from gputop.sources.nvml.diagnosis import diagnose_bindings
 
 NEWEST_FUNCTION = "nvmlDeviceGetMarginTemperature"
@@ -168,8 +168,8 @@ class QueryCache:
         self._answers: dict[NvmlQuery, Any] = {}
         """The last answer to each: a row of values, or a return code."""
         self._due: dict[NvmlQuery, float] = {}
-        self.found = Answers()
-        """The last values by name. They are sorted when they come, not at every tick."""
+        self.found: dict[str, Any] = {}
+        """The last values by name, converted when they come and not at every tick."""
 
     def ask_due(self, handle: Any, queries: Iterable[NvmlQuery], ahead: float = 0.0) -> list[Any]:
         """Return the last answers, after asking again for those that are due in `ahead` seconds."""
@@ -186,7 +186,7 @@ class QueryCache:
         is_first = query not in self._answers
         if is_first or answer != self._answers[query]:
             self._answers[query] = answer
-            self.found.add_answer(query, answer)
+            self.found |= answers_by_name((query,), (answer,))
         unsupported = isinstance(answer, int) and absence_of(answer) is Absence.NOT_SUPPORTED
         seconds = AGAIN if unsupported else query.seconds
         return seconds * self._share if is_first and seconds >= SLOW else seconds
@@ -218,7 +218,7 @@ class QueryCache:
         """Make every query due."""
         self._answers.clear()
         self._due.clear()
-        self.found = Answers()
+        self.found.clear()
 
 
 def absence_of(code: int) -> Absence:
@@ -243,7 +243,7 @@ def common_failure(answers: Iterable[Any]) -> int | None:
     return code
 
 
-def _state(answers: Sequence[Any]) -> DeviceState:
+def state_of(answers: Sequence[Any]) -> DeviceState:
     """Return the device's state according to its answers.
 
     A device that needs a reset may still answer some queries. One that answers none with a value
@@ -256,68 +256,36 @@ def _state(answers: Sequence[Any]) -> DeviceState:
     return DeviceState.NOT_RESPONDING if silent else DeviceState.OK
 
 
-def answered_sample(uuid: str, found: Answers, answers: Sequence[Any]) -> DeviceSample:
-    """Return the sample of a device with its values, which come from these answers."""
-    state = _state(answers)
-    return DeviceSample(uuid, state, age_seconds=0.0, absent=found.absent, **found.values)
-
-
-def unreadable_sample(uuid: str, code: int) -> DeviceSample:
-    """Return the sample of a device that answers everything with that code."""
-    return DeviceSample(
-        uuid=uuid,
+def unreadable(device: Device, code: int) -> DeviceReading:
+    """Return the reading of a device that answers everything with that code."""
+    sample = DeviceSample(
+        uuid=device.uuid,
         state=_STATES.get(code, DeviceState.NOT_RESPONDING),
         age_seconds=0.0,
         absent=dict.fromkeys((*READINGS, "processes"), absence_of(code)),
     )
+    return DeviceReading(device, sample)
 
 
-class Answers:
-    """Values by name, and reasons for those that are missing."""
+def answers_by_name(queries: Iterable[NvmlQuery], answers: Iterable[Any]) -> dict[str, Any]:
+    """Return the value of each name, perhaps an `Absence`.
 
-    def __init__(self) -> None:
-        self.values: dict[str, Any] = {}
-        self.absent: dict[str, Absence] = {}
-
-    def copy(self) -> Answers:
-        """Return the same, to add something to."""
-        copied = Answers()
-        copied.values, copied.absent = self.values.copy(), self.absent.copy()
-        return copied
-
-    def add(self, name: str, raw: Any) -> None:
-        """Add NVML's value, or an `Absence`, in place of what there was."""
-        value = value_of(name, raw)
-        if value.__class__ is Absence:
-            self.absent[name] = value
-            self.values.pop(name, None)
-        else:
-            self.values[name] = value
-            self.absent.pop(name, None)
-
-    def add_answer(self, query: NvmlQuery, answer: Any) -> None:
-        """Add a row of values, or a return code for all of them."""
-        if isinstance(answer, int):
-            answer = [absence_of(answer)] * len(query.names)
-        if query.names:
-            self.update(zip(query.names, answer, strict=True))
-
-    def update(self, raw: Iterable[tuple[str, Any]]) -> None:
-        """Add several of NVML's values."""
-        for name, value in raw:
-            self.add(name, value)
-
-    def get(self, name: str) -> Any:
-        """Return the value, or the reason that it is missing."""
-        return self.absent[name] if name in self.absent else self.values[name]
-
-
-def answers_by_name(queries: Iterable[NvmlQuery], answers: Iterable[Any]) -> Answers:
-    """Return the values by name. Each answer is a row of values, or a return code for all."""
-    found = Answers()
+    Each answer is a row of NVML's values, or a return code for all of them.
+    """
+    found = {}
     for query, answer in zip(queries, answers, strict=True):
-        found.add_answer(query, answer)
+        if query.names:
+            many = len(query.names)
+            row = [absence_of(answer)] * many if isinstance(answer, int) else answer
+            for name, raw in zip(query.names, row, strict=True):
+                found[name] = value_of(name, raw)
     return found
+
+
+def schema_fields(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values as fields of a dataclass, with the reasons for the others as `absent`."""
+    absent = {name: value for name, value in found.items() if value.__class__ is Absence}
+    return {name: value for name, value in found.items() if name not in absent} | {"absent": absent}
 
 
 def total(*parts: int | Absence) -> int | Absence:

@@ -234,7 +234,7 @@ class BenchmarkTab(LiveTab):
                 runs: list[RunState] = []
                 if asked:
                     rest = seconds * sum(each.share for each in parts[n:])
-                    group = self._prepared(asked, f"{n} of {len(parts)}", rest)
+                    group = self._prepared(asked, f"Part {n} of {len(parts)}", rest)
                     await self._run(group)
                     runs = [*group.runs.values()]
                 suite = suite.added(part_result(part, runs, why, part.share * seconds))

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from gputop.fleet.model import Fleet
 from gputop.ui.fleet import grouping
 from gputop.ui.fleet.map_layout import AROUND_VALUE, VALUE_CELLS, MapDensity, MapLayout, arrange
-from gputop.ui.fleet.map_metrics import METRICS, MapMetric
 
 if TYPE_CHECKING:
     from gputop.fleet.model import Gpu
@@ -36,7 +35,7 @@ class FleetState:
         self._taken_at: float | None = None
         self.fleet = Fleet(time=0.0)
         """The newest fleet; an empty one before the first answer."""
-        self.metric: MapMetric = METRICS[0]
+        self.metric = grouping.BUSY
         self.levels: list[int] = []
         """Level of that metric, by the number of a GPU."""
         self.density: MapDensity | None = None
@@ -59,7 +58,7 @@ class FleetState:
         self._numbers: dict[str, int] = {}
         self._space = (0, 0)
         self.view = grouping.FilteredGpus(self.fleet, {}, self.filter)
-        self.grouping = grouping.Grouping((), self.view, grouping.HOST)
+        self.grouping = grouping.Grouping(self.view, grouping.HOST)
 
     # Data.
 
@@ -78,7 +77,7 @@ class FleetState:
         names.update(self.fleet.label_names)
         self.filter = grouping.GpuFilter(self.typed, names, unfinished=self.typing)
         self.view = grouping.FilteredGpus(self.fleet, self._numbers, self.filter)
-        self.grouping = grouping.Grouping(self.fleet.gpus, self.view, self.by)
+        self.grouping = grouping.Grouping(self.view, self.by)
 
     @property
     def age_seconds(self) -> float | None:
@@ -109,7 +108,8 @@ class FleetState:
         return self.grouping.groups
 
     def next_metric(self, step: int) -> None:
-        self.metric = METRICS[(METRICS.index(self.metric) + step) % len(METRICS)]
+        metrics = grouping.METRICS
+        self.metric = metrics[(metrics.index(self.metric) + step) % len(metrics)]
         gpus = self.fleet.gpus
         self.levels = self.metric.levels(gpus, [None] * len(gpus))
 
@@ -117,7 +117,7 @@ class FleetState:
         names = grouping.choices(self.fleet)
         at = names.index(self.by) if self.by in names else 0
         self._group_by = names[(at + step) % len(names)]
-        self.grouping = grouping.Grouping(self.fleet.gpus, self.view, self._group_by)
+        self.grouping = grouping.Grouping(self.view, self._group_by)
 
     def next_density(self) -> None:
         """Show more GPUs in less room; after the last density, the one that fits."""
@@ -198,7 +198,7 @@ class FleetState:
             to = grouping.GroupingConditions(*self._space, self._wide(), self.halves, names, gpus)
             if not to.suits_like(self._suits):
                 self._suits = to
-                self.grouping, self._unit = grouping.find_grouping(self.fleet, self.view, to)
+                self.grouping, self._unit = grouping.find_grouping(self.view, to)
 
     @property
     def layout(self) -> MapLayout | None:

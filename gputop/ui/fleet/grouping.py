@@ -1,24 +1,128 @@
-"""Filters such as `rack=r3 pod~train`, and the GPUs that pass, grouped by host, model or label."""
+"""The GPUs that pass a filter such as `rack=r3 pod~train`, in groups, and the metrics of the map.
+
+A metric has a value of each GPU, its levels, and its distribution.
+"""
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import translate
 from functools import cached_property
+from itertools import pairwise
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from gputop.fleet.findings import job_of
 from gputop.fleet.model import OF_DEVICE, Fleet, Gpu, devices, totals
 from gputop.fleet.parse import natural_key
-from gputop.text import cells, short_name
+from gputop.health.findings import Severity
+from gputop.text import ABSENT, cells, duration, percentage, quantity, short_name
+from gputop.ui.drawing.palette import DIM, FAULT, WARN
 from gputop.ui.fleet.map_layout import Labels, MapDensity, arrange
-from gputop.ui.fleet.map_metrics import BUSY, GRAVEST_FIRST, SUMMARISED, MapMetric, distribution
 
-if TYPE_CHECKING:
-    from gputop.health.findings import Severity
+UNKNOWN = -1
+"""Level of a GPU whose value is not scraped."""
+MARGIN = 0.2
+"""Share of a step that a value must be past an edge before the level changes. Noise at an edge
+would otherwise send cells again and again."""
+
+
+@dataclass(frozen=True, slots=True)
+class MapMetric:
+    """A value of a GPU, and the edges between its levels, of which the lowest is 0."""
+
+    name: str
+    unit: str
+    edges: tuple[float, ...]
+    value: Callable[[Gpu], float | None]
+    reading: str = ""
+    """Field of a GPU that it shows."""
+
+    def text(self, value: float | None) -> str:
+        """Return the value with its unit, in five cells at most."""
+        if value is None:
+            return ABSENT
+        if self is AGE:
+            return duration(value).replace(" ", "") if value < HOUR else f"{value / HOUR:.0f}h"
+        return percentage(value, "%") if self.unit == "%" else quantity(value, self.unit)
+
+    def levels(self, gpus: Iterable[Gpu], before: Sequence[int | None]) -> list[int]:
+        """Return the level of each; values near an edge keep the level they had `before`."""
+        edges, value_of = self.edges, self.value
+        made = []
+        for gpu, was in zip(gpus, before, strict=True):
+            value = value_of(gpu)
+            level = UNKNOWN if value is None else bisect_right(edges, value)
+            if was is not None and level != was and abs(level - was) == 1 and was != UNKNOWN:
+                assert value is not None
+                if abs(value - edges[min(level, was)]) < self._margin(min(level, was)):
+                    level = was
+            made.append(level)
+        return made
+
+    def _margin(self, edge: int) -> float:
+        """Return the margin around an edge: a share of the smaller of its two steps."""
+        edges = (0.0, *self.edges)
+        return MARGIN * min(b - a for a, b in pairwise(edges[edge : edge + 3]))
+
+
+HOUR = 3600
+BUSY = MapMetric(
+    "busy", "%", (5, 35, 65, 95), lambda gpu: gpu.gpu_utilization_percent, "gpu_utilization_percent"
+)
+MEMORY = MapMetric(
+    "memory", "%", (5, 35, 65, 95), lambda gpu: gpu.memory_used_percent, "memory_used_bytes"
+)
+TEMPERATURE = MapMetric(
+    "temperature", "°C", (40, 55, 70, 80), lambda g: g.temperature_celsius, "temperature_celsius"
+)
+POWER = MapMetric("power", "W", (150, 300, 500, 700), lambda gpu: gpu.power_watts, "power_watts")
+HEALTH = MapMetric("health", "", (), lambda _: 0.0)
+"""Metric without a scale: problems have signs in every metric, and here nothing else has one."""
+AGE = MapMetric("age of readings", "s", (20, 60, 120, 300), lambda gpu: gpu.age_seconds)
+METRICS = (BUSY, MEMORY, TEMPERATURE, POWER, HEALTH, AGE)
+SUMMARISED = (BUSY, MEMORY, TEMPERATURE, POWER)
+"""Metrics whose distribution is always on screen."""
+
+SIGNS = {Severity.WARNING: "▲", Severity.FAULT: "!", Severity.STALE: "?"}
+"""Sign in the cell of a GPU with a problem; in ASCII they are `^`, `!` and `?`."""
+SIGN_STYLES = {Severity.WARNING: WARN, Severity.FAULT: FAULT, Severity.STALE: DIM}
+GRAVEST_FIRST = (Severity.FAULT, Severity.WARNING, Severity.STALE)
+
+BARS = "▁▂▃▄▅▆▇█"
+
+
+class MetricDistribution(NamedTuple):
+    """Percentiles of the known values, each one of them; None if none is known."""
+
+    p5: float | None
+    median: float | None
+    p95: float | None
+    bars: str
+    """One bar for each level, as high as it is common; a blank if no GPU has it."""
+
+
+def distribution(gpus: Iterable[Gpu], metric: MapMetric) -> MetricDistribution:
+    known = sorted([value for value in map(metric.value, gpus) if value is not None])
+    ends = [0, *(bisect_left(known, edge) for edge in metric.edges), len(known)]
+    bars = shares([end - start for start, end in pairwise(ends)])
+    if not known:
+        return MetricDistribution(None, None, None, bars)
+    last = len(known) - 1
+    p5, median, p95 = (known[round(last * share)] for share in (0.05, 0.5, 0.95))
+    return MetricDistribution(p5, median, p95, bars)
+
+
+def shares(counts: Sequence[int]) -> str:
+    """Return a bar for each level, as high as its number of GPUs is large."""
+    most = max(counts, default=0)
+    return "".join(BARS[round((len(BARS) - 1) * n / most)] if n else " " for n in counts)
+
 
 _WORD = re.compile(r"([^\s=!~]*)(!=|!~|=|~)(\S*)")
 _FIELDS = {"host": "host", "gpu": "index", "index": "index", "model": "name", "uuid": "uuid"}
@@ -136,7 +240,7 @@ class FilteredGpus:
 
     def __init__(self, fleet: Fleet, numbers: Mapping[str, int], passing: GpuFilter) -> None:
         """Filter a fleet, whose GPUs have these `numbers` by their keys."""
-        self.filtered = bool(passing.tests)
+        self.fleet, self.filtered = fleet, bool(passing.tests)
         self.numbers = passing.passing(fleet.gpus)
         shown = set(self.numbers)
         self.wrong = [w for w in fleet.findings if numbers.get(w.device_uuid) in shown]
@@ -146,7 +250,6 @@ class FilteredGpus:
             number = numbers[wrong.device_uuid]
             was = self.health.get(number, wrong.severity)
             self.health[number] = min(was, wrong.severity, key=GRAVEST_FIRST.index)
-        self._fleet = fleet
         gpus = [fleet.gpus[number] for number in self.numbers]
         self.totals = totals(gpus, self.wrong)
         self.all_gpus = len(devices(fleet.gpus)) if self.filtered else self.totals.gpus
@@ -163,7 +266,7 @@ class FilteredGpus:
     def jobs(self) -> dict[str, list[Gpu]]:
         """GPUs of each job, whether they pass the filter or not."""
         found: dict[str, list[Gpu]] = {}
-        for gpu in self._fleet.gpus:
+        for gpu in self.fleet.gpus:
             found.setdefault(job_of(gpu), []).append(gpu)
         return found
 
@@ -171,9 +274,9 @@ class FilteredGpus:
 class Grouping:
     """The GPUs that pass the filter, in groups."""
 
-    def __init__(self, gpus: tuple[Gpu, ...], view: FilteredGpus, by: str) -> None:
-        self.by, self._gpus, self._health = by, gpus, view.health
-        self.groups = group_gpus(gpus, view.numbers, by)
+    def __init__(self, view: FilteredGpus, by: str) -> None:
+        self.by, self._view = by, view
+        self.groups = group_gpus(view.fleet.gpus, view.numbers, by)
         self.sizes = tuple(len(group.members) for group in self.groups)
         self._medians: dict[tuple[int, str], float | None] = {}
 
@@ -187,12 +290,11 @@ class Grouping:
         }
 
     @cached_property
-    def wrong(self) -> dict[int, dict[Severity, int]]:
+    def wrong(self) -> dict[int, Counter[Severity]]:
         """Number of GPUs by severity, for each group with problems."""
-        found: dict[int, dict[Severity, int]] = {}
-        for number, health in self._health.items():
-            counts = found.setdefault(self.where[number][0], {})
-            counts[health] = counts.get(health, 0) + 1
+        found: dict[int, Counter[Severity]] = defaultdict(Counter)
+        for number, health in self._view.health.items():
+            found[self.where[number][0]][health] += 1
         return found
 
     @cached_property
@@ -217,7 +319,7 @@ class Grouping:
         """Return the median of a group, or None if no GPU in it reports the value."""
         asked = group, metric.name
         if asked not in self._medians:
-            gpus = (self._gpus[number] for number in self.groups[group].members)
+            gpus = (self._view.fleet.gpus[number] for number in self.groups[group].members)
             self._medians[asked] = distribution(gpus, metric).median
         return self._medians[asked]
 
@@ -244,12 +346,12 @@ class GroupingConditions(NamedTuple):
         return abs(self.gpus - other.gpus) <= CHANGED * other.gpus
 
 
-def find_grouping(fleet: Fleet, view: FilteredGpus, to: GroupingConditions) -> tuple[Grouping, str]:
+def find_grouping(view: FilteredGpus, to: GroupingConditions) -> tuple[Grouping, str]:
     """Return the grouping that suits, and the label with the most values among common ones, or "".
 
     It is the smallest unit with a cell for every GPU, or else one with a line for every group.
     """
-    made = [Grouping(fleet.gpus, view, name) for name in to.names]
+    made = [Grouping(view, name) for name in to.names]
     # A label with as many values as there are hosts is only another name for them.
     made = [each for each in made if each.by == HOST or len(each.groups) < view.totals.hosts]
     # Hosts first, then labels that all GPUs have, the most groups first.

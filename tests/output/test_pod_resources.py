@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.compat import timeout
-from gputop.schema.device import Device
-from gputop.sources.linux import pod_resources as module
-from gputop.sources.linux.pod_resources import (
+from gputop.output.prometheus import state as module
+from gputop.output.prometheus.state import (
     KEPT_SECONDS,
     MOST_BYTES,
     MOST_CONTAINERS,
@@ -24,6 +23,7 @@ from gputop.sources.linux.pod_resources import (
     holders_of,
     parse_answer,
 )
+from gputop.schema.device import Device
 from tests.kubelet import Hang, container, devices, kubelet, pod
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ async def test_without_a_socket_or_grpc(
         raise FileNotFoundError(socket)
 
     with monkeypatch.context() as patched:
-        patched.setattr(module, "_check", check)
+        patched.setattr(module, "_check_socket", check)
         async with following(PodResources("missing", told.append, must_exist=False)):
             await until(lambda: len(looks) > 2)
     assert told == []
