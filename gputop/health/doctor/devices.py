@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gputop.bench.plan.interpreters import GET_TORCH
+from gputop.bench.run.worker_launch import GET_TORCH
 from gputop.bench.worker.backends import runs_on
 from gputop.health.conditions import PROGRAM_XIDS, event_text, fault_of, gravest_xid
 from gputop.health.doctor.checks import INDEX, Check, CheckGroup, note, ok, problem, warning
