@@ -23,6 +23,7 @@ from gputop.commands.arguments import (
     fail,
     hosts_of,
     open_recording,
+    print_text,
     refuse,
     source_of,
 )
@@ -65,15 +66,15 @@ def parser(words: Collection[str] = tuple(COMMANDS)) -> Parser:
         epilog="gputop COMMAND --help says more",
         allow_abbrev=False,
     )
-    version = f"gputop {__version__}"
-    top.add_argument(
-        "--version", action="version", version=version, help="show the version and exit"
-    )
+    show = "show the version and exit; with --verbose, those of all else, for bug reports"
+    top.add_argument("--version", "-V", action="store_true", help=show)
+    top.flag("--verbose", "with --version: also the versions of Python, dependencies and driver")
     # None is unset.
     top.set_defaults(interval=None, demo=False, gpm=None, replay=None, hosts=None)
-    top.set_defaults(ids=(), only_visible=False)
+    top.set_defaults(ids=(), only_visible=False, users=None, pids=None)
     top.set_defaults(remote_command=REMOTE_COMMAND, prometheus=None, match=None)
     top.set_defaults(whole_parser=parser)  # for the completion of every word
+    top.add_argument("--once", "-1", action="store_true", help="the same as `gputop status`")
     add_shared(top, *SHARED)
     top.value("--record", "FILE", Path, "record what the dashboard shows to a new file, as r does")
     top.switch(
@@ -140,15 +141,37 @@ def run(arguments: argparse.Namespace) -> int:
     """Check the arguments, and run the command or the dashboard."""
     if getattr(sys, "stdout", None) is None:  # as Python has it where the shell said `>&-`
         fail("standard output is closed. Open it, or send it to a file.", COULD_NOT_RUN)
+    if arguments.version:
+        print_text(f"gputop {__version__}")
+        if arguments.verbose:
+            from gputop.commands.version import facts
+
+            print_text("\n".join(f"{name} {what}" for name, what in facts()))
+        return FINE
+    is_attended = os.isatty(0) and os.isatty(1) and not in_notebook_cell(os.environ)
+    is_dashboard = arguments.command is None and is_attended and not arguments.once
+    _check(arguments, is_dashboard=is_dashboard)
+    if arguments.command is not None:
+        status: int = _command(arguments.command).run(arguments)
+        return status
+    if not is_dashboard:
+        from gputop.commands.status import run_without_options
+
+        return run_without_options(arguments)
+    return dashboard(arguments)
+
+
+def _check(arguments: argparse.Namespace, *, is_dashboard: bool) -> None:
+    """End the program if options contradict each other or the command."""
     if arguments.replay is not None:
         if arguments.command not in (None, "status", "stream"):
             fail(f"`{arguments.command}` cannot read a recording. Leave out --replay.", USAGE)
         options = ("demo", "ids", "only_visible", "interval", "gpm", "hosts", "record")
         refuse(arguments, (*options, "show_secrets"), "a recording", "--replay")
     check_fleet(arguments)
+    if arguments.command not in (None, "status", "stream", "exporter"):
+        refuse(arguments, ("users", "pids"), f"`{arguments.command}`", "see `gputop status`")
     hosts = hosts_of(arguments)
-    is_attended = os.isatty(0) and os.isatty(1) and not in_notebook_cell(os.environ)
-    is_dashboard = arguments.command is None and is_attended
     if hosts and arguments.command not in (None, "status", "stream"):
         fail(f"`{arguments.command}` works on this machine only. Leave out --host.", USAGE)
     if arguments.prometheus is not None and arguments.command not in (None, "status"):
@@ -158,14 +181,6 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.show_secrets and (hosts or not is_dashboard):
         why = "other hosts mask theirs" if hosts else "what is printed is masked"
         fail(f"--show-secrets is for the dashboard of this machine: {why}. Leave it out.", USAGE)
-    if arguments.command is not None:
-        status: int = _command(arguments.command).run(arguments)
-        return status
-    if not is_dashboard:
-        from gputop.commands.status import run_without_options
-
-        return run_without_options(arguments)
-    return dashboard(arguments)
 
 
 def dashboard(arguments: argparse.Namespace) -> int:
@@ -207,8 +222,15 @@ def dashboard(arguments: argparse.Namespace) -> int:
         recording=open_recording(arguments.replay) if arguments.replay else None,
         record=arguments.record,
         show_secrets=arguments.show_secrets,
+        search=_search(arguments),
         sample=lambda asked: import_module("gputop.stream.sender").run(asked),
     )
+
+
+def _search(arguments: argparse.Namespace) -> str:
+    """Return the filter with which the list of processes begins."""
+    values = {"user": arguments.users or (), "pid": map(str, arguments.pids or ())}
+    return " ".join(f"{name}:{text}" for name, each in values.items() if (text := ",".join(each)))
 
 
 def fleet_dashboard(arguments: argparse.Namespace, options: Mapping[str, Any]) -> int:

@@ -7,8 +7,10 @@ import re
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from gputop import from_checkout
 from gputop.bounds import LONGEST_INTERVAL, SHORTEST_INTERVAL
@@ -20,6 +22,9 @@ from gputop.ui.terminal.skeleton import SKELETON
 if TYPE_CHECKING:
     from gputop.recording.reader import Recording
     from gputop.stream.child import Interruption, Snapshot
+
+
+R = TypeVar("R")
 
 
 class Parser(argparse.ArgumentParser):
@@ -105,12 +110,27 @@ def count(text: str) -> int:
     raise argparse.ArgumentTypeError(f"{text!r} is not a count: give a whole number from 1.")
 
 
+def parse_users(text: str) -> list[str]:
+    """Parse names of users, separated by commas. Raises `ValueError`."""
+    if not (names := [name for each in text.split(",") if (name := each.strip())]):
+        raise ValueError(f"{text!r} names no users. Give names, such as ada,bob.")
+    return names
+
+
+def parse_pids(text: str) -> list[int]:
+    """Parse process numbers, separated by commas. Raises `ValueError`."""
+    if not re.fullmatch(r"[0-9]{1,9}(, *[0-9]{1,9})*", text):
+        raise ValueError(f"{text!r} names no processes. Give their numbers, such as 4242,4243.")
+    return [int(number) for number in text.split(",")]
+
+
 def refuse(arguments: argparse.Namespace, names: Iterable[str], what: str, other: str) -> None:
     """End if one of these options is given, which are not for what the other option asks for."""
     for name in names:
         value = getattr(arguments, name)
         if value or (name == "gpm" and value is not None):
-            option = name.removesuffix("s") if name in ("hosts", "ids") else name.replace("_", "-")
+            plural = name in ("hosts", "ids", "users", "pids")
+            option = name.removesuffix("s") if plural else name.replace("_", "-")
             fail(f"--{option} is not for {what}. Leave it out, or {other}.", USAGE)
 
 
@@ -150,6 +170,20 @@ SHARED: Mapping[str, Mapping[str, Any]] = {
         "action": "store_true",
         "help": "only GPUs that CUDA_VISIBLE_DEVICES leaves visible",
     },
+    "--user": {
+        "type": argument(parse_users),
+        "action": "extend",
+        "dest": "users",
+        "metavar": "LIST",
+        "help": "only the processes of these users; LIST is such as ada,bob; every GPU stays",
+    },
+    "--pid": {
+        "type": argument(parse_pids),
+        "action": "extend",
+        "dest": "pids",
+        "metavar": "LIST",
+        "help": "only the processes with these numbers; LIST is such as 4242,4243; every GPU stays",
+    },
     "--demo": {"action": "store_true", "help": "simulated devices, marked as such"},
     "--host": {
         "type": argument(parse_host),
@@ -182,7 +216,10 @@ SHARED: Mapping[str, Mapping[str, Any]] = {
         "help": "play a recording of `stream --output` or r",
     },
 }
-SOURCE = ("--interval", "--gpm", "--id", "--only-visible", "--demo")
+PROCESSES = ("--user", "--pid")
+SHORT = {"--id": "-i", "--interval": "-l", "--user": "-u", "--pid": "-p"}
+"""Short names, as gpustat, nvitop or nvidia-smi have them."""
+SOURCE = ("--interval", "--gpm", "--id", "--only-visible", *PROCESSES, "--demo")
 HOSTS = ("--host", "--remote-command")
 FLEET = ("--prometheus", "--match")
 
@@ -191,7 +228,7 @@ def add_shared(command: argparse.ArgumentParser, *names: str) -> None:
     """Add these options of `SHARED`."""
     for name in names:
         # A default of the command would overwrite what was given before it.
-        short = {"--id": ["-i"], "--interval": ["-l"]}.get(name, [])  # as nvidia-smi has them
+        short = [SHORT[name]] if name in SHORT else []
         command.add_argument(name, *short, default=argparse.SUPPRESS, **SHARED[name])
 
 
@@ -218,8 +255,20 @@ def check_fleet(arguments: argparse.Namespace) -> None:
         if arguments.match is not None:
             fail("--match is for a fleet. Name its server with --prometheus URL.", USAGE)
         return
-    options = ("demo", "hosts", "replay", "gpm", "ids", "only_visible", "record", "show_secrets")
-    refuse(arguments, options, "a fleet", "--prometheus")
+    options = ("demo", "hosts", "replay", "gpm", "ids", "only_visible", "users", "pids", "record")
+    refuse(arguments, (*options, "show_secrets"), "a fleet", "--prometheus")
+
+
+def chosen_processes(arguments: argparse.Namespace, record: R) -> R:
+    """Return a sample with the processes that --user and --pid choose; another record as it is."""
+    users, pids = arguments.users, arguments.pids
+    found = getattr(record, "processes", ())
+    kept = tuple(
+        each
+        for each in found
+        if (not users or each.user in users) and (not pids or each.pid in pids)
+    )
+    return record if len(kept) == len(found) else replace(cast("Any", record), processes=kept)
 
 
 def open_recording(path: Path) -> Recording:
@@ -286,7 +335,7 @@ async def _recorded(path: Path) -> AsyncGenerator[Snapshot | Interruption]:
 
 
 COLUMN = 24
-DEPENDENT = ("remote_command", "match", "only_visible", "record")
+DEPENDENT = ("once", "gpm", "verbose", "pids", "remote_command", "match", "only_visible", "record")
 """Options that refine the one before them."""
 
 
@@ -312,15 +361,20 @@ class Overview(Parser):
 
 def _options(actions: list[argparse.Action]) -> Iterator[str]:
     switches = [action for action in actions if _is_switch(action)]
-    for action, after in zip(actions, [*actions[1:], None], strict=True):
-        if action.dest in DEPENDENT:
+    for number, action in enumerate(actions):
+        if _is_dependent(action):
             continue
+        after = actions[number + 1 :]
         if action not in switches:
-            more = f"  {_name(after)}" if after is not None and after.dest in DEPENDENT else ""
+            more = "".join(f"  {_name(each)}" for each in takewhile(_is_dependent, after))
             yield _line(f"  {_name(action)}{more}", action.help or "")
         elif action is switches[-1]:
             names = "  ".join(_name(each) for each in switches)
             yield f"  {names}"
+
+
+def _is_dependent(action: argparse.Action) -> bool:
+    return action.dest in DEPENDENT
 
 
 def _is_switch(action: argparse.Action) -> bool:

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gputop.bench.events import SCHEMA, Done
-from gputop.bench.plan import interpreters
 from gputop.bench.plan.devices import RunRefusedError
 from gputop.bench.plan.kinds import KINDS
 from gputop.bench.results import history
@@ -39,6 +38,7 @@ from gputop.bench.results.verdict import (
     was_stopped,
 )
 from gputop.bench.run import suite as suites
+from gputop.bench.run import worker_launch
 from gputop.bench.run.suite import LEVELS, Part, Suite
 from gputop.commands.bench import unwritten
 from gputop.console import (
@@ -317,7 +317,7 @@ def _kept_suite(args: argparse.Namespace) -> tuple[Path, Suite | None]:
 
 def _torch_version(args: argparse.Namespace) -> str:
     python, cuda = getattr(args, "python", None), args.device != ("cpu",)
-    found = asyncio.run(interpreters.find_interpreter(python, cuda=cuda))
+    found = asyncio.run(worker_launch.find_interpreter(python, cuda=cuda))
     if found.chosen is None:
         raise RunRefusedError(f"{found.problem}.")
     return found.chosen.torch_version or ""

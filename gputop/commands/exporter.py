@@ -8,10 +8,20 @@ import signal
 import socket
 import time
 from collections.abc import Coroutine, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gputop.commands.arguments import SOURCE, Parser, add_shared, fail, needs_extra, source_of
+from gputop.commands.arguments import (
+    SOURCE,
+    Parser,
+    add_shared,
+    chosen_processes,
+    fail,
+    needs_extra,
+    refuse,
+    source_of,
+)
 from gputop.console import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE, print_message
 from gputop.text import visible
 
@@ -85,6 +95,8 @@ def run(arguments: argparse.Namespace) -> int:
         web_config = arguments.web_config and WebConfig(Path(arguments.web_config), print_message)
     except WebConfigError:
         return USAGE
+    if not arguments.processes:
+        refuse(arguments, ("users", "pids"), "metrics of devices", "add --processes")
     dcgm = arguments.dcgm_names
     watch = StreamFollower(_tell, judges=not dcgm)
     socket = arguments.pod_resources_kubelet_socket
@@ -92,7 +104,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     def look() -> list[Family]:
         now, processes = time.monotonic(), arguments.processes
-        return families(watch.state, now, processes=processes, dcgm=dcgm, pods=kubelet.pods())
+        state = watch.state
+        state = replace(state, sample=chosen_processes(arguments, state.sample))
+        return families(state, now, processes=processes, dcgm=dcgm, pods=kubelet.pods())
 
     pages = application(look, lambda: watch.state.sample is not None)
     server = _listen(arguments.listen, pages, web_config)

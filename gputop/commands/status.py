@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 from gputop.commands.arguments import (
     FLEET,
     HOSTS,
+    PROCESSES,
     Parser,
     add_shared,
+    chosen_processes,
     fail,
     hosts_of,
     interval,
@@ -59,6 +61,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--watch",
         "-l",
+        "-w",
         nargs="?",
         type=interval,
         const=1.0,
@@ -78,7 +81,7 @@ def add_arguments(parser: Parser) -> None:
         "its device, as user:command/pid(memory))",
     )
     parser.switch("--color", "in colour, or not (default: on a terminal, unless NO_COLOR is set)")
-    add_shared(parser, "--id", "--only-visible", "--demo", *HOSTS, "--replay", *FLEET)
+    add_shared(parser, "--id", "--only-visible", *PROCESSES, "--demo", *HOSTS, "--replay", *FLEET)
 
 
 def run_without_options(arguments: argparse.Namespace) -> int:
@@ -201,9 +204,14 @@ def _waits(arguments: argparse.Namespace, seen: Snapshot) -> bool:
 def _text(arguments: argparse.Namespace, seen: Snapshot) -> str:
     from gputop.output.page import document
 
+    seen = _with_chosen(arguments, seen)
     if arguments.json:
         return _dumps(arguments, document(*seen))
     return _page(arguments, seen)
+
+
+def _with_chosen(arguments: argparse.Namespace, seen: Snapshot) -> Snapshot:
+    return seen._replace(sample=chosen_processes(arguments, seen.sample))
 
 
 def _page(arguments: argparse.Namespace, seen: Snapshot) -> str:
@@ -225,6 +233,10 @@ def _view(arguments: argparse.Namespace) -> View:
 
 def _print_hosts(arguments: argparse.Namespace, found: Mapping[str, Snapshot | Problem]) -> int:
     """Print a page of each host, or JSON; problems go to standard error, and are status 3."""
+    found = {
+        host: _with_chosen(arguments, each) if isinstance(each, tuple) else each
+        for host, each in found.items()
+    }
     if arguments.json:
         print_text(_dumps(arguments, [_document(*each) for each in found.items()]))
     else:

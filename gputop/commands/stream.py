@@ -18,6 +18,7 @@ from gputop.commands.arguments import (
     Parser,
     add_shared,
     argument,
+    chosen_processes,
     count,
     fail,
     hosts_of,
@@ -88,9 +89,9 @@ def run(arguments: argparse.Namespace) -> int:
         with whole_records(write_to) if output else nullcontext(write_to) as write:
             if recording is not None:
                 for record in counted(recording.records(), arguments.count):
-                    write(record)
+                    write(chosen_processes(arguments, record))
             else:
-                _live(arguments, write, csv)
+                _live(arguments, lambda each: write(chosen_processes(arguments, each)), csv)
     except KeyboardInterrupt:
         status = INTERRUPTED
     except OutputError as error:

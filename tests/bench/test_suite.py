@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gputop.bench.events import Done, Failed, Progress
-from gputop.bench.plan import devices, interpreters
-from gputop.bench.plan.interpreters import Interpreter, InterpreterSearch
+from gputop.bench.plan import devices
 from gputop.bench.plan.request import Request, cpu_target
 from gputop.bench.results import history
 from gputop.bench.run import suite as suites
+from gputop.bench.run import worker_launch
 from gputop.bench.run.suite import LEVELS, Part, part_requests
+from gputop.bench.run.worker_launch import Interpreter, InterpreterSearch
 from gputop.commands import bench as command
 from gputop.commands.arguments import Parser
 from gputop.problem import Problem
@@ -72,7 +73,7 @@ def ends(monkeypatch: pytest.MonkeyPatch) -> Ends:
         return InterpreterSearch(Interpreter("python", "here", known.torch), ())
 
     monkeypatch.setattr(command, "_stress", known.stress)
-    monkeypatch.setattr(interpreters, "find_interpreter", found)
+    monkeypatch.setattr(worker_launch, "find_interpreter", found)
     return known
 
 

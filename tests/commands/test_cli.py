@@ -5,16 +5,19 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import platform
 import re
 import subprocess
 import sys
+from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from gputop import __version__, cli
-from gputop.commands.arguments import interval
+from gputop.commands.arguments import chosen_processes, interval
 from gputop.compat import module_command
+from gputop.schema.snapshot import Host, Process, ProcessKind, Sample
 from gputop.settings import Settings
 from tests.terminal import ALTERNATE_SCREEN, Terminal
 
@@ -57,7 +60,7 @@ REFUSED = [
     (["--interval", "x"], INTERVAL),
     (["--interval", "nan"], INTERVAL),
     (["--interval", "inf"], INTERVAL),
-    (["--interval", "-1"], INTERVAL),
+    (["--interval=-1"], INTERVAL),
     (["--interval", "0.2"], INTERVAL),
     (["--interval", "61"], INTERVAL),
     (["--interval", ""], INTERVAL),
@@ -198,10 +201,76 @@ def test_what_is_mistyped_gets_the_nearest(
 
 
 def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    for option in ("--version", "-V"):
+        assert cli.main([option]) == 0
+        assert capsys.readouterr().out == f"gputop {__version__}\n"
+
+
+def test_the_verbose_version_is_what_a_bug_report_needs(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "version"
+    file.write_text("NVRM version: NVIDIA UNIX  Kernel Module  580.65.06  Release\nGCC\n")
+    monkeypatch.setattr("gputop.commands.version.DRIVER", file)
+    monkeypatch.setenv("TERM", "xterm\x1b[31m")
+    assert cli.main(["--version", "--verbose"]) == 0
+    first, *lines = capsys.readouterr().out.splitlines()
+    found = dict(line.split(" ", 1) for line in lines)
+    assert first == f"gputop {__version__}"
+    assert found["Python"].startswith(platform.python_version())
+    assert found["textual"] == metadata.version("textual")
+    assert found["driver"] == "NVIDIA UNIX Kernel Module 580.65.06 Release"
+    assert "xterm" in found["terminal"]
+    assert "\x1b" not in found["terminal"]
+
+
+def test_the_verbose_version_never_fails(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("gputop.commands.version.DRIVER", tmp_path)
+    monkeypatch.setattr("gputop.commands.version.DISTRIBUTION", "nobody-has-installed-this")
+    assert cli.main(["--version", "--verbose"]) == 0
+    assert "driver none: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["-u", ","], "',' names no users"),
+        (["-p", "4a"], "'4a' names no processes"),
+        (["-u", "ada", "pick"], "--user is not for `pick`"),
+        (["-p", "1", "doctor"], "--pid is not for `doctor`"),
+        (["-u", "ada", "--prometheus", "http://p:9090"], "--user is not for a fleet"),
+        (["exporter", "-p", "1"], "--pid is not for metrics of devices"),
+    ],
+)
+def test_users_and_processes_that_cannot_be_chosen(
+    words: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as end:
-        cli.main(["--version"])
-    assert end.value.code == 0
-    assert capsys.readouterr().out == f"gputop {__version__}\n"
+        cli.main(words)
+    assert end.value.code == 2
+    assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "kept"),
+    [
+        ([], {1, 2, 3}),
+        (["-u", "ada"], {1, 2}),
+        (["--user", "ada,bob"], {1, 2, 3}),
+        (["-u", "ada", "-u", "bob"], {1, 2, 3}),
+        (["-p", "1,3"], {1, 3}),
+        (["-u", "ada", "--pid", "1,3"], {1}),
+        (["-u", "root"], set()),
+    ],
+)
+def test_only_the_chosen_processes_are_kept(words: list[str], kept: set[int]) -> None:
+    users = {1: "ada", 2: "ada", 3: "bob"}
+    found = tuple(Process(pid, "GPU-1", ProcessKind.COMPUTE, user=users[pid]) for pid in users)
+    sample = Sample(0.0, Host(), processes=found)
+    arguments = cli.parser(()).parse_args(words)
+    assert {each.pid for each in chosen_processes(arguments, sample).processes} == kept
 
 
 @pytest.mark.parametrize("command", [["status"], ["stream"], ["bench"], ["pick"]])
@@ -483,3 +552,11 @@ def test_the_help_of_a_command_is_whole() -> None:
     assert done.returncode == 0
     assert "--min-free" in done.stdout
     assert "default" in done.stdout
+
+
+def test_the_dashboard_begins_with_the_chosen_users_as_its_filter() -> None:
+    environment = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
+    with Terminal([*GPUTOP, "--demo", "-u", "nobody-at-all"], environment, 100, 40) as terminal:
+        terminal.wait_for("user:nobody-at-all", BOUND)
+        terminal.send("\x1b")
+        terminal.wait_for(lambda t: "user:nobody" not in t.text and "python" in t.text, BOUND)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from typing import TYPE_CHECKING
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -13,9 +14,6 @@ from gputop.cli import COMMANDS, parser
 from gputop.commands.completion import SHELLS, script
 from gputop.compat import module_command
 from tests.terminal import Terminal
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 COMPLETE = """
 source "$1"; shift
@@ -52,6 +50,9 @@ offers = pytest.mark.parametrize(
         (("--theme", "colour"), {"colour-blind", "colour-blind-light"}),
         (("--no-m",), {"--no-mouse"}),
         (("status", "--j"), {"--json"}),
+        (("bench", "--dtype", "float8"), {"float8_e4m3", "float8_mixed"}),
+        (("stream", "--format", "js"), {"jsonl"}),
+        (("status", "--columns", "na"), {"name"}),
     ],
     ids=lambda words: " ".join(sorted(words)),
 )
@@ -67,9 +68,39 @@ def test_bash_offers_files_where_a_file_is_wanted(bash: Path, tmp_path: Path) ->
     assert completed(bash, "--config", f"{tmp_path}/se") == {f"{tmp_path}/settings.toml"}
 
 
+PATH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+"""Where `gputop` is, which the completion asks for hosts and devices."""
+
+
+def write_hosts(home: Path) -> None:
+    (home / ".ssh").mkdir()
+    text = "# Host none\nHost gpu-1 web\n  HostName 10.0.0.1\nhost=*.example !bad\n"
+    (home / ".ssh" / "config").write_text(text)
+
+
+def test_bash_offers_the_hosts_of_ssh(
+    bash: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_hosts(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", PATH)
+    assert completed(bash, "--host", "") == {"gpu-1", "web"}
+    assert completed(bash, "--host", "gp") == {"gpu-1"}
+
+
+def test_fish_offers_the_hosts_of_ssh(tmp_path: Path) -> None:
+    needs("fish")
+    write_hosts(tmp_path)
+    assert offered_by_fish(tmp_path, "--host", "gp") == {"gpu-1"}
+
+
 @offers
 def test_fish_offers_what_fits(tmp_path: Path, words: tuple[str, ...], offered: set[str]) -> None:
     needs("fish")
+    assert offered_by_fish(tmp_path, *words) == offered
+
+
+def offered_by_fish(tmp_path: Path, *words: str) -> set[str]:
     file = tmp_path / "gputop.fish"
     file.write_text(script(parser(), "fish"))
     ask = "source $argv[1]; complete -C $argv[2]"
@@ -80,17 +111,19 @@ def test_fish_offers_what_fits(tmp_path: Path, words: tuple[str, ...], offered: 
         capture_output=True,
         text=True,
         timeout=60,
-        env={**os.environ, "HOME": str(tmp_path)},
+        env={**os.environ, "HOME": str(tmp_path), "PATH": PATH},
     )
-    assert {line.partition("\t")[0] for line in done.stdout.splitlines()} == offered
+    return {line.partition("\t")[0] for line in done.stdout.splitlines()}
 
 
 def test_zsh_completes_what_is_typed(tmp_path: Path) -> None:
     needs("zsh")
     (tmp_path / "_gputop").write_text(script(parser(), "zsh"))
     (tmp_path / "settings.toml").touch()
+    write_hosts(tmp_path)
     setup = f"fpath=({tmp_path} $fpath); autoload -Uz compinit; compinit -D -u; PS1=rea''dy; clear"
-    with Terminal(["zsh", "-f", "-i"], {"HOME": str(tmp_path)}, 200, 30) as terminal:
+    env = {"HOME": str(tmp_path), "PATH": PATH}
+    with Terminal(["zsh", "-f", "-i"], env, 200, 30) as terminal:
         terminal.send(f"{setup}\r")
         terminal.wait_for("ready")
         for typed, completed in {
@@ -99,6 +132,7 @@ def test_zsh_completes_what_is_typed(tmp_path: Path) -> None:
             "bench --device 0 --dt": "bench --device 0 --dtype",
             "--host one sta": "--host one status",
             "--no-m": "--no-mouse",
+            "--host gp": "--host gpu-1",
             f"--config {tmp_path}/se": f"--config {tmp_path}/settings.toml",
         }.items():
             terminal.send(f"\x15gputop {typed}\t")

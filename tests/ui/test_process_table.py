@@ -128,6 +128,9 @@ def test_the_next_column_goes_round_and_begins_with_its_own_direction() -> None:
         "gpu3",
         "  --rank  3 ",
         "job ada",
+        "user:ada",
+        "user:carl,ADA pid:1,4242",
+        "pid:4242",
     ],
 )
 def test_a_filter_finds_by_everything_that_a_row_shows(words: str) -> None:

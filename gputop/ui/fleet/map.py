@@ -190,13 +190,13 @@ DENSITY_WORDS = {
 class MapView(Wheel, LiveView):
     """A scrolled window over the map, with the cursor in it."""
 
-    def __init__(self, state: FleetState, moved: Callable[[], None]) -> None:
-        """Call `moved` when a click has moved the cursor."""
+    def __init__(
+        self, state: FleetState, moved: Callable[[], None], where: str, match: str
+    ) -> None:
+        """Call `moved` when a click has moved the cursor; without GPUs show `where` and `match`."""
         super().__init__(id="map")
-        self._state, self._moved = state, moved
+        self._state, self._moved, self._where, self._match = state, moved, where, match
         self.ascii = False
-        self.empty: Callable[[int], list[Row]] = lambda _: []
-        """Rows to show in a width where there is no GPU."""
 
     def height_in(self, width: int, most: int) -> int:
         """Return how many of `most` rows the map can use."""
@@ -247,7 +247,7 @@ class MapView(Wheel, LiveView):
     def draw(self, width: int, height: int) -> list[Row]:
         layout = self._state.layout
         if layout is None:
-            return self.empty(width)
+            return empty_rows(self._state, self._where, self._match, width)
         place = self._state.place
         slot = layout.slot(*place) or layout.tiles[place[0]]
         self.follow(place, slot.y, layout.height, height - LEGEND_ROWS)

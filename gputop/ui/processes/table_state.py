@@ -36,6 +36,13 @@ def rows_of(process: Process, processes: Iterable[Process]) -> list[Process]:
     return [each for each in processes if (each.pid, each.start_time, each.machine) == same]
 
 
+def _passes(process: Process, text: str, word: str) -> bool:
+    """Return True if the word is in the text, or is `user:ada,bob` or `pid:1,2` with its value."""
+    name, _, values = word.partition(":")
+    has = {"user": (process.user or "").casefold(), "pid": str(process.pid)}.get(name)
+    return word in text if has is None or not values else has in values.split(",")
+
+
 class ProcessTable:
     """Order, filter, selection and visible part of the list of processes.
 
@@ -108,7 +115,7 @@ class ProcessTable:
         words, found = self.filter.casefold().split(), self._in_order
         if words:
             texts = ((process, search_text(process, self.context)) for process in found)
-            found = [p for p, text in texts if all(word in text for word in words)]
+            found = [p for p, text in texts if all(_passes(p, text, word) for word in words)]
         lines = branches(found) if self.tree else [*map(ProcessLine, found)]
         self._follow(lines)
         return lines

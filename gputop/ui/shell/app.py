@@ -99,6 +99,7 @@ class GputopApp(App[None], inherit_bindings=False):  # Ctrl+Q is for who pressed
         replay: Replay | None = None,
         record: Path | None = None,
         show_secrets: bool = False,
+        search: str = "",
         first: Screen[None] | None = None,
     ) -> None:
         """Begin with the screen `first`, or else with the dashboard of `stream`.
@@ -126,7 +127,12 @@ class GputopApp(App[None], inherit_bindings=False):  # Ctrl+Q is for who pressed
 
             assert stream is not None
             first = Dashboard(
-                stream, python, replay=replay, record=record, show_secrets=show_secrets
+                stream,
+                python,
+                replay=replay,
+                record=record,
+                show_secrets=show_secrets,
+                search=search,
             )
         self.first = first
         self._held = contextlib.ExitStack()

@@ -98,11 +98,13 @@ class Dashboard(ActionScreen):
         replay: Replay | None = None,
         record: Path | None = None,
         show_secrets: bool = False,
+        search: str = "",
         back_to: str = "",
     ) -> None:
         """Show `stream`, which is `replay` where it is a recording; record to the file `record`.
 
-        `back_to` names the screen that Esc leads back to from the monitor, if any.
+        The list of processes begins with the filter `search`. `back_to` names the screen that Esc
+        leads back to from the monitor, if any.
         """
         super().__init__()
         self._stream = stream
@@ -112,7 +114,7 @@ class Dashboard(ActionScreen):
         clock = time.monotonic if replay is None else replay.now
         self.telemetry = Telemetry(clock, replayed=replay is not None, show_secrets=show_secrets)
         self._python = python
-        self._back_to = back_to
+        self._back_to, self._search = back_to, search
         self._benchmark: BenchmarkTab | None = None
         """Benchmark tab, made when it is first needed."""
         self._making = asyncio.Lock()
@@ -125,6 +127,7 @@ class Dashboard(ActionScreen):
     def compose(self) -> ComposeResult:
         self._header = Header(self.telemetry)
         self._table = ProcessTable()
+        self._table.set_filter(self._search)
         self._monitor = MonitorTab(self.telemetry, self._table)
         self._live: dict[str, LiveTab] = {
             "monitor": self._monitor,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from gputop.text import visible
 from gputop.ui.fleet.grouping import EXAMPLE
-from gputop.ui.fleet.map import MapView, empty_rows
+from gputop.ui.fleet.map import MapView
 from gputop.ui.fleet.panels import DetailView, FilterLine, FleetHeader, ProblemsView
 from gputop.ui.shell.actions import ACTIONS as DASHBOARD
 from gputop.ui.shell.actions import Action, ActionScreen, KeysView, bindings
@@ -123,8 +123,7 @@ class FleetScreen(ActionScreen):
         state = self.state
         self._header = FleetHeader(state, self._where)
         self._filter = FilterLine(state, self.show)
-        self._map = MapView(state, self.show)
-        self._map.empty = lambda width: empty_rows(state, self._where, self._match, width)
+        self._map = MapView(state, self.show, self._where, self._match)
         self._detail = DetailView(state)
         self._wrong = ProblemsView(state, self.show)
         rows = (self._header, self._filter, self._map, self._detail, self._wrong)

@@ -45,6 +45,7 @@ def run(
     recording: Recording | None = None,
     record: Path | None = None,
     show_secrets: bool = False,
+    search: str = "",
     sample: Callable[[StreamOptions], None],
 ) -> int:
     """Run the dashboard until it is left; return the exit status.
@@ -53,6 +54,7 @@ def run(
     options of `StreamOptions` that say which devices are read. `hosts` are shown
     instead of this machine, or a `recording` is played. `record` is a file to record to.
     `show_secrets` leaves command lines and environments of this machine's processes unmasked.
+    `search` is the first filter of the list of processes.
     `sample` does in a fork what the command of the sampler does.
     """
     interval, replay, process = settings.interval, None, None
@@ -75,7 +77,7 @@ def run(
 
         source = StreamChild(asked.command, interval, process)
     load()
-    shown = {"replay": replay, "record": record, "show_secrets": show_secrets}
+    shown = {"replay": replay, "record": record, "show_secrets": show_secrets, "search": search}
     return _show(source, python, settings, problems=problems, config=config, **shown)
 
 
