@@ -233,9 +233,9 @@ def _print_version(*, verbose: bool) -> int:
 
     print_text(f"gputop {__version__}")
     if verbose:
-        from gputop.commands.version import facts
+        from gputop.commands.doctor import version_facts
 
-        print_text("\n".join(f"{name} {what}" for name, what in facts()))
+        print_text("\n".join(f"{name} {what}" for name, what in version_facts()))
     return FINE
 
 
