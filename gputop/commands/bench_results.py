@@ -288,6 +288,7 @@ def _method(args: argparse.Namespace, base: Sequence[Request]) -> dict[str, str]
         "seconds": f"{args.seconds:g}",
         "memory share": f"{args.memory_share:g}",
         "verify": args.verify,
+        "end": "once steady" if args.until_steady else "after the time",
     }
 
 
@@ -295,13 +296,19 @@ def _kept_suite(args: argparse.Namespace) -> tuple[Path, Suite | None]:
     """Return the file of a suite, and what it has if it is there."""
     if args.resume is None:
         folder = history.results_path().parent
+        with suppress(OSError):  # which writing says
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return folder / time.strftime("suite-%Y%m%d-%H%M%S.json"), None
     file = Path(args.resume)
     try:
         return file, suites.read(file)
-    except FileNotFoundError:
-        return file, None
-    except (OSError, ValueError) as error:
+    except FileNotFoundError as error:
+        if file.parent.is_dir():
+            return file, None
+        raise RunRefusedError(
+            f"{unwritten(file, 'there is no such folder', 'Create it')}.", USAGE
+        ) from error
+    except (OSError, ValueError, RecursionError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no file of a suite"
         raise RunRefusedError(
             f"{visible(str(file))} cannot be resumed: {why}. Name another.", USAGE
@@ -318,7 +325,6 @@ def _torch_version(args: argparse.Namespace) -> str:
 
 def _write_suite(file: Path, suite: Suite) -> None:
     try:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         suites.write(file, suite)
     except OSError as error:
         what = f"{visible(str(file))} cannot be written: {error.strerror or error}"

@@ -13,10 +13,10 @@ import re
 import signal
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from gputop.frozen import dataclass
 from gputop.masking import masked_arguments
 from gputop.problem import Problem, ProblemError
 

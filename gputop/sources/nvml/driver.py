@@ -169,7 +169,6 @@ class NvmlReader:
         self._version = version_numbers(driver_version or "")
         self._events = events
         self._gpm: Gpm | None = None
-        self._processes = process_queries(self._version, clock)
         self._start_counting()
         self._handle: Any = None
         share = 1 - index % SHARES / SHARES
@@ -236,6 +235,7 @@ class NvmlReader:
             self._pcie.look_ahead(self._handle, seconds)
 
     def _start_counting(self) -> None:
+        self._processes = process_queries(self._version, self._clock)
         self._pcie = Pcie(self._clock)
         self._queries = reading_queries(self._version, self._clock, self._pcie)
         self._slow_queries = [query for query in self._queries if query.seconds >= SLOW]
@@ -267,7 +267,6 @@ class NvmlReader:
         self._handle = None
         self._cache.forget()
         self._modes.forget()
-        self._processes = process_queries(self._version, self._clock)
         self._start_counting()
 
     def _update_modes(self) -> None:
