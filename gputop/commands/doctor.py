@@ -218,7 +218,7 @@ def _summary(severities: Sequence[Severity], *, colour: bool) -> str:
 
 
 DRIVER = Path("/proc/driver/nvidia/version")
-VARIABLES = ("TERM", "COLORTERM", "TERM_PROGRAM", "TMUX", "SSH_CONNECTION", "LANG", "LC_ALL")
+VARIABLES = ("TERM", "COLORTERM", "TERM_PROGRAM", "LANG", "LC_ALL", "TMUX", "SSH_CONNECTION")
 """Variables that decide what a terminal shows."""
 
 
@@ -226,27 +226,31 @@ def version_facts() -> Iterator[tuple[str, str]]:
     """Yield names and values: the system, Python, the dependencies, the driver and the terminal."""
     yield "system", platform.platform()
     yield "Python", f"{platform.python_version()} {sys.executable}"
-    for name in (*_dependencies(), "torch"):
-        yield name, _version(name)
+    yield from _dependencies()
     yield "driver", _driver()
     columns, rows = terminal_size()
-    yield "terminal", f"{columns}x{rows} {_environment()}"
+    hidden = {"TMUX": "set", "SSH_CONNECTION": "set"}
+    found = {name: hidden.get(name, os.environ[name]) for name in VARIABLES if name in os.environ}
+    words = (f"{name}={visible(value, 40)}" for name, value in found.items())
+    yield "terminal", " ".join((f"{columns}x{rows}", *words))
 
 
-def _dependencies() -> list[str]:
+def _dependencies() -> Iterator[tuple[str, str]]:
+    """Yield those that are always needed, and of the others those that are there."""
     try:
         needs = metadata.requires(DISTRIBUTION) or []
     except metadata.PackageNotFoundError:
-        return []
-    needs = [each for each in needs if "extra ==" not in each]
-    return [match[0] for each in needs if (match := re.match(r"[\w.-]+", each))]
-
-
-def _version(name: str) -> str:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return "is not installed"
+        yield DISTRIBUTION, "is not installed"
+        return
+    for each in needs:
+        name, _, condition = each.partition(";")
+        name = re.split(r"[^\w.-]", name.strip())[0]
+        try:
+            if "dev" not in condition:
+                yield name, metadata.version(name)
+        except metadata.PackageNotFoundError:
+            if not condition:
+                yield name, "is not installed"
 
 
 def _driver() -> str:
@@ -255,11 +259,3 @@ def _driver() -> str:
     except OSError as error:
         return f"none: {DRIVER}: {error.strerror}"
     return visible(" ".join(first.removeprefix("NVRM version:").split()), 200)
-
-
-def _environment() -> str:
-    hidden = ("TMUX", "SSH_CONNECTION")
-    found = {name: os.environ[name] for name in VARIABLES if name in os.environ}
-    return " ".join(
-        f"{name}={'set' if name in hidden else visible(value, 40)}" for name, value in found.items()
-    )

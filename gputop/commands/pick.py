@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 INTERVAL_SECONDS = 0.25
 LOOKS = 5
 """Samples per second: the first, and one after each quarter."""
+CANDIDATE_FIELDS = ("busy_percent", "memory_free_bytes", "memory_usable_bytes", "reason")
 
 
 def parse_percent(text: str) -> float:
@@ -139,16 +140,8 @@ def _document(arguments: argparse.Namespace, outcome: Outcome) -> dict[str, Any]
     return {
         "picked": _names(arguments, outcome),
         "devices": [
-            {
-                "uuid": each.device.uuid,
-                "index": each.device.index,
-                "mig_index": each.device.mig_index,
-                "name": each.device.name,
-                "busy_percent": each.busy_percent,
-                "memory_free_bytes": each.memory_free_bytes,
-                "memory_usable_bytes": each.memory_usable_bytes,
-                "reason": each.reason,
-            }
+            {name: getattr(each.device, name) for name in ("uuid", "index", "mig_index", "name")}
+            | {name: getattr(each, name) for name in CANDIDATE_FIELDS}
             for each in (*outcome.picked, *outcome.others)
         ],
     }
@@ -195,12 +188,12 @@ async def look(
 
 def _outcome(wanted: Wanted, inventory: Inventory, looks: Sequence[Sample]) -> Outcome:
     from gputop.health.idle_devices import candidates
-    from gputop.sources.visible_devices import ORDER, VARIABLE, seen
+    from gputop.sources.visible_devices import seen
 
     if not inventory.devices:
         why = "the driver has none"
         raise ProblemError(Problem("There is no device to pick", why, "See `gputop status`"))
-    allowed = seen(inventory.devices, os.environ.get(VARIABLE), os.environ.get(ORDER))
+    allowed = seen(inventory.devices)
     every = candidates(inventory, looks, wanted.needs, allowed.uuids)
     fitting = sum(each.reason is None for each in every)
     enough = wanted.number if fitting >= wanted.number else 0
@@ -220,9 +213,9 @@ def _refuse(arguments: argparse.Namespace, outcome: Outcome) -> int:
     print_message(
         f"error: {_too_few(arguments.count, outcome)}. Ask for fewer, or wait with --wait."
     )
-    for device, reason in ((each.device, each.reason) for each in outcome.others):
-        name = short_name(visible(device.name, 80))
-        print_message(f"GPU {device.label} ({name}): {reason or 'fits'}")
+    for each in outcome.others:
+        name = short_name(visible(each.device.name, 80))
+        print_message(f"GPU {each.device.label} ({name}): {each.reason or 'fits'}")
     return COULD_NOT_RUN
 
 

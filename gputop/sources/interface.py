@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Protocol
 
-from gputop.frozen import dataclass
 from gputop.problem import Problem, ProblemError
 from gputop.schema.device import Absence, Device, DeviceSample
 from gputop.schema.snapshot import Event, Process

@@ -44,8 +44,7 @@ from gputop.sources.interface import (
     joined_process,
     unanswered_process,
 )
-from gputop.sources.linux.host import FIRST_WINDOW_SECONDS, HostReader
-from gputop.sources.linux.owners import Owners
+from gputop.sources.linux.host import FIRST_WINDOW_SECONDS, HostReader, Owners
 from gputop.sources.linux.procfs import cpu_name
 
 Choose = Callable[[Sequence[Device]], frozenset[str]]

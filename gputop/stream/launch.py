@@ -19,10 +19,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NoReturn
 
 from gputop.compat import module_command
-from gputop.frozen import dataclass
 
 PARENT = "GPUTOP_PARENT"
 """Variable with the pid of the parent that a child of gputop's own ends with."""
@@ -215,7 +215,7 @@ def _run(
         os.setsid()  # Ctrl+C in the terminal is for the dashboard
         for target, each in enumerate(streams):
             os.dup2(each, target)
-        _close_others()
+        os.closerange(3, 1 + max(map(int, os.listdir("/proc/self/fd"))))  # noqa: PTH208
         _forget_working_directory()
         die_with(parent)
         _show_title(title)
@@ -227,13 +227,6 @@ def _run(
         sys.excepthook(*sys.exc_info())
     finally:
         os._exit(status)
-
-
-def _close_others() -> None:
-    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208
-        with contextlib.suppress(OSError):
-            if int(name) > 2:
-                os.close(int(name))
 
 
 def _forget_working_directory() -> None:

@@ -40,7 +40,7 @@ from gputop.schema.snapshot import (
     merge_samples,
 )
 from gputop.sources.interface import Driver, ReplacedError
-from gputop.sources.linux.owners import Owners
+from gputop.sources.linux.host import Owners
 from gputop.sources.sampler import Sampler
 
 if TYPE_CHECKING:

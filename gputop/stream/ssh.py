@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from gputop import FROM_CHECKOUT
 from gputop.problem import Problem
@@ -86,35 +86,26 @@ def ssh_command(host: str, words: Sequence[str]) -> list[str]:
     return ["ssh", *options, "--", host, shlex.join(words)]
 
 
-class _Rule(NamedTuple):
-    """Meaning of a line of standard error, or of an exit status."""
-
-    status: int | None
-    """Exit status, or None for any."""
-    pattern: str
-    why: str
-    remedy: str
-
-
 _INSTALL = f"{FROM_CHECKOUT} there, or use --remote-command"
 # fmt: off
 _RULES = (
-    _Rule(127, "", "gputop is not found there", _INSTALL),
-    _Rule(None, "No module named '?gputop", "gputop is not found there", _INSTALL),
-    _Rule(None, r"Permission denied \(", "it wants a password or another key",
+    (127, "", "gputop is not found there", _INSTALL),
+    (None, "No module named '?gputop", "gputop is not found there", _INSTALL),
+    (None, r"Permission denied \(", "it wants a password or another key",
           "`ssh-copy-id {host}`, or `ssh-add` the key"),
-    _Rule(None, "REMOTE HOST IDENTIFICATION HAS CHANGED",
+    (None, "REMOTE HOST IDENTIFICATION HAS CHANGED",
           "its host key is another one than before", "Find out why, then `ssh-keygen -R {host}`"),
-    _Rule(None, "Host key verification failed", "its host key is not known",
+    (None, "Host key verification failed", "its host key is not known",
           "Look at it with `ssh {host}` once"),
-    _Rule(2, "unrecognized arguments|invalid choice|is not known. Did you mean",
+    (2, "unrecognized arguments|invalid choice|is not known. Did you mean",
           "its gputop is too old, or is another program", f"Upgrade it: {FROM_CHECKOUT} there"),
-    _Rule(None, "upgrade this gputop", "its gputop is newer than this one",
+    (None, "upgrade this gputop", "its gputop is newer than this one",
           f"Upgrade this one: {FROM_CHECKOUT}"),
-    _Rule(None, "No such file or directory: 'ssh'", "there is no `ssh` here",
+    (None, "No such file or directory: 'ssh'", "there is no `ssh` here",
           "Install OpenSSH's client"),
 )
 # fmt: on
+"""Exit status (None for any) and pattern of the last output, and why and remedy that they mean."""
 SSH_FAILED = 255
 
 
@@ -123,9 +114,9 @@ def explain_absence(host: str, interruption: Interruption) -> Problem:
     what = f"{host} is away"
     status = interruption.status
     said = f"{interruption.errors}\n{interruption.problem.why}"
-    for rule in _RULES:
-        if rule.status in (None, status) and re.search(rule.pattern, said):
-            return Problem(what, rule.why, rule.remedy.format(host=host))
+    for ended_with, pattern, why, remedy in _RULES:
+        if ended_with in (None, status) and re.search(pattern, said):
+            return Problem(what, why, remedy.format(host=host))
     remedy = "It is tried again" if host == THIS_MACHINE else f"`ssh {host}` may say more"
     if not interruption.errors and status is not None and interruption.problem.why == "it ended":
         connection = status <= 0 or status == SSH_FAILED

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gputop.masking import MASK
-from gputop.sources.linux.owners import Owners
+from gputop.sources.linux.host import Owners
 from tests.e2e.shipped import ENTER, ESCAPE, GPUTOP, dashboard, device, held_by, see
 
 if TYPE_CHECKING:

@@ -133,7 +133,7 @@ def check_recording(data: bytes) -> bool:
     assert all(isinstance(record, Inventory | Sample) for record in records)
     index = recording.index
     index.finish()
-    positions = [index.position(n) for n in range(index.count)]
+    positions = [*index.positions]
     assert positions == sorted(positions)
     assert all(0 <= position < math.inf for position in positions)
     for first in {0, index.count // 2, max(0, index.count - 1)}:

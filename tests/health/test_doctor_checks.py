@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from gputop.bench.plan.interpreters import Interpreter, InterpreterSearch
+from gputop.bench.run.worker_launch import Interpreter, InterpreterSearch
 from gputop.commands.doctor import remedy as remedy_of
 from gputop.health.doctor import BY_NAME, CHECKS, examine
 from gputop.health.doctor.facts import NO_INVENTORY, NO_SAMPLE, CudaDevice, DoctorFacts, TorchFacts

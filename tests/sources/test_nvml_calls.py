@@ -13,8 +13,7 @@ import pytest
 from gputop.schema.device import Absence
 from gputop.schema.snapshot import Sample, encode
 from gputop.sources.interface import joined_process
-from gputop.sources.linux.host import HostReader
-from gputop.sources.linux.owners import Owners
+from gputop.sources.linux.host import HostReader, Owners
 from gputop.sources.nvml import fields
 from gputop.sources.nvml.driver import NvmlReader, start
 from gputop.sources.nvml.fields import VALUE_TYPES

@@ -18,18 +18,17 @@ import pytest
 
 from gputop.schema.device import Absence
 from gputop.sources.interface import OWNER_FIELDS, Owner, unseen
-from gputop.sources.linux import owners as module
+from gputop.sources.linux import host as module
 from gputop.sources.linux import procfs
-from gputop.sources.linux.owners import (
+from gputop.sources.linux.host import (
     CHILDREN,
     CHILDREN_SECONDS,
     IDENTITY_SECONDS,
     LISTED_SECONDS,
     WINDOW_SECONDS,
-    Cgroup,
     Owners,
 )
-from gputop.sources.linux.procfs import BOOT_TIME, PAGE_BYTES, TICKS_PER_SECOND
+from gputop.sources.linux.procfs import BOOT_TIME, PAGE_BYTES, TICKS_PER_SECOND, Cgroup
 from tests.sources.fake_proc import FakeProc, stat_line
 
 BOUND = 60.0
@@ -345,7 +344,7 @@ def test_one_file_is_opened_at_a_look() -> None:
     """Not by the standard library either, as the interpreter itself reports it."""
     script = """
 import json, os, sys
-from gputop.sources.linux.owners import Owners
+from gputop.sources.linux.host import Owners
 owners = Owners()
 pid = os.getppid()
 owners.find(pid)

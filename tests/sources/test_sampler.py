@@ -18,7 +18,7 @@ from gputop.schema.device import READINGS, Absence, DeviceSample, DeviceState, s
 from gputop.schema.snapshot import DriverState, Event, Inventory, ProcessKind, Sample, Source
 from gputop.sources import sampler as module
 from gputop.sources.interface import OWNER_FIELDS, DeviceReading, DriverError, Owner, ReplacedError
-from gputop.sources.linux.owners import Owners
+from gputop.sources.linux.host import Owners
 from gputop.sources.sampler import Sampler
 from tests.sources.fakes import (
     BOUND,

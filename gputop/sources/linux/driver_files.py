@@ -10,10 +10,10 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from gputop.frozen import dataclass
-from gputop.sources.linux.owners import parse_cgroup
+from gputop.sources.linux.procfs import parse_cgroup
 
 LIBRARY = "libnvidia-ml.so.1"
 WSL_FOLDER = "/usr/lib/wsl/lib"

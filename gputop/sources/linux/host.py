@@ -1,17 +1,32 @@
-"""CPU, memory and load of the machine."""
+"""The host: its CPU, memory and load, and the owners of processes.
+
+Each look at an owner reads one file of the process, and every `CHILDREN_SECONDS` one of each child
+process: a data loader's workers are on no device, and the trainer that waits for them uses no CPU.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import os
+import pwd
+import re
 import time
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar
 
 import psutil
 
+from gputop.masking import masked_arguments
 from gputop.schema.codec import rounded
 from gputop.schema.device import Absence
 from gputop.schema.snapshot import Host
+from gputop.sources.interface import OWNER_FIELDS, Owner, unseen
+from gputop.sources.linux import procfs
+from gputop.sources.linux.procfs import PROC, Cgroup, Stat, parse_cgroup
 
 Value = TypeVar("Value")
 
@@ -88,3 +103,255 @@ def _cpu_temperature() -> float | None:
         if sensors.get(name):
             return rounded(max(float(entry.current) for entry in sensors[name]))
     return None
+
+
+IDENTITY_SECONDS = 10.0
+"""Seconds between looks at who a process is: it may execute another program, change its title or
+user, or be moved into a container, all with the same pid and start time."""
+WINDOW_SECONDS = 0.1
+"""Shortest window of a CPU percentage. Less would be noise: a tick is a hundredth of a second."""
+LISTED_SECONDS = 1.0
+"""Age in seconds that the driver's list of processes may have. For so long a pid in it that was
+reused says nothing about the new process."""
+CHILDREN_SECONDS = 2.0
+"""Seconds between looks at the child processes: a trainer may have tens of them."""
+MOST_CHILDREN = 64
+"""Child processes that are read at most: each costs a file read."""
+COMMAND_BYTES = 4096
+"""Bytes read of a command line: it is sent with each sample, and nobody reads more."""
+CGROUP_BYTES = 1 << 16
+
+WAITING = "D"
+"""State of a process in an uninterruptible wait, mostly for storage."""
+GONE = (FileNotFoundError, ProcessLookupError)
+CHILDREN_CPU = ("children_cpu_percent", "children_cpu_most_percent")
+CHILDREN = ("children", *CHILDREN_CPU)
+
+
+class _Cpu(NamedTuple):
+    """CPU time that a process had used at a moment, and its share since the moment before."""
+
+    at: float
+    ticks: int
+    percent: float | None = None
+
+    def after(self, at: float, ticks: int) -> _Cpu:
+        """Return the same at a later moment."""
+        seconds = at - self.at
+        if seconds < WINDOW_SECONDS:
+            return self
+        taken = max(0, ticks - self.ticks) / procfs.TICKS_PER_SECOND
+        return _Cpu(at, ticks, rounded(100 * taken / seconds))
+
+
+class _Children(NamedTuple):
+    """Child processes of a process, as they were at a look."""
+
+    at: float
+    each: Mapping[int, tuple[int, _Cpu]]
+    """Start in ticks, and CPU, by pid."""
+    values: Mapping[str, Any] = MappingProxyType({})
+    """Values of `CHILDREN`: how many, and the CPU of those that were there for two looks."""
+    absent: Mapping[str, Absence] = MappingProxyType({})
+    waiting: bool = False
+
+
+@dataclasses.dataclass(slots=True)
+class _Known:
+    """State of a process at the last look."""
+
+    stat: Stat
+    identity: Owner
+    """What seldom changes of it."""
+    identity_at: float
+    cpu: _Cpu
+    children: _Children
+    seen_from: float = -math.inf
+    """Moment from which the pid is its own, if another process had it before."""
+
+
+def _owner(known: _Known, booted: float) -> Owner:
+    stat, children = known.stat, known.children
+    absent = {**known.identity.absent, **children.absent}
+    if known.cpu.percent is None:
+        absent["cpu_percent"] = Absence.NO_DATA_YET
+    if not stat.parent_pid:
+        # Outside of the container that this is in.
+        absent["parent_pid"] = Absence.LOST
+    return dataclasses.replace(
+        known.identity,
+        start_time=stat.started(booted),
+        cpu_percent=known.cpu.percent,
+        memory_resident_bytes=stat.resident_bytes,
+        parent_pid=stat.parent_pid or None,
+        io_wait=stat.state == WAITING or children.waiting,
+        **children.values,
+        absent=absent,
+    )
+
+
+class Owners:
+    """Finds the owners of processes in /proc; used by one thread.
+
+    Each look notices a process that has ended, or whose pid another process has now.
+    """
+
+    def __init__(self, proc: str = PROC, *, secrets: bool = False) -> None:
+        """Read `proc`; with `secrets`, keep the unmasked command lines, too."""
+        self._proc = proc
+        self._secrets = secrets
+        self._boot = procfs.BootTime(proc)
+        self._known: dict[int, _Known] = {}
+
+    def find(self, pid: int) -> Owner:
+        """Return the owner of `pid` now, with its CPU since the look before.
+
+        Never raises, but may block.
+        """
+        now = time.monotonic()
+        try:
+            known = self._updated(pid, procfs.read_stat(pid, self._proc), now)
+        except (OSError, ValueError) as error:
+            return self._hidden(pid, error)
+        if now - known.seen_from < LISTED_SECONDS:
+            # The driver may have listed the process that had the pid before.
+            return unseen(Absence.NO_DATA_YET)
+        return _owner(known, self._boot.now())
+
+    def forget_others(self, pids: set[int]) -> None:
+        """Forget all processes but these."""
+        for pid in self._known.keys() - pids:
+            del self._known[pid]
+
+    def _updated(self, pid: int, stat: Stat, now: float) -> _Known:
+        known = self._known.get(pid)
+        if known is None or known.stat.start_ticks != stat.start_ticks:
+            identity, children = self._identity(pid, stat), self._children(pid, now, {})
+            since = -math.inf if known is None else now
+            cpu = _Cpu(now, stat.cpu_ticks)
+            known = _Known(stat, identity, now, cpu, children, since)
+            self._known[pid] = known
+            return known
+        known.stat, known.cpu = stat, known.cpu.after(now, stat.cpu_ticks)
+        if now - known.children.at >= CHILDREN_SECONDS:
+            known.children = self._children(pid, now, known.children.each)
+        if now - known.identity_at >= IDENTITY_SECONDS:
+            known.identity, known.identity_at = self._identity(pid, stat), now
+        return known
+
+    def _children(self, pid: int, now: float, before: Mapping[int, tuple[int, _Cpu]]) -> _Children:
+        """Return the child processes now. Never raises: a process can be known without them."""
+        try:
+            pids = procfs.read_children(pid, self._proc)[:MOST_CHILDREN]
+        except PermissionError:
+            return _Children(now, {}, absent=dict.fromkeys(CHILDREN, Absence.NO_PERMISSION))
+        except (OSError, ValueError):  # a kernel that does not list them, or it has just gone
+            return _Children(now, {}, absent=dict.fromkeys(CHILDREN, Absence.NOT_SUPPORTED))
+        each: dict[int, tuple[int, _Cpu]] = {}
+        waiting = False
+        for child in pids:
+            try:
+                stat = procfs.read_stat(child, self._proc)
+            except (OSError, ValueError):
+                continue  # it has just ended
+            start, cpu = before.get(child, (None, None))
+            same = cpu is not None and start == stat.start_ticks
+            now_cpu = cpu.after(now, stat.cpu_ticks) if cpu and same else _Cpu(now, stat.cpu_ticks)
+            each[child] = stat.start_ticks, now_cpu
+            waiting = waiting or stat.state == WAITING
+        percents = [cpu.percent for _, cpu in each.values() if cpu.percent is not None]
+        if each and not percents:
+            absent = dict.fromkeys(CHILDREN_CPU, Absence.NO_DATA_YET)
+            return _Children(now, each, {"children": len(each)}, absent, waiting)
+        values = len(each), rounded(sum(percents, 0.0)), max(percents, default=0.0)
+        return _Children(now, each, dict(zip(CHILDREN, values, strict=True)), waiting=waiting)
+
+    def _identity(self, pid: int, stat: Stat) -> Owner:
+        """Return who a process is. Raises OSError if it is gone; what is refused is absent."""
+        absent: dict[str, Absence] = {}
+        cgroup = Cgroup()
+        try:
+            text = procfs.text(procfs.read(f"{self._proc}/{pid}/cgroup", CGROUP_BYTES))
+            cgroup = parse_cgroup(text)
+        except FileNotFoundError:
+            # A kernel without control groups; or the process is gone, as the next read tells.
+            absent |= dict.fromkeys(Cgroup._fields, Absence.NOT_SUPPORTED)
+        except PermissionError:
+            absent |= dict.fromkeys(Cgroup._fields, Absence.NO_PERMISSION)
+        try:
+            user = self._user(pid)
+        except PermissionError:
+            user = None
+            absent["user"] = Absence.NO_PERMISSION
+        try:
+            data = procfs.read(f"{self._proc}/{pid}/cmdline", COMMAND_BYTES)
+        except PermissionError:
+            data = b""
+        command, unmasked = _command_line(data)
+        unmasked = unmasked if self._secrets and unmasked != command else ""
+        names = cgroup._asdict()
+        return Owner(user, command or stat.name, **names, unmasked=unmasked or None, absent=absent)
+
+    def _user(self, pid: int) -> str:
+        """Return the user's name. Raises OSError if it is hidden, ValueError for nonsense."""
+        try:
+            status = procfs.read(f"{self._proc}/{pid}/status")
+        except PermissionError:
+            # The owner of the directory is the user, but for a process that protects itself: root.
+            owner = Path(f"{self._proc}/{pid}").stat().st_uid
+            if not owner:
+                raise
+            return user_name(owner)
+        match = re.search(rb"^Uid:\s+(\d+)", status, re.MULTILINE)
+        if match is None:
+            raise ValueError("not the content of /proc/PID/status")
+        return user_name(int(match[1]))
+
+    def _hidden(self, pid: int, error: OSError | ValueError) -> Owner:
+        """Return what is known of a process whose numbers cannot be read."""
+        if isinstance(error, PermissionError):
+            # /proc is mounted with hidepid=1: all see the directory, only its user what is in it.
+            try:
+                user = self._user(pid)
+            except (OSError, ValueError):
+                return unseen(Absence.NO_PERMISSION)
+            hidden = (name for name in OWNER_FIELDS if name != "user")
+            return Owner(user=user, absent=dict.fromkeys(hidden, Absence.NO_PERMISSION))
+        if not isinstance(error, GONE):
+            return unseen(Absence.ERROR)
+        # hidepid=2 hides the directory, too; else it is gone, or in a pid namespace of its own.
+        return unseen(Absence.NO_PERMISSION if _exists(pid) else Absence.LOST)
+
+
+def _exists(pid: int) -> bool:
+    """Return True if there is a process of another user with that pid."""
+    try:
+        if pid > 0:
+            os.kill(pid, 0)  # signal 0 is sent to nobody: only the right to send it is checked
+    except PermissionError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return False
+
+
+@lru_cache(maxsize=1024)
+def _command_line(data: bytes) -> tuple[str, str]:
+    """Return the content of /proc/PID/cmdline as text, with secrets masked and unmasked.
+
+    Both are empty for a kernel thread and a zombie.
+    """
+    arguments = procfs.arguments_of(data)
+    return " ".join(masked_arguments(arguments)), " ".join(arguments)
+
+
+@lru_cache(maxsize=1024)
+def user_name(uid: int) -> str:
+    """Return the user's name, or the number if it has none here.
+
+    May block: a directory service may be asked.
+    """
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except (KeyError, OverflowError):
+        return str(uid)

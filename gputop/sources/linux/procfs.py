@@ -1,4 +1,4 @@
-"""Processes in /proc: their state and details, and signals to them; and the CPU's name.
+"""Processes in /proc: state, details and container, and signals to them; and the CPU's name.
 
 A process is identified by its pid and start time, since pids are reused. The dashboard loads this
 module, so it loads nothing that reads the machine, such as psutil.
@@ -13,9 +13,10 @@ import re
 import signal
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-from gputop.frozen import dataclass
 from gputop.masking import masked_arguments
 from gputop.problem import Problem, ProblemError
 
@@ -303,6 +304,74 @@ def _parents(pid: int, proc: str) -> tuple[tuple[int, str], ...]:
             break
         found[pid], pid = stat.name, stat.parent_pid
     return tuple(found.items())
+
+
+ID_DIGITS = 12
+"""Digits of a container's id that its own tools show."""
+
+
+class Cgroup(NamedTuple):
+    """Container, pod and Slurm job of a process, each None if it is in none."""
+
+    container: str | None = None
+    """First digits of the id, or the name where containers have no id (LXC, systemd-nspawn)."""
+    pod: str | None = None
+    """Uid of the Kubernetes pod, with dashes where it has them."""
+    slurm_job: str | None = None
+
+
+# The id alone (cgroupfs driver), or behind the runtime's name (systemd driver; with colons where
+# containerd has one and the kubelet has the other). conmon watches a container from outside of it,
+# as does lxc.monitor; qemu is a machine, but no container.
+_CONTAINER = re.compile(
+    r"/(?:(?![^/]*conmon)[^/]*[-:])?(?P<id>[0-9a-f]{64})(?:\.scope)?(?=/|$)"
+    r"|/(?:lxc/|lxc\.payload[./])(?P<lxc>[^/]+)"
+    r"|/machine-(?!qemu)(?P<scope>[^/]+)\.scope(?=/|$)"
+    r"|/systemd-nspawn@(?P<service>[^/]+)\.service(?=/|$)"
+)
+# Of a static pod it is a digest, without dashes.
+_POD = re.compile(
+    r"[/-]pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})(?![0-9a-f])"
+)
+# In front of the name, or behind it, stands the node's where one machine runs several slurmd.
+_JOB = re.compile(
+    r"/(?:slurm(?:_[^/]*)?|(?:[^/]*_)?slurmstepd\.scope)/(?:uid_[0-9]+/)?job_([0-9]+)(?=/|$)"
+)
+
+
+def parse_cgroup(cgroup: str) -> Cgroup:
+    """Parse the text of `/proc/PID/cgroup`, of version 1 or 2, or of both at once.
+
+    Of nested containers the innermost counts. Never raises; names come as they are.
+    """
+    # `hierarchy:controllers:path`; in version 1 a hierarchy may know nothing of the container.
+    paths = [line.split(":", 2)[-1].removesuffix(" (deleted)") for line in cgroup.split("\n")]
+    return Cgroup(
+        next(filter(None, map(_container, paths)), None),
+        next(filter(None, map(_pod, paths)), None),
+        next(filter(None, map(_slurm_job, paths)), None),
+    )
+
+
+def _container(path: str) -> str | None:
+    matches = [*_CONTAINER.finditer(path)]
+    if not matches:
+        return None
+    found = matches[-1]
+    if found["id"]:
+        return found["id"][:ID_DIGITS]
+    # systemd escapes the dash, the one such character that a machine's name may have.
+    return found["lxc"] or (found["scope"] or found["service"]).replace("\\x2d", "-")
+
+
+def _pod(path: str) -> str | None:
+    uids: list[str] = _POD.findall(path) if "kubepods" in path else []
+    return uids[-1].replace("_", "-") if uids else None
+
+
+def _slurm_job(path: str) -> str | None:
+    match = _JOB.search(path)
+    return match[1] if match else None
 
 
 def cpu_name() -> str | None:

@@ -19,25 +19,19 @@ from gputop.sources.nvml import diagnosis
 from gputop.sources.nvml.device_queries import IDENTITY, MODES, memory_is_shared, reading_queries
 from gputop.sources.nvml.diagnosis import version_numbers
 from gputop.sources.nvml.mig import Instances
-from gputop.sources.nvml.processes import (
-    add_attributed,
-    attributed_bytes,
-    merge_processes,
-    process_queries,
-)
+from gputop.sources.nvml.processes import device_reading, merge_processes, process_queries
 from gputop.sources.nvml.query import (
     DRIVER_IS_GONE,
     SLOW,
     Clock,
     QueryCache,
     absence_of,
-    answered_sample,
     answers_by_name,
     common_failure,
     nvml,
     schema_fields,
     total,
-    unreadable_sample,
+    unreadable,
 )
 from gputop.sources.nvml.smi_values import smi_values
 from gputop.sources.nvml.traffic import Pcie
@@ -175,7 +169,6 @@ class NvmlReader:
         self._version = version_numbers(driver_version or "")
         self._events = events
         self._gpm: Gpm | None = None
-        self._processes = process_queries(self._version, clock)
         self._start_counting()
         self._handle: Any = None
         share = 1 - index % SHARES / SHARES
@@ -217,17 +210,14 @@ class NvmlReader:
         answers += [*lists, usage]
         if not DRIVER_IS_GONE.isdisjoint(each for each in answers if isinstance(each, int)):
             _check_driver()
-        processes, missing = merge_processes(*(self.device.uuid, *parts.others, usage))
-        if missing:
-            found["processes"] = missing
-        held = total(attributed_bytes(processes, missing), parts.attributed)
-        add_attributed(found, held, held)
+        listed = merge_processes(*(self.device.uuid, *parts.others, usage))
+        held = total(listed.held_bytes, parts.attributed)
         self._mark_disabled(found)
         found |= percentages
-        sample = answered_sample(self.device.uuid, found, answers)
-        if sample.state is DeviceState.NEEDS_RESET:
+        reading = device_reading(self.device, found, answers, listed, held, held)
+        if reading.sample.state is DeviceState.NEEDS_RESET:
             self._reset()  # or its answers to slow queries would outlast the reset
-        return (DeviceReading(self.device, sample, processes), *parts.readings)
+        return (reading, *parts.readings)
 
     @property
     def heard_at(self) -> float:
@@ -245,6 +235,7 @@ class NvmlReader:
             self._pcie.look_ahead(self._handle, seconds)
 
     def _start_counting(self) -> None:
+        self._processes = process_queries(self._version, self._clock)
         self._pcie = Pcie(self._clock)
         self._queries = reading_queries(self._version, self._clock, self._pcie)
         self._slow_queries = [query for query in self._queries if query.seconds >= SLOW]
@@ -276,7 +267,6 @@ class NvmlReader:
         self._handle = None
         self._cache.forget()
         self._modes.forget()
-        self._processes = process_queries(self._version, self._clock)
         self._start_counting()
 
     def _update_modes(self) -> None:
@@ -303,5 +293,4 @@ class NvmlReader:
         self._reset()
         if "uuid" in self.device.absent:
             self.device = self._unknown_device(absence_of(code))
-        sample = unreadable_sample(self.device.uuid, code)
-        return (DeviceReading(self.device, sample), *self._instances.unreadable(code))
+        return (unreadable(self.device, code), *self._instances.unreadable(code))

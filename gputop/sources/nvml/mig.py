@@ -12,28 +12,26 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gputop.schema.device import READINGS, Absence, Device
-from gputop.sources.interface import DeviceReading
 from gputop.sources.nvml.device_queries import BAR1, BAR1_TOTAL, MEMORY, MEMORY_TOTAL
-from gputop.sources.nvml.processes import add_attributed, attributed_bytes, merge_processes
+from gputop.sources.nvml.processes import ProcessList, device_reading, merge_processes
 from gputop.sources.nvml.query import (
     SLOW,
     Clock,
     NvmlQuery,
     QueryCache,
     absence_of,
-    answered_sample,
     answers_by_name,
     nvml,
     scalar,
     schema_fields,
     string,
     total,
-    unreadable_sample,
+    unreadable,
 )
 from gputop.sources.nvml.utilization import Gpm, Percentages, all_missing
 
 if TYPE_CHECKING:
-    from gputop.schema.snapshot import Process
+    from gputop.sources.interface import DeviceReading
 
 _COUNT = NvmlQuery("", scalar(nvml.nvmlDeviceGetMaxMigDeviceCount), seconds=SLOW)
 _IDENTITY = (
@@ -112,7 +110,7 @@ class Instances:
         # Compute instances of one GPU instance share its memory: each reports the use of all.
         held: dict[int | str, int | Absence] = defaultdict(int)
         for instance in instances:
-            held[instance.shares] = total(held[instance.shares], instance.attributed)
+            held[instance.shares] = total(held[instance.shares], instance.listed.held_bytes)
         return InstanceReadings(
             tuple(instance.reading(held[instance.shares]) for instance in instances),
             [_others(rows, instances) for rows in lists],
@@ -125,10 +123,7 @@ class Instances:
         for instance in self._known.values():
             instance.cache.forget()
             instance.close()
-        devices = [instance.device for instance in self._known.values()]
-        return tuple(
-            DeviceReading(device, unreadable_sample(device.uuid, code)) for device in devices
-        )
+        return tuple(unreadable(instance.device, code) for instance in self._known.values())
 
     def _indices(self, gpu: Any, parent: Device) -> Sequence[int]:
         if parent.mig_mode == "enabled":
@@ -196,19 +191,13 @@ class _Instance:
         # Without an id it would be that of the whole GPU.
         self._gpm = None if instance is None else Gpm(gpu, instance, clock)
         self._percentages: Percentages = {}
-        self.processes: tuple[Process, ...] = ()
-        self._missing: Absence | None = None
+        self.listed = ProcessList((), None)
 
     @property
     def shares(self) -> int | str:
         """Key of the memory that it shares: that of its GPU instance, or its own if unknown."""
         gpu_instance = self.device.mig_gpu_instance
         return self.device.uuid if gpu_instance is None else gpu_instance
-
-    @property
-    def attributed(self) -> int | Absence:
-        """Bytes held by its processes."""
-        return attributed_bytes(self.processes, self._missing)
 
     def ask(self, handle: Any, *, gpm: bool) -> None:
         """Ask what is due. Raises `NVMLError` if it, or the GPU, is lost."""
@@ -236,9 +225,7 @@ class _Instance:
     def assign_processes(self, gpu: Sequence[Any]) -> None:
         """Set its processes from its own lists or, if it has none, from those of the GPU."""
         rows = [self._rows(own, all_) for own, all_ in zip(self._lists, gpu, strict=True)]
-        self.processes, self._missing = merge_processes(
-            *(self.device.uuid, *rows, nvml.NVML_ERROR_NOT_SUPPORTED)
-        )
+        self.listed = merge_processes(*(self.device.uuid, *rows, nvml.NVML_ERROR_NOT_SUPPORTED))
 
     def _rows(self, own: Any, gpu: Any) -> Any:
         if isinstance(own, list):
@@ -250,18 +237,16 @@ class _Instance:
         """Return its reading; `held` are the bytes held by processes in the memory it shares."""
         found: dict[str, Any] = dict.fromkeys(READINGS, Absence.NOT_SUPPORTED)
         found |= answers_by_name(_READINGS, self.answers)
-        if self._missing:
-            found["processes"] = self._missing
-        add_attributed(found, self.attributed, held)
         found |= self._percentages
         answers = *self.answers, *self._lists, (*self._percentages.values(),)
-        sample = answered_sample(self.device.uuid, found, answers)
-        return DeviceReading(self.device, sample, self.processes)
+        return device_reading(
+            self.device, found, answers, self.listed, self.listed.held_bytes, held
+        )
 
 
 def _others(rows: Any, instances: Sequence[_Instance]) -> Any:
     """Return the rows of the GPU's list that belong to no instance: a process is listed once."""
     if not isinstance(rows, list):
         return rows
-    pids = {process.pid for instance in instances for process in instance.processes}
+    pids = {process.pid for instance in instances for process in instance.listed.processes}
     return [row for row in rows if row.pid not in pids and not any(i.owns(row) for i in instances)]

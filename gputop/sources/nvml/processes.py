@@ -6,13 +6,13 @@ import ctypes
 import math
 import struct
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from gputop.schema.device import Absence
+from gputop.schema.device import Absence, Device, DeviceSample
 from gputop.schema.snapshot import Process, ProcessKind
-from gputop.sources.interface import UTILIZATIONS
+from gputop.sources.interface import UTILIZATIONS, DeviceReading
 from gputop.sources.nvml.query import (
     SECOND,
     Clock,
@@ -21,6 +21,8 @@ from gputop.sources.nvml.query import (
     absence_of,
     call_directly,
     nvml,
+    schema_fields,
+    state_of,
     total,
     value_of,
 )
@@ -156,10 +158,21 @@ def _fetch_rows(call: Callable[[Any, int], Any], handle: Any, seen: int) -> Any:
     return call(handle, seen)
 
 
-def merge_processes(
-    uuid: str, compute: Any, graphics: Any, mps: Any, usage: Any
-) -> tuple[tuple[Process, ...], Absence | None]:
-    """Return the device's processes by pid, and the reason that the list may lack some, or None.
+class ProcessList(NamedTuple):
+    """Processes of a device by pid, and the reason that some may be missing."""
+
+    processes: tuple[Process, ...]
+    missing: Absence | None
+
+    @property
+    def held_bytes(self) -> int | Absence:
+        """Bytes held by the processes, or the reason that some are missing."""
+        held = (p.absent.get("memory_used_bytes", p.memory_used_bytes or 0) for p in self.processes)
+        return total(self.missing or 0, *held)
+
+
+def merge_processes(uuid: str, compute: Any, graphics: Any, mps: Any, usage: Any) -> ProcessList:
+    """Return the device's processes.
 
     Each list is rows or a return code. `usage` is percentages by pid, a return code, or an
     `Absence`.
@@ -207,21 +220,29 @@ def merge_processes(
         )
         for pid, kind in sorted(kinds.items())
     )
-    return tuple(processes), missing
+    return ProcessList(tuple(processes), missing)
 
 
-def attributed_bytes(processes: tuple[Process, ...], missing: Absence | None) -> int | Absence:
-    """Return the bytes held by the listed processes, or the reason that some are missing."""
-    held = (p.absent.get("memory_used_bytes", p.memory_used_bytes or 0) for p in processes)
-    return total(missing or 0, *held)
+def device_reading(
+    device: Device,
+    found: dict[str, Any],
+    answers: Sequence[Any],
+    listed: ProcessList,
+    attributed: int | Absence,
+    held: int | Absence,
+) -> DeviceReading:
+    """Return the reading of a device whose values, `found`, come from these answers.
 
-
-def add_attributed(found: dict[str, Any], bytes_: int | Absence, listed: int | Absence) -> None:
-    """Add the memory held by the device's processes, and the rest not held by all `listed`."""
-    found["memory_attributed_bytes"] = bytes_
+    `attributed` are the bytes held by its processes, `held` by those of all that share its memory.
+    """
+    if listed.missing:
+        found["processes"] = listed.missing
+    found["memory_attributed_bytes"] = attributed
     used = found["memory_used_bytes"]
-    known = total(used, listed)
+    known = total(used, held)
     # The lists are older than the memory, by up to a second.
-    found["memory_unattributed_bytes"] = (
-        known if isinstance(known, Absence) else max(0, used - listed)
-    )
+    rest = known if isinstance(known, Absence) else max(0, used - held)
+    found["memory_unattributed_bytes"] = rest
+    state, fields = state_of(answers), schema_fields(found)
+    sample = DeviceSample(device.uuid, state, age_seconds=0.0, **fields)
+    return DeviceReading(device, sample, listed.processes)

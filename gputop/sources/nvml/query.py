@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from gputop.schema.device import READINGS, Absence, Device, DeviceSample, DeviceState
-from gputop.sources.interface import DriverError
+from gputop.sources.interface import DeviceReading, DriverError
 from gputop.sources.nvml.diagnosis import diagnose_bindings
 
 NEWEST_FUNCTION = "nvmlDeviceGetMarginTemperature"
@@ -243,7 +243,7 @@ def common_failure(answers: Iterable[Any]) -> int | None:
     return code
 
 
-def _state(answers: Sequence[Any]) -> DeviceState:
+def state_of(answers: Sequence[Any]) -> DeviceState:
     """Return the device's state according to its answers.
 
     A device that needs a reset may still answer some queries. One that answers none with a value
@@ -256,19 +256,15 @@ def _state(answers: Sequence[Any]) -> DeviceState:
     return DeviceState.NOT_RESPONDING if silent else DeviceState.OK
 
 
-def answered_sample(uuid: str, found: Mapping[str, Any], answers: Sequence[Any]) -> DeviceSample:
-    """Return the sample of a device with its values, which come from these answers."""
-    return DeviceSample(uuid, _state(answers), age_seconds=0.0, **schema_fields(found))
-
-
-def unreadable_sample(uuid: str, code: int) -> DeviceSample:
-    """Return the sample of a device that answers everything with that code."""
-    return DeviceSample(
-        uuid=uuid,
+def unreadable(device: Device, code: int) -> DeviceReading:
+    """Return the reading of a device that answers everything with that code."""
+    sample = DeviceSample(
+        uuid=device.uuid,
         state=_STATES.get(code, DeviceState.NOT_RESPONDING),
         age_seconds=0.0,
         absent=dict.fromkeys((*READINGS, "processes"), absence_of(code)),
     )
+    return DeviceReading(device, sample)
 
 
 def answers_by_name(queries: Iterable[NvmlQuery], answers: Iterable[Any]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.style import Style
 
     from gputop.bench.plan.request import Target
-    from gputop.bench.run.group_state import GroupState
+    from gputop.bench.run.group import GroupState
     from gputop.bench.run.state import RunState
     from gputop.problem import Problem
 
@@ -74,7 +74,7 @@ def _going(group: GroupState) -> tuple[str, Style, str]:
     if group.begun or (group.is_table and all(run.planned for run in runs)):
         return "Running ", GOOD, what
     step = "Warming up" if any(run.hello for run in runs) else "Starting torch"
-    return f"{step}, {duration(group.preparing_seconds)}: ", WARN, what
+    return f"{step}, {duration(group.now() - group.started_at)}: ", WARN, what
 
 
 def _ended(group: GroupState) -> tuple[str, Style, str]:
@@ -146,11 +146,10 @@ def _devices(targets: Sequence[Target]) -> str:
 def _faults(group: GroupState) -> str:
     if not group.is_several:
         return wrong_elements_text(group.first)
-    wrong = {target: group.wrong_elements(target) for target in group.runs}
+    wrong = group.wrong
     return "; ".join(
-        f"{target.place} {count(many, 'wrong element') if many else 'failed'}"
-        for target, many in wrong.items()
-        if group.is_faulty(target)
+        f"{target.place} {count(wrong[target], 'wrong element') if target in wrong else 'failed'}"
+        for target in filter(group.is_faulty, group.runs)
     )
 
 
