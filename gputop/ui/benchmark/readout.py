@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from gputop.bench.plan import heat_limits
+from gputop.bench.plan import gpu_limits
 from gputop.bench.plan.devices import short_labels
 from gputop.bench.results.facts import ending, verified_text
 from gputop.bench.results.verdict import verdict_lines
@@ -126,7 +126,7 @@ def _what(group: GroupState) -> str:
         parts.append(f"{checked} passed")
     known = [run.trace.heat_limits for run in runs if run.trace.gpu is not None]
     if known and group.is_several:
-        parts.append(f"heat limit: {heat_limits.in_short(known)}")
+        parts.append(f"heat limit: {gpu_limits.heat_in_short(known)}")
     torch = {run.hello.torch_version for run in runs if run.hello}
     if len(torch) == 1:
         parts.append(f"torch {visible(torch.pop())}")
@@ -235,9 +235,9 @@ class ReadoutView(TelemetryView, RunView):
             heat = heat if len(heat) <= fits else heat.partition(" (")[0]
         elif run.trace.gpu is not None:
             limits = run.trace.heat_limits
-            heat = f"  heat limit: {heat_limits.in_words(limits)}"
+            heat = f"  heat limit: {gpu_limits.heat_in_words(limits)}"
             if len(heat) > fits:  # without its reason
-                heat = f"  heat limit: {heat_limits.in_short([limits])}"
+                heat = f"  heat limit: {gpu_limits.heat_in_short([limits])}"
         room = max(SHORTEST_BAR, min(80, width - max(32, len(text) + len(heat) + 1)))
         style = BUSY if run.ended else ACCENT
         limit = [Span(heat, end)] if heat else []
