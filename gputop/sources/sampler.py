@@ -48,8 +48,6 @@ from gputop.sources.interface import (
 from gputop.sources.linux.host import FIRST_WINDOW_SECONDS, HostReader, Owners
 from gputop.sources.linux.procfs import cpu_name
 
-Choose = Callable[[Sequence[Device]], frozenset[str]]
-"""Returns the UUIDs of the wanted devices; raises `ValueError` with the reason if there is none."""
 RETRY_SECONDS = 2.0
 """Seconds between attempts to start a driver that could not be used: it may be loaded meanwhile."""
 GRACE_SECONDS = 0.15
@@ -154,11 +152,13 @@ class Sampler:
         *,
         gpm: bool = True,
         smi: tuple[str, ...] = (),
-        choose: Choose | None = None,
+        choose: Callable[[Sequence[Device]], frozenset[str]] | None = None,
         simulate: Callable[[Mapping[str, tuple[float, float]]], None] = lambda _: None,
     ) -> None:
-        """Set how the driver starts; `choose` says which of its devices are read.
+        """Set how the driver starts.
 
+        `choose` returns the UUIDs of the devices that are read; it raises `ValueError` with the
+        reason if there is none.
         `simulate` puts simulated devices under load, by their UUIDs.
         """
         self._start = start

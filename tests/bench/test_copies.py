@@ -21,8 +21,7 @@ from gputop.bench.plan import devices
 from gputop.bench.results.tables import pair_tables, table
 from gputop.bench.results.text_report import comparison_table
 from gputop.bench.run import supervision
-from gputop.bench.run.group import group_runner
-from gputop.bench.run.group_state import GroupState
+from gputop.bench.run.group import GroupState, group_runner
 from gputop.bench.run.session import worker_request
 from gputop.bench.worker import backends, copies, errors, rows
 from gputop.compat import timeout

@@ -21,7 +21,7 @@ import time
 import warnings
 from typing import Any
 
-from gputop.bench.plan.datasheet_peaks import PEAKS
+from gputop.bench.plan.gpu_limits import PEAKS
 from gputop.bench.plan.kinds import DTYPES
 from gputop.bench.run.session import VERIFIED_LARGER
 from gputop.bench.worker.loads import PRODUCT_SECONDS

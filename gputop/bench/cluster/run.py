@@ -18,8 +18,7 @@ from gputop import from_checkout
 from gputop.bench.cluster.node_readings import NodeFacts, node_facts, parse_readings
 from gputop.bench.plan.devices import RunRefusedError
 from gputop.bench.results.verdict import DeviceOutcome
-from gputop.bench.run.group import group_runner
-from gputop.bench.run.group_state import GroupState
+from gputop.bench.run.group import GroupState, group_runner
 from gputop.bench.run.progress import follow_on_a_line, many_devices
 from gputop.bench.run.session import Session
 from gputop.bench.run.supervision import START_SECONDS, SupervisedRun
