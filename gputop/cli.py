@@ -23,6 +23,7 @@ from gputop.commands.arguments import (
     fail,
     hosts_of,
     open_recording,
+    print_text,
     refuse,
     source_of,
 )
@@ -138,10 +139,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(arguments: argparse.Namespace) -> int:
     """Check the arguments, and run the command or the dashboard."""
-    if arguments.version:
-        return _print_version(verbose=arguments.verbose)
     if getattr(sys, "stdout", None) is None:  # as Python has it where the shell said `>&-`
         fail("standard output is closed. Open it, or send it to a file.", COULD_NOT_RUN)
+    if arguments.version:
+        print_text(f"gputop {__version__}")
+        if arguments.verbose:
+            from gputop.commands.doctor import version_facts
+
+            print_text("\n".join(f"{name} {what}" for name, what in version_facts()))
+        return FINE
     is_attended = os.isatty(0) and os.isatty(1) and not in_notebook_cell(os.environ)
     is_dashboard = arguments.command is None and is_attended and not arguments.once
     _check(arguments, is_dashboard=is_dashboard)
@@ -225,18 +231,6 @@ def _search(arguments: argparse.Namespace) -> str:
     """Return the filter with which the list of processes begins."""
     values = {"user": arguments.users or (), "pid": map(str, arguments.pids or ())}
     return " ".join(f"{name}:{text}" for name, each in values.items() if (text := ",".join(each)))
-
-
-def _print_version(*, verbose: bool) -> int:
-    """Print the version, and with `verbose` what else a bug report needs, a line each."""
-    from gputop.commands.arguments import print_text
-
-    print_text(f"gputop {__version__}")
-    if verbose:
-        from gputop.commands.version import facts
-
-        print_text("\n".join(f"{name} {what}" for name, what in facts()))
-    return FINE
 
 
 def fleet_dashboard(arguments: argparse.Namespace, options: Mapping[str, Any]) -> int:

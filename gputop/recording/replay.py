@@ -145,7 +145,7 @@ class Replay:
         self._base, self._since = position, self._clock()
 
     def _due_at(self, numbered: NumberedRecord) -> float:
-        return self.recording.index.position(numbered.number)
+        return self.recording.index.positions[numbered.number]
 
     def _next_due(self) -> float:
         return self.end if self._ahead is None else self._due_at(self._ahead)
@@ -206,7 +206,7 @@ class Replay:
         first = max(0, last - REBUILT_SAMPLES + 1)
         self._wanted, self._ahead, self.ended = None, None, False
         self._rebase(position)
-        self._next = index.position(last + 1) if last + 1 < index.count else index.end
+        self._next = index.positions[last + 1] if last + 1 < index.count else index.end
         self._source = self.recording.play(first)
         return Played(self._rebuilt(first, last), restarted=True)
 

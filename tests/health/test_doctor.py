@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop import __version__
-from gputop.bench.plan import interpreters
-from gputop.bench.plan.interpreters import InterpreterSearch
+from gputop.bench.run import worker_launch
+from gputop.bench.run.worker_launch import InterpreterSearch
+from gputop.commands.doctor import document, page
 from gputop.health.doctor import CHECKS, examine
 from gputop.health.doctor import facts as module
 from gputop.health.doctor.facts import gather
 from gputop.health.findings import Severity
-from gputop.output.doctor import document, page
 from tests.driver import GPU_IS_LOST, FakeDevice, FakeDriver
 from tests.e2e.shipped import GPUTOP, NO_DRIVER
 from tests.health.machines import HEALTHY, Machine, h100, has
@@ -284,7 +284,7 @@ async def test_a_results_file_that_cannot_be_written_is_found(
         return InterpreterSearch(None, ())
 
     monkeypatch.setattr(module, "one_snapshot", nothing)
-    monkeypatch.setattr(interpreters, "find_interpreter", find)
+    monkeypatch.setattr(worker_launch, "find_interpreter", find)
     (tmp_path / "file").write_text("")
     where: dict[str, Any] = {"blocked": tmp_path / "file" / "data", "free": tmp_path / "data"}
     found = {}

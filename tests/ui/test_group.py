@@ -12,7 +12,7 @@ from gputop.bench.events import Done, Failed, Point, Progress, Verified
 from gputop.bench.plan.request import Request, cpu_target
 from gputop.bench.results.compare import ALONE, TOGETHER
 from gputop.bench.results.facts import best_row, rate_text
-from gputop.bench.run.group_state import GroupState
+from gputop.bench.run.group import GroupState
 from gputop.bench.run.supervision import RunLimit
 from gputop.problem import Problem
 from gputop.ui.benchmark import group_table, throughput_chart

@@ -15,7 +15,7 @@ from gputop.console import COULD_NOT_RUN, print_message
 from gputop.problem import Problem
 from gputop.schema.device import DeviceState
 from gputop.schema.snapshot import Inventory, Process, ProcessKind, Sample
-from gputop.sources.visible_devices import ORDER, VARIABLE, seen
+from gputop.sources.visible_devices import VARIABLE, seen
 from gputop.text import fold_list, visible
 
 ALL = "all"
@@ -96,7 +96,7 @@ def visible_to_cuda(
     Raise `ValueError` if its numbers are ambiguous.
     """
     try:
-        left = seen(inventory.devices, environment.get(VARIABLE), environment.get(ORDER))
+        left = seen(inventory.devices, environment)
     except ValueError as error:
         raise ValueError(f"{error}, or choose one with --device.") from None
     devices = tuple(device for device in inventory.devices if device.uuid in left.uuids)

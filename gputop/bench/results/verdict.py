@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gputop.bench.events import Result, Verdict, VerdictPart
-from gputop.bench.plan.datasheet_peaks import BANDWIDTH, DATASHEET
+from gputop.bench.plan.gpu_limits import BANDWIDTH, DATASHEET
 from gputop.bench.plan.kinds import kind_of
 from gputop.bench.plan.request import DEFAULT_MIN_PERCENT_OF_PEAK, DEFAULT_TOLERANCE_PERCENT
 from gputop.bench.results import facts

@@ -17,8 +17,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from gputop.bench.events import Done, Event, Hello, Planned, Progress, Result, Verified
-from gputop.bench.plan import heat_limits
-from gputop.bench.plan.datasheet_peaks import by_formula
+from gputop.bench.plan import gpu_limits
+from gputop.bench.plan.gpu_limits import by_formula
 from gputop.bench.plan.kinds import DTYPES
 from gputop.bench.run.session import Session
 from gputop.schema.device import DeviceState
@@ -189,7 +189,7 @@ class SupervisedRun:
             return
         target = self._trace.target
         self._tell(self._trace.add_sample, inventory, sample)
-        if why := heat_limits.reached_limit(target, inventory, sample):
+        if why := gpu_limits.reached_limit(target, inventory, sample):
             self.end(RunLimit("limit", "Too hot", why))
         elif has_answered(target, sample):
             self.set_deadline(SILENCE_SECONDS)

@@ -13,9 +13,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gputop.bench.plan import interpreters
-from gputop.bench.plan.interpreters import InterpreterSearch, NoAnswerError, run_program
 from gputop.bench.results import history
+from gputop.bench.run import worker_launch
+from gputop.bench.run.worker_launch import InterpreterSearch, NoAnswerError, run_program
 from gputop.console import terminfo_colours
 from gputop.problem import Problem, ProblemError
 from gputop.schema.codec import DecodeError, from_json
@@ -26,7 +26,7 @@ from gputop.sources.nvml.diagnosis import installed_bindings
 from gputop.stream.child import StreamError, one_snapshot
 
 if TYPE_CHECKING:
-    from gputop.bench.plan.interpreters import Interpreter
+    from gputop.bench.run.worker_launch import Interpreter
 
 ASK_SECONDS = 60.0
 """Seconds for torch. Importing it over a network, or starting CUDA on many devices, takes long."""
@@ -162,7 +162,7 @@ async def gather(
     python: str | None = None, *, root: Path = Path("/"), driver_seconds: float = DRIVER_SECONDS
 ) -> DoctorFacts:
     """Asks driver and torch at the same time; `python` (of `--python`) is the only candidate."""
-    asked_torch = asyncio.create_task(interpreters.find_interpreter(python, cuda=True))
+    asked_torch = asyncio.create_task(worker_launch.find_interpreter(python, cuda=True))
     try:
         inventory, sample = await one_snapshot(complete=True, timeout_seconds=driver_seconds)
     except StreamError as error:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
-from gputop.frozen import dataclass
 from gputop.sources.nvml.driver import driver_error, start
 from gputop.sources.nvml.query import UNAVAILABLE, nvml
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rich.style import Style
 
     from gputop.bench.plan.request import Target
-    from gputop.bench.run.group_state import GroupState
+    from gputop.bench.run.group import GroupState
     from gputop.bench.run.state import RunState
     from gputop.ui.model import Telemetry
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rich.style import Style
 
     from gputop.bench.events import Point, Result
-    from gputop.bench.run.group_state import GroupState
+    from gputop.bench.run.group import GroupState
     from gputop.bench.run.state import RunState
     from gputop.bench.run.suite import Suite
     from gputop.ui.model import Telemetry

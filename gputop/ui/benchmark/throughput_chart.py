@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from rich.style import Style
 
     from gputop.bench.events import Result
-    from gputop.bench.run.group_state import GroupState
+    from gputop.bench.run.group import GroupState
     from gputop.bench.run.state import RunState
     from gputop.bench.run.trace import Trace, TraceMoment
     from gputop.problem import Problem
