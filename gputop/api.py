@@ -74,11 +74,11 @@ def pick(
     another `min_free` and an ambiguous CUDA_VISIBLE_DEVICES, and `ProblemError` if there is no
     driver or no device.
     """
-    from gputop.commands.pick import INTERVAL_SECONDS, Wanted, look
+    from gputop.commands.pick import INTERVAL_SECONDS, look
 
     needs = Requirements(parse_amount(min_free) if min_free else None, max_busy)
     found = streams.snapshots(_child(INTERVAL_SECONDS, demo=demo))
-    outcome = _run(look(Wanted(count, needs, wait), found, lambda _: None))
+    outcome = _run(look(found, count, needs, wait, lambda _: None))
     if outcome.note is not None:
         warnings.warn(outcome.note, stacklevel=2)
     return [each.device.uuid for each in outcome.picked]

@@ -84,14 +84,6 @@ def add_arguments(parser: Parser) -> None:
     add_shared(parser, "--demo")
 
 
-class Wanted(NamedTuple):
-    """How many devices are wanted, and how long to wait for them."""
-
-    number: int
-    needs: Requirements
-    wait_seconds: float
-
-
 class Outcome(NamedTuple):
     """Result of a second's look: the picked devices, none if there are too few, and the others."""
 
@@ -110,9 +102,8 @@ def run(arguments: argparse.Namespace) -> int:
     from gputop.health.idle_devices import Requirements
 
     needs = Requirements(arguments.min_free, arguments.max_busy, arguments.index)
-    wanted = Wanted(arguments.count, needs, arguments.wait)
     try:
-        outcome = asyncio.run(look(wanted, found, print_message))
+        outcome = asyncio.run(look(found, arguments.count, needs, arguments.wait, print_message))
     except (ProblemError, ValueError) as error:
         fail(str(error), COULD_NOT_RUN)
     if arguments.json:
@@ -148,9 +139,13 @@ def _document(arguments: argparse.Namespace, outcome: Outcome) -> dict[str, Any]
 
 
 async def look(
-    wanted: Wanted, found: AsyncGenerator[Snapshot | Interruption], tell: Callable[[str], None]
+    found: AsyncGenerator[Snapshot | Interruption],
+    wanted: int,
+    needs: Requirements,
+    wait_seconds: float,
+    tell: Callable[[str], None],
 ) -> Outcome:
-    """Look until there are enough devices, or the time is up. `tell` is told of the waiting.
+    """Look until so many devices are free, or the time is up. `tell` is told of the waiting.
 
     Raises `ProblemError` if there are no devices, or no snapshots, and `ValueError` if
     CUDA_VISIBLE_DEVICES is ambiguous.
@@ -160,7 +155,7 @@ async def look(
     from gputop.stream.child import Snapshot
 
     looks: deque[Sample] = deque(maxlen=LOOKS)
-    end = time.monotonic() + wanted.wait_seconds
+    end = time.monotonic() + wait_seconds
     waiting = False
     async with aclosing(found):
         async for each in found:
@@ -175,18 +170,19 @@ async def look(
             looks.append(each.sample)
             if len(looks) < LOOKS:
                 continue
-            outcome = _outcome(wanted, each.inventory, looks)
+            outcome = _outcome(wanted, needs, each.inventory, looks)
             if outcome.picked or late:
                 return outcome
             if not waiting:
-                wait = wanted.wait_seconds
-                until = "" if math.isinf(wait) else f", for up to {wait:g} s"
-                tell(f"{_too_few(wanted.number, outcome)}: waiting{until}")
+                until = "" if math.isinf(wait_seconds) else f", for up to {wait_seconds:g} s"
+                tell(f"{_too_few(wanted, outcome)}: waiting{until}")
             waiting = True
     raise AssertionError("the snapshots of a child have no end")
 
 
-def _outcome(wanted: Wanted, inventory: Inventory, looks: Sequence[Sample]) -> Outcome:
+def _outcome(
+    wanted: int, needs: Requirements, inventory: Inventory, looks: Sequence[Sample]
+) -> Outcome:
     from gputop.health.idle_devices import candidates
     from gputop.sources.visible_devices import seen
 
@@ -194,9 +190,9 @@ def _outcome(wanted: Wanted, inventory: Inventory, looks: Sequence[Sample]) -> O
         why = "the driver has none"
         raise ProblemError(Problem("There is no device to pick", why, "See `gputop status`"))
     allowed = seen(inventory.devices)
-    every = candidates(inventory, looks, wanted.needs, allowed.uuids)
+    every = candidates(inventory, looks, needs, allowed.uuids)
     fitting = sum(each.reason is None for each in every)
-    enough = wanted.number if fitting >= wanted.number else 0
+    enough = wanted if fitting >= wanted else 0
     return Outcome(inventory, every[:enough], every[enough:], allowed.note)
 
 

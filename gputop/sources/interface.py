@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import Any, Protocol
 
 from gputop.problem import Problem, ProblemError
@@ -62,8 +61,6 @@ OWNER_FIELDS = tuple(
     f.name for f in dataclasses.fields(Owner) if f.name not in ("unmasked", "absent")
 )
 UTILIZATIONS = tuple(f.name for f in dataclasses.fields(Process) if "_utilization_" in f.name)
-_OF_OWNER = (*OWNER_FIELDS, "unmasked")
-_owner_values = attrgetter(*_OF_OWNER)
 
 
 def unseen(reason: Absence) -> Owner:
@@ -73,7 +70,7 @@ def unseen(reason: Absence) -> Owner:
 
 def joined_process(listed: Process, owner: Owner) -> Process:
     """Return what the driver and the host say of a process, as one record."""
-    known = dict(zip(_OF_OWNER, _owner_values(owner), strict=True))
+    known: dict[str, Any] = {name: getattr(owner, name) for name in (*OWNER_FIELDS, "unmasked")}
     return dataclasses.replace(listed, **known, absent={**owner.absent, **listed.absent})
 
 
