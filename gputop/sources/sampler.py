@@ -41,7 +41,6 @@ from gputop.sources.interface import (
     OwnerLookup,
     Reader,
     ReplacedError,
-    joined_process,
     unanswered_process,
 )
 from gputop.sources.linux.host import FIRST_WINDOW_SECONDS, HostReader, Owners
@@ -421,8 +420,7 @@ def _grace(interval: float) -> float:
 
 
 def _with_owners(reading: DeviceReading, owners: OwnerLookup) -> DeviceReading:
-    processes = (joined_process(listed, owners.find(listed.pid)) for listed in reading.processes)
-    return dataclasses.replace(reading, processes=tuple(processes))
+    return dataclasses.replace(reading, processes=tuple(map(owners.complete, reading.processes)))
 
 
 def _device_sample(device: Device, reading: DeviceReading | None, state: _Slot) -> DeviceSample:
