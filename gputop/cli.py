@@ -144,9 +144,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.version:
         print_text(f"gputop {__version__}")
         if arguments.verbose:
-            from gputop.commands.version import facts
+            from gputop.commands.doctor import version_facts
 
-            print_text("\n".join(f"{name} {what}" for name, what in facts()))
+            print_text("\n".join(f"{name} {what}" for name, what in version_facts()))
         return FINE
     is_attended = os.isatty(0) and os.isatty(1) and not in_notebook_cell(os.environ)
     is_dashboard = arguments.command is None and is_attended and not arguments.once

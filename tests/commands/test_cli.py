@@ -211,7 +211,7 @@ def test_the_verbose_version_is_what_a_bug_report_needs(
 ) -> None:
     file = tmp_path / "version"
     file.write_text("NVRM version: NVIDIA UNIX  Kernel Module  580.65.06  Release\nGCC\n")
-    monkeypatch.setattr("gputop.commands.version.DRIVER", file)
+    monkeypatch.setattr("gputop.commands.doctor.DRIVER", file)
     monkeypatch.setenv("TERM", "xterm\x1b[31m")
     assert cli.main(["--version", "--verbose"]) == 0
     first, *lines = capsys.readouterr().out.splitlines()
@@ -227,8 +227,8 @@ def test_the_verbose_version_is_what_a_bug_report_needs(
 def test_the_verbose_version_never_fails(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("gputop.commands.version.DRIVER", tmp_path)
-    monkeypatch.setattr("gputop.commands.version.DISTRIBUTION", "nobody-has-installed-this")
+    monkeypatch.setattr("gputop.commands.doctor.DRIVER", tmp_path)
+    monkeypatch.setattr("gputop.commands.doctor.DISTRIBUTION", "nobody-has-installed-this")
     assert cli.main(["--version", "--verbose"]) == 0
     assert "driver none: " in capsys.readouterr().out
 

@@ -13,11 +13,11 @@ import pytest
 from gputop import __version__
 from gputop.bench.run import worker_launch
 from gputop.bench.run.worker_launch import InterpreterSearch
+from gputop.commands.doctor import document, page
 from gputop.health.doctor import CHECKS, examine
 from gputop.health.doctor import facts as module
 from gputop.health.doctor.facts import gather
 from gputop.health.findings import Severity
-from gputop.output.doctor import document, page
 from tests.driver import GPU_IS_LOST, FakeDevice, FakeDriver
 from tests.e2e.shipped import GPUTOP, NO_DRIVER
 from tests.health.machines import HEALTHY, Machine, h100, has

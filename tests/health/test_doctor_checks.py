@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from gputop.bench.run.worker_launch import Interpreter, InterpreterSearch
+from gputop.commands.doctor import remedy as remedy_of
 from gputop.health.doctor import BY_NAME, CHECKS, examine
 from gputop.health.doctor.facts import NO_INVENTORY, NO_SAMPLE, CudaDevice, DoctorFacts, TorchFacts
 from gputop.health.findings import Finding, Severity
 from gputop.health.judge import RULES
-from gputop.output.doctor import remedy as remedy_of
 from gputop.problem import Problem
 from tests.driver import (
     DRIVER_NOT_LOADED,
