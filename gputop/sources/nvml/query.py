@@ -168,8 +168,6 @@ class QueryCache:
         self._answers: dict[NvmlQuery, Any] = {}
         """The last answer to each: a row of values, or a return code."""
         self._due: dict[NvmlQuery, float] = {}
-        self.found: dict[str, Any] = {}
-        """The last values by name, converted when they come and not at every tick."""
 
     def ask_due(self, handle: Any, queries: Iterable[NvmlQuery], ahead: float = 0.0) -> list[Any]:
         """Return the last answers, after asking again for those that are due in `ahead` seconds."""
@@ -184,9 +182,7 @@ class QueryCache:
         """Ask, and return the seconds until that is due again."""
         answer = self.ask(handle, query)
         is_first = query not in self._answers
-        if is_first or answer != self._answers[query]:
-            self._answers[query] = answer
-            self.found |= answers_by_name((query,), (answer,))
+        self._answers[query] = answer
         unsupported = isinstance(answer, int) and absence_of(answer) is Absence.NOT_SUPPORTED
         seconds = AGAIN if unsupported else query.seconds
         return seconds * self._share if is_first and seconds >= SLOW else seconds
@@ -218,7 +214,6 @@ class QueryCache:
         """Make every query due."""
         self._answers.clear()
         self._due.clear()
-        self.found.clear()
 
 
 def absence_of(code: int) -> Absence:

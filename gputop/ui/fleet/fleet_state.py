@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gputop.fleet.model import Fleet
 from gputop.ui.fleet import grouping
-from gputop.ui.fleet.map_layout import AROUND_VALUE, VALUE_CELLS, MapDensity, MapLayout, arrange
+from gputop.ui.fleet.map_layout import AROUND_VALUE, VALUE_CELLS, MapLayout, arrange
 
 if TYPE_CHECKING:
     from gputop.fleet.model import Gpu
@@ -38,8 +38,6 @@ class FleetState:
         self.metric = grouping.BUSY
         self.levels: list[int] = []
         """Level of that metric, by the number of a GPU."""
-        self.density: MapDensity | None = None
-        """Chosen density, or None for the one that fits."""
         self._group_by: str | None = None
         """Chosen label, or None for the one that suits."""
         self._unit = ""
@@ -118,12 +116,6 @@ class FleetState:
         at = names.index(self.by) if self.by in names else 0
         self._group_by = names[(at + step) % len(names)]
         self.grouping = grouping.Grouping(self.view, self._group_by)
-
-    def next_density(self) -> None:
-        """Show more GPUs in less room; after the last density, the one that fits."""
-        known = [None, *(d for d in MapDensity if self.halves or d is not MapDensity.HALF)]
-        at = known.index(self.density) if self.density in known else 0
-        self.density = known[(at + 1) % len(known)]
 
     def type(self, text: str) -> None:
         """Show the GPUs that pass the text, as far as it is valid."""
@@ -207,7 +199,7 @@ class FleetState:
         if not shown.groups or min(self._space) < 1:
             return None
         room = shown.sizes, shown.labels, self._wide(), self._space
-        return arrange(*room, self.place[0], halves=self.halves, density=self.density)
+        return arrange(*room, self.place[0], halves=self.halves)
 
     def _wide(self) -> int:
         """Return the cells of a GPU with its number and value."""
