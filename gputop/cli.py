@@ -231,9 +231,12 @@ def dashboard(arguments: argparse.Namespace) -> int:
 
 def _search(arguments: argparse.Namespace) -> str:
     """Return the filter with which the list of processes begins."""
-    values = {"user": arguments.users or (), "pid": map(str, arguments.pids or ())}
-    words = [f"{name}:{text}" for name, each in values.items() if (text := ",".join(each))]
-    return " ".join([*words, "compute"] if arguments.compute else words)
+    values = {
+        "user": arguments.users or (),
+        "pid": map(str, arguments.pids or ()),
+        "kind": ("compute", "compute+graphics", "mps") if arguments.compute else (),
+    }
+    return " ".join(f"{name}:{text}" for name, each in values.items() if (text := ",".join(each)))
 
 
 def fleet_dashboard(arguments: argparse.Namespace, options: Mapping[str, Any]) -> int:

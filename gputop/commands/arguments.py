@@ -272,7 +272,7 @@ def chosen_processes(arguments: argparse.Namespace, record: R) -> R:
         for each in found
         if (not users or each.user in users)
         and (not pids or each.pid in pids)
-        and (not arguments.compute or "compute" in each.kind)
+        and (not arguments.compute or each.kind != "graphics")
     )
     return record if len(kept) == len(found) else replace(cast("Any", record), processes=kept)
 

@@ -270,7 +270,7 @@ def test_users_and_processes_that_cannot_be_chosen(
 )
 def test_only_the_chosen_processes_are_kept(words: list[str], kept: set[int]) -> None:
     users = {1: "ada", 2: "ada", 3: "bob"}
-    kinds = (ProcessKind.COMPUTE, ProcessKind.GRAPHICS, ProcessKind.COMPUTE)
+    kinds = (ProcessKind.COMPUTE, ProcessKind.GRAPHICS, ProcessKind.MPS)
     found = tuple(
         Process(pid, "GPU-1", kind, user=users[pid]) for pid, kind in zip(users, kinds, strict=True)
     )
