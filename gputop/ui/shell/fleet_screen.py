@@ -40,7 +40,6 @@ ACTIONS = (
     Action("group.previous", "G", "group(-1)", "Group by the previous label"),
     Action("fleet.filter", "slash,f3,f4,backslash", "filter", "Filter GPUs by label", "Filter"),
     Action("fleet.refresh", "R", "refresh_now", "Ask the server now", "Refresh"),
-    Action("fleet.density", "c", "density", "Density: what fits, values, one, half, folded"),
     Action("fleet.next", "down,j", "move(1)", "Down, on the map or in the list"),
     Action("fleet.previous", "up,k", "move(-1)", "Up"),
     Action("fleet.right", "right", "side(1)", "The next GPU"),
@@ -237,9 +236,6 @@ class FleetScreen(ActionScreen):
 
     def action_group(self, step: int) -> None:
         self.state.next_group(step)
-
-    def action_density(self) -> None:
-        self.state.next_density()
 
     def action_refresh_now(self) -> None:
         self._watch.refresh()
