@@ -42,7 +42,6 @@ from gputop.sources.interface import (
     OwnerLookup,
     Reader,
     ReplacedError,
-    joined_process,
     unanswered_process,
 )
 from gputop.sources.linux.host import FIRST_WINDOW_SECONDS, HostReader, Owners
@@ -422,8 +421,7 @@ def _grace(interval: float) -> float:
 
 
 def _with_owners(reading: DeviceReading, owners: OwnerLookup) -> DeviceReading:
-    processes = (joined_process(listed, owners.find(listed.pid)) for listed in reading.processes)
-    return dataclasses.replace(reading, processes=tuple(processes))
+    return dataclasses.replace(reading, processes=tuple(map(owners.complete, reading.processes)))
 
 
 def _silent(device: Device, reason: Absence, age: float | None = None) -> DeviceSample:
