@@ -71,7 +71,7 @@ def parser(words: Collection[str] = tuple(COMMANDS)) -> Parser:
     top.flag("--verbose", "with --version: also the versions of Python, dependencies and driver")
     # None is unset.
     top.set_defaults(interval=None, demo=False, gpm=None, replay=None, hosts=None)
-    top.set_defaults(ids=(), only_visible=False, users=None, pids=None)
+    top.set_defaults(ids=(), only_visible=False, users=None, pids=None, compute=False)
     top.set_defaults(remote_command=REMOTE_COMMAND, prometheus=None, match=None)
     top.set_defaults(whole_parser=parser)  # for the completion of every word
     top.add_argument("--once", "-1", action="store_true", help="the same as `gputop status`")
@@ -170,7 +170,9 @@ def _check(arguments: argparse.Namespace, *, is_dashboard: bool) -> None:
         refuse(arguments, (*options, "show_secrets"), "a recording", "--replay")
     check_fleet(arguments)
     if arguments.command not in (None, "status", "stream", "exporter"):
-        refuse(arguments, ("users", "pids"), f"`{arguments.command}`", "see `gputop status`")
+        refuse(
+            arguments, ("users", "pids", "compute"), f"`{arguments.command}`", "see `gputop status`"
+        )
     hosts = hosts_of(arguments)
     if hosts and arguments.command not in (None, "status", "stream"):
         fail(f"`{arguments.command}` works on this machine only. Leave out --host.", USAGE)
@@ -229,7 +231,11 @@ def dashboard(arguments: argparse.Namespace) -> int:
 
 def _search(arguments: argparse.Namespace) -> str:
     """Return the filter with which the list of processes begins."""
-    values = {"user": arguments.users or (), "pid": map(str, arguments.pids or ())}
+    values = {
+        "user": arguments.users or (),
+        "pid": map(str, arguments.pids or ()),
+        "kind": ("compute", "compute+graphics", "mps") if arguments.compute else (),
+    }
     return " ".join(f"{name}:{text}" for name, each in values.items() if (text := ",".join(each)))
 
 

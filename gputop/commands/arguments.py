@@ -184,6 +184,10 @@ SHARED: Mapping[str, Mapping[str, Any]] = {
         "metavar": "LIST",
         "help": "only the processes with these numbers; LIST is such as 4242,4243; every GPU stays",
     },
+    "--compute": {
+        "action": "store_true",
+        "help": "only processes that compute, such as those of CUDA; every GPU stays",
+    },
     "--demo": {"action": "store_true", "help": "simulated devices, marked as such"},
     "--host": {
         "type": argument(parse_host),
@@ -216,8 +220,8 @@ SHARED: Mapping[str, Mapping[str, Any]] = {
         "help": "play a recording of `stream --output` or r",
     },
 }
-PROCESSES = ("--user", "--pid")
-SHORT = {"--id": "-i", "--interval": "-l", "--user": "-u", "--pid": "-p"}
+PROCESSES = ("--user", "--pid", "--compute")
+SHORT = {"--id": "-i", "--interval": "-l", "--user": "-u", "--pid": "-p", "--compute": "-c"}
 """Short names, as gpustat, nvitop or nvidia-smi have them."""
 SOURCE = ("--interval", "--gpm", "--id", "--only-visible", *PROCESSES, "--demo")
 HOSTS = ("--host", "--remote-command")
@@ -255,18 +259,20 @@ def check_fleet(arguments: argparse.Namespace) -> None:
         if arguments.match is not None:
             fail("--match is for a fleet. Name its server with --prometheus URL.", USAGE)
         return
-    options = ("demo", "hosts", "replay", "gpm", "ids", "only_visible", "users", "pids", "record")
-    refuse(arguments, (*options, "show_secrets"), "a fleet", "--prometheus")
+    options = ("demo", "hosts", "replay", "gpm", "ids", "only_visible", "users", "pids", "compute")
+    refuse(arguments, (*options, "record", "show_secrets"), "a fleet", "--prometheus")
 
 
 def chosen_processes(arguments: argparse.Namespace, record: R) -> R:
-    """Return a sample with the processes that --user and --pid choose; another record as it is."""
+    """Return a sample with the processes that `PROCESSES` choose; another record as it is."""
     users, pids = arguments.users, arguments.pids
     found = getattr(record, "processes", ())
     kept = tuple(
         each
         for each in found
-        if (not users or each.user in users) and (not pids or each.pid in pids)
+        if (not users or each.user in users)
+        and (not pids or each.pid in pids)
+        and (not arguments.compute or each.kind != "graphics")
     )
     return record if len(kept) == len(found) else replace(cast("Any", record), processes=kept)
 
@@ -335,7 +341,17 @@ async def _recorded(path: Path) -> AsyncGenerator[Snapshot | Interruption]:
 
 
 COLUMN = 24
-DEPENDENT = ("once", "gpm", "verbose", "pids", "remote_command", "match", "only_visible", "record")
+DEPENDENT = (
+    "once",
+    "gpm",
+    "verbose",
+    "pids",
+    "compute",
+    "remote_command",
+    "match",
+    "only_visible",
+    "record",
+)
 """Options that refine the one before them."""
 
 

@@ -49,11 +49,6 @@ PAIRS = ("DEVICE", "ALONE", "TOGETHER", "COST", *CONDITIONS)
 ROWS = ("DEVICE", "ROWS", "BEST", *CONDITIONS)
 
 
-def group_height(group: GroupState, width: int) -> int:
-    """Return the rows that `group_rows` needs."""
-    return 2 + len(group.runs) + len(_notes(group, width))
-
-
 def group_rows(group: GroupState, telemetry: Telemetry, width: int) -> list[Row]:
     """Draw a heading, a row for each device, the progress, and failures."""
     pairs = group.kind == "pairs"

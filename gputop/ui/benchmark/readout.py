@@ -178,7 +178,7 @@ class ReadoutView(TelemetryView, RunView):
             return 0
         if self.run:
             return 3 + len(_bad(self.run))
-        return group_table.group_height(self.group, width)
+        return len(self.draw(width, 0))
 
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - it has what it wants
         run = self.run
