@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from gputop.bench.plan import request as plan
@@ -88,19 +88,19 @@ def choose(inventory: Inventory, sample: Sample | None, device: str | None) -> T
     raise ValueError(f"Device {device!r} cannot be used: {why}. There are: {names}.")
 
 
-def visible_to_cuda(
-    inventory: Inventory, environment: Mapping[str, str]
-) -> tuple[Inventory, str | None]:
-    """Return the inventory that CUDA_VISIBLE_DEVICES leaves, and what is wrong with that list.
+def visible_to_cuda(inventory: Inventory) -> Inventory:
+    """Return the inventory that CUDA_VISIBLE_DEVICES leaves, and say what is wrong with that list.
 
     Raise `ValueError` if its numbers are ambiguous.
     """
     try:
-        left = seen(inventory.devices, environment)
+        left = seen(inventory.devices, os.environ)
     except ValueError as error:
         raise ValueError(f"{error}, or choose one with --device.") from None
+    if left.note is not None:
+        print_message(left.note)
     devices = tuple(device for device in inventory.devices if device.uuid in left.uuids)
-    return replace(inventory, devices=devices), left.note
+    return replace(inventory, devices=devices)
 
 
 def choose_all(
@@ -260,9 +260,7 @@ def select_targets(named: Sequence[str] | None, kind: str, *, ignore_busy: bool)
     try:
         # Who names a device by its number or UUID means that one, whatever CUDA would see.
         by_name = named is not None and ALL not in named
-        left, note = (inventory, None) if by_name else visible_to_cuda(inventory, os.environ)
-        if note is not None:
-            print_message(note)
+        left = inventory if by_name else visible_to_cuda(inventory)
         found = _found(inventory, left, sample, named, kind)
     except ValueError as error:
         if inventory.problem is not None and not inventory.devices:

@@ -360,17 +360,14 @@ class Pairs:
         self, requests: Sequence[Request], watch: Supervision, ending: Ending, take: Take
     ) -> None:
         if self._stopped_by is not None:
+            why, remedy = "this device had not begun", "Start it again to have a result"
             for request in requests:
-                take(request.target, Failed(_NOT_BEGUN, INTERRUPTED))
+                problem = Problem("The stress test was stopped", why, remedy)
+                take(request.target, Failed(problem, INTERRUPTED))
             return
         traces = [self._state.runs[each.target].trace for each in requests]
         self._now = DeviceGroup(requests, traces, make=self._make)
         await self._now.follow(watch, ending, take)
-
-
-_NOT_BEGUN = Problem(
-    "The stress test was stopped", "this device had not begun", "Start it again to have a result"
-)
 
 
 def _join_results(alone: Result, together: Result, devices: int) -> Result:
