@@ -27,6 +27,7 @@ from gputop.commands.arguments import (
 )
 from gputop.console import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE, print_message
 from gputop.text import count as plural
+from gputop.text import fold_list
 
 if TYPE_CHECKING:
     from gputop.output.nvidia_smi import CsvLines
@@ -220,8 +221,7 @@ def _note(arguments: argparse.Namespace, names: tuple[str, ...]) -> str:
         why = "simulated devices do not have it"
     elif hosts_of(arguments):
         why = "gputop there does not send it"
-    more = f" and {len(names) - 4} more" if len(names) > 4 else ""
-    return f"note: [N/A] for {', '.join(names[:4])}{more}: {why}"
+    return f"note: [N/A] for {fold_list(names, 4)}: {why}"
 
 
 def _print_losses(recording: Recording) -> None:
