@@ -103,29 +103,6 @@ def visible_to_cuda(inventory: Inventory) -> Inventory:
     return replace(inventory, devices=devices)
 
 
-def choose_all(
-    inventory: Inventory, left: Inventory, sample: Sample | None, named: Sequence[str]
-) -> list[Target]:
-    """Return the targets of several names (from `parse_devices`), each once.
-
-    `all` means those in `left`. Raise `ValueError` as `choose` does, and if `all` is none.
-    """
-    found: list[Target] = []
-    for name in named:
-        if name == ALL:
-            gpus = [each for each in targets(left, sample) if each.kind == "cuda"]
-            usable = [each for each in gpus if why_unusable(sample, each) is None]
-            if not usable:
-                why = "none of them answers" if gpus else "there is none"
-                if inventory.devices and not left.devices:
-                    why = HIDDEN
-                raise ValueError(f"No GPU can be used: {why}. Choose --device cpu.")
-            found += usable
-        else:
-            found.append(choose(inventory, sample, name))
-    return list(dict.fromkeys(found))
-
-
 def parse_devices(text: str) -> tuple[str, ...]:
     """Parse devices separated by commas, or `all`; raise `ValueError`."""
     names = (name.strip() for name in text.split(","))
@@ -277,14 +254,19 @@ def select_targets(named: Sequence[str] | None, kind: str, *, ignore_busy: bool)
 def _found(
     inventory: Inventory, left: Inventory, sample: Sample, named: Sequence[str] | None, kind: str
 ) -> list[Target]:
-    if named is not None:
-        return choose_all(inventory, left, sample, named)
-    if not KINDS[kind].several_devices:
-        return [choose(left, sample, None)]
+    """Return the devices that are named, or meant without names; `all` means those in `left`."""
     *gpus, cpu = targets(left, sample)
     usable = [target for target in gpus if why_unusable(sample, target) is None]
-    least = 1 if kind == "collective" else 2
-    return usable if len(usable) >= least else [*usable, cpu]
+    if named is None and not KINDS[kind].several_devices:
+        return [choose(left, sample, None)]
+    if named is None:
+        return usable if len(usable) >= (1 if kind == "collective" else 2) else [*usable, cpu]
+    if ALL in named and not usable:
+        why = "none of them answers" if gpus else "there is none"
+        why = HIDDEN if inventory.devices and not left.devices else why
+        raise ValueError(f"No GPU can be used: {why}. Choose --device cpu.")
+    found = (usable if name == ALL else [choose(inventory, sample, name)] for name in named)
+    return list(dict.fromkeys(target for each in found for target in each))
 
 
 def _say_why_cpu(inventory: Inventory, left: Inventory) -> None:
