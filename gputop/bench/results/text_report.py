@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     from gputop.bench.run.suite import PartResult, Suite
 
 
-NAME_WIDTH = 10
-
-
 def result_page(result: Result) -> str:
     """Return everything about a result as lines of text."""
     device = visible(result.device)
@@ -47,7 +44,7 @@ def result_page(result: Result) -> str:
     if not kind_of(result.kind).has_rows:
         head += f", {result.m} x {result.n} x {result.k}"
     facts = (*figure_facts(result), *condition_facts(result.conditions), *method_facts(result))
-    rows = (f"  {name:<{NAME_WIDTH}} {visible(text)}" for name, text in facts)
+    rows = (f"  {name:<10} {visible(text)}" for name, text in facts)
     lines = ["", *aligned(table(result.kind, result.points).lines), ""] if result.points else []
     verdict = (f"  {visible(line, 400)}" for line in verdict_lines(result))
     return "\n".join([visible(head), *lines, *rows, *verdict])
@@ -87,10 +84,6 @@ def _state(result: Result) -> list[str]:
     ]
 
 
-MOST_ROWS = 32
-"""Most devices listed one by one. With more only outliers are listed."""
-
-
 def outliers_page(members: Sequence[DeviceOutcome]) -> str:
     """Return the distribution, the devices if they are few, and the outliers."""
     results = [member.result for member in members if member.result is not None]
@@ -98,7 +91,7 @@ def outliers_page(members: Sequence[DeviceOutcome]) -> str:
     lines = [_head(members, results), *heat_limit_lines(results)]
     if known:
         lines += ["", *_distributions(list(known.values()), results[0])]
-    if results and len(members) <= MOST_ROWS:
+    if results and len(members) <= 32:  # of more only the outliers are listed
         odd = {id(each.member) for each in found}
         lines += ["", *_member_rows(members, known, results[0], odd)]
     return "\n".join([*lines, "", *_outliers(found, len(members))])
