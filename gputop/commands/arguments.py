@@ -27,28 +27,29 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
-class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line with a remedy."""
+Parse = Callable[[str], Any] | str
+"""Parser of a value, or where to load it from when it is needed."""
 
-    def flag(self, name: str, words: str) -> None:
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line with a remedy. Names of an option have spaces between."""
+
+    def flag(self, names: str, words: str) -> None:
         """Add an option that has no value, with the words of its help."""
-        self.add_argument(name, action="store_true", help=words)
+        self.add_argument(*names.split(), action="store_true", help=words)
 
     def switch(self, name: str, words: str) -> None:
         """Add an option that can be given with `--no-`, too."""
         self.add_argument(name, action=argparse.BooleanOptionalAction, help=words)
 
     def value(
-        self,
-        name: str,
-        metavar: str,
-        parse: Callable[[str], Any] | str,
-        words: str,
-        default: Any = None,
+        self, names: str, metavar: str, parse: Parse, words: str, default: Any = None, **more: Any
     ) -> None:
         """Add an option with a value, whose parser raises `ValueError`; see `argument`."""
         kind = argument(parse)
-        self.add_argument(name, type=kind, metavar=metavar, default=default, help=words)
+        self.add_argument(
+            *names.split(), type=kind, metavar=metavar, help=words, default=default, **more
+        )
 
     def error(self, message: str) -> NoReturn:
         remedy = "" if message.endswith(".") else f". Try `{self.prog} --help`."
@@ -134,7 +135,7 @@ def refuse(arguments: argparse.Namespace, names: Iterable[str], what: str, other
             fail(f"--{option} is not for {what}. Leave it out, or {other}.", USAGE)
 
 
-def argument(parse: Callable[[str], Any] | str) -> Callable[[str], Any]:
+def argument(parse: Parse) -> Callable[[str], Any]:
     """Return a parser for argparse from one that raises `ValueError`, loaded later if named."""
 
     def parsed(text: str) -> Any:

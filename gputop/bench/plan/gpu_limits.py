@@ -354,12 +354,9 @@ def reached_limit(target: Target, inventory: Inventory | None, sample: Sample | 
         celsius: int = getattr(readings, limit.reading)
         over = celsius - limit.celsius
         if (-over if limit.kind == "margin" else over) >= 0:  # a margin falls with the heat
-            return f"{_event(limit, what)} {celsius}°C, and its limit is {limit.value}"
+            verb = "fell to" if limit.kind == "margin" else "reached"
+            subject = what or "it"
+            if limit.kind in ("margin", "memory"):
+                subject = f"the {limit.kind} of {what}" if what else f"its {limit.kind}"
+            return f"{subject} {verb} {celsius}°C, and its limit is {limit.value}"
     return None
-
-
-def _event(limit: HeatLimit, gpu: str | None) -> str:
-    verb = "fell to" if limit.kind == "margin" else "reached"
-    if limit.kind in ("margin", "memory"):
-        return f"its {limit.kind} {verb}" if gpu is None else f"the {limit.kind} of {gpu} {verb}"
-    return f"{gpu or 'it'} {verb}"
