@@ -10,8 +10,9 @@ import contextlib
 import threading
 import warnings
 import weakref
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from gputop.health.idle_devices import Requirements, parse_amount
@@ -73,11 +74,11 @@ def pick(
     another `min_free` and an ambiguous CUDA_VISIBLE_DEVICES, and `ProblemError` if there is no
     driver or no device.
     """
-    from gputop.commands.pick import INTERVAL_SECONDS, Wanted, look
+    from gputop.commands.pick import INTERVAL_SECONDS, look
 
     needs = Requirements(parse_amount(min_free) if min_free else None, max_busy)
     found = streams.snapshots(_child(INTERVAL_SECONDS, demo=demo))
-    outcome = _run(look(Wanted(count, needs, wait), found, lambda _: None))
+    outcome = _run(look(found, count, needs, wait, lambda _: None))
     if outcome.note is not None:
         warnings.warn(outcome.note, stacklevel=2)
     return [each.device.uuid for each in outcome.picked]
@@ -143,9 +144,9 @@ class _Follower:
         self._is_new = False
         self._problem = Problem("No sample came", "the sampler is silent", "Try again")
         self._ended = self._failed = False
-        self._stop = asyncio.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._follow()), daemon=True)
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._cancel: Callable[[], object] | None = None
+        """Cancels the reading, while it runs."""
 
     def latest(self) -> Snapshot | None:
         """Return the newest snapshot, if there is one."""
@@ -176,24 +177,22 @@ class _Follower:
         with self._changed:
             self._ended = True
             self._changed.notify_all()
-            if self._loop is not None and not self._failed:
-                self._loop.call_soon_threadsafe(self._stop.set)
+            if self._cancel is not None:
+                self._cancel()
         if self._thread.ident is not None:
             self._thread.join()
 
-    async def _follow(self) -> None:
+    def _run(self) -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            asyncio.run(self._read())
+
+    async def _read(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
         with self._changed:
             if self._ended:
                 return
-            self._loop = asyncio.get_running_loop()
-        reading = asyncio.create_task(self._read())
-        stopping = asyncio.create_task(self._stop.wait())
-        await asyncio.wait((reading, stopping), return_when=asyncio.FIRST_COMPLETED)
-        stopping.cancel()
-        reading.cancel()
-        await asyncio.gather(reading, stopping, return_exceptions=True)
-
-    async def _read(self) -> None:
+            self._cancel = partial(asyncio.get_running_loop().call_soon_threadsafe, task.cancel)
         try:
             async with contextlib.aclosing(streams.snapshots(self._child)) as found:
                 async for each in found:
@@ -205,7 +204,7 @@ class _Follower:
                             self._problem = each.problem
         except ProblemError as error:
             with self._changed:
-                self._problem, self._failed = error.problem, True
+                self._problem, self._failed, self._cancel = error.problem, True, None
                 self._changed.notify_all()
 
 

@@ -23,6 +23,7 @@ from gputop.commands.arguments import (
     fail,
     hosts_of,
     open_recording,
+    print_text,
     refuse,
     source_of,
 )
@@ -66,14 +67,14 @@ def parser(words: Collection[str] = tuple(COMMANDS)) -> Parser:
         allow_abbrev=False,
     )
     show = "show the version and exit; with --verbose, those of all else, for bug reports"
-    top.add_argument("--version", "-V", action="store_true", help=show)
+    top.flag("--version -V", show)
     top.flag("--verbose", "with --version: also the versions of Python, dependencies and driver")
     # None is unset.
     top.set_defaults(interval=None, demo=False, gpm=None, replay=None, hosts=None)
-    top.set_defaults(ids=(), only_visible=False, users=None, pids=None)
+    top.set_defaults(ids=(), only_visible=False, users=None, pids=None, compute=False)
     top.set_defaults(remote_command=REMOTE_COMMAND, prometheus=None, match=None)
     top.set_defaults(whole_parser=parser)  # for the completion of every word
-    top.add_argument("--once", "-1", action="store_true", help="the same as `gputop status`")
+    top.flag("--once -1", "the same as `gputop status`")
     add_shared(top, *SHARED)
     top.value("--record", "FILE", Path, "record what the dashboard shows to a new file, as r does")
     top.switch(
@@ -138,10 +139,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(arguments: argparse.Namespace) -> int:
     """Check the arguments, and run the command or the dashboard."""
-    if arguments.version:
-        return _print_version(verbose=arguments.verbose)
     if getattr(sys, "stdout", None) is None:  # as Python has it where the shell said `>&-`
         fail("standard output is closed. Open it, or send it to a file.", COULD_NOT_RUN)
+    if arguments.version:
+        print_text(f"gputop {__version__}")
+        if arguments.verbose:
+            from gputop.commands.doctor import version_facts
+
+            print_text("\n".join(f"{name} {what}" for name, what in version_facts()))
+        return FINE
     is_attended = os.isatty(0) and os.isatty(1) and not in_notebook_cell(os.environ)
     is_dashboard = arguments.command is None and is_attended and not arguments.once
     _check(arguments, is_dashboard=is_dashboard)
@@ -164,7 +170,9 @@ def _check(arguments: argparse.Namespace, *, is_dashboard: bool) -> None:
         refuse(arguments, (*options, "show_secrets"), "a recording", "--replay")
     check_fleet(arguments)
     if arguments.command not in (None, "status", "stream", "exporter"):
-        refuse(arguments, ("users", "pids"), f"`{arguments.command}`", "see `gputop status`")
+        refuse(
+            arguments, ("users", "pids", "compute"), f"`{arguments.command}`", "see `gputop status`"
+        )
     hosts = hosts_of(arguments)
     if hosts and arguments.command not in (None, "status", "stream"):
         fail(f"`{arguments.command}` works on this machine only. Leave out --host.", USAGE)
@@ -223,20 +231,12 @@ def dashboard(arguments: argparse.Namespace) -> int:
 
 def _search(arguments: argparse.Namespace) -> str:
     """Return the filter with which the list of processes begins."""
-    values = {"user": arguments.users or (), "pid": map(str, arguments.pids or ())}
+    values = {
+        "user": arguments.users or (),
+        "pid": map(str, arguments.pids or ()),
+        "kind": ("compute", "compute+graphics", "mps") if arguments.compute else (),
+    }
     return " ".join(f"{name}:{text}" for name, each in values.items() if (text := ",".join(each)))
-
-
-def _print_version(*, verbose: bool) -> int:
-    """Print the version, and with `verbose` what else a bug report needs, a line each."""
-    from gputop.commands.arguments import print_text
-
-    print_text(f"gputop {__version__}")
-    if verbose:
-        from gputop.commands.version import facts
-
-        print_text("\n".join(f"{name} {what}" for name, what in facts()))
-    return FINE
 
 
 def fleet_dashboard(arguments: argparse.Namespace, options: Mapping[str, Any]) -> int:

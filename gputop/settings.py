@@ -14,7 +14,7 @@ import math
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,6 @@ from typing import Any
 from gputop.bounds import LONGEST_INTERVAL, SHORTEST_INTERVAL
 from gputop.compat import parse_toml
 from gputop.files import read_at_once, write_whole
-from gputop.frozen import dataclass
 from gputop.problem import Problem, ProblemError
 from gputop.text import visible
 
@@ -83,10 +82,6 @@ MOST_EDITS = 100
 REMEDY = "Fix it, or name another one with --config"
 
 
-class SettingsError(ProblemError):
-    """The settings file cannot be read or written."""
-
-
 def path(named: str | None = None, environment: Mapping[str, str] = os.environ) -> Path:
     """Return the path of the file, which need not exist; `named` is from the command line."""
     given = named or environment.get("GPUTOP_CONFIG")
@@ -109,7 +104,7 @@ def load(
     found: dict[str, Any] = {}
     try:
         found = _parsed(_read(file), file)
-    except SettingsError as error:
+    except ProblemError as error:
         problems.append(error.problem)
     entries = [(k, v, f"{_shown(k)} = {_shown(v)} in {_shown(file)}") for k, v in found.items()]
     entries += [
@@ -168,7 +163,7 @@ def save(file: Path, settings: Settings) -> None:
     """Save the settings, changing only the lines of those that differ from the file.
 
     Comments, order, and unknown keys stay as they are. The file is written whole or not at all, for
-    its owner alone. Raises `SettingsError`.
+    its owner alone. Raises `ProblemError`.
     """
     before = text = _read(file)
     found = _parsed(text, file)
@@ -202,7 +197,7 @@ def _with(text: str, key: str, value: str, file: Path) -> str:
         with contextlib.suppress(ValueError):
             if _canonical(parse_toml(edited)) == wanted:
                 return edited
-    raise SettingsError(
+    raise ProblemError(
         Problem(
             f"{key} cannot be saved in {_shown(file)}",
             "its value there is not on a line of its own",
@@ -236,7 +231,7 @@ def _canonical(document: Mapping[str, object]) -> str:
 
 
 def _read(file: Path) -> str:
-    """Return the content of the file, empty if there is none. Raises `SettingsError`."""
+    """Return the content of the file, empty if there is none. Raises `ProblemError`."""
     try:
         return read_at_once(file, LARGEST_BYTES).decode()
     except FileNotFoundError:
@@ -257,9 +252,9 @@ def _parsed(text: str, file: Path) -> dict[str, Any]:
         raise _unusable(file, str(error), REMEDY) from error
 
 
-def _unusable(file: Path, why: str, remedy: str) -> SettingsError:
+def _unusable(file: Path, why: str, remedy: str) -> ProblemError:
     what = f"The settings in {_shown(file)} are not used"
-    return SettingsError(Problem(what, visible(why), remedy))
+    return ProblemError(Problem(what, visible(why), remedy))
 
 
 def _write(file: Path, text: str) -> None:
@@ -269,7 +264,7 @@ def _write(file: Path, text: str) -> None:
     except OSError as error:
         what = f"The settings cannot be saved in {_shown(file)}"
         why = error.strerror or str(error)
-        raise SettingsError(Problem(what, why, "Name another file with --config")) from error
+        raise ProblemError(Problem(what, why, "Name another file with --config")) from error
 
 
 def _shown(value: object) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gputop.bench.events import Done, Hello, Planned, Progress
 from gputop.bench.plan import devices, request
 from gputop.bench.plan.request import Request
-from gputop.bench.run.group_state import GroupState
+from gputop.bench.run.group import GroupState
 from gputop.bench.run.state import RunState
 from tests.sessions import PLANNED, RESULT
 from tests.streams import NOW, host, inventory, readings, sample

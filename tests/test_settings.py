@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from gputop import settings
 from gputop.bounds import LONGEST_INTERVAL, SHORTEST_INTERVAL
 from gputop.compat import parse_toml
-from gputop.settings import AUTO, CHARTS, DEFAULT, DENSITIES, KEYS, THEMES, Settings, SettingsError
+from gputop.problem import ProblemError
+from gputop.settings import AUTO, CHARTS, DEFAULT, DENSITIES, KEYS, THEMES, Settings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -177,7 +178,7 @@ def test_a_broken_file_is_said_and_left_alone(tmp_path: Path, content: bytes, wh
     assert problem.startswith(f"The settings in {file} are not used: ")
     assert why in problem
     assert problem.endswith("Fix it, or name another one with --config")
-    with pytest.raises(SettingsError):
+    with pytest.raises(ProblemError):
         settings.save(file, OTHER)
     assert file.read_bytes() == content
     assert list(tmp_path.iterdir()) == [file]
@@ -187,7 +188,7 @@ def test_a_folder_in_its_place(tmp_path: Path) -> None:
     found, problems = settings.load(tmp_path, NOTHING)
     assert found == DEFAULT
     assert "Is a directory" in said(problems)[0]
-    with pytest.raises(SettingsError, match="Is a directory"):
+    with pytest.raises(ProblemError, match="Is a directory"):
         settings.save(tmp_path, OTHER)
 
 
@@ -275,7 +276,7 @@ def test_what_has_no_line_of_its_own_is_not_touched(tmp_path: Path, content: str
     settings.save(file, Settings(bell=True))
     assert settings.load(file, NOTHING)[0] == Settings(bell=True)
     before = file.read_bytes()
-    with pytest.raises(SettingsError, match="Remove it by hand"):
+    with pytest.raises(ProblemError, match="Remove it by hand"):
         settings.save(file, Settings(sort="memory"))
     assert file.read_bytes() == before
 
@@ -372,7 +373,7 @@ def test_a_disk_that_is_full_leaves_the_file(
 
     file = config(tmp_path, "theme = 'dark'\n")
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(SettingsError) as raised:
+    with pytest.raises(ProblemError) as raised:
         settings.save(file, OTHER)
     assert str(raised.value).isprintable()
     assert "No space left on device" in str(raised.value)
@@ -384,7 +385,7 @@ def test_a_disk_that_is_full_leaves_the_file(
 def test_a_home_that_cannot_be_written(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     try:
-        with pytest.raises(SettingsError, match="Permission denied"):
+        with pytest.raises(ProblemError, match="Permission denied"):
             settings.save(tmp_path / "gputop" / "config.toml", OTHER)
     finally:
         tmp_path.chmod(0o700)
@@ -392,7 +393,7 @@ def test_a_home_that_cannot_be_written(tmp_path: Path) -> None:
 
 def test_a_home_that_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "gputop").touch()
-    with pytest.raises(SettingsError) as raised:
+    with pytest.raises(ProblemError) as raised:
         settings.save(tmp_path / "gputop" / "config.toml", OTHER)
     assert str(raised.value).isprintable()
     assert "Not a directory" in str(raised.value)
@@ -407,7 +408,7 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     _, (problem,) = settings.load(tmp_path / "pipe", {})
     assert "it is a pipe" in str(problem)
-    with pytest.raises(SettingsError, match="it is a pipe"):
+    with pytest.raises(ProblemError, match="it is a pipe"):
         settings.save(tmp_path / "pipe", Settings(theme="light"))
 
 

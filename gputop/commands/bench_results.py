@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gputop.bench.events import SCHEMA, Done
-from gputop.bench.plan import interpreters
 from gputop.bench.plan.devices import RunRefusedError
 from gputop.bench.plan.kinds import KINDS
 from gputop.bench.results import history
@@ -39,6 +38,7 @@ from gputop.bench.results.verdict import (
     was_stopped,
 )
 from gputop.bench.run import suite as suites
+from gputop.bench.run import worker_launch
 from gputop.bench.run.suite import LEVELS, Part, Suite
 from gputop.commands.bench import unwritten
 from gputop.console import (
@@ -288,6 +288,7 @@ def _method(args: argparse.Namespace, base: Sequence[Request]) -> dict[str, str]
         "seconds": f"{args.seconds:g}",
         "memory share": f"{args.memory_share:g}",
         "verify": args.verify,
+        "end": "once steady" if args.until_steady else "after the time",
     }
 
 
@@ -295,13 +296,19 @@ def _kept_suite(args: argparse.Namespace) -> tuple[Path, Suite | None]:
     """Return the file of a suite, and what it has if it is there."""
     if args.resume is None:
         folder = history.results_path().parent
+        with suppress(OSError):  # which writing says
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return folder / time.strftime("suite-%Y%m%d-%H%M%S.json"), None
     file = Path(args.resume)
     try:
         return file, suites.read(file)
-    except FileNotFoundError:
-        return file, None
-    except (OSError, ValueError) as error:
+    except FileNotFoundError as error:
+        if file.parent.is_dir():
+            return file, None
+        raise RunRefusedError(
+            f"{unwritten(file, 'there is no such folder', 'Create it')}.", USAGE
+        ) from error
+    except (OSError, ValueError, RecursionError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no file of a suite"
         raise RunRefusedError(
             f"{visible(str(file))} cannot be resumed: {why}. Name another.", USAGE
@@ -310,7 +317,7 @@ def _kept_suite(args: argparse.Namespace) -> tuple[Path, Suite | None]:
 
 def _torch_version(args: argparse.Namespace) -> str:
     python, cuda = getattr(args, "python", None), args.device != ("cpu",)
-    found = asyncio.run(interpreters.find_interpreter(python, cuda=cuda))
+    found = asyncio.run(worker_launch.find_interpreter(python, cuda=cuda))
     if found.chosen is None:
         raise RunRefusedError(f"{found.problem}.")
     return found.chosen.torch_version or ""
@@ -318,7 +325,6 @@ def _torch_version(args: argparse.Namespace) -> str:
 
 def _write_suite(file: Path, suite: Suite) -> None:
     try:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         suites.write(file, suite)
     except OSError as error:
         what = f"{visible(str(file))} cannot be written: {error.strerror or error}"

@@ -13,15 +13,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gputop.commands.arguments import (
-    Parser,
-    add_shared,
-    argument,
-    count,
-    fail,
-    print_text,
-    snapshots,
-)
+from gputop.commands.arguments import Parser, add_shared, count, fail, print_text, snapshots
 from gputop.console import COULD_NOT_RUN, FINE, print_message
 from gputop.problem import Problem, ProblemError
 from gputop.schema.snapshot import Inventory, Sample, Source
@@ -34,6 +26,7 @@ if TYPE_CHECKING:
 INTERVAL_SECONDS = 0.25
 LOOKS = 5
 """Samples per second: the first, and one after each quarter."""
+CANDIDATE_FIELDS = ("busy_percent", "memory_free_bytes", "memory_usable_bytes", "reason")
 
 
 def parse_percent(text: str) -> float:
@@ -57,23 +50,14 @@ def add_arguments(parser: Parser) -> None:
         "gpus=$(gputop pick -n 2) && CUDA_VISIBLE_DEVICES=$gpus python train.py. "
         "Looks among those that CUDA_VISIBLE_DEVICES leaves. It reserves nothing."
     )
-    parser.add_argument(
-        "-n", "--count", type=count, default=1, metavar="N", help="how many (default 1)"
-    )
+    parser.value("-n --count", "N", count, "how many (default 1)", 1)
     parse = "gputop.health.idle_devices:parse_amount"
     least = "at least so much free memory, such as 20GiB, 20GB or 80%%"
     parser.value("--min-free", "SIZE", parse, least)
     most = "at most that mean utilization over a second"
     parser.value("--max-busy", "PERCENT", parse_percent, most)
-    parser.add_argument(
-        "--wait",
-        nargs="?",
-        type=argument(parse_wait),
-        default=0.0,
-        const=math.inf,
-        metavar="S",
-        help="wait until enough devices fit, up to S seconds, or as long as it takes",
-    )
+    words = "wait until enough devices fit, up to S seconds, or as long as it takes"
+    parser.value("--wait", "S", parse_wait, words, 0.0, nargs="?", const=math.inf)
     parser.flag(
         "--index",
         "indices instead of UUIDs: those of CUDA_DEVICE_ORDER=PCI_BUS_ID, which must be set with "
@@ -81,14 +65,6 @@ def add_arguments(parser: Parser) -> None:
     )
     parser.flag("--json", "every device, with the reason if it does not fit")
     add_shared(parser, "--demo")
-
-
-class Wanted(NamedTuple):
-    """How many devices are wanted, and how long to wait for them."""
-
-    number: int
-    needs: Requirements
-    wait_seconds: float
 
 
 class Outcome(NamedTuple):
@@ -109,9 +85,8 @@ def run(arguments: argparse.Namespace) -> int:
     from gputop.health.idle_devices import Requirements
 
     needs = Requirements(arguments.min_free, arguments.max_busy, arguments.index)
-    wanted = Wanted(arguments.count, needs, arguments.wait)
     try:
-        outcome = asyncio.run(look(wanted, found, print_message))
+        outcome = asyncio.run(look(found, arguments.count, needs, arguments.wait, print_message))
     except (ProblemError, ValueError) as error:
         fail(str(error), COULD_NOT_RUN)
     if arguments.json:
@@ -139,25 +114,21 @@ def _document(arguments: argparse.Namespace, outcome: Outcome) -> dict[str, Any]
     return {
         "picked": _names(arguments, outcome),
         "devices": [
-            {
-                "uuid": each.device.uuid,
-                "index": each.device.index,
-                "mig_index": each.device.mig_index,
-                "name": each.device.name,
-                "busy_percent": each.busy_percent,
-                "memory_free_bytes": each.memory_free_bytes,
-                "memory_usable_bytes": each.memory_usable_bytes,
-                "reason": each.reason,
-            }
+            {name: getattr(each.device, name) for name in ("uuid", "index", "mig_index", "name")}
+            | {name: getattr(each, name) for name in CANDIDATE_FIELDS}
             for each in (*outcome.picked, *outcome.others)
         ],
     }
 
 
 async def look(
-    wanted: Wanted, found: AsyncGenerator[Snapshot | Interruption], tell: Callable[[str], None]
+    found: AsyncGenerator[Snapshot | Interruption],
+    wanted: int,
+    needs: Requirements,
+    wait_seconds: float,
+    tell: Callable[[str], None],
 ) -> Outcome:
-    """Look until there are enough devices, or the time is up. `tell` is told of the waiting.
+    """Look until so many devices are free, or the time is up. `tell` is told of the waiting.
 
     Raises `ProblemError` if there are no devices, or no snapshots, and `ValueError` if
     CUDA_VISIBLE_DEVICES is ambiguous.
@@ -167,7 +138,7 @@ async def look(
     from gputop.stream.child import Snapshot
 
     looks: deque[Sample] = deque(maxlen=LOOKS)
-    end = time.monotonic() + wanted.wait_seconds
+    end = time.monotonic() + wait_seconds
     waiting = False
     async with aclosing(found):
         async for each in found:
@@ -182,28 +153,29 @@ async def look(
             looks.append(each.sample)
             if len(looks) < LOOKS:
                 continue
-            outcome = _outcome(wanted, each.inventory, looks)
+            outcome = _outcome(wanted, needs, each.inventory, looks)
             if outcome.picked or late:
                 return outcome
             if not waiting:
-                wait = wanted.wait_seconds
-                until = "" if math.isinf(wait) else f", for up to {wait:g} s"
-                tell(f"{_too_few(wanted.number, outcome)}: waiting{until}")
+                until = "" if math.isinf(wait_seconds) else f", for up to {wait_seconds:g} s"
+                tell(f"{_too_few(wanted, outcome)}: waiting{until}")
             waiting = True
     raise AssertionError("the snapshots of a child have no end")
 
 
-def _outcome(wanted: Wanted, inventory: Inventory, looks: Sequence[Sample]) -> Outcome:
+def _outcome(
+    wanted: int, needs: Requirements, inventory: Inventory, looks: Sequence[Sample]
+) -> Outcome:
     from gputop.health.idle_devices import candidates
-    from gputop.sources.visible_devices import ORDER, VARIABLE, seen
+    from gputop.sources.visible_devices import seen
 
     if not inventory.devices:
         why = "the driver has none"
         raise ProblemError(Problem("There is no device to pick", why, "See `gputop status`"))
-    allowed = seen(inventory.devices, os.environ.get(VARIABLE), os.environ.get(ORDER))
-    every = candidates(inventory, looks, wanted.needs, allowed.uuids)
+    allowed = seen(inventory.devices)
+    every = candidates(inventory, looks, needs, allowed.uuids)
     fitting = sum(each.reason is None for each in every)
-    enough = wanted.number if fitting >= wanted.number else 0
+    enough = wanted if fitting >= wanted else 0
     return Outcome(inventory, every[:enough], every[enough:], allowed.note)
 
 
@@ -220,9 +192,9 @@ def _refuse(arguments: argparse.Namespace, outcome: Outcome) -> int:
     print_message(
         f"error: {_too_few(arguments.count, outcome)}. Ask for fewer, or wait with --wait."
     )
-    for device, reason in ((each.device, each.reason) for each in outcome.others):
-        name = short_name(visible(device.name, 80))
-        print_message(f"GPU {device.label} ({name}): {reason or 'fits'}")
+    for each in outcome.others:
+        name = short_name(visible(each.device.name, 80))
+        print_message(f"GPU {each.device.label} ({name}): {each.reason or 'fits'}")
     return COULD_NOT_RUN
 
 

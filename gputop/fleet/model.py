@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
-
-from gputop.frozen import dataclass
 
 if TYPE_CHECKING:
     from gputop.health.findings import Finding, Severity

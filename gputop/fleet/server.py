@@ -118,11 +118,10 @@ class PrometheusServer:
     def _has(self, header: str) -> bool:
         return header.lower() in map(str.lower, self.headers)
 
-    def sign_in(self, said: str, challenge: str, *, signed: bool) -> tuple[str, str]:
+    def sign_in(self, said: str, *, signed: bool) -> tuple[str, str]:
         """Return which header a refused request lacks, "" if none, and the remedy.
 
-        `said` is the body of the refusal, `challenge` its `WWW-Authenticate`; `signed` is true if
-        the request had credentials.
+        `said` is the body of the refusal; `signed` is true if the request had credentials.
         """
         if "org id" in said.lower() or TENANT.lower() in said.lower():
             if self._has(TENANT):
@@ -136,10 +135,7 @@ class PrometheusServer:
             return "", f"Check {USER} and {PASSWORD}"
         if signed:
             return "", "Check ~/.netrc"
-        scheme = challenge.partition(" ")[0].lower()
-        ways = {"bearer": f"Set {TOKEN_FILE}", "basic": f"Set {USER} and {PASSWORD}, or ~/.netrc"}
-        either = f"Set {TOKEN_FILE}, or {USER} and {PASSWORD}, or ~/.netrc"
-        return AUTHORIZATION, ways.get(scheme, either)
+        return AUTHORIZATION, f"Set {TOKEN_FILE}, or {USER} and {PASSWORD}, or ~/.netrc"
 
 
 def parse_headers(text: str) -> dict[str, str]:

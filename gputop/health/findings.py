@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cache
 from itertools import groupby, takewhile
 
-from gputop.frozen import dataclass
 from gputop.schema.values import span_text
 from gputop.text import number, percentage, quantity, size
 

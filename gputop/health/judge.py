@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import field, replace
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from math import ceil
 from operator import attrgetter
 from typing import NamedTuple
 
-from gputop.frozen import dataclass
 from gputop.health.findings import Finding
 from gputop.health.rule_view import NoEvidence, RuleView, SampleWindows
 from gputop.health.rules import hardware, memory, workload
@@ -58,18 +57,10 @@ class Judgement:
         """Return the findings about a device, the gravest first."""
         return tuple(finding for finding in self.findings if finding.device_uuid == uuid)
 
-    def insufficient(self, uuid: str) -> tuple[NoFinding, ...]:
-        """Return the verdicts on a device that lack evidence."""
-        return tuple(verdict for verdict in self._without(uuid) if verdict.missing)
-
-    def clear(self, uuid: str) -> tuple[str, ...]:
-        """Return the names of the rules that found nothing on a device."""
-        return tuple(verdict.rule for verdict in self._without(uuid) if not verdict.missing)
-
-    def _without(self, uuid: str) -> Iterator[NoFinding]:
-        for verdict in self.verdicts:
-            if verdict.device_uuid == uuid and isinstance(verdict, NoFinding):
-                yield verdict
+    def without_finding(self, uuid: str) -> list[NoFinding]:
+        """Return the verdicts on a device that are no findings."""
+        silent = (verdict for verdict in self.verdicts if isinstance(verdict, NoFinding))
+        return [verdict for verdict in silent if verdict.device_uuid == uuid]
 
 
 class Rule(NamedTuple):

@@ -9,7 +9,7 @@ from gputop.console import without_colours
 from gputop.text import ABSENT, cells, cut
 
 BOLD, DIM = "1", "2"
-GREEN, YELLOW, MAGENTA = "32", "33", "35"
+GREEN, YELLOW, MAGENTA, CYAN = "32", "33", "35", "36"
 LOUD_RED, LOUD_GREEN, LOUD_YELLOW = "1;31", "1;32", "1;33"
 
 

@@ -208,7 +208,8 @@ class Index:
     ) -> None:
         self._lines = lines
         self._damaged = damaged
-        self._positions = array("d")
+        self.positions = array("d")
+        """Seconds from the first sample to each; a clock step back counts as 0."""
         self.blocks = [Block(0, START, None)]
         self._inventory: LinePosition | None = None
         self._time: float | None = None
@@ -219,20 +220,16 @@ class Index:
     @property
     def count(self) -> int:
         """Number of indexed samples."""
-        return len(self._positions)
+        return len(self.positions)
 
     @property
     def end(self) -> float:
         """Position of the last sample so far, in seconds."""
-        return self._positions[-1] if self._positions else 0.0
-
-    def position(self, number: int) -> float:
-        """Return the seconds from the first sample to that one; a clock step back counts as 0."""
-        return self._positions[number]
+        return self.positions[-1] if self.positions else 0.0
 
     def sample_at(self, position: float) -> int:
         """Return the last sample at or before that position, or the first one."""
-        return max(0, bisect_right(self._positions, position) - 1)
+        return max(0, bisect_right(self.positions, position) - 1)
 
     def block(self, number: int) -> Block:
         """Return the block that has that sample."""
@@ -264,7 +261,7 @@ class Index:
             if line.data is not None and EVENTS in line.data:
                 self.events.append(number)
             step = 0.0 if self._time is None else line.time - self._time
-            self._positions.append(self.end + min(max(0.0, step), LONGEST_STEP_SECONDS))
+            self.positions.append(self.end + min(max(0.0, step), LONGEST_STEP_SECONDS))
             self._time = line.time
 
 

@@ -7,9 +7,10 @@ import contextlib
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from gputop.schema.snapshot import Event, Host, Record, Sample, load_fast
+from gputop.schema.snapshot import Event, Record, Sample, load_fast
 
 if TYPE_CHECKING:
     from gputop.recording.reader import NumberedRecord, Recording
@@ -145,7 +146,7 @@ class Replay:
         self._base, self._since = position, self._clock()
 
     def _due_at(self, numbered: NumberedRecord) -> float:
-        return self.recording.index.position(numbered.number)
+        return self.recording.index.positions[numbered.number]
 
     def _next_due(self) -> float:
         return self.end if self._ahead is None else self._due_at(self._ahead)
@@ -206,7 +207,7 @@ class Replay:
         first = max(0, last - REBUILT_SAMPLES + 1)
         self._wanted, self._ahead, self.ended = None, None, False
         self._rebase(position)
-        self._next = index.position(last + 1) if last + 1 < index.count else index.end
+        self._next = index.positions[last + 1] if last + 1 < index.count else index.end
         self._source = self.recording.play(first)
         return Played(self._rebuilt(first, last), restarted=True)
 
@@ -214,8 +215,9 @@ class Replay:
         """Yield the records that rebuild the state at that sample."""
         earlier = [n for n in self.recording.index.events if n < first][-EARLIER_EVENTS:]
         for number in earlier:
-            records = (r for n, r in self.recording.play(number) if isinstance(r, Sample))
-            yield from next(records, _NOTHING).events
+            samples = (r for n, r in self.recording.play(number) if isinstance(r, Sample))
+            for sample in islice(samples, 1):
+                yield from sample.events
         yield from self._played(self._until(last))
 
     def _until(self, last: int) -> Iterator[NumberedRecord]:
@@ -224,6 +226,3 @@ class Replay:
                 self._ahead = numbered
                 return
             yield numbered
-
-
-_NOTHING = Sample(0.0, Host())

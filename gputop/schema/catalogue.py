@@ -11,9 +11,9 @@ the reading's `form`, or else by its unit, where they are needed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from gputop.frozen import dataclass
 from gputop.schema.clock_events import BITS, BY_WORD
 
 UNITS = ("percent", "bytes_per_second", "bytes", "celsius", "watts", "joules", "mhz", "seconds")

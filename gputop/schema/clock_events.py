@@ -7,10 +7,9 @@ bit without a name there becomes a word such as `bit_0x200`, so that the mask ca
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache, reduce
 from operator import attrgetter, or_
-
-from gputop.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from gputop.compat import StrEnum
-from gputop.frozen import dataclass
 from gputop.text import visible
 
 

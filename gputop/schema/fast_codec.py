@@ -26,6 +26,8 @@ DIGITS = 2000
 """Digits in a row, half of those of an integer that Python refuses to read, in an unknown field."""
 _UNUSUAL = re.compile(r"[^ -~]+")
 """Characters that JSON in ASCII has escapes for. Outside of strings there are none."""
+_EMPTY = re.compile(rb',"(?:%s)":(?:null|\[\]|\{\})' % "|".join(sorted(SELDOM)).encode())
+"""A field that `codec` leaves out. In a string its quotes would have backslashes."""
 _NUMBER = re.compile(rb"[0-9]{%d}" % DIGITS)
 
 T = TypeVar("T")
@@ -44,9 +46,9 @@ class FastCodec(Generic[T]):
         from msgspec import json as fast
 
         self._refusals = (MsgspecError, ValueError, RecursionError)
-        self._make, self._values = cls, _values_of(cls)
+        self._make = cls
+        self._values = attrgetter(*hints_of(cls))
         self._floats = _floats_of(cls)
-        self._twin = _twin_of(cls, tag_field="type", tag=name)
         self._write = fast.Encoder().encode
         self._begin = f'{{"type":"{name}",'.encode()
         with _bounded_annotations(cls):
@@ -57,9 +59,10 @@ class FastCodec(Generic[T]):
         if not _are_written_alike(self._floats([record])):
             return None
         try:
-            text = self._write(self._twin(record)).decode()
+            line = self._begin + self._write(record)[1:]
         except (TypeError, ValueError, OverflowError):  # surrogates, a mapping that is no dict
             return None
+        text = _EMPTY.sub(b"", line).decode()
         if text.isascii() and "\x7f" not in text:
             return text
         return _UNUSUAL.sub(lambda found: json.dumps(found[0])[1:-1], text)
@@ -76,68 +79,15 @@ class FastCodec(Generic[T]):
             return None
 
 
-def _values_of(cls: Any) -> Callable[[Any], tuple[Any, ...]]:
-    return attrgetter(*(field.name for field in dataclasses.fields(cls)))
-
-
-def _twin_of(hint: Any, **tag: Any) -> Callable[[Any], Any]:
-    """Return a function that copies values of that type into classes of msgspec.
-
-    Of those it leaves out the fields that have their default, as `codec` does with `SELDOM`: so all
-    others have a default that no value is.
-    """
-    from msgspec import defstruct
-
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin in (UnionType, Union):
-        (of_value,) = (_twin_of(each) for each in arguments if each is not NoneType)
-        return of_value if of_value is _same else lambda value: value and of_value(value)
-    if origin is tuple:
-        of_item = _twin_of(arguments[0])
-        return _same if of_item is _same else lambda items: items and [*map(of_item, items)]
-    if not dataclasses.is_dataclass(hint):
-        return _same
-    never, fields = object(), dataclasses.fields(hint)
-    kept = [(f.name, Any, _default(f) if f.name in SELDOM else never) for f in fields]
-    twin = defstruct("Twin", kept, omit_defaults=True, gc=False, **tag)
-    get, hints = _values_of(hint), hints_of(hint)
-    inner = [
-        (number, convert)
-        for number, each in enumerate(fields)
-        if (convert := _twin_of(hints[each.name])) is not _same
-    ]
-    if not inner:
-        return lambda record: twin(*get(record))
-
-    def of_record(record: Any) -> Any:
-        values = [*get(record)]
-        for number, convert in inner:
-            values[number] = convert(values[number])
-        return twin(*values)
-
-    return of_record
-
-
-def _same(value: Any) -> Any:
-    return value
-
-
-def _default(field: dataclasses.Field[Any]) -> Any:
-    """Return the default of a field as msgspec wants it."""
-    from msgspec import NODEFAULT
-    from msgspec import field as described
-
-    if field.default_factory is not dataclasses.MISSING:
-        return described(default_factory=field.default_factory)
-    return NODEFAULT if field.default is dataclasses.MISSING else field.default
-
-
 def _line_of(cls: Any, bounds: Mapping[str, int], **tag: Any) -> Any:
     """Return a class of msgspec for a line with such a record, whose type is checked."""
-    from msgspec import defstruct
+    from msgspec import NODEFAULT, defstruct
 
     hints = {name: _bounded(hint, bounds.get(name, ITEMS)) for name, hint in hints_of(cls).items()}
-    kept = [(each.name, hints[each.name], _default(each)) for each in dataclasses.fields(cls)]
+    kept = [
+        (f.name, hints[f.name], NODEFAULT if f.default is dataclasses.MISSING else f.default)
+        for f in dataclasses.fields(cls)
+    ]
     return defstruct("Line", kept, **tag)
 
 

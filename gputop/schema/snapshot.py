@@ -9,14 +9,13 @@ import contextlib
 import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any
 
 from gputop.bounds import DEVICES, EVENTS, PROCESSES
 from gputop.compat import StrEnum
-from gputop.frozen import dataclass
 from gputop.problem import Problem
 from gputop.schema.clock_events import BITS
 from gputop.schema.codec import DecodeError, from_json, to_json

@@ -17,7 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from typing import NamedTuple
 
 from gputop import __version__
 from gputop.bounds import EVENTS
@@ -28,6 +28,7 @@ from gputop.schema.snapshot import (
     DriverState,
     Event,
     Inventory,
+    Process,
     Record,
     Sample,
     Source,
@@ -41,14 +42,11 @@ from gputop.sources.interface import (
     OwnerLookup,
     Reader,
     ReplacedError,
-    joined_process,
     unanswered_process,
 )
 from gputop.sources.linux.host import FIRST_WINDOW_SECONDS, HostReader, Owners
 from gputop.sources.linux.procfs import cpu_name
 
-Choose = Callable[[Sequence[Device]], frozenset[str]]
-"""Returns the UUIDs of the wanted devices; raises `ValueError` with the reason if there is none."""
 RETRY_SECONDS = 2.0
 """Seconds between attempts to start a driver that could not be used: it may be loaded meanwhile."""
 GRACE_SECONDS = 0.15
@@ -67,6 +65,14 @@ FIRST_GRACE_SECONDS = 1.0
 def pause(seconds: float, cut_short: threading.Event | None = None) -> bool:
     """Sleep that long, or until the event. Return True if the event came."""
     return (cut_short or threading.Event()).wait(max(0.0, seconds))
+
+
+class _Current(NamedTuple):
+    """A GPU and its known instances, their samples, and the processes on them."""
+
+    devices: tuple[Device, ...]
+    samples: tuple[DeviceSample, ...]
+    processes: tuple[Process, ...] = ()
 
 
 @dataclass
@@ -89,16 +95,25 @@ class _Slot:
     sent: bool = False
     """True if these have been sent before."""
     late: bool = False
-    age: float = 0.0
-    """Age of these at the last tick, and whether the device hung then."""
-    hung: bool = False
     over: bool = False
     """True if the driver is gone, and the thread should end."""
 
-    @property
-    def devices(self) -> tuple[Device, ...]:
-        """The GPU and its known instances."""
-        return tuple(reading.device for reading in self.readings) or (self.reader.device,)
+    def current(self, now: float, interval: float) -> _Current:
+        """Return what is known of its devices now: the last reading, or why there is none."""
+        # The last tick within the limit comes a moment before it, and is the one that tells.
+        hung = self.seconds_silent(now, interval) > silence_limit(interval) - interval / 2
+        age = rounded(now - (self.read_at or self.since))
+        devices = tuple(reading.device for reading in self.readings) or (self.reader.device,)
+        processes = (process for reading in self.readings for process in reading.processes)
+        if hung:
+            silent = (_silent(device, Absence.TIMED_OUT, age) for device in devices)
+            return _Current(devices, tuple(silent), tuple(map(unanswered_process, processes)))
+        if not self.readings:
+            return _Current(devices, (_silent(devices[0], Absence.NO_DATA_YET),))
+        found = (reading.sample for reading in self.readings)
+        new = map(without_samples, found) if self.sent else found
+        samples = (dataclasses.replace(sample, age_seconds=age) for sample in new)
+        return _Current(devices, tuple(samples), tuple(processes))
 
     def seconds_silent(self, now: float, interval: float) -> float:
         """Return the seconds in which it was asked and answered none of its questions.
@@ -136,11 +151,13 @@ class Sampler:
         *,
         gpm: bool = True,
         smi: tuple[str, ...] = (),
-        choose: Choose | None = None,
+        choose: Callable[[Sequence[Device]], frozenset[str]] | None = None,
         simulate: Callable[[Mapping[str, tuple[float, float]]], None] = lambda _: None,
     ) -> None:
-        """Set how the driver starts; `choose` says which of its devices are read.
+        """Set how the driver starts.
 
+        `choose` returns the UUIDs of the devices that are read; it raises `ValueError` with the
+        reason if there is none.
         `simulate` puts simulated devices under load, by their UUIDs.
         """
         self._start = start
@@ -376,39 +393,22 @@ class Sampler:
         )
 
     def _current(self, slots: tuple[_Slot, ...]) -> tuple[tuple[Device, ...], Sample]:
-        interval = self._interval
-        # The last tick within the limit comes a moment before it, and is the one that tells.
-        limit = silence_limit(interval) - interval / 2
-        first: dict[str, tuple[tuple[Device, ...], _Slot]] = {}
+        first: dict[str, _Current] = {}
         with self._changed:
             now = time.monotonic()
             for slot in slots:
-                slot.age = rounded(now - (slot.read_at or slot.since))
-                slot.hung = slot.seconds_silent(now, interval) > limit
-                known = slot.devices
                 # Indices move when a device is lost: two readers may have found the same one.
-                first.setdefault(known[0].uuid, (known, dataclasses.replace(slot)))
+                current = slot.current(now, self._interval)
+                first.setdefault(current.devices[0].uuid, current)
                 slot.sent = True
             events = tuple(self._events)
             self._events.clear()
-        states = [*first.values()]
-        devices = tuple(device for known, _ in states for device in known)
-        samples = tuple(
-            _device_sample(device, reading, state)
-            for known, state in states
-            for device, reading in zip_longest(known, state.readings)
-        )
-        processes = tuple(
-            unanswered_process(process) if state.hung else process
-            for _, state in states
-            for reading in state.readings
-            for process in reading.processes
-        )
+        devices = tuple(device for each in first.values() for device in each.devices)
         sample = Sample(
             rounded(time.time()),
             self._host.read(),
-            samples,
-            processes,
+            tuple(sample for each in first.values() for sample in each.samples),
+            tuple(process for each in first.values() for process in each.processes),
             events,
             uptime_seconds=rounded(time.clock_gettime(time.CLOCK_BOOTTIME)),
         )
@@ -421,20 +421,15 @@ def _grace(interval: float) -> float:
 
 
 def _with_owners(reading: DeviceReading, owners: OwnerLookup) -> DeviceReading:
-    processes = (joined_process(listed, owners.find(listed.pid)) for listed in reading.processes)
-    return dataclasses.replace(reading, processes=tuple(processes))
+    return dataclasses.replace(reading, processes=tuple(map(owners.complete, reading.processes)))
 
 
-def _device_sample(device: Device, reading: DeviceReading | None, state: _Slot) -> DeviceSample:
-    """Return the last reading of a device with its age, or the reason that there is none."""
-    if reading is not None and not state.hung:
-        sample = without_samples(reading.sample) if state.sent else reading.sample
-        return dataclasses.replace(sample, age_seconds=state.age)
-    reason = Absence.TIMED_OUT if state.hung else Absence.NO_DATA_YET
+def _silent(device: Device, reason: Absence, age: float | None = None) -> DeviceSample:
+    """Return the sample of a device without an answer; one that hangs has an age."""
     return DeviceSample(
         uuid=device.uuid,
-        state=DeviceState.NOT_RESPONDING if state.hung else DeviceState.OK,
-        age_seconds=state.age if state.hung else None,
+        state=DeviceState.OK if age is None else DeviceState.NOT_RESPONDING,
+        age_seconds=age,
         absent=dict.fromkeys((*READINGS, "processes"), reason),
     )
 

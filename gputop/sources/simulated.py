@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from gputop.schema.device import GPM_READINGS, READINGS, Absence, Device, DeviceSample
 from gputop.schema.snapshot import Event, Process, ProcessKind
-from gputop.sources.interface import DeviceReading, Owner
+from gputop.sources.interface import DeviceReading, with_owner
 
 GIB = 1 << 30
 MIB = 1 << 20
@@ -279,24 +279,23 @@ class SimulatedOwners:
     def __init__(self) -> None:
         self._began = float(int(time.time()))
 
-    def find(self, pid: int) -> Owner:
-        """Return the trainer's rank, or the notebook."""
-        if pid >= STRESS_PID:
-            return Owner("you", "gputop stress test (simulated)", self._began, 1.0, GIB)
-        rank = pid - FIRST_PID
-        if rank == NOTEBOOK_DEVICE:
+    def complete(self, listed: Process) -> Process:
+        """Return a process as the trainer's rank, the notebook or the stress test."""
+        began, rank = self._began, listed.pid - FIRST_PID
+        known: tuple[Any, ...]
+        if listed.pid >= STRESS_PID:
+            known = "you", "gputop stress test (simulated)", began, 1.0, GIB, None, None
+        elif rank == NOTEBOOK_DEVICE:
             command = "python -m ipykernel_launcher -f kernel-5c1f.json"
-            return Owner("bo", command, self._began - 40_000, 0.3, 1_240 * MIB, 2_210)
-        command = f"python train.py --config llama-8b.yaml --local-rank {rank} --resume latest"
-        return Owner(
-            "ada",
-            command,
-            self._began - 7_200 + rank,
-            cpu_percent=100.0 + 7 * rank,
-            memory_resident_bytes=9_300 * MIB + rank * 41 * MIB,
-            parent_pid=FIRST_PID - 1,
-            slurm_job="71524",
-        )
+            known = "bo", command, began - 40_000, 0.3, 1_240 * MIB, 2_210, None
+        else:
+            command = f"python train.py --config llama-8b.yaml --local-rank {rank} --resume latest"
+            resident = 9_300 * MIB + rank * 41 * MIB
+            began += rank - 7_200
+            known = "ada", command, began, 100.0 + 7 * rank, resident, FIRST_PID - 1, "71524"
+        names = ("user", "command", "start_time", "cpu_percent", "memory_resident_bytes")
+        named = zip((*names, "parent_pid", "slurm_job"), known, strict=True)
+        return with_owner(listed, {}, **dict(named))
 
     def forget_others(self, pids: set[int]) -> None:
         """Do nothing: nothing is remembered."""

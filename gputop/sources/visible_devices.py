@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.text import visible
@@ -38,13 +38,14 @@ def in_bus_order(devices: Sequence[Device]) -> list[Device]:
     return gpus
 
 
-def seen(devices: Sequence[Device], value: str | None, order: str | None) -> Seen:
-    """Return the visible devices for these values of the variables, None for an unset one.
+def seen(devices: Sequence[Device], environment: Mapping[str, str] = os.environ) -> Seen:
+    """Return the devices that the environment leaves visible.
 
     Raises `ValueError` if numbers are ambiguous: without CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA puts
     the fastest device first, and does not define the order of the others. Identical devices are
     taken to be in the order of the bus, which they are in practice.
     """
+    value = environment.get(VARIABLE)
     if value is None:
         return Seen(frozenset(device.uuid for device in devices))
     gpus = in_bus_order(devices)
@@ -62,7 +63,12 @@ def seen(devices: Sequence[Device], value: str | None, order: str | None) -> See
             return Seen(frozenset(), note)
         chosen.append(found)
     kinds = {visible(gpu.name, 80) for gpu in gpus}
-    if numbers and order != BY_BUS and len(kinds) > 1 and 0 < len(chosen) < len(gpus):
+    if (
+        numbers
+        and environment.get(ORDER) != BY_BUS
+        and len(kinds) > 1
+        and 0 < len(chosen) < len(gpus)
+    ):
         raise ValueError(
             f"{VARIABLE}={visible(value, 80)} is ambiguous: CUDA counts the fastest device first, "
             f"and this machine has {', '.join(sorted(kinds))}. "
@@ -95,10 +101,9 @@ def chosen(gpus: Sequence[Device], ids: Sequence[str], *, only_visible: bool) ->
     """
     found = frozenset(gpu.uuid for gpu in gpus)
     if only_visible:
-        visible_ones = seen(gpus, os.environ.get(VARIABLE), os.environ.get(ORDER))
-        found = visible_ones.uuids
+        found, note = seen(gpus)
         if not found:
-            raise ValueError(visible_ones.note or f"{VARIABLE} leaves none of them visible")
+            raise ValueError(note or f"{VARIABLE} leaves none of them visible")
     named = set()
     for each in ids:
         has = {gpu.uuid for gpu in gpus if _has_id(gpu, each.lower())}

@@ -9,14 +9,13 @@ import os
 import subprocess
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from signal import SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGTERM
 from typing import Any, NamedTuple, SupportsIndex
 
 from gputop.bounds import LINE_BYTES, LINES_PER_SECOND, UNREADABLE_LINES
 from gputop.compat import timeout, timeout_at
 from gputop.console import signal_name
-from gputop.frozen import dataclass
 from gputop.problem import Problem, ProblemError
 from gputop.schema.codec import DecodeError
 from gputop.schema.device import DeviceState, silence_limit
@@ -292,6 +291,11 @@ class Snapshot(NamedTuple):
 
     inventory: Inventory
     sample: Sample
+
+    @property
+    def problem(self) -> Problem | None:
+        """The problem of the driver, or else what was left out of the sample."""
+        return self.inventory.problem or self.sample.problem
 
 
 def _stopped(interruption: Interruption) -> Problem:

@@ -19,10 +19,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NoReturn
 
 from gputop.compat import module_command
-from gputop.frozen import dataclass
 
 PARENT = "GPUTOP_PARENT"
 """Variable with the pid of the parent that a child of gputop's own ends with."""

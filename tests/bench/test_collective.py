@@ -19,9 +19,9 @@ from gputop.bench.plan.devices import RunRefusedError, targets, with_peers
 from gputop.bench.plan.request import Request, Target, check_together, cpu_ranks
 from gputop.bench.results.tables import device_tables, table
 from gputop.bench.run import supervision
-from gputop.bench.run.group import group_runner
-from gputop.bench.run.group_state import GroupState
-from gputop.bench.run.worker_launch import worker_environment, worker_request
+from gputop.bench.run.group import GroupState, group_runner
+from gputop.bench.run.session import worker_request
+from gputop.bench.run.worker_launch import worker_environment
 from gputop.bench.worker import collective, errors
 from gputop.commands import bench as command
 from gputop.compat import timeout

@@ -20,9 +20,9 @@ from gputop.bench.events import Done, Event, Failed, Point
 from gputop.bench.plan import devices
 from gputop.bench.results.tables import pair_tables, table
 from gputop.bench.results.text_report import comparison_table
-from gputop.bench.run import supervision, worker_launch
-from gputop.bench.run.group import group_runner
-from gputop.bench.run.group_state import GroupState
+from gputop.bench.run import supervision
+from gputop.bench.run.group import GroupState, group_runner
+from gputop.bench.run.session import worker_request
 from gputop.bench.worker import backends, copies, errors, rows
 from gputop.compat import timeout
 from tests.bench import gpus
@@ -403,7 +403,7 @@ def test_rows_that_there_was_no_time_for_are_noted(
 
 def test_the_worker_knows_the_names_of_all_that_it_sees() -> None:
     second = devices.with_peers(asked(*GPUS))[1]
-    order = worker_launch.worker_request(second)
+    order = worker_request(second)
     assert (order["label"], order["peers"]) == ("GPU 1", ["GPU 2", "GPU 0"])
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gputop.bench.plan.kinds import DTYPES
-from gputop.bench.run import worker_launch
+from gputop.bench.run.session import worker_request
 from gputop.bench.worker import formats, product
 from gputop.bench.worker.errors import RunError
 from tests.bench.workers import load_torch, needs_torch, request
@@ -87,7 +87,7 @@ def test_the_plan_has_the_memory_that_a_product_takes(dtype: str) -> None:
     it = made(dtype)
     buffers = (it.a, it.stored_b, it.c, it.first)
     held = sum(each.untyped_storage().nbytes() for each in buffers) + SHAPE[0] * SHAPE[1]
-    asked = worker_launch.worker_request(request(dtype))
+    asked = worker_request(request(dtype))
     rows = max(SHAPE) * asked["bytes_per_row"]
     library = SHAPE[1] * SHAPE[2] * asked["dtypes"][0]["library_bytes"]
     assert product.bytes_needed(asked, dtype, SHAPE) == held + library + rows + asked["fixed_bytes"]

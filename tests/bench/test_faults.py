@@ -11,7 +11,6 @@ import pytest
 from gputop.bench.events import Done, Event, Failed, Planned, Progress, Verified
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.results.facts import method_facts
-from gputop.bench.run import worker_launch
 from gputop.bench.run.session import Session
 from gputop.compat import timeout
 from tests.bench.workers import CPU, broken_worker, fake_interpreter, needs_torch
@@ -150,8 +149,8 @@ Product.exact = lambda self: threading.Event().wait()
 async def test_a_preparation_without_an_end_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_launch, "PREPARE_SECONDS", 0.0)
-    monkeypatch.setattr(worker_launch, "PREPARE_PRODUCTS", 2)
+    monkeypatch.setattr("gputop.bench.run.session.PREPARE_SECONDS", 0.0)
+    monkeypatch.setattr("gputop.bench.run.session.PREPARE_PRODUCTS", 2)
     fault = "loads.choose_size = lambda *_: threading.Event().wait()"
     *_, last = await heard(broken(tmp_path, fault, seconds=0.5))
     assert isinstance(last, Failed)
@@ -208,7 +207,7 @@ async def test_a_gpu_that_fails_in_the_run_is_a_fault(
     said: tuple[dict[str, object], ...],
     status: int,
 ) -> None:
-    monkeypatch.setattr(worker_launch, "MARGIN_SECONDS", 0.5)
+    monkeypatch.setattr("gputop.bench.run.session.MARGIN_SECONDS", 0.5)
     body = f"import json, threading\nfor each in {said!r}: print(json.dumps(each), flush=True)\n"
     target = Target("cuda", "GPU-0a1b", 0, "a GPU", "9.0", None)
     path = fake_interpreter(tmp_path, body + "threading.Event().wait()")

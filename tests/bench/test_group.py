@@ -13,8 +13,9 @@ import pytest
 from gputop.bench.events import Done, Event, Failed, Hello, Planned, Progress, Verified
 from gputop.bench.plan import devices
 from gputop.bench.plan.request import Request, Target
-from gputop.bench.run import group, supervision, worker_launch
+from gputop.bench.run import group, supervision
 from gputop.bench.run.group import DeviceGroup
+from gputop.bench.run.session import worker_request
 from gputop.compat import timeout
 from tests.bench.workers import CPU, RawWorker, fake_interpreter, needs_torch, request
 from tests.sessions import EVENTS, EndlessSession, PreparedSession
@@ -186,7 +187,7 @@ async def test_who_leaves_in_the_middle_leaves_no_worker() -> None:
 @needs_torch
 def test_a_worker_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        worker_launch, "worker_request", partial(worker_launch.worker_request, wait_seconds=0.2)
+        "gputop.bench.run.session.worker_request", partial(worker_request, wait_seconds=0.2)
     )
     with RawWorker(request()) as raw:
         *_, last = raw.events()

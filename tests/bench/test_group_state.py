@@ -9,7 +9,7 @@ import pytest
 
 from gputop.bench.events import Done, Event, Failed, Hello, Progress, Verified
 from gputop.bench.plan.request import Request, Target
-from gputop.bench.run.group_state import GroupState
+from gputop.bench.run.group import GroupState
 from gputop.bench.run.progress import many_devices
 from gputop.bench.run.state import RECENT_WINDOWS
 from gputop.problem import Problem

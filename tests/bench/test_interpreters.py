@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gputop.bench.plan import interpreters
+from gputop.bench.run import worker_launch
 from tests.bench.workers import fake_interpreter
 
 PYTHON = sys.executable
@@ -37,14 +37,14 @@ async def test_the_active_environment_goes_before_the_path(
     monkeypatch.setenv("VIRTUAL_ENV", str(bare / "venv"))
     monkeypatch.setenv("CONDA_PREFIX", str(bare / "conda"))
     monkeypatch.setenv("PATH", str(bare / "usr" / "bin"))
-    found = await interpreters.find_interpreter()
+    found = await worker_launch.find_interpreter()
     # Up to the first that will do: what is behind it may take its time.
     assert [each.path for each in found.looked_at] == [venv, conda]
     assert [each.torch_version for each in found.looked_at] == [None, "2.2"]
     assert found.chosen is found.looked_at[1]
     assert found.chosen.origin == "active conda environment"
     assert found.problem is None
-    assert [path for path, _ in interpreters.candidates()] == [venv, conda, on_path]
+    assert [path for path, _ in worker_launch.candidates()] == [venv, conda, on_path]
 
 
 async def test_for_a_gpu_a_torch_without_cuda_is_the_last_resort(
@@ -54,10 +54,10 @@ async def test_for_a_gpu_a_torch_without_cuda_is_the_last_resort(
     conda = environment(bare / "conda", "2.2.0+cu121")
     monkeypatch.setenv("VIRTUAL_ENV", str(bare / "venv"))
     monkeypatch.setenv("CONDA_PREFIX", str(bare / "conda"))
-    chosen = [(await interpreters.find_interpreter(cuda=cuda)).chosen for cuda in (False, True)]
+    chosen = [(await worker_launch.find_interpreter(cuda=cuda)).chosen for cuda in (False, True)]
     assert [each and each.path for each in chosen] == [venv, conda]
     monkeypatch.delenv("CONDA_PREFIX")
-    found = await interpreters.find_interpreter(cuda=True)
+    found = await worker_launch.find_interpreter(cuda=True)
     assert found.chosen is not None
     assert found.chosen.path == venv
 
@@ -69,7 +69,7 @@ async def test_one_without_torch_is_passed_over(
     conda = environment(bare / "conda", "2.2")
     monkeypatch.setenv("VIRTUAL_ENV", str(bare / "venv"))
     monkeypatch.setenv("CONDA_PREFIX", str(bare / "conda"))
-    found = await interpreters.find_interpreter()
+    found = await worker_launch.find_interpreter()
     assert found.chosen is not None
     assert found.chosen.path == conda
 
@@ -82,7 +82,7 @@ async def test_a_link_to_another_python_is_a_candidate_of_its_own(
     (bare / "venv" / "bin" / "python").symlink_to(real)
     monkeypatch.setenv("VIRTUAL_ENV", str(bare / "venv"))
     monkeypatch.setenv("PATH", str(bare / "usr" / "bin"))
-    origins = [origin for _, origin in interpreters.candidates()]
+    origins = [origin for _, origin in worker_launch.candidates()]
     assert origins == ["active virtual environment", "on the PATH"]
 
 
@@ -91,7 +91,7 @@ async def test_the_same_path_is_looked_at_once(bare: Path, monkeypatch: pytest.M
     monkeypatch.setenv("VIRTUAL_ENV", str(bare / "venv"))
     monkeypatch.setenv("PATH", str(bare / "venv" / "bin"))
     monkeypatch.setattr(sys, "executable", path)
-    assert interpreters.candidates() == ((path, "active virtual environment"),)
+    assert worker_launch.candidates() == ((path, "active virtual environment"),)
 
 
 async def test_where_there_is_none_it_says_what_to_type(
@@ -99,7 +99,7 @@ async def test_where_there_is_none_it_says_what_to_type(
 ) -> None:
     path = environment(bare / "venv", None)
     monkeypatch.setenv("VIRTUAL_ENV", str(bare / "venv"))
-    found = await interpreters.find_interpreter()
+    found = await worker_launch.find_interpreter()
     assert found.chosen is None
     assert found.problem is not None
     assert f"{path} (active virtual environment): no torch" in found.problem.why
@@ -110,7 +110,7 @@ async def test_where_there_is_none_it_says_what_to_type(
 
 async def test_the_one_that_was_named_is_the_only_one(bare: Path) -> None:
     path = environment(bare / "named", "2.4")
-    found = await interpreters.find_interpreter(path)
+    found = await worker_launch.find_interpreter(path)
     assert [each.origin for each in found.looked_at] == ["--python"]
     assert found.chosen is not None
 
@@ -132,7 +132,7 @@ async def test_what_is_wrong_with_an_interpreter_is_said(
     if script is not None:
         path.write_text(script)
         path.chmod(0o755)
-    found = await interpreters.find_interpreter(str(path))
+    found = await worker_launch.find_interpreter(str(path))
     assert found.chosen is None
     assert fault in str(found.looked_at[0])
 
@@ -140,11 +140,11 @@ async def test_what_is_wrong_with_an_interpreter_is_said(
 async def test_a_silent_interpreter_is_given_up(
     bare: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(interpreters, "PROBE_SECONDS", 0.2)
+    monkeypatch.setattr(worker_launch, "PROBE_SECONDS", 0.2)
     path = bare / "python"
     path.write_text("#!/bin/sh\nexec /bin/sleep 600\n")
     path.chmod(0o755)
-    found = await interpreters.find_interpreter(str(path))
+    found = await worker_launch.find_interpreter(str(path))
     assert found.looked_at[0].fault == "it did not answer within 0.2 s"
 
 
@@ -156,12 +156,12 @@ async def test_a_folder_named_torch_is_not_torch(
     (bare / "site" / "torch").mkdir(parents=True)
     monkeypatch.chdir(bare)
     monkeypatch.setenv("PYTHONPATH", str(bare / "site"))
-    found = await interpreters.find_interpreter("/usr/bin/env")  # not a Python at all
+    found = await worker_launch.find_interpreter("/usr/bin/env")  # not a Python at all
     assert found.chosen is None
     plain = bare / "python"
     # -S: without the site-packages that may have the real one
     plain.write_text(f'#!/bin/sh\nexec "{PYTHON}" -S "$@"\n')
     plain.chmod(0o755)
-    found = await interpreters.find_interpreter(str(plain))
+    found = await worker_launch.find_interpreter(str(plain))
     assert found.looked_at[0].fault is None
     assert found.looked_at[0].torch_version is None

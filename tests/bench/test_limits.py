@@ -9,7 +9,7 @@ import pytest
 
 from gputop.bench.cluster.node_readings import thresholds
 from gputop.bench.plan import devices, request
-from gputop.bench.plan.heat_limits import heat_limits, in_short, in_words, reached_limit
+from gputop.bench.plan.gpu_limits import heat_in_short, heat_in_words, heat_limits, reached_limit
 from gputop.schema.device import Absence, Device, DeviceState
 from gputop.schema.snapshot import Inventory, ProcessKind, Sample
 from tests.bench import heat
@@ -69,7 +69,7 @@ A100_LIMITS = "86°C (slowdown at 89°C), memory 92°C (maximum 95°C)"
 )  # fmt: skip
 def test_the_limits_that_hold_are_named(text: str, read: dict[str, int], says: str) -> None:
     seen = readings(0, **NOTHING | read)
-    assert in_words(heat_limits(card(text), seen)) == says
+    assert heat_in_words(heat_limits(card(text), seen)) == says
     assert reached_limit(target(0), machine(text), with_heat(**read)) is None
 
 
@@ -116,9 +116,9 @@ def test_a_run_ends_at_its_limit_and_not_before(
 def test_the_limits_of_several_gpus_are_named_once_each() -> None:
     h100 = heat_limits(card(heat.H100), readings(0, **NOTHING | {MARGIN: 20}))
     a100 = heat_limits(card(heat.A100), readings(0, **NOTHING | {CORE: 50, MEMORY: 60}))
-    assert in_short([h100, h100]) == "margin 3°C"
+    assert heat_in_short([h100, h100]) == "margin 3°C"
     nothing = "none, no temperature is read"
-    assert in_short([h100, a100, ()]) == f"margin 3°C; 86°C, memory 92°C; {nothing}"
+    assert heat_in_short([h100, a100, ()]) == f"margin 3°C; 86°C, memory 92°C; {nothing}"
 
 
 def test_nothing_is_said_of_a_cpu_or_of_what_is_not_known() -> None:

@@ -17,8 +17,7 @@ from gputop.bench.events import Done, Failed
 from gputop.bench.plan.kinds import KINDS
 from gputop.bench.plan.request import HIGHEST_HERTZ, LOWEST_HERTZ, Request
 from gputop.bench.results.verdict import judge
-from gputop.bench.run import worker_launch
-from gputop.bench.run.session import Session
+from gputop.bench.run.session import Session, worker_request
 from gputop.bench.worker import loads, throughput
 from gputop.bench.worker import main as runs
 from gputop.bench.worker import product as products
@@ -57,7 +56,7 @@ def run_of(kind: str, **changes: Any) -> tuple[runs.Run, list[dict[str, Any]]]:
         def send(self, event: str, **fields: Any) -> None:
             sent.append({"event": event, **fields})
 
-    return Recorded(-1, worker_launch.worker_request(asked(kind, **changes))), sent
+    return Recorded(-1, worker_request(asked(kind, **changes))), sent
 
 
 hertz = st.floats(LOWEST_HERTZ, HIGHEST_HERTZ)

@@ -18,8 +18,7 @@ from gputop.bench.results.facts import figure_facts
 from gputop.bench.results.html_report import html_page
 from gputop.bench.results.text_report import result_page
 from gputop.bench.results.verdict import judge
-from gputop.bench.run import worker_launch
-from gputop.bench.run.session import Session
+from gputop.bench.run.session import Session, worker_request
 from gputop.bench.run.state import RunCurves, RunState, merge_windows
 from gputop.bench.run.trace import Trace
 from gputop.bench.worker import backends
@@ -57,7 +56,7 @@ def asked(mib: int = 32, seconds: float = 1.0, python: str = sys.executable) -> 
 
 def under_test(mib: int = 8) -> worker.MemoryUnderTest:
     """Memory in this process, in blocks of 1 MiB; what it sends goes nowhere."""
-    run = runs.Run(os.open(os.devnull, os.O_WRONLY), worker_launch.worker_request(asked(mib)))
+    run = runs.Run(os.open(os.devnull, os.O_WRONLY), worker_request(asked(mib)))
     device = backends.Cpu(load_torch(), run.halt)
     return worker.MemoryUnderTest(device, run)
 

@@ -14,7 +14,7 @@ import pytest
 from gputop.bench.cluster import relay
 from gputop.bench.cluster.node_actor import NodeActor
 from gputop.bench.plan.request import Request
-from gputop.bench.run import worker_launch
+from gputop.bench.run.session import worker_request
 from tests.bench.workers import CPU, needs_torch
 from tests.clusters import executable
 
@@ -53,9 +53,7 @@ def own() -> tuple[str, str, list[Any]]:
 def test_the_worker_that_is_sent_runs_as_it_does_here() -> None:
     post = NodeActor(relay.worker_archive(), None, cpu=True)
     assert post.facts(own)["torch"] is True
-    order = (
-        json.dumps(worker_launch.worker_request(Request(CPU, "float32", 64, 0.5))).encode() + b"\n"
-    )
+    order = json.dumps(worker_request(Request(CPU, "float32", 64, 0.5))).encode() + b"\n"
     post.start(order)
     found = heard(post, "ended")
     events = [json.loads(line)["event"] for line in found["line"]]

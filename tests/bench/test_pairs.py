@@ -13,8 +13,7 @@ from gputop.bench.plan import devices
 from gputop.bench.plan.request import Request, Target, check_pairs
 from gputop.bench.results.compare import rates_of_pair, score
 from gputop.bench.run import group, supervision
-from gputop.bench.run.group import Pairs
-from gputop.bench.run.group_state import GroupState
+from gputop.bench.run.group import GroupState, Pairs
 from gputop.compat import timeout
 from gputop.problem import Problem
 from tests.bench.workers import CPU, needs_torch, request

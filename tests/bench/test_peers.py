@@ -15,7 +15,7 @@ from gputop.bench.plan import devices, request
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.results.facts import method_facts
 from gputop.bench.run import worker_launch
-from gputop.bench.run.session import Session
+from gputop.bench.run.session import Session, worker_request
 from gputop.bench.worker import copies, main
 from tests.bench.machines import divided, seen
 from tests.bench.workers import CPU, broken_worker, fake_interpreter, needs_torch
@@ -90,7 +90,7 @@ def test_the_worker_sees_its_own_device_first_and_then_its_peers() -> None:
     assert seen_by["CUDA_VISIBLE_DEVICES"].split(",") == [GPUS[n].uuid for n in (1, 2, 0)]
     (alone,) = asked(GPUS[0])
     assert worker_launch.worker_environment(alone.target)["CUDA_VISIBLE_DEVICES"] == GPUS[0].uuid
-    assert worker_launch.worker_request(alone)["peers"] == []
+    assert worker_request(alone)["peers"] == []
 
 
 def test_eight_gpus_share_the_host_s_memory(monkeypatch: pytest.MonkeyPatch) -> None:

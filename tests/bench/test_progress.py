@@ -11,7 +11,7 @@ import pytest
 from gputop.bench.events import Done, Event, Failed, Hello, Planned, Point, Progress
 from gputop.bench.plan import devices
 from gputop.bench.plan.request import Request, cpu_target
-from gputop.bench.run.group_state import GroupState
+from gputop.bench.run.group import GroupState
 from gputop.bench.run.progress import ProgressLine, one_device, several_devices
 from gputop.problem import Problem
 from tests.bench.workers import RESULT

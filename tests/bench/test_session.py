@@ -15,7 +15,6 @@ import pytest
 from gputop.bench.events import Done, Event, Failed, Hello, Planned, Progress, Verified
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.run import session as module
-from gputop.bench.run import worker_launch
 from gputop.bench.run.session import Session
 from gputop.compat import timeout
 from tests.bench.workers import CPU, fake_interpreter, needs_torch, request
@@ -204,7 +203,7 @@ async def test_a_silent_worker_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str
 ) -> None:
     for name in ("HELLO_SECONDS", "PREPARE_SECONDS", "MARGIN_SECONDS"):
-        monkeypatch.setattr(worker_launch, name, 0.5)
+        monkeypatch.setattr(f"gputop.bench.run.session.{name}", 0.5)
     asked = fake(tmp_path, body)
     asked._request = replace(asked._request, seconds=0.01)
     events = await heard(asked)

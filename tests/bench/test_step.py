@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.bench.run import worker_launch
+from gputop.bench.run.session import worker_request
 from gputop.bench.worker import backends, errors, formats, rows, step
 from gputop.bench.worker import main as runs
 from tests.bench.workers import STOP_SECONDS, RawWorker, load_torch, needs_torch, request
@@ -45,7 +45,7 @@ def stepped(dtype: str = "float32", **changes: Any) -> tuple[runs.Run, list[dict
         def send(self, event: str, **fields: Any) -> None:
             sent.append({"event": event, **fields})
 
-    asked = worker_launch.worker_request(request(dtype, None, 60.0, "step")) | changes
+    asked = worker_request(request(dtype, None, 60.0, "step")) | changes
     run = Recorded(-1, asked)
     step.step(backends.Cpu(load_torch(), threading.Event()), run)
     return run, sent

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gputop.bench.events import Done, Failed, Progress
-from gputop.bench.plan import devices, interpreters
-from gputop.bench.plan.interpreters import Interpreter, InterpreterSearch
+from gputop.bench.plan import devices
 from gputop.bench.plan.request import Request, cpu_target
 from gputop.bench.results import history
 from gputop.bench.run import suite as suites
+from gputop.bench.run import worker_launch
 from gputop.bench.run.suite import LEVELS, Part, part_requests
+from gputop.bench.run.worker_launch import Interpreter, InterpreterSearch
 from gputop.commands import bench as command
 from gputop.commands.arguments import Parser
 from gputop.problem import Problem
@@ -72,7 +73,7 @@ def ends(monkeypatch: pytest.MonkeyPatch) -> Ends:
         return InterpreterSearch(Interpreter("python", "here", known.torch), ())
 
     monkeypatch.setattr(command, "_stress", known.stress)
-    monkeypatch.setattr(interpreters, "find_interpreter", found)
+    monkeypatch.setattr(worker_launch, "find_interpreter", found)
     return known
 
 
@@ -126,6 +127,15 @@ def test_a_part_that_is_wrong_does_not_end_the_others_and_decides_the_status(
     assert "The GPU failed: an illegal address" in page
 
 
+def test_a_part_that_checked_nothing_says_so(
+    ends: Ends, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unchecked = replace(RESULT, kind="memory", stopped="time", checks=0)
+    ends.by_kind["memory"] = Done(unchecked)
+    assert run() == 0
+    assert "memory, CPU: not judged, nothing was checked" in capsys.readouterr().out
+
+
 def test_a_degraded_part_is_status_4(ends: Ends) -> None:
     ends.by_kind["soak"] = Done(replace(RESULT, stopped="limit"))
     assert run() == 4
@@ -162,7 +172,7 @@ def test_a_suite_goes_on_with_the_same_torch_and_method_only(
     assert "is of another suite: torch 2.14.0, not 2.13.0; seconds 9, not 80" in said
 
 
-@pytest.mark.parametrize("content", ["", "{}", "[1]", '{"level": 3}'])
+@pytest.mark.parametrize("content", ["", "{}", "[1]", '{"level": 3}', "[" * 100_000])
 def test_a_file_of_something_else_is_refused_and_left_as_it_is(
     ends: Ends, capsys: pytest.CaptureFixture[str], tmp_path: Path, content: str
 ) -> None:
@@ -236,3 +246,27 @@ def test_a_run_that_ended_as_it_was_steady_says_so() -> None:
     suites.note_steady(run)
     assert run.result is not None
     assert run.result.notes[-1].startswith("ended after 300 s: throughput and temperature")
+
+
+def test_a_file_in_no_folder_is_refused_before_anything_runs(
+    ends: Ends, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert run("--resume", str(tmp_path / "no" / "suite.json")) == 2
+    assert "there is no such folder" in capsys.readouterr().err
+    assert not ends.asked
+
+
+def test_a_suite_is_read_as_it_was_written(ends: Ends, tmp_path: Path) -> None:
+    file = tmp_path / "suite.json"
+    assert run("--resume", str(file)) == 0
+    suite = suites.read(file)
+    assert [part.name for part in suite.parts] == QUICK
+    assert json.loads(json.dumps(suite.document())) == json.loads(file.read_text())
+
+
+def test_a_long_run_is_kept_with_few_points() -> None:
+    run, _ = begin(GPU, 3600.0)
+    for n in range(3000):
+        take(run, Progress(n + 1.0, 1.0, n, 700.0))
+    part = suites.part_result(Part("soak", 1.0), [run], "", 3600.0)
+    assert 64 < len(part.series[0].progress) <= 256

@@ -233,7 +233,7 @@ async def test_a_watch_that_fails_ends_what_it_watched(monkeypatch: pytest.Monke
     def fails(*_: object) -> None:
         raise RuntimeError("on purpose")
 
-    monkeypatch.setattr("gputop.bench.plan.heat_limits.reached_limit", fails)
+    monkeypatch.setattr("gputop.bench.plan.gpu_limits.reached_limit", fails)
     watching(monkeypatch, inventory(2), heated(40))
     _, limits = await run_of(EndlessSession(), Trace(GPU))
     assert [(limit.by, limit.why) for limit in limits] == [("silent", "RuntimeError: on purpose")]

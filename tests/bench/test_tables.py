@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gputop.bench.plan import request as plan
-from gputop.bench.run import worker_launch
+from gputop.bench.run.session import worker_request
 from gputop.bench.worker import backends, errors, latency, main, rows, shapes, throughput
 from tests.bench.workers import load_torch, needs_torch, request
 
@@ -33,9 +33,7 @@ def test_sizes_are_those_that_a_gpu_can_multiply_in_the_type(
 ) -> None:
     target = plan.Target("cuda", "GPU-0a", 0, "a GPU", "9.0", 8 << 30)
     asked = Recorded(dtype=dtype, size=largest)
-    asked.request["dtypes"] = worker_launch.worker_request(
-        plan.Request(target, dtype, largest, 1.0)
-    )["dtypes"]
+    asked.request["dtypes"] = worker_request(plan.Request(target, dtype, largest, 1.0))["dtypes"]
     device: Any = SimpleNamespace(place="cuda")
     assert shapes._planned(rows.Rows(device, asked, 0), dtype) == expected
     asked.request["size"] = 8
@@ -50,7 +48,7 @@ class Recorded(main.Run):
 
     def __init__(self, **asked: Any) -> None:
         self.sent: list[dict[str, Any]] = []
-        super().__init__(-1, worker_launch.worker_request(request(**asked)))
+        super().__init__(-1, worker_request(request(**asked)))
 
     def send(self, event: str, **fields: Any) -> None:
         self.sent.append({"event": event, **fields})

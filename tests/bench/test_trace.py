@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gputop.bench.events import Conditions, Point, Progress
 from gputop.bench.plan import devices, request
-from gputop.bench.plan.datasheet_peaks import AT_LIVE_CLOCK, AT_MAXIMUM_CLOCK, BANDWIDTH, DATASHEET
+from gputop.bench.plan.gpu_limits import AT_LIVE_CLOCK, AT_MAXIMUM_CLOCK, BANDWIDTH, DATASHEET
 from gputop.bench.run.trace import LONGEST_SECONDS, MOST_ITEMS, WITHIN, Trace, TraceMoment
 from gputop.schema.device import Device
 from gputop.schema.snapshot import Sample

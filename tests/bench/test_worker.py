@@ -19,7 +19,7 @@ import pytest
 
 from gputop.bench.plan import kinds
 from gputop.bench.plan import request as plan
-from gputop.bench.run import worker_launch
+from gputop.bench.run.session import worker_request
 from gputop.bench.run.worker_launch import WORKER
 from gputop.bench.worker import backends, errors, formats, loads, throughput
 from gputop.bench.worker import main as runs
@@ -324,7 +324,7 @@ def run_in_process(seconds: float = 0.3) -> tuple[runs.Run, list[dict[str, Any]]
         def send(self, event: str, **fields: Any) -> None:
             sent.append({"event": event, **fields})
 
-    return Recorded(-1, worker_launch.worker_request(request(size=192, seconds=seconds))), sent
+    return Recorded(-1, worker_request(request(size=192, seconds=seconds))), sent
 
 
 def paced(device: Any, products: int) -> throughput.Pace:
@@ -576,7 +576,7 @@ def test_a_hang_is_known_by_the_time_that_a_product_takes() -> None:
 @pytest.mark.parametrize("free", [600 << 20, 3 << 30, 20 << 30])
 def test_the_size_that_is_suggested_fits_and_is_the_largest(dtype: str, free: int) -> None:
     target = plan.Target("cuda", "GPU-0a", 0, "a GPU", "9.0", None)
-    asked = worker_launch.worker_request(plan.Request(target, dtype, None, 1.0, None))
+    asked = worker_request(plan.Request(target, dtype, None, 1.0, None))
     largest = plan.largest_size(free + plan.CONTEXT_BYTES, dtype, "cuda")
     refusal = products.out_of_memory(asked, dtype, 65536, free)
     assert f"--size {largest} or smaller" in refusal.fields["remedy"]
@@ -587,7 +587,7 @@ def test_the_size_that_is_suggested_fits_and_is_the_largest(dtype: str, free: in
 
 def test_where_no_size_fits_none_is_suggested() -> None:
     target = plan.Target("cuda", "GPU-0a", 0, "a GPU", "9.0", None)
-    asked = worker_launch.worker_request(plan.Request(target, "float32", None, 1.0, None))
+    asked = worker_request(plan.Request(target, "float32", None, 1.0, None))
     assert "End what" in products.out_of_memory(asked, "float32", 1024, 1 << 20).fields["remedy"]
 
 

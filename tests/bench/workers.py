@@ -15,7 +15,7 @@ import pytest
 
 from gputop.bench.events import Result
 from gputop.bench.plan.request import Request, Target
-from gputop.bench.run import worker_launch
+from gputop.bench.run.session import worker_request
 from gputop.bench.run.worker_launch import WORKER
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class RawWorker:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
-        self.tell(json.dumps(worker_launch.worker_request(asked)))
+        self.tell(json.dumps(worker_request(asked)))
 
     def tell(self, line: str) -> None:
         """Writes a line to the worker's standard input."""

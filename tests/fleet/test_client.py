@@ -53,18 +53,22 @@ def refused(response: Response, most_bytes: int = ANSWER_BYTES) -> AskError:
         (Response(b"", 405), "No Prometheus there", True),
         (Response(b"<html>", 500, HTML), "answers 500", True),
         (Response(b"upstream", 503), "answers 503", True),
-        (Response(b"", 429), "too many requests", True),
+        (Response(b"", 429), "answers 429", True),
         (error("timeout", "query timed out", 503), "timeout: query timed out", True),
         (error("bad_data", "parse error at char 3", 400), "bad_data: parse error", False),
         (error("execution", "found duplicate series", 422), "duplicate series", False),
         (answer({"error": "x"}, 400), "No Prometheus there", True),
         (answer({"status": "error", "error": "x\x1b[31m"}), "x␛[31m", False),
-        (Response(b"<!doctype html><title>Grafana</title>", 200, HTML), "with a web page", True),
-        (Response(b"hello"), "other than JSON", True),
-        (Response(b"[1,2]"), "other than JSON", True),
-        (Response(b'{"status":"success","data":{"resu'), "breaks off", True),
-        (Response(b"[" * 100_000), "other than JSON", True),
-        (Response(b"", 200), "other than JSON", True),
+        (
+            Response(b"<!doctype html><title>Grafana</title>", 200, HTML),
+            "other than its JSON",
+            True,
+        ),
+        (Response(b"hello"), "other than its JSON", True),
+        (Response(b"[1,2]"), "other than its JSON", True),
+        (Response(b'{"status":"success","data":{"resu'), "other than its JSON", True),
+        (Response(b"[" * 100_000), "other than its JSON", True),
+        (Response(b"", 200), "other than its JSON", True),
         (
             Response(b"", 302, {"Location": "https://u:pw@login.example/x?t=1"}),
             "redirects to",
@@ -129,12 +133,7 @@ def test_a_refusal_names_what_to_look_at(tmp_path: Path) -> None:
         (
             {},
             Response(b"", 401, {"WWW-Authenticate": 'Bearer realm="x"'}),
-            "the request has no Authorization header. Set GPUTOP_PROMETHEUS_TOKEN_FILE",
-        ),
-        (
-            {},
-            Response(b"", 401, {"WWW-Authenticate": "Basic"}),
-            "no Authorization header. Set GPUTOP_PROMETHEUS_USER and GPUTOP_PROMETHEUS_PASSWORD",
+            "the request has no Authorization header. Set GPUTOP_PROMETHEUS_TOKEN_FILE, or",
         ),
         ({"USER": "ada"}, Response(b"", 401), "Check GPUTOP_PROMETHEUS_USER and"),
         (
@@ -268,7 +267,9 @@ def test_a_connection_is_used_again_and_one_that_was_closed_is_opened_again() ->
                 connection, (_, port) = listening.accept()
                 with connection:
                     for _ in range(answers):
-                        connection.recv(65536)
+                        asked = b""
+                        while b"query=up" not in asked:  # it may come after its headers
+                            asked += connection.recv(65536)
                         ports.append(port)
                         connection.sendall(head + body)
 

@@ -71,7 +71,7 @@ def check_stream(data: bytes) -> list[Record]:
     records = []
     index = Index(map(read_head, _lines(data)), lambda _: None)
     index.finish()
-    positions = [index.position(n) for n in range(index.count)]
+    positions = [*index.positions]
     assert positions == sorted(positions)
     assert all(0 <= position < math.inf for position in positions)
     for line in _lines(data):

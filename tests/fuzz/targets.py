@@ -27,9 +27,10 @@ from gputop.fleet.parse import readings_of, readings_over_time, result_of
 from gputop.fleet.queries import CLOCK, gone_of, names_of, values_of
 from gputop.fleet.server import PrometheusServer
 from gputop.fleet.watch import Refresher
+from gputop.problem import ProblemError
 from gputop.recording.reader import Recording, RecordingError
 from gputop.schema.snapshot import Inventory, Sample, encode
-from gputop.settings import KEYS, Settings, SettingsError
+from gputop.settings import KEYS, Settings
 from tests import streams
 from tests.fuzz import mutation
 from tests.fuzz.invariants import check_line, check_shown
@@ -133,7 +134,7 @@ def check_recording(data: bytes) -> bool:
     assert all(isinstance(record, Inventory | Sample) for record in records)
     index = recording.index
     index.finish()
-    positions = [index.position(n) for n in range(index.count)]
+    positions = [*index.positions]
     assert positions == sorted(positions)
     assert all(0 <= position < math.inf for position in positions)
     for first in {0, index.count // 2, max(0, index.count - 1)}:
@@ -326,7 +327,7 @@ def check_settings(content: bytes) -> bool:
     assert all(str(problem).isprintable() for problem in problems)
     try:
         settings.save(file, WANTED)
-    except SettingsError as error:
+    except ProblemError as error:
         assert str(error).isprintable()  # noqa: PT017 - either way is right
         assert file.read_bytes() == content
         return False

@@ -20,14 +20,14 @@ from gputop.bench.events import (
     Result,
     Verified,
 )
-from gputop.bench.plan.interpreters import Interpreter
 from gputop.bench.plan.kinds import KINDS
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.results import compare, history, html_report, verdict
 from gputop.bench.results import text_report as pages
-from gputop.bench.run.group_state import GroupState
+from gputop.bench.run.group import GroupState
 from gputop.bench.run.session import Session, _NoResultError
 from gputop.bench.run.state import RunCurves, RunState
+from gputop.bench.run.worker_launch import Interpreter
 from gputop.schema.codec import to_json
 from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView

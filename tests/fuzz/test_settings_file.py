@@ -10,7 +10,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from gputop import settings
-from gputop.settings import KEYS, LARGEST_BYTES, Settings, SettingsError
+from gputop.problem import ProblemError
+from gputop.settings import KEYS, LARGEST_BYTES, Settings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +32,7 @@ def loaded_and_kept(file: Path) -> None:
     assert all(str(problem).isprintable() for problem in problems)
     try:
         settings.save(file, WANTED)
-    except SettingsError as error:
+    except ProblemError as error:
         assert str(error).isprintable()  # noqa: PT017 - either way is right
         assert file.read_bytes() == before
     else:

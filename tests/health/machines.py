@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.bench.plan.interpreters import Interpreter, InterpreterSearch
+from gputop.bench.run.worker_launch import Interpreter, InterpreterSearch
 from gputop.health.doctor.facts import CudaDevice, DoctorFacts, TorchFacts
 from gputop.problem import Problem
 from gputop.schema.snapshot import DriverState, Host, Inventory, Sample, Source
@@ -99,7 +99,6 @@ class Machine:
             on_terminal=True,
             colours=256,
             python_version="3.12.4",
-            results_file="/home/ada/.local/share/gputop/results.sqlite",
         )
         return replace(facts, **self.changes)
 

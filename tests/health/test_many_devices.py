@@ -112,7 +112,7 @@ def test_a_device_that_does_not_answer_and_one_that_is_back(state: DeviceState) 
     for now, silent in ((state, True), (DeviceState.OK, False)):
         made.state = now
         made.run(1)
-        cannot_tell = {uuid: made.last.insufficient(uuid) for uuid in made.judge.judged}
+        cannot_tell = {uuid: made.last.without_finding(uuid) for uuid in made.judge.judged}
         assert len(cannot_tell) == EIGHT
         for verdicts in cannot_tell.values():
             assert any("state" in verdict.missing for verdict in verdicts) is silent

@@ -488,7 +488,7 @@ def test_a_device_that_is_lost_is_asked_for_its_errors_only() -> None:
     machine.state = type(machine.state).LOST
     machine.run(1)
     assert [found.rule for found in machine.last.for_device(device().uuid)] == ["xid"]
-    assert not machine.last.clear(device().uuid)
+    assert all(each.missing for each in machine.last.without_finding(device().uuid))
 
 
 def test_peers_are_of_the_same_kind_and_of_the_same_job() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.bench.plan.interpreters import Interpreter
+from gputop.bench.run.worker_launch import Interpreter
 from gputop.health.doctor.facts import CudaDevice, TorchFacts, torch_facts
 from tests.bench.workers import needs_torch
 

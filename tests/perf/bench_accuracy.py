@@ -29,8 +29,7 @@ from typing import TYPE_CHECKING, Any
 from gputop.bench.events import Done, Failed
 from gputop.bench.plan.kinds import DTYPES
 from gputop.bench.plan.request import Request, cpu_target
-from gputop.bench.run import worker_launch
-from gputop.bench.run.session import Session
+from gputop.bench.run.session import Session, worker_request
 from gputop.bench.worker import loads
 from gputop.bench.worker.backends import Cpu
 from gputop.bench.worker.main import Run
@@ -110,7 +109,7 @@ def in_turns(size: int, dtype: str, turns: int) -> Turns:
         torch: Any = importlib.import_module("torch")
     request = Request(cpu_target(), dtype, size, 3600.0, sys.executable)
     device = Turns(torch, size, dtype, turns)
-    run = Run(os.open(os.devnull, os.O_WRONLY), worker_launch.worker_request(request))
+    run = Run(os.open(os.devnull, os.O_WRONLY), worker_request(request))
     product, pace = loads.prepare(device, run)
     device.run = run
     loads.measure(device, run, product, pace)

@@ -26,8 +26,7 @@ from typing import Any
 
 from gputop.bench.events import Done, Failed, Point
 from gputop.bench.plan.request import Request, cpu_target
-from gputop.bench.run import worker_launch
-from gputop.bench.run.session import Session
+from gputop.bench.run.session import Session, worker_request
 from gputop.bench.worker import latency, shapes
 from gputop.bench.worker.backends import Cpu
 from gputop.bench.worker.main import Run
@@ -61,9 +60,7 @@ def paired(kind: str, dtype: str, largest: int, rounds: int) -> Found:
         warnings.simplefilter("ignore")
         torch: Any = importlib.import_module("torch")
         benchmark: Any = importlib.import_module("torch.utils.benchmark")
-    request = worker_launch.worker_request(
-        Request(cpu_target(), dtype, largest, 1e6, sys.executable, kind)
-    )
+    request = worker_request(Request(cpu_target(), dtype, largest, 1e6, sys.executable, kind))
     device = Cpu(torch, threading.Event())
     rows = Rows(device, Run(os.open(os.devnull, os.O_WRONLY), request), 1)
     found: Found = {}

@@ -21,9 +21,9 @@ import time
 import warnings
 from typing import Any
 
-from gputop.bench.plan.datasheet_peaks import PEAKS
+from gputop.bench.plan.gpu_limits import PEAKS
 from gputop.bench.plan.kinds import DTYPES
-from gputop.bench.run.worker_launch import VERIFIED_LARGER
+from gputop.bench.run.session import VERIFIED_LARGER
 from gputop.bench.worker.loads import PRODUCT_SECONDS
 from gputop.bench.worker.product import Checksums, Product
 

@@ -23,7 +23,7 @@ import warnings
 from typing import Any
 
 from gputop.bench.plan.request import Request, cpu_ranks
-from gputop.bench.run import worker_launch
+from gputop.bench.run.session import worker_request
 from gputop.bench.worker import collective
 from gputop.bench.worker.backends import Cpu
 from gputop.bench.worker.main import Run
@@ -107,7 +107,7 @@ def main() -> None:
             stdout=subprocess.PIPE,
             text=True,
         )
-        for order in map(worker_launch.worker_request, asked)
+        for order in map(worker_request, asked)
     ]
     first, *_ = [json.loads(each.communicate()[0]) for each in started]
     print("row                        ms: bare   gputop  ratio   bare")

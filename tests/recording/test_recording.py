@@ -94,7 +94,7 @@ def test_gaps_and_clocks_that_are_set_back(tmp_path: Path) -> None:
     path = recordings.make(tmp_path / "a.jsonl", 6, gaps={2: 100.0, 4: -50.0})
     index = Recording(path).index
     index.finish()
-    assert [index.position(n) for n in range(6)] == [0, 1, 102, 103, 103, 104]
+    assert [*index.positions] == [0, 1, 102, 103, 103, 104]
     assert [index.sample_at(position) for position in (-5, 0, 101.9, 102, 999)] == [0, 0, 1, 2, 5]
 
 
@@ -168,7 +168,7 @@ def test_damage_is_survived(
     recording.index.finish()
     for (one, _), (other, _) in pairwise(recording.play(0)):
         assert one <= other < recording.index.count
-    positions = [recording.index.position(n) for n in range(recording.index.count)]
+    positions = [*recording.index.positions]
     assert positions == sorted(positions)
     assert all(isinstance(record, Inventory | Sample) for record in found)
     if any(isinstance(record, Sample) for record in found):

@@ -50,8 +50,8 @@ MACHINES: list[tuple[dict[str, str], dict[str, object]]] = [
     ({**gpu(0), **NOT_GPUS}, {"gpus": (PciGpu(ADDRESS, "nvidia"),)}),
     (gpu(0, None), {"gpus": (PciGpu(ADDRESS, None),)}),
     (NOT_GPUS, {"gpus": ()}),
-    (DEVICES, {"device_files": ("/dev/nvidia0", "/dev/nvidiactl"), "control_file": True}),
-    ({"/dev/nvidia-uvm": ""}, {"device_files": (), "control_file": False}),
+    (DEVICES, {"device_files": ("/dev/nvidia0", "/dev/nvidiactl")}),
+    ({"/dev/nvidia-uvm": ""}, {"device_files": ()}),
     (DOCKER, {"container": "docker"}),
     ({"/run/.containerenv": ""}, {"container": "podman"}),
     ({"/run/systemd/container": "lxc\n"}, {"container": "lxc"}),
@@ -112,7 +112,7 @@ def test_a_control_file_without_its_module_is_not_refused(tmp_path: Path) -> Non
     ) as listening:  # opening it fails as a node without a module does
         listening.bind(str(root / "dev/nvidiactl"))
         found = inspect_system(root, {})
-    assert found.control_file
+    assert found.device_files == ("/dev/nvidiactl",)
     assert found.refusals == ()
 
 

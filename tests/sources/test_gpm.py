@@ -273,6 +273,7 @@ def test_a_loss_is_known_from_any_call(nvml: FakeDriver, cause: str) -> None:
 
 def test_a_lost_device_gives_its_samples_back(machine: Machine) -> None:
     machine.read()
+    machine.read()
     machine.driver.change(0, code=GPU_IS_LOST)
     for _ in range(2):
         assert values(machine.read()) == {Absence.LOST}
@@ -339,8 +340,11 @@ def test_what_is_dropped_gives_its_samples_back(nvml: FakeDriver) -> None:
     """As an instance of a GPU that is lost while the next instance is asked."""
     nvml.write(FakeDevice())
     start()
-    gpm = Gpm(pynvml.nvmlDeviceGetHandleByIndex(0))
-    gpm.read()
+    clock = Clock()
+    gpm = Gpm(pynvml.nvmlDeviceGetHandleByIndex(0), clock=clock)
+    for _ in range(3):
+        clock.seconds += 1.0
+        gpm.read()
     del gpm
     gc.collect()
     calls = nvml.calls()

@@ -606,7 +606,9 @@ def test_gpm_is_the_instances_own(nvml: FakeDriver) -> None:
 def test_gpm_gives_back_what_it_took(nvml: FakeDriver) -> None:
     clock = Clock()
     reader = reader_of(nvml, gpu(SMALL, LARGE), clock=clock)
-    read(reader, gpm=True)
+    for _ in range(2):
+        clock.seconds += 1.0
+        read(reader, gpm=True)
     nvml.change(0, instances=(None, LARGE))
     read(reader, gpm=True)
     assert nvml.calls()["nvmlGpmSampleFree"] == 2

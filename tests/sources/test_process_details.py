@@ -12,13 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.masking import MASK
-from gputop.sources.linux.procfs import (
-    COMMAND_BYTES,
-    MOST_PARENTS,
-    TICKS_PER_SECOND,
-    ProcError,
-    read_details,
-)
+from gputop.problem import ProblemError
+from gputop.sources.linux.procfs import COMMAND_BYTES, MOST_PARENTS, TICKS_PER_SECOND, read_details
 from tests.sources.test_procfs import NOBODY, cat, child, proc, start_of
 
 if TYPE_CHECKING:
@@ -114,13 +109,13 @@ def test_an_environment_that_the_process_wrote_over(proc: FakeProc) -> None:
 
 
 def test_another_process_with_the_pid(child: subprocess.Popen[bytes]) -> None:
-    with pytest.raises(ProcError) as caught:
+    with pytest.raises(ProblemError) as caught:
         read_details(child.pid, start_of(child) - 1.0)
     assert caught.value.problem.why == "it ended, and another process has its pid"
 
 
 def test_a_process_that_has_gone() -> None:
-    with pytest.raises(ProcError, match="it has ended"):
+    with pytest.raises(ProblemError, match="it has ended"):
         read_details(NOBODY, 1e9)
 
 

@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gputop.problem import ProblemError
 from gputop.schema.codec import to_json
 from gputop.schema.snapshot import Process, ProcessKind
 from gputop.sources.linux import procfs
@@ -26,7 +27,6 @@ from gputop.sources.linux.procfs import (
     BOOT_TIME,
     PAGE_BYTES,
     TICKS_PER_SECOND,
-    ProcError,
     Stat,
     boot_time,
     is_process,
@@ -303,7 +303,7 @@ def test_no_handle_is_left_behind(child: subprocess.Popen[bytes]) -> None:
     send_signal(child.pid, start_of(child), 0)
     send_signal(child.pid, 0.0, 0)
     send_signal(child.pid, start_of(child), 4096)
-    with pytest.raises(ProcError):
+    with pytest.raises(ProblemError):
         read_details(child.pid, 0.0)
     assert handles() == before
 

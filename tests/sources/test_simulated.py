@@ -110,7 +110,7 @@ def test_processes_fit_into_the_memory_in_use_and_have_owners() -> None:
         (process,) = reading.processes
         assert process.memory_used_bytes is not None
         assert 0 < process.memory_used_bytes < (reading.sample.memory_used_bytes or 0)
-        owner = SimulatedOwners().find(process.pid)
+        owner = SimulatedOwners().complete(process)
         assert owner.user
         assert owner.command
         assert owner.start_time

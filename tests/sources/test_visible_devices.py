@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.schema.device import Device
-from gputop.sources.visible_devices import BY_BUS, chosen, in_bus_order, parse_ids, seen
+from gputop.sources.visible_devices import (
+    BY_BUS,
+    ORDER,
+    VARIABLE,
+    Seen,
+    chosen,
+    in_bus_order,
+    parse_ids,
+    seen,
+)
 
 A, B, C = "GPU-aa11", "GPU-aa22", "GPU-bb33"
 M1, M2 = "MIG-1", "MIG-2"
@@ -28,6 +38,11 @@ MIXED = (
 ALL = (A, B, C, M1, M2)
 REPEATED = "which leaves CUDA nothing"
 NONE_SUCH = "there is no such device"
+
+
+def left(devices: Sequence[Device], value: str | None, order: str | None) -> Seen:
+    given = {VARIABLE: value, ORDER: order}
+    return seen(devices, {name: each for name, each in given.items() if each is not None})
 
 
 @pytest.mark.parametrize(
@@ -67,7 +82,7 @@ NONE_SUCH = "there is no such device"
     ],
 )
 def test_what_is_visible(value: str | None, uuids: tuple[str, ...], note: str) -> None:
-    found = seen(ALIKE, value, None)
+    found = left(ALIKE, value, None)
     assert found.uuids == {*uuids}
     assert (found.note or "").endswith(note)
     assert bool(found.note) is bool(note)
@@ -75,8 +90,8 @@ def test_what_is_visible(value: str | None, uuids: tuple[str, ...], note: str) -
 
 def test_numbers_are_those_of_the_bus() -> None:
     assert [gpu.uuid for gpu in in_bus_order(MIXED)] == [B, C, A]
-    assert seen(MIXED, "0", BY_BUS).uuids == {B}
-    assert seen(MIXED, "2", BY_BUS).uuids == {A}
+    assert left(MIXED, "0", BY_BUS).uuids == {B}
+    assert left(MIXED, "2", BY_BUS).uuids == {A}
 
 
 def test_without_a_bus_it_is_the_drivers_order() -> None:
@@ -92,21 +107,21 @@ def test_numbers_on_a_mixed_machine_are_refused(order: str | None) -> None:
         r"Set CUDA_DEVICE_ORDER=PCI_BUS_ID, or name devices by their UUIDs$"
     )
     with pytest.raises(ValueError, match=wanted):
-        seen(MIXED, "0,1", order)
+        left(MIXED, "0,1", order)
 
 
 @pytest.mark.parametrize("value", [None, "", "-1", "0,1,2", "2,1,0", A, f"{C},{B}"])
 def test_what_is_the_same_in_any_order_is_not_refused(value: str | None) -> None:
-    assert seen(MIXED, value, None) == seen(MIXED, value, BY_BUS)
+    assert left(MIXED, value, None) == left(MIXED, value, BY_BUS)
 
 
 @given(st.text("0123,-+ GPUMIab/x", max_size=12), st.sampled_from([None, BY_BUS]))
 def test_any_value_leaves_some_of_the_devices(value: str, order: str | None) -> None:
-    assert seen(ALIKE, value, order).uuids <= {*ALL}
+    assert left(ALIKE, value, order).uuids <= {*ALL}
 
 
 def test_a_foreign_entry_is_inert() -> None:
-    assert "\x1b" not in (seen(ALIKE, "0,\x1b[31m", None).note or "")
+    assert "\x1b" not in (left(ALIKE, "0,\x1b[31m", None).note or "")
 
 
 GPUS = ALIKE[:3]

@@ -254,19 +254,6 @@ async def test_r_asks_the_server_now() -> None:
         assert watch.asked == 1
 
 
-async def test_c_goes_through_the_densities() -> None:
-    app = app_of()
-    async with app.run_test(size=USUAL) as pilot:
-        seen = []
-        for _ in range(5):
-            await pressed(pilot, "c")
-            layout = state_of(app).layout
-            assert layout is not None
-            seen.append(layout.density)
-        assert seen[:4] == [*MapDensity]
-        assert state_of(app).density is None
-
-
 async def test_help_and_palette_open_over_it() -> None:
     app = app_of()
     async with app.run_test(size=USUAL) as pilot:

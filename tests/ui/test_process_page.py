@@ -10,10 +10,10 @@ import pytest
 from textual import events
 
 from gputop.masking import MASK
-from gputop.problem import Problem
+from gputop.problem import Problem, ProblemError
 from gputop.schema.device import Absence
 from gputop.schema.snapshot import Source
-from gputop.sources.linux.procfs import ProcError, ProcessDetails
+from gputop.sources.linux.procfs import ProcessDetails
 from gputop.ui.device.screen import DevicePage
 from gputop.ui.drawing.palette import ACCENT, DIM, STRONG
 from gputop.ui.processes.page import ProcessDetailsView, ProcessPage, SendSignal, variables_of
@@ -72,7 +72,7 @@ def details(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     def have(found: ProcessDetails | Problem = DETAILS, **changes: Any) -> None:
         def read(*_: object) -> ProcessDetails:
             if isinstance(found, Problem):
-                raise ProcError(found)
+                raise ProblemError(found)
             return dataclasses.replace(found, **changes)
 
         monkeypatch.setattr("gputop.ui.processes.page.read_details", read)

@@ -75,7 +75,7 @@ async def to(pilot: Pilot[None], replay: Watched, position: float) -> None:
     replay.turn((position - replay.position) / replay.speed + 1e-6)
     app = pilot.app
     assert isinstance(app, GputopApp)
-    at = replay.recording.index.position(replay.recording.index.sample_at(position))
+    at = replay.recording.index.positions[replay.recording.index.sample_at(position)]
     await until(pilot, lambda: dashboard_of(app).telemetry.received_at >= at)
     await settle(pilot)
 

@@ -18,7 +18,7 @@ from rich.style import Style
 from textual.widgets import Input, Select
 
 from gputop.bench.events import Done, Progress, Verified
-from gputop.bench.run.group_state import GroupState
+from gputop.bench.run.group import GroupState
 from gputop.schema.snapshot import DriverState, Inventory, Sample, Source
 from gputop.settings import Settings
 from gputop.sources.nvml.driver import NvmlReader, start

@@ -321,7 +321,7 @@ def test_an_idle_machine_has_no_line() -> None:
         telemetry.receive(record)
     assert telemetry.judgement.findings == ()
     assert {
-        v for i in telemetry.judgement.insufficient(device().uuid) for v in i.missing.values()
+        v for i in telemetry.judgement.without_finding(device().uuid) for v in i.missing.values()
     } <= {None, Absence.NO_DATA_YET}
 
 

@@ -19,7 +19,7 @@ from gputop.bench.events import (
 )
 from gputop.bench.plan import devices
 from gputop.bench.plan.request import Request, Target
-from gputop.bench.run.group_state import GroupState
+from gputop.bench.run.group import GroupState
 from tests.sessions import PLANNED, RESULT, table_events
 from tests.streams import inventory, sample
 

@@ -17,14 +17,12 @@ from typing import TYPE_CHECKING, Any
 from gputop import from_checkout
 from gputop.bench.cluster.node_readings import NodeFacts, node_facts, parse_readings
 from gputop.bench.plan.devices import RunRefusedError
-from gputop.bench.plan.interpreters import GET_TORCH
 from gputop.bench.results.verdict import DeviceOutcome
-from gputop.bench.run.group import group_runner
-from gputop.bench.run.group_state import GroupState
+from gputop.bench.run.group import GroupState, group_runner
 from gputop.bench.run.progress import follow_on_a_line, many_devices
 from gputop.bench.run.session import Session
 from gputop.bench.run.supervision import START_SECONDS, SupervisedRun
-from gputop.bench.run.worker_launch import STEP_SECONDS, ChildProcess
+from gputop.bench.run.worker_launch import GET_TORCH, STEP_SECONDS, ChildProcess
 from gputop.bounds import RELAY_LINE_BYTES, UNREADABLE_LINES, WORKER_LINES
 from gputop.compat import module_command, timeout
 from gputop.console import COULD_NOT_RUN, FAULT, USAGE, print_message

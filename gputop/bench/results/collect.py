@@ -55,9 +55,12 @@ def collect(files: Sequence[str]) -> Collected:
             found += [(file, member) for member in read(file)]
         except ValueError as error:
             left_out.append(SkippedFile(file, str(error)))
-    found, twice = _once(found)
-    kept, mixed = _alike(found)
-    return Collected(tuple(member for _, member in kept), (*left_out, *twice, *mixed))
+    for why_not in (_twice, _unlike):
+        reasons = why_not(found)
+        both = [*zip(found, reasons, strict=True)]
+        left_out += [SkippedFile(file, why) for (file, _), why in both if why]
+        found = [each for each, why in both if not why]
+    return Collected(tuple(member for _, member in found), tuple(left_out))
 
 
 def read(file: str) -> list[DeviceOutcome]:
@@ -118,45 +121,35 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-Found = list[tuple[str, DeviceOutcome]]
+Found = Sequence[tuple[str, DeviceOutcome]]
 
 
-def _once(found: Found) -> tuple[Found, list[SkippedFile]]:
-    """Keep each device once: tasks without a GPU of their own all take the same one."""
-    kept: Found = []
-    left_out: list[SkippedFile] = []
+def _twice(found: Found) -> list[str | None]:
+    """Return which devices came before: tasks without a GPU of their own all take the same one."""
     first: dict[tuple[str, str], str] = {}
+    reasons: list[str | None] = []
     for file, member in found:
-        before = member.uuid and first.setdefault((member.host, member.uuid), file)
-        if before and before != file:
-            why = f"it is of the same GPU as {before}: give each task one of its own"
-            left_out.append(SkippedFile(file, why))
-        else:
-            kept.append((file, member))
-    return kept, left_out
+        before = file if not member.uuid else first.setdefault((member.host, member.uuid), file)
+        same = f"it is of the same GPU as {before}: give each task one of its own"
+        reasons.append(None if before == file else same)
+    return reasons
 
 
-def _alike(found: Found) -> tuple[Found, list[SkippedFile]]:
-    tested = [(settings(each.result), each.result) for _, each in found if each.result is not None]
-    if not tested:
-        return found, []
-    commonest = Counter(test for test, _ in tested).most_common(1)[0][0]
+def _unlike(found: Found) -> list[str | None]:
+    """Return which results are not of the commonest test."""
+    results = [member.result for _, member in found]
+    tests = Counter(settings(each) for each in results if each is not None)
+    if not tests:
+        return [None] * len(found)
+    commonest = tests.most_common(1)[0][0]
     # Runs of one shape that took their time.
     lengths = [
-        result.seconds
-        for test, result in tested
-        if test == commonest and not result.points and result.stopped == "time"
+        each.seconds
+        for each in results
+        if each and settings(each) == commonest and not each.points and each.stopped == "time"
     ]
     usual, seconds = dict(commonest), statistics.median(lengths) if lengths else None
-    kept: Found = []
-    left_out: list[SkippedFile] = []
-    for file, member in found:
-        why = member.result and _other(member.result, usual, seconds)
-        if why:
-            left_out.append(SkippedFile(file, why))
-        else:
-            kept.append((file, member))
-    return kept, left_out
+    return [None if each is None else _other(each, usual, seconds) for each in results]
 
 
 def settings(result: Result) -> tuple[tuple[str, str], ...]:

@@ -6,7 +6,6 @@ import heapq
 import math
 import platform
 import statistics
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
@@ -121,10 +120,15 @@ def with_comparisons(results: Iterable[Result], among: Iterable[Result]) -> list
 
     A result that already has a comparison stays as it is.
     """
-    groups: dict[tuple[object, ...], list[Result]] = defaultdict(list)
-    for other in among:
-        groups[comparable(other)].append(other)
-    return [compared_with(each, last_runs(each, groups[comparable(each)])) for each in results]
+    known = list(among)
+    return [each if each.comparison else _compared(each, known) for each in results]
+
+
+def _compared(result: Result, among: Iterable[Result]) -> Result:
+    like, mine = last_runs(result, among), score(result)
+    scores = [value for each in like if (value := score(each)) is not None]
+    under = percent_below(mine, statistics.median(scores)) if scores and mine is not None else None
+    return replace(result, comparison=Comparison(under, regression(result, like), len(like)))
 
 
 def last_runs(result: Result, among: Iterable[Result]) -> list[Result]:
@@ -160,16 +164,6 @@ def _setting(result: Result) -> tuple[object, ...]:
 def as_long(seconds: float, others: float) -> bool:
     """True if two runs took about equally long."""
     return min(seconds, others) >= AS_LONG * max(seconds, others)
-
-
-def compared_with(result: Result, like: Sequence[Result]) -> Result:
-    """Return the result with its comparison to the like runs before it."""
-    if result.comparison is not None:
-        return result
-    scores = [value for each in like if (value := score(each)) is not None]
-    mine = score(result)
-    under = percent_below(mine, statistics.median(scores)) if scores and mine is not None else None
-    return replace(result, comparison=Comparison(under, regression(result, like), len(like)))
 
 
 def percent_limit(values: Sequence[float]) -> float:

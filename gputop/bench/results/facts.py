@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from gputop.bench.plan.datasheet_peaks import AT_MAXIMUM_CLOCK, DATASHEET, percent_lines
+from gputop.bench.plan.gpu_limits import AT_MAXIMUM_CLOCK, DATASHEET, percent_lines
 from gputop.bench.plan.kinds import kind_of
 from gputop.bench.results.compare import measured, ranked_shapes, row_rate, score
 from gputop.schema.catalogue import CATALOGUE

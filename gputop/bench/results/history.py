@@ -56,7 +56,7 @@ def results_path() -> Path:
 def compared(result: Result) -> Result:
     """Return a result compared with the like runs before it; raise `ProblemError`."""
     earlier = of_device(result.device_uuid, result.device)
-    return compare.compared_with(result, compare.last_runs(result, earlier))
+    return compare.with_comparisons([result], earlier)[0]
 
 
 def judged(results: Iterable[Result], limits: VerdictLimits = DEFAULTS) -> list[Result]:
@@ -112,21 +112,6 @@ def forget(result: Result) -> None:
             _version(connection)
             this = (result.started_at, result.device_uuid)
             connection.execute(f"DELETE FROM results {_THIS}", this)  # noqa: S608
-
-
-def check_writable() -> None:
-    """Raise `ProblemError` if a result could not be kept; change nothing."""
-    file = results_path()
-    if _is_there():
-        with _opened("write") as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            _version(connection)
-            connection.execute("ROLLBACK")
-        return
-    folder = next(each for each in file.parents if each.exists())
-    if not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
-        remedy = f"See the permissions of {visible(str(folder))}"
-        raise ProblemError(_problem("its folder cannot be made or written to", remedy))
 
 
 def recent(limit: int | None = None) -> list[Result]:

@@ -310,17 +310,21 @@ def _charts(result: Result, course: RunCurves) -> Iterator[str]:
     for name, lines in by_value(() if alike else drawn).items():
         if name == "wrong":  # the rows have it
             continue
-        yield _chart(lines, x_axis(lines, BYTES if bytes_moved else "N"), name)
+        yield _chart(lines, x_axis(lines, BYTES if bytes_moved else "N"), name, kind=result.kind)
 
 
-def _chart(lines: Mapping[str, Curve], x: SvgAxis, name: str, height: int = 260) -> str:
-    title, factor = _unit(name, (y for line in lines.values() for _, y in line))
+def _chart(
+    lines: Mapping[str, Curve], x: SvgAxis, name: str, height: int = 260, kind: str = ""
+) -> str:
+    title, factor = _unit(name, (y for line in lines.values() for _, y in line), kind)
     scaled = {each: [(at, factor * y) for at, y in line] for each, line in lines.items()}
     return chart(scaled, x, title, height)
 
 
-def _unit(name: str, values: Iterable[float]) -> tuple[str, float]:
+def _unit(name: str, values: Iterable[float], kind: str = "") -> tuple[str, float]:
     """Return the title of a value, and its factor: see `TITLES`."""
+    if (kind, name) == ("collective", "bytes_per_second"):
+        return "Bus GB/s", 1e-9
     if name == "tflops":
         return flops_unit(max(values, default=None))
     return TITLES.get(name, (name.replace("_", " "), 1.0))
@@ -340,7 +344,9 @@ def _rows(result: Result) -> Iterator[str]:
     names = list(dict.fromkeys(name for point in points for name in point.values))
     if not names:
         return
-    units = {name: _unit(name, (p.values.get(name, 0.0) for p in points)) for name in names}
+    units = {
+        name: _unit(name, (p.values.get(name, 0.0) for p in points), result.kind) for name in names
+    }
     titles = (title for title, _ in units.values())
     body = f"<tr>{_cells('th', 'Series', 'Size', *titles)}</tr>\n"
     for point in points:

@@ -20,7 +20,6 @@ from gputop.bench.results.facts import (
 )
 from gputop.bench.results.tables import aligned, pair_tables, table
 from gputop.bench.results.verdict import (
-    GRAVEST_FIRST,
     distributions,
     find_outlier,
     outliers,
@@ -250,12 +249,21 @@ def part_cells(part: PartResult) -> list[str]:
 
 
 def suite_problems(suite: Suite) -> list[str]:
-    """Return a line for each device of a part that is not ok, and for what was left out."""
+    """Return a line for each device of a part that is not ok, and for what was left out.
+
+    The gravest come first; a device that is not judged is told with its first reason.
+    """
     found = [(each, part.name) for part in suite.parts for each in outliers(part.members)]
-    found.sort(key=lambda each: GRAVEST_FIRST.index(each[0].status))
+    found.sort(key=lambda each: PART_STATES.index(_device_state(each[0].member)))
     lines = [
         f"{part}, {name(each.member)}: {visible('; '.join(each.reasons), 400)}"
         for each, part in found
     ]
+    for part in suite.parts:
+        lines += [
+            f"{part.name}, {name(each)}: not judged, {each.result.verdict.parts[0].why}"
+            for each in part.members
+            if each.result and each.result.verdict and _device_state(each) == "not judged"
+        ]
     left = [f"{part.name}: left out, {part.left_out}" for part in suite.parts if part.left_out]
     return [*lines, *left]

@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from gputop.bench.results.facts import rate_text
-from gputop.bench.run.group import DeviceGroup, Pairs, group_runner
-from gputop.bench.run.group_state import GroupState
+from gputop.bench.run.group import DeviceGroup, GroupState, Pairs, group_runner
 from gputop.bench.run.supervision import RunLimit, Supervision, Supervisor
 from gputop.console import print_message, terminal_size
 from gputop.text import duration, percentage, tflops, visible
@@ -127,7 +126,8 @@ def many_devices(group: GroupState, width: int) -> str:
     counts = ", ".join(f"{count} {state}" for state, count in group.states.items())
     if group.measured_at is None:
         return f"{counts} ..."[:width]
-    seconds = group.expected_seconds
+    planned = (run.planned for run in group.runs.values() if run.planned)
+    seconds = max((each.expected_seconds or 0.0 for each in planned), default=0.0)
     elapsed = min(group.now() - group.measured_at, seconds)
     parts = [f"{duration(elapsed)}, {duration(seconds - elapsed)} left", counts]
     if group.wrong:

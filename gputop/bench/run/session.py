@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 from gputop import __version__
 from gputop.bench.events import EVENTS, Done, Event, Failed, Hello, Planned, Point, Result, Verified
 from gputop.bench.plan import request as plan
-from gputop.bench.plan.kinds import KINDS
-from gputop.bench.run import worker_launch
+from gputop.bench.plan.kinds import DTYPES, KINDS
 from gputop.bench.run.worker_launch import STEP_SECONDS, Launcher, LocalLauncher, Worker
 from gputop.compat import timeout_at
 from gputop.console import COULD_NOT_RUN, DEGRADED, FAULT, INTERRUPTED, signal_name
@@ -25,8 +24,15 @@ from gputop.schema.codec import from_json
 from gputop.text import visible
 
 if TYPE_CHECKING:
-    from gputop.bench.plan.request import Request
+    from gputop.bench.plan.request import Request, Target
 
+HELLO_SECONDS = 60.0
+"""Timeout of the worker's start: importing torch over a network may be slow."""
+PREPARE_SECONDS = 60.0
+"""Time for memory, choice of a size, checks and warm-up, on top of some products."""
+PREPARE_PRODUCTS = 4
+"""Products made in preparation if one takes nearly as long as the run."""
+MARGIN_SECONDS = 10.0
 STOP_SECONDS = 0.4
 """Time from the stop message to SIGTERM. The worker needs half of it."""
 SECOND_LOOK_SECONDS = 0.5
@@ -53,14 +59,16 @@ class Session:
     ) -> None:
         self._request = request
         self._launcher: Launcher = launcher or LocalLauncher()
-        self._wait_seconds = worker_launch.wait_seconds(request.seconds) if waits else 0.0
+        longest = HELLO_SECONDS + prepare_seconds(request.seconds) + MARGIN_SECONDS
+        self._wait_seconds = longest if waits else 0.0
+        """Longest time until other workers are ready."""
         self._worker: Worker | None = None
         self._stopping = asyncio.Event()
         self._hello: Hello | None = None
         self._planned: Planned | None = None
         self._started_at = 0.0
         self._due = 0.0
-        self._silence = worker_launch.HELLO_SECONDS
+        self._silence = HELLO_SECONDS
         self._stopped_by: str | None = None
         self._verified = Verified(0, 0)
         self._points: list[Point] = []
@@ -86,7 +94,12 @@ class Session:
         except ProblemError as error:
             yield Failed(error.problem, COULD_NOT_RUN)
         finally:
-            await self._reap()
+            if self._worker is not None:
+                try:
+                    if self._said_its_last:  # and is on its way out
+                        await self._worker.ended(STOP_SECONDS)
+                finally:
+                    await self._worker.close()
 
     def begin(self) -> None:
         """Begin the planned run of a session that waits."""
@@ -143,10 +156,10 @@ class Session:
 
     async def _start(self, python: str) -> Worker:
         self._started_at = time.time()
-        asked = worker_launch.worker_request(self._request, self._wait_seconds)
+        asked = worker_request(self._request, self._wait_seconds)
         order = json.dumps(asked).encode() + b"\n"
         self._worker = worker = await self._launcher.start(python, self._request, order)
-        self._await(worker_launch.HELLO_SECONDS)
+        self._await(HELLO_SECONDS)
         if self._stopping.is_set():  # asked for while the process was being made
             worker.signal(signal.SIGKILL)
         return worker
@@ -160,7 +173,7 @@ class Session:
             why, remedy = "it does not answer", "Look for Xid errors in `dmesg`"
             if self._hello is None:
                 what = "The stress test's worker did not start"
-                why = f"it did not answer within {worker_launch.HELLO_SECONDS:g} s"
+                why = f"it did not answer within {HELLO_SECONDS:g} s"
                 remedy = "Check that `import torch` works in that Python, or choose another"
             elif self._planned is not None:
                 why = f"it sent nothing for {self._silence:.0f} s in the middle of the run"
@@ -216,8 +229,8 @@ class Session:
     def _remember(self, event: Event) -> None:
         if isinstance(event, Hello):
             self._hello = event
-            preparing = worker_launch.prepare_seconds(self._request.seconds)
-            self._await(preparing + worker_launch.MARGIN_SECONDS)
+            preparing = prepare_seconds(self._request.seconds)
+            self._await(preparing + MARGIN_SECONDS)
         elif isinstance(event, Planned):
             self._planned = event
         elif isinstance(event, Verified):
@@ -226,7 +239,7 @@ class Session:
             self._points.append(event)
         if self._planned is not None:  # longer than the worker waits itself: it can say more
             patience = 1.25 * self._planned.patience_seconds
-            self._await(max(patience, self._wait_seconds) + worker_launch.MARGIN_SECONDS)
+            self._await(max(patience, self._wait_seconds) + MARGIN_SECONDS)
 
     def _result(self, document: dict[str, Any], python: str) -> Result:
         hello, planned = self._hello, self._planned
@@ -307,15 +320,6 @@ class Session:
         last = lines.rpartition("␀")[2].strip()
         return Problem(what, f"exit status {status}" + (f", {last}" if last else ""), choose)
 
-    async def _reap(self) -> None:
-        if self._worker is None:
-            return
-        try:
-            if self._said_its_last:  # and is on its way out
-                await self._worker.ended(STOP_SECONDS)
-        finally:
-            await self._worker.close()
-
 
 def _stopped_early(by: str | None) -> _NoResultError:
     what, remedy = "The stress test was stopped", "Start it again to have a result"
@@ -330,3 +334,57 @@ def _garbage(line: bytes) -> _NoResultError:
     text = visible(line[:200].decode(errors="replace").strip())
     what = "The stress test's worker sent something that is not an event"
     return _NoResultError(Problem(what, text, "Choose another interpreter with --python"))
+
+
+def prepare_seconds(seconds: float) -> float:
+    """Return the longest time until the plan of a run of so many seconds."""
+    # A product that is nearly as long as the run is not refused.
+    return PREPARE_SECONDS + PREPARE_PRODUCTS * seconds
+
+
+def worker_request(request: Request, wait_seconds: float = 0.0) -> dict[str, Any]:
+    """Return the first line of the worker's input. `wait_seconds` bounds the wait for `go`."""
+    target = request.target
+    return {
+        "kind": request.kind,
+        "device": target.kind,
+        "name": target.name,
+        "label": target.place,
+        "peers": [each.place for each in request.peers],
+        "dtype": request.dtype,
+        "dtypes": [_dtype(name, target, verify_all=request.verify_all) for name in request.dtypes],
+        "size": request.size,
+        "seconds": request.seconds,
+        "verify_all": request.verify_all,
+        "host_bytes": request.host_bytes and request.host_bytes - plan.PROCESS_BYTES,
+        "pci_bus_id": target.pci_bus_id,
+        "hertz": request.hertz if request.kind == "pulse" else None,
+        "rank": request.ranks.index(target) if request.ranks else 0,
+        "ranks": len(request.ranks),
+        "rendezvous": request.rendezvous,
+        "wait_seconds": wait_seconds,
+        "prepare_seconds": prepare_seconds(request.seconds),
+        "free_bytes": target.memory_allowed_bytes,
+        "bytes_per_row": plan.BYTES_PER_ROW,
+        "fixed_bytes": plan.fixed_bytes(target.kind),
+        "context_bytes": plan.CONTEXT_BYTES if target.kind == "cuda" else 0,
+    }
+
+
+VERIFIED_LARGER = 4
+"""How much larger `auto` may be where every product is verified: that costs 1/N of its time."""
+
+
+def _dtype(name: str, target: Target, *, verify_all: bool) -> dict[str, Any]:
+    dtype = DTYPES[name]
+    cuda = target.kind == "cuda"
+    return {
+        "name": name,
+        "operand_bits": dtype.operand_bits,
+        "result_bytes": dtype.result_bytes,
+        "library_bytes": dtype.library_bytes(target.kind),
+        "largest": plan.auto_limit(target, name, VERIFIED_LARGER if verify_all else 1),
+        "fitting": plan.largest_fitting_size(target, name),
+        "multiple": dtype.multiple if cuda else 1,
+        "least": dtype.least if cuda else 1,
+    }

@@ -184,19 +184,26 @@ class RunState:
         """(seconds, rate) of the windows, joined with neighbours in a long run."""
         return [(window.elapsed_seconds, window.rate) for window in self.windows.items]
 
-    def history(self) -> RunCurves:
-        """Return the run and its device over time so far."""
-        moments, known = self.trace.moments, {}
+    def thinned(self, most: int) -> tuple[list[Progress], list[TraceMoment]]:
+        """Return at most so many windows and moments, neighbours joined."""
+        windows = MergedSeries(merge_windows, most, self.windows.items).items
+        return windows, MergedSeries(merge_moments, most, self.trace.moments).items
+
+    def history(self, most: int | None = None) -> RunCurves:
+        """Return the run and its device over time so far, thinned to `most` points if given."""
+        windows, moments = self.windows.items, [*self.trace.moments]
+        if most is not None:
+            windows, moments = self.thinned(most)
+        known = {}
         for name in READINGS:
             values = ((each.seconds, getattr(each, name)) for each in moments)
             if curve := [(at, value) for at, value in values if value is not None]:
                 known[name] = curve
-        return RunCurves(tuple(self.windows.items), known, self.trace.intervals())
+        return RunCurves(tuple(windows), known, self.trace.intervals())
 
     def kept_curves(self) -> str:
         """Return the curves as the document that is kept with the result."""
-        windows = MergedSeries(merge_windows, KEPT_ITEMS, self.windows.items).items
-        moments = MergedSeries(merge_moments, KEPT_ITEMS, self.trace.moments).items
+        windows, moments = self.thinned(KEPT_ITEMS)
         return json.dumps(asdict(KeptCurves(tuple(windows), tuple(moments))))
 
     @classmethod
@@ -268,13 +275,6 @@ class RunState:
         silent = self.now() - self.last_event_at
         due = max(SILENT_SECONDS, SILENT_WINDOWS * self.progress.window_seconds)
         return silent if silent > due else None
-
-    @property
-    def tflops_recent(self) -> float | None:
-        """Mean of the last windows, or None before the first and for a failed run."""
-        if self.problem is not None:
-            return None
-        return merge_windows(self.recent).rate if self.recent else None
 
     @property
     def tflops_now(self) -> float | None:

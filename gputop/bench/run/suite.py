@@ -14,7 +14,7 @@ from gputop.bench.plan.devices import common_dtype, with_peers
 from gputop.bench.plan.kinds import KINDS
 from gputop.bench.results.statistics import mean_rate, second_half, time_to_steady
 from gputop.bench.results.verdict import DeviceOutcome, device_outcome
-from gputop.bench.run.state import RunCurves, RunState  # noqa: TC001 - read by the codec
+from gputop.bench.run.state import KEPT_ITEMS, RunCurves, RunState
 from gputop.files import read_at_once, write_whole
 from gputop.schema.codec import from_json
 
@@ -119,7 +119,10 @@ class Suite:
 
 def read(file: Path) -> Suite:
     """Return a suite from its file; raise `OSError`, or `ValueError` for another file."""
-    return from_json(Suite, json.loads(read_at_once(file, MOST_BYTES)))
+    suite = from_json(Suite, json.loads(read_at_once(file, MOST_BYTES)))
+    if suite.level not in LEVELS:
+        raise ValueError(f"there is no suite {suite.level}")
+    return suite
 
 
 def write(file: Path, suite: Suite) -> None:
@@ -167,7 +170,9 @@ def part_result(
 ) -> PartResult:
     """Return a part whose runs have ended; `others` could not be tested."""
     members = (*map(device_outcome, runs), *others)
-    return PartResult(part.name, seconds, left_out, members, tuple(run.history() for run in runs))
+    return PartResult(
+        part.name, seconds, left_out, members, tuple(run.history(KEPT_ITEMS) for run in runs)
+    )
 
 
 STEADY_PARTS = ("soak", "burn")

@@ -17,8 +17,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from gputop.bench.events import Done, Event, Hello, Planned, Progress, Result, Verified
-from gputop.bench.plan import heat_limits
-from gputop.bench.plan.datasheet_peaks import by_formula
+from gputop.bench.plan import gpu_limits
+from gputop.bench.plan.gpu_limits import by_formula
 from gputop.bench.plan.kinds import DTYPES
 from gputop.bench.run.session import Session
 from gputop.schema.device import DeviceState
@@ -31,7 +31,7 @@ from gputop.stream.launch import StreamOptions
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from gputop.bench.plan.request import Request, Target
+    from gputop.bench.plan.request import Request
     from gputop.bench.run.trace import Trace
 
     Ending = Callable[["RunLimit"], None]
@@ -189,9 +189,13 @@ class SupervisedRun:
             return
         target = self._trace.target
         self._tell(self._trace.add_sample, inventory, sample)
-        if why := heat_limits.reached_limit(target, inventory, sample):
+        if why := gpu_limits.reached_limit(target, inventory, sample):
             self.end(RunLimit("limit", "Too hot", why))
-        elif has_answered(target, sample):
+            return
+        readings = sample.device(target.gpu_uuid or "")
+        if readings is None or readings.age_seconds is None:
+            return
+        if readings.state is DeviceState.OK:
             self.set_deadline(SILENCE_SECONDS)
 
     def set_deadline(self, seconds: float | None) -> None:
@@ -216,14 +220,6 @@ class SupervisedRun:
     def _stop(self, limit: RunLimit) -> None:
         self._ending(limit)
         self._stops.append(asyncio.create_task(self._session.stop(limit.by)))
-
-
-def has_answered(target: Target, sample: Sample) -> bool:
-    """True if the device, or the GPU that it is part of, has answered lately."""
-    readings = sample.device(target.gpu_uuid or "")
-    if readings is None or readings.age_seconds is None:
-        return False
-    return readings.state is DeviceState.OK
 
 
 WINDOW_SECONDS, FIRST_SECONDS = 0.2, 2.0

@@ -10,15 +10,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from gputop.bench.events import Conditions, Event, Hello, Planned, Point, Progress, Result
-from gputop.bench.plan import datasheet_peaks
-from gputop.bench.plan import heat_limits as limits
+from gputop.bench.plan import gpu_limits
 from gputop.bench.plan.kinds import BANDWIDTH, kind_of
 from gputop.bench.results.compare import measured, score
 from gputop.stream.history import FASTEST
 from gputop.text import visible
 
 if TYPE_CHECKING:
-    from gputop.bench.plan.heat_limits import HeatLimit
+    from gputop.bench.plan.gpu_limits import HeatLimit
     from gputop.bench.plan.request import Target
     from gputop.schema.device import Device
     from gputop.schema.snapshot import Inventory, Sample
@@ -223,7 +222,7 @@ class Trace:
         if readings is None or readings.age_seconds is None:
             return
         if self.gpu is not None:
-            self.heat_limits = limits.heat_limits(self.gpu, readings) or self.heat_limits
+            self.heat_limits = gpu_limits.heat_limits(self.gpu, readings) or self.heat_limits
         for name in MEMORY_ERRORS:
             if (value := getattr(readings, name)) is not None:
                 known = self._memory_errors.get(name) if self.began else None
@@ -321,7 +320,7 @@ class Trace:
     def completed(self, result: Result) -> Result:
         """Return the result with the state of the device, and steps with their part of its peak."""
         known, points = self.conditions(result), list[Point]()
-        share = known.percent_of_peak.get(datasheet_peaks.DATASHEET) if known else None
+        share = known.percent_of_peak.get(gpu_limits.DATASHEET) if known else None
         if share and result.kind == "step" and result.tflops_peak:
             for row in result.points:
                 percent = share * row.values["tflops"] / result.tflops_peak
@@ -343,7 +342,7 @@ class Trace:
             sm_clock_mhz_mean=self.clock.value,
             sm_clock_max_mhz=self.gpu.sm_clock_max_mhz if self.gpu else None,
             temperature_celsius_max=self.temperature_max,
-            heat_limit=limits.in_words(self.heat_limits) if self.gpu else None,
+            heat_limit=gpu_limits.heat_in_words(self.heat_limits) if self.gpu else None,
             energy_joules=joules,
             tflop_per_joule=work / joules if work and joules else None,
             clock_event_seconds={
@@ -363,8 +362,11 @@ class Trace:
 
     def _percent_of_peak(self, result: Result) -> Mapping[str, float]:
         if kind_of(result.kind).measures == BANDWIDTH:
-            peak = datasheet_peaks.memory_bytes_per_second(self.device)
-            return _percent_of_bandwidth(result, peak)
+            within = (point for point in result.points if point.series == WITHIN)
+            copies = [(each.x, rate) for each in within if (rate := each.values.get(BANDWIDTH))]
+            peak = gpu_limits.memory_bytes_per_second(self.device)
+            # Of the largest copy: smaller ones may fit into caches.
+            return {gpu_limits.BANDWIDTH: 100 * max(copies)[1] / peak} if copies and peak else {}
         if "," not in result.dtype:
             return self.percent_of_peak(score(result), result.dtype)
         return {  # a sweep: each type by itself
@@ -375,8 +377,8 @@ class Trace:
 
     def percent_of_peak(self, tflops: float | None, dtype: str) -> Mapping[str, float]:
         """Return the percentages that a throughput is of the known peaks, by their names."""
-        known = datasheet_peaks.denominators(self.device, dtype, self.clock.value)
-        return datasheet_peaks.percent_of_peak(tflops, known)
+        known = gpu_limits.denominators(self.device, dtype, self.clock.value)
+        return gpu_limits.percent_of_peak(tflops, known)
 
     def _length(self, result: Result) -> float:
         if self._last is None:
@@ -396,18 +398,6 @@ class Trace:
         if count.seconds < LEAST_COVERED * seconds or not count.seconds:
             return None
         return count.increase * seconds / count.seconds
-
-
-def _percent_of_bandwidth(result: Result, peak: float | None) -> Mapping[str, float]:
-    """Return the percentage for the largest copy: smaller ones may fit into caches."""
-    copies = [
-        (point.x, rate)
-        for point in result.points
-        if point.series == WITHIN and (rate := point.values.get(BANDWIDTH))
-    ]
-    if not copies or not peak:
-        return {}
-    return {datasheet_peaks.BANDWIDTH: 100 * max(copies)[1] / peak}
 
 
 def merge_moments(moments: Sequence[TraceMoment]) -> TraceMoment:

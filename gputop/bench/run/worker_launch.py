@@ -1,19 +1,24 @@
-"""Start of a worker: its request and environment, the process, and its pipes."""
+"""Interpreters with the user's torch, and the processes that are started in them.
+
+Each candidate is asked in a process of its own, without importing torch, which takes seconds.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
+import shutil
 import signal
+import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from gputop.bench.plan import interpreters
-from gputop.bench.plan import request as plan
-from gputop.bench.plan.kinds import DTYPES
 from gputop.bounds import WORKER_LINE_BYTES
+from gputop.compat import timeout
 from gputop.console import COULD_NOT_RUN
 from gputop.problem import Problem, ProblemError
 from gputop.stream.launch import child_environment
@@ -24,14 +29,168 @@ if TYPE_CHECKING:
 
     from gputop.bench.plan.request import Request, Target
 
+PROBE_SECONDS = 20.0
+"""Timeout of a probe: an interpreter on a network file system may start slowly."""
+OLDEST_PYTHON = (3, 9)
+GET_TORCH = "https://pytorch.org/get-started"
 
-HELLO_SECONDS = 60.0
-"""Timeout of the worker's start: importing torch over a network may be slow."""
-PREPARE_SECONDS = 60.0
-"""Time for memory, choice of a size, checks and warm-up, on top of some products."""
-PREPARE_PRODUCTS = 4
-"""Products made in preparation if one takes nearly as long as the run."""
-MARGIN_SECONDS = 10.0
+# Any Python from 2 on has to be able to read this and what follows. A module in the working
+# directory is not the one that is meant; the end of the input is that of gputop.
+LISTEN = """
+import sys
+sys.path[:] = [entry for entry in sys.path if entry]
+import os, threading
+def listen():
+    os.read(0, 1)
+    os._exit(1)
+listening = threading.Thread(target=listen)
+listening.daemon = True
+listening.start()
+"""
+
+# A directory of that name without a module in it is not torch.
+PROBE = """
+import json
+answer = {"python": list(sys.version_info[:3]), "torch": None}
+if sys.version_info >= (3, 9):
+    import importlib.metadata, importlib.util
+    spec = importlib.util.find_spec("torch")
+    if spec is not None and spec.origin:
+        try:
+            answer["torch"] = importlib.metadata.version("torch")
+        except importlib.metadata.PackageNotFoundError:
+            answer["torch"] = "of unknown version"
+print(json.dumps(answer))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """A Python that was probed. It is usable if it has torch and no fault."""
+
+    path: str
+    origin: str
+    """How it was found: `--python`, `active virtual environment`, `on the PATH`."""
+    torch_version: str | None = None
+    fault: str | None = None
+
+    @property
+    def usable(self) -> bool:
+        """True if the worker can run in it."""
+        return self.torch_version is not None and self.fault is None
+
+    def __str__(self) -> str:
+        state = self.fault or (f"torch {self.torch_version}" if self.torch_version else "no torch")
+        return visible(f"{self.path} ({self.origin}): {state}")
+
+
+@dataclass(frozen=True, slots=True)
+class InterpreterSearch:
+    """The chosen interpreter, if any, and those probed up to it."""
+
+    chosen: Interpreter | None
+    looked_at: tuple[Interpreter, ...]
+
+    @property
+    def problem(self) -> Problem | None:
+        """What is missing and what to type, or None if an interpreter was chosen."""
+        if self.chosen is not None:
+            return None
+        why = f"looked at {'; '.join(map(str, self.looked_at)) or 'none'}"
+        remedy = "Name a Python that has it with `gputop --python PATH`"
+        if working := next((each for each in self.looked_at if each.fault is None), None):
+            install = f"Install torch for {visible(working.path)} ({GET_TORCH}), or "
+            remedy = install + remedy[0].lower() + remedy[1:]
+        return Problem("No Python with torch was found", why, remedy)
+
+
+async def find_interpreter(explicit: str | None = None, *, cuda: bool = False) -> InterpreterSearch:
+    """Probe all candidates at once, and choose the first in order that has torch.
+
+    `explicit` (from `--python`) is the only candidate if given. With `cuda`, a torch for CPUs only
+    is the last choice.
+    """
+    probes = [asyncio.create_task(_probe(*each)) for each in candidates(explicit)]
+    looked_at: list[Interpreter] = []
+    try:
+        for probe in probes:
+            looked_at.append(await probe)
+            for_cpus = (looked_at[-1].torch_version or "").endswith("+cpu")
+            if looked_at[-1].usable and not (cuda and for_cpus):
+                return InterpreterSearch(looked_at[-1], tuple(looked_at))
+    finally:
+        for probe in probes:
+            probe.cancel()
+        await asyncio.gather(*probes, return_exceptions=True)
+    usable = (each for each in looked_at if each.usable)
+    return InterpreterSearch(next(usable, None), tuple(looked_at))
+
+
+def candidates(explicit: str | None = None) -> tuple[tuple[str, str], ...]:
+    """Return paths and their origins, best first, each path once."""
+    if explicit is not None:
+        return ((explicit, "--python"),)
+    named: list[tuple[str | None, str]] = [
+        (_python_of("VIRTUAL_ENV"), "active virtual environment"),
+        (_python_of("CONDA_PREFIX"), "active conda environment"),
+        (sys.executable or None, "gputop's own"),
+        (shutil.which("python3"), "on the PATH"),
+        (shutil.which("python"), "on the PATH"),
+    ]
+    found: dict[str, str] = {}
+    for path, origin in named:
+        if path:
+            # Not resolved: the python of a virtual environment is a link to the one it is based on.
+            found.setdefault(os.path.abspath(path), origin)  # noqa: PTH100
+    return tuple(found.items())
+
+
+def _python_of(variable: str) -> str | None:
+    prefix = os.environ.get(variable)
+    return str(Path(prefix, "bin", "python")) if prefix else None
+
+
+class NoAnswerError(Exception):
+    """An interpreter that did not run a program to its end, and why."""
+
+
+async def run_program(path: str, program: str, seconds: float) -> tuple[bytes, int | None]:
+    """Return the output and status of a program in this Python; raise `NoAnswerError`."""
+    try:
+        process = await ChildProcess.start(
+            path, "-c", LISTEN + program, environment=os.environ, limit=WORKER_LINE_BYTES
+        )
+    except FileNotFoundError:
+        raise NoAnswerError("there is no such file") from None
+    except OSError as error:
+        raise NoAnswerError((error.strerror or str(error)).lower()) from None
+    try:
+        async with timeout(seconds):
+            output = await process.read()
+            await process.ended(seconds)
+    except asyncio.TimeoutError:
+        raise NoAnswerError(f"it did not answer within {seconds:g} s") from None
+    finally:
+        await process.close()
+    return output, process.status
+
+
+async def _probe(path: str, origin: str) -> Interpreter:
+    def faulty(why: str) -> Interpreter:
+        return Interpreter(path, origin, fault=why)
+
+    try:
+        output, status = await run_program(path, PROBE, PROBE_SECONDS)
+        answer = json.loads(output.splitlines()[-1])
+        version, torch_version = tuple(answer["python"]), answer["torch"]
+    except NoAnswerError as error:
+        return faulty(str(error))
+    except (ValueError, LookupError, TypeError):
+        ended = f" (status {status})" if status else ""
+        return faulty(f"it does not answer like a Python{ended}")
+    if version < OLDEST_PYTHON:
+        return faulty(f"Python {'.'.join(map(str, version))}, and the worker needs 3.9 or later")
+    return Interpreter(path, origin, torch_version=torch_version and str(torch_version))
 
 
 def worker_environment(target: Target, *others: Target) -> dict[str, str]:
@@ -45,65 +204,6 @@ def worker_environment(target: Target, *others: Target) -> dict[str, str]:
         seen = (each.uuid or str(each.index) for each in (target, *others))
         found["CUDA_VISIBLE_DEVICES"] = ",".join(seen)
     return found
-
-
-def prepare_seconds(seconds: float) -> float:
-    """Return the longest time until the plan of a run of so many seconds."""
-    # A product that is nearly as long as the run is not refused.
-    return PREPARE_SECONDS + PREPARE_PRODUCTS * seconds
-
-
-def wait_seconds(seconds: float) -> float:
-    """Return the longest time until other workers are ready."""
-    return HELLO_SECONDS + prepare_seconds(seconds) + MARGIN_SECONDS
-
-
-def worker_request(request: Request, wait_seconds: float = 0.0) -> dict[str, Any]:
-    """Return the first line of the worker's input. `wait_seconds` bounds the wait for `go`."""
-    target = request.target
-    return {
-        "kind": request.kind,
-        "device": target.kind,
-        "name": target.name,
-        "label": target.place,
-        "peers": [each.place for each in request.peers],
-        "dtype": request.dtype,
-        "dtypes": [_dtype(name, target, verify_all=request.verify_all) for name in request.dtypes],
-        "size": request.size,
-        "seconds": request.seconds,
-        "verify_all": request.verify_all,
-        "host_bytes": request.host_bytes and request.host_bytes - plan.PROCESS_BYTES,
-        "pci_bus_id": target.pci_bus_id,
-        "hertz": request.hertz if request.kind == "pulse" else None,
-        "rank": request.ranks.index(target) if request.ranks else 0,
-        "ranks": len(request.ranks),
-        "rendezvous": request.rendezvous,
-        "wait_seconds": wait_seconds,
-        "prepare_seconds": prepare_seconds(request.seconds),
-        "free_bytes": target.memory_allowed_bytes,
-        "bytes_per_row": plan.BYTES_PER_ROW,
-        "fixed_bytes": plan.fixed_bytes(target.kind),
-        "context_bytes": plan.CONTEXT_BYTES if target.kind == "cuda" else 0,
-    }
-
-
-VERIFIED_LARGER = 4
-"""How much larger `auto` may be where every product is verified: that costs 1/N of its time."""
-
-
-def _dtype(name: str, target: Target, *, verify_all: bool) -> dict[str, Any]:
-    dtype = DTYPES[name]
-    cuda = target.kind == "cuda"
-    return {
-        "name": name,
-        "operand_bits": dtype.operand_bits,
-        "result_bytes": dtype.result_bytes,
-        "library_bytes": dtype.library_bytes(target.kind),
-        "largest": plan.auto_limit(target, name, VERIFIED_LARGER if verify_all else 1),
-        "fitting": plan.largest_fitting_size(target, name),
-        "multiple": dtype.multiple if cuda else 1,
-        "least": dtype.least if cuda else 1,
-    }
 
 
 WORKER = Path(__file__).parents[1] / "worker" / "__main__.py"
@@ -172,7 +272,7 @@ class LocalLauncher:
     async def find_python(self, request: Request) -> str:
         """Return the interpreter that has torch."""
         cuda = request.target.kind == "cuda"
-        found = await interpreters.find_interpreter(request.python, cuda=cuda)
+        found = await find_interpreter(request.python, cuda=cuda)
         if found.chosen is None:
             assert found.problem is not None
             raise ProblemError(found.problem)
@@ -225,6 +325,10 @@ class ChildProcess:
 
     async def readline(self) -> bytes:
         return await self._lines.readline()
+
+    async def read(self) -> bytes:
+        """Return all of its output."""
+        return await self._lines.read()
 
     def write(self, line: bytes) -> None:
         assert self._process.stdin is not None

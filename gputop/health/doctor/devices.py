@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gputop.bench.plan.interpreters import GET_TORCH
+from gputop.bench.run.worker_launch import GET_TORCH
 from gputop.bench.worker.backends import runs_on
 from gputop.health.conditions import PROGRAM_XIDS, event_text, fault_of, gravest_xid
 from gputop.health.doctor.checks import INDEX, Check, CheckGroup, note, ok, problem, warning
@@ -21,7 +21,7 @@ from gputop.schema.device import Absence, Device, DeviceSample
 from gputop.schema.snapshot import Event
 from gputop.schema.values import absence_text, value_text
 from gputop.sources.linux.driver_files import same_address
-from gputop.sources.visible_devices import BY_BUS, ORDER, VARIABLE, Seen, seen
+from gputop.sources.visible_devices import BY_BUS, ORDER, VARIABLE, seen
 from gputop.text import duration, visible
 
 if TYPE_CHECKING:
@@ -289,7 +289,7 @@ def selection(facts: DoctorFacts) -> Iterator[Finding]:
         yield note(f"{shown}, and there is no GPU")
         return
     try:
-        allowed = _allowed(facts)
+        allowed = seen(facts.inventory.devices, facts.environment)
     except ValueError as error:
         why, _, remedy = str(error).rpartition(". ")
         yield warning(why, remedy)
@@ -359,16 +359,9 @@ def _imported(facts: DoctorFacts) -> TorchFacts | None:
     return said if said is not None and said.failure is None else None
 
 
-def _allowed(facts: DoctorFacts) -> Seen:
-    """Return the visible devices; raises `ValueError` if they are not certain."""
-    return seen(
-        facts.inventory.devices, facts.environment.get(VARIABLE), facts.environment.get(ORDER)
-    )
-
-
 def _hides_all(facts: DoctorFacts) -> bool:
     with contextlib.suppress(ValueError):
-        return not _allowed(facts).uuids
+        return not seen(facts.inventory.devices, facts.environment).uuids
     return False
 
 

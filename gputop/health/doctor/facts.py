@@ -13,11 +13,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gputop.bench.plan import interpreters
-from gputop.bench.plan.interpreters import InterpreterSearch, NoAnswerError, run_program
-from gputop.bench.results import history
+from gputop.bench.run import worker_launch
+from gputop.bench.run.worker_launch import InterpreterSearch, NoAnswerError, run_program
 from gputop.console import terminfo_colours
-from gputop.problem import Problem, ProblemError
 from gputop.schema.codec import DecodeError, from_json
 from gputop.schema.device import Device, DeviceSample, DeviceState
 from gputop.schema.snapshot import DriverState, Host, Inventory, Sample, Source
@@ -26,7 +24,7 @@ from gputop.sources.nvml.diagnosis import installed_bindings
 from gputop.stream.child import StreamError, one_snapshot
 
 if TYPE_CHECKING:
-    from gputop.bench.plan.interpreters import Interpreter
+    from gputop.bench.run.worker_launch import Interpreter
 
 ASK_SECONDS = 60.0
 """Seconds for torch. Importing it over a network, or starting CUDA on many devices, takes long."""
@@ -133,8 +131,6 @@ class DoctorFacts:
     """Versions of the distributions that install a `pynvml`, by name."""
     other_gputop: str | None = None
     """Version of the other distribution called `gputop`, if it is installed as well."""
-    results_file: str = ""
-    results_problem: Problem | None = None
 
     @property
     def driver_answers(self) -> bool:
@@ -162,17 +158,12 @@ async def gather(
     python: str | None = None, *, root: Path = Path("/"), driver_seconds: float = DRIVER_SECONDS
 ) -> DoctorFacts:
     """Asks driver and torch at the same time; `python` (of `--python`) is the only candidate."""
-    asked_torch = asyncio.create_task(interpreters.find_interpreter(python, cuda=True))
+    asked_torch = asyncio.create_task(worker_launch.find_interpreter(python, cuda=True))
     try:
         inventory, sample = await one_snapshot(complete=True, timeout_seconds=driver_seconds)
     except StreamError as error:
         inventory, sample = replace(NO_INVENTORY, problem=error.problem), NO_SAMPLE
     found = await asked_torch
-    try:
-        history.check_writable()
-        results_problem = None
-    except ProblemError as error:
-        results_problem = error.problem
     return DoctorFacts(
         inventory=inventory,
         sample=sample,
@@ -185,6 +176,4 @@ async def gather(
         colours=terminfo_colours(),
         bindings=installed_bindings(),
         other_gputop=next((each.version for each in metadata.distributions(name=OTHER)), None),
-        results_file=str(history.results_path()),
-        results_problem=results_problem,
     )

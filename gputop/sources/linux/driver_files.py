@@ -10,12 +10,13 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from gputop.frozen import dataclass
 from gputop.sources.linux.procfs import parse_cgroup
 
 LIBRARY = "libnvidia-ml.so.1"
+CONTROL_FILE = "/dev/nvidiactl"
 WSL_FOLDER = "/usr/lib/wsl/lib"
 LIBRARY_FOLDERS = (
     "/usr/lib/x86_64-linux-gnu",
@@ -62,7 +63,7 @@ class System:
     gpus: tuple[PciGpu, ...] | None = None
     """NVIDIA GPUs on the PCI bus; None if no bus is shown."""
     device_files: tuple[str, ...] = ()
-    """`/dev/nvidiactl` and the files of the GPUs."""
+    """`CONTROL_FILE`, which comes before any GPU, and the files of the GPUs."""
     refusals: tuple[Refusal, ...] = ()
     container: str | None = None
     """Kind of container, such as `docker`; `container` if unknown."""
@@ -71,11 +72,6 @@ class System:
     library_version: str | None = None
     library_aside: bool = False
     """True if it is in one of `OTHER_FOLDERS` that LD_LIBRARY_PATH does not name."""
-
-    @property
-    def control_file(self) -> bool:
-        """True if there is `/dev/nvidiactl`, which comes before any GPU."""
-        return "/dev/nvidiactl" in self.device_files
 
     def held_by(self, driver: str) -> tuple[str, ...]:
         """Return the addresses of the GPUs that this kernel driver has."""
@@ -154,7 +150,7 @@ def _driver_of(device: Path) -> str | None:
 def _refusals(root: Path, files: tuple[str, ...]) -> Iterator[Refusal]:
     for file in files:
         path = root / file[1:]
-        if file == "/dev/nvidiactl":
+        if file == CONTROL_FILE:
             why = _refused(path)
         else:
             why = None if os.access(path, os.R_OK | os.W_OK) else "permission denied"

@@ -6,13 +6,13 @@ process: a data loader's workers are on no device, and the trainer that waits fo
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import os
 import pwd
 import re
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
@@ -23,8 +23,8 @@ import psutil
 from gputop.masking import masked_arguments
 from gputop.schema.codec import rounded
 from gputop.schema.device import Absence
-from gputop.schema.snapshot import Host
-from gputop.sources.interface import OWNER_FIELDS, Owner, unseen
+from gputop.schema.snapshot import Host, Process
+from gputop.sources.interface import OWNER_FIELDS, unseen, with_owner
 from gputop.sources.linux import procfs
 from gputop.sources.linux.procfs import PROC, Cgroup, Stat, parse_cgroup
 
@@ -156,13 +156,19 @@ class _Children(NamedTuple):
     waiting: bool = False
 
 
-@dataclasses.dataclass(slots=True)
+class _Identity(NamedTuple):
+    """What seldom changes of a process."""
+
+    values: Mapping[str, Any]
+    absent: Mapping[str, Absence]
+
+
+@dataclass(slots=True)
 class _Known:
     """State of a process at the last look."""
 
     stat: Stat
-    identity: Owner
-    """What seldom changes of it."""
+    identity: _Identity
     identity_at: float
     cpu: _Cpu
     children: _Children
@@ -170,7 +176,7 @@ class _Known:
     """Moment from which the pid is its own, if another process had it before."""
 
 
-def _owner(known: _Known, booted: float) -> Owner:
+def _completed(listed: Process, known: _Known, booted: float) -> Process:
     stat, children = known.stat, known.children
     absent = {**known.identity.absent, **children.absent}
     if known.cpu.percent is None:
@@ -178,15 +184,16 @@ def _owner(known: _Known, booted: float) -> Owner:
     if not stat.parent_pid:
         # Outside of the container that this is in.
         absent["parent_pid"] = Absence.LOST
-    return dataclasses.replace(
-        known.identity,
+    return with_owner(
+        listed,
+        absent,
         start_time=stat.started(booted),
         cpu_percent=known.cpu.percent,
         memory_resident_bytes=stat.resident_bytes,
         parent_pid=stat.parent_pid or None,
         io_wait=stat.state == WAITING or children.waiting,
+        **known.identity.values,
         **children.values,
-        absent=absent,
     )
 
 
@@ -203,20 +210,20 @@ class Owners:
         self._boot = procfs.BootTime(proc)
         self._known: dict[int, _Known] = {}
 
-    def find(self, pid: int) -> Owner:
-        """Return the owner of `pid` now, with its CPU since the look before.
+    def complete(self, listed: Process) -> Process:
+        """Return a process with its owner now, and its CPU since the look before.
 
         Never raises, but may block.
         """
-        now = time.monotonic()
+        pid, now = listed.pid, time.monotonic()
         try:
             known = self._updated(pid, procfs.read_stat(pid, self._proc), now)
         except (OSError, ValueError) as error:
-            return self._hidden(pid, error)
+            return self._hidden(listed, error)
         if now - known.seen_from < LISTED_SECONDS:
             # The driver may have listed the process that had the pid before.
-            return unseen(Absence.NO_DATA_YET)
-        return _owner(known, self._boot.now())
+            return unseen(listed, Absence.NO_DATA_YET)
+        return _completed(listed, known, self._boot.now())
 
     def forget_others(self, pids: set[int]) -> None:
         """Forget all processes but these."""
@@ -266,7 +273,7 @@ class Owners:
         values = len(each), rounded(sum(percents, 0.0)), max(percents, default=0.0)
         return _Children(now, each, dict(zip(CHILDREN, values, strict=True)), waiting=waiting)
 
-    def _identity(self, pid: int, stat: Stat) -> Owner:
+    def _identity(self, pid: int, stat: Stat) -> _Identity:
         """Return who a process is. Raises OSError if it is gone; what is refused is absent."""
         absent: dict[str, Absence] = {}
         cgroup = Cgroup()
@@ -289,8 +296,8 @@ class Owners:
             data = b""
         command, unmasked = _command_line(data)
         unmasked = unmasked if self._secrets and unmasked != command else ""
-        names = cgroup._asdict()
-        return Owner(user, command or stat.name, **names, unmasked=unmasked or None, absent=absent)
+        own = {"user": user, "command": command or stat.name, "unmasked": unmasked or None}
+        return _Identity(own | cgroup._asdict(), absent)
 
     def _user(self, pid: int) -> str:
         """Return the user's name. Raises OSError if it is hidden, ValueError for nonsense."""
@@ -307,20 +314,20 @@ class Owners:
             raise ValueError("not the content of /proc/PID/status")
         return user_name(int(match[1]))
 
-    def _hidden(self, pid: int, error: OSError | ValueError) -> Owner:
+    def _hidden(self, listed: Process, error: OSError | ValueError) -> Process:
         """Return what is known of a process whose numbers cannot be read."""
         if isinstance(error, PermissionError):
             # /proc is mounted with hidepid=1: all see the directory, only its user what is in it.
             try:
-                user = self._user(pid)
+                user = self._user(listed.pid)
             except (OSError, ValueError):
-                return unseen(Absence.NO_PERMISSION)
+                return unseen(listed, Absence.NO_PERMISSION)
             hidden = (name for name in OWNER_FIELDS if name != "user")
-            return Owner(user=user, absent=dict.fromkeys(hidden, Absence.NO_PERMISSION))
+            return with_owner(listed, dict.fromkeys(hidden, Absence.NO_PERMISSION), user=user)
         if not isinstance(error, GONE):
-            return unseen(Absence.ERROR)
+            return unseen(listed, Absence.ERROR)
         # hidepid=2 hides the directory, too; else it is gone, or in a pid namespace of its own.
-        return unseen(Absence.NO_PERMISSION if _exists(pid) else Absence.LOST)
+        return unseen(listed, Absence.NO_PERMISSION if _exists(listed.pid) else Absence.LOST)
 
 
 def _exists(pid: int) -> bool:

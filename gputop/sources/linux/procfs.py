@@ -13,10 +13,10 @@ import re
 import signal
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from gputop.frozen import dataclass
 from gputop.masking import masked_arguments
 from gputop.problem import Problem, ProblemError
 
@@ -31,10 +31,6 @@ ENVIRONMENT_BYTES = 1 << 22
 STATUS_BYTES = 1 << 16
 MOST_PARENTS = 32
 _STATUS_ROWS = re.compile(rb"^(Threads|SigIgn|SigCgt):\s+(\w+)$", re.MULTILINE)
-
-
-class ProcError(ProblemError):
-    """A process cannot be acted on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +177,7 @@ def send_signal(pid: int, start_time: float, number: int, proc: str = PROC) -> P
                 os.kill(pid, number)
             else:
                 signal.pidfd_send_signal(handle, number)
-    except ProcError as error:
+    except ProblemError as error:
         return error.problem
     return None
 
@@ -196,9 +192,9 @@ def arguments_of(data: bytes) -> list[str]:
 
 
 def expect(pid: int, start_time: float, what: str, proc: str) -> None:
-    """Check that a process is the one of that start time. Raises ProcError, or as `read_stat`."""
+    """Check that a process has that start time. Raises ProblemError, or as `read_stat`."""
     if not is_process(read_stat(pid, proc), start_time, proc):
-        raise ProcError(
+        raise ProblemError(
             Problem(what, "it ended, and another process has its pid", "Choose it again")
         )
 
@@ -223,7 +219,7 @@ def _handle(pid: int) -> Iterator[int | None]:
 
 @contextlib.contextmanager
 def explained(what: str) -> Iterator[None]:
-    """Turn the system's errors into a ProcError."""
+    """Turn the system's errors into a ProblemError."""
     try:
         yield
     except (FileNotFoundError, ProcessLookupError, OverflowError):
@@ -238,7 +234,7 @@ def explained(what: str) -> Iterator[None]:
         problem = Problem(what, str(error), "Check that /proc is the kernel's")
     else:
         return
-    raise ProcError(problem)
+    raise ProblemError(problem)
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +259,7 @@ class ProcessDetails:
 
 
 def read_details(pid: int, start_time: float, proc: str = PROC) -> ProcessDetails:
-    """Return the details of a process of this machine. Raises ProcError.
+    """Return the details of a process of this machine. Raises ProblemError.
 
     May block for a process that hangs in the kernel.
     """

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from gputop import from_checkout
 from gputop.problem import Problem
-from gputop.sources.linux.driver_files import LIBRARY, WSL_FOLDER, Refusal, System
+from gputop.sources.linux.driver_files import CONTROL_FILE, LIBRARY, WSL_FOLDER, Refusal, System
 
 BINDINGS, OLDEST_BINDINGS = "nvidia-ml-py", "12.570"
 _INSTALLS_PYNVML = re.compile(r"^pynvml(?:\.py,|/__init__\.py,|$)", re.MULTILINE)
@@ -55,7 +55,7 @@ def not_loaded(system: System) -> Problem:
     """Return the problem of a kernel module that does not run."""
     if system.held_by("nouveau"):
         return _nouveau()
-    if system.module_version and not system.control_file:
+    if system.module_version and CONTROL_FILE not in system.device_files:
         if system.container:
             return _bare_container(system, "no /dev/nvidiactl here")
         why = "the driver is loaded, /dev/nvidiactl is missing"

@@ -169,13 +169,10 @@ class NvmlReader:
         self._version = version_numbers(driver_version or "")
         self._events = events
         self._gpm: Gpm | None = None
-        self._processes = process_queries(self._version, clock)
         self._start_counting()
         self._handle: Any = None
-        share = 1 - index % SHARES / SHARES
-        self._cache, self._modes = (QueryCache(clock, share) for _ in range(2))
+        self._cache = QueryCache(clock, 1 - index % SHARES / SHARES)
         self._identity: dict[str, Any] = {}
-        self._known: tuple[dict[str, Any], list[Any]] | None = None
         self._instances = Instances(self._processes[:-1], clock)
 
     def read(self, *, gpm: bool, smi: tuple[str, ...] = ()) -> tuple[DeviceReading, ...]:
@@ -196,7 +193,7 @@ class NvmlReader:
             # Only those that are asked every time: others may have been answered before.
             pairs = zip(answers, queries, strict=True)
             _raise_common_failure(answer for answer, query in pairs if not query.seconds)
-            found = self._cache.found.copy()
+            found = answers_by_name(queries, answers)
             if smi:
                 found["nvidia_smi"] = smi_values(self._handle, smi, self._version)
             self._update_modes()
@@ -223,7 +220,7 @@ class NvmlReader:
     @property
     def heard_at(self) -> float:
         """Time of the device's last answer, by the clock."""
-        return max(self._cache.heard_at, self._modes.heard_at)
+        return self._cache.heard_at
 
     def look_ahead(self, seconds: float) -> None:
         """Ask now what is slow and due within that time, so that `read` is quick."""
@@ -231,14 +228,14 @@ class NvmlReader:
             return
         # An error of the device as a whole is returned to the next `read` as well.
         with contextlib.suppress(nvml.NVMLError):
-            self._modes.ask_due(self._handle, MODES, seconds)
-            self._cache.ask_due(self._handle, self._slow_queries, seconds)
+            self._cache.ask_due(self._handle, self._slow, seconds)
             self._pcie.look_ahead(self._handle, seconds)
 
     def _start_counting(self) -> None:
+        self._processes = process_queries(self._version, self._clock)
         self._pcie = Pcie(self._clock)
         self._queries = reading_queries(self._version, self._clock, self._pcie)
-        self._slow_queries = [query for query in self._queries if query.seconds >= SLOW]
+        self._slow = [query for query in (*MODES, *self._queries) if query.seconds >= SLOW]
 
     def _mark_disabled(self, found: dict[str, Any]) -> None:
         if self.device.ecc_enabled is False:
@@ -266,16 +263,11 @@ class NvmlReader:
             self._events.forget(self._handle)
         self._handle = None
         self._cache.forget()
-        self._modes.forget()
-        self._processes = process_queries(self._version, self._clock)
         self._start_counting()
 
     def _update_modes(self) -> None:
-        answers = self._modes.ask_due(self._handle, MODES)
-        if (self._identity, answers) == self._known:
-            return
-        self._known = self._identity, answers
-        device = self._known_device(self._identity | self._modes.found)
+        modes = answers_by_name(MODES, self._cache.ask_due(self._handle, MODES))
+        device = self._known_device(self._identity | modes)
         if {device.mig_mode, self.device.mig_mode} == {"enabled", "disabled"}:
             self._cache.forget()  # it has other fields now
             self._start_counting()

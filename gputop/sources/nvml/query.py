@@ -7,6 +7,7 @@ importing this module raises `DriverError` if there is no usable nvidia-ml-py.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import sys
 import warnings
@@ -17,6 +18,7 @@ from typing import Any
 
 from gputop.schema.device import READINGS, Absence, Device, DeviceSample, DeviceState
 from gputop.sources.interface import DeviceReading, DriverError
+from gputop.sources.linux.driver_files import LIBRARY
 from gputop.sources.nvml.diagnosis import diagnose_bindings
 
 NEWEST_FUNCTION = "nvmlDeviceGetMarginTemperature"
@@ -29,7 +31,7 @@ def _load() -> Any:
     Raises `DriverError` if there is none, or none that is new enough.
     """
     for module in _modules():
-        if hasattr(module, NEWEST_FUNCTION) and hasattr(module, "_nvmlGetFunctionPointer"):
+        if hasattr(module, NEWEST_FUNCTION):
             return module
     raise DriverError(diagnose_bindings())
 
@@ -73,7 +75,10 @@ def call_directly(name: str, *arguments: Any) -> None:
     A wrapper of a call that fills an array reads each field of each struct by name, in Python, and
     takes many times as long as the driver.
     """
-    code = nvml._nvmlGetFunctionPointer(name)(*arguments)  # noqa: SLF001 - each release has it
+    # Where nvidia-ml-py kept it elsewhere, the loader would find the same library.
+    library = getattr(nvml, "nvmlLib", None) or ctypes.CDLL(LIBRARY)
+    function = getattr(library, name, lambda *_: nvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+    code = function(*arguments)
     if code != nvml.NVML_SUCCESS:
         raise nvml.NVMLError(code)
 
@@ -168,8 +173,6 @@ class QueryCache:
         self._answers: dict[NvmlQuery, Any] = {}
         """The last answer to each: a row of values, or a return code."""
         self._due: dict[NvmlQuery, float] = {}
-        self.found: dict[str, Any] = {}
-        """The last values by name, converted when they come and not at every tick."""
 
     def ask_due(self, handle: Any, queries: Iterable[NvmlQuery], ahead: float = 0.0) -> list[Any]:
         """Return the last answers, after asking again for those that are due in `ahead` seconds."""
@@ -184,9 +187,7 @@ class QueryCache:
         """Ask, and return the seconds until that is due again."""
         answer = self.ask(handle, query)
         is_first = query not in self._answers
-        if is_first or answer != self._answers[query]:
-            self._answers[query] = answer
-            self.found |= answers_by_name((query,), (answer,))
+        self._answers[query] = answer
         unsupported = isinstance(answer, int) and absence_of(answer) is Absence.NOT_SUPPORTED
         seconds = AGAIN if unsupported else query.seconds
         return seconds * self._share if is_first and seconds >= SLOW else seconds
@@ -218,7 +219,6 @@ class QueryCache:
         """Make every query due."""
         self._answers.clear()
         self._due.clear()
-        self.found.clear()
 
 
 def absence_of(code: int) -> Absence:

@@ -93,29 +93,23 @@ class BusySamples:
         return True
 
     def _fetch(self, handle: Any, since: int) -> list[tuple[int, int | None]]:
-        """Return time and percentage of the driver's samples after that time, oldest first."""
-        try:
-            kind, found = self._ask(handle, since)
-        except nvml.NVMLError_NotFound:  # nothing new: some take none while it is idle
-            return []
-        # Without a type it is the documented one.
-        number = VALUE_TYPES.get(kind, VALUE_TYPES[nvml.NVML_VALUE_TYPE_UNSIGNED_INT])
-        rows = [
-            (time, _percent(*struct.unpack_from(number, raw)))
-            for time, raw in _ROW.iter_unpack(found)
-        ]
-        return sorted(rows, key=itemgetter(0))
-
-    def _ask(self, handle: Any, since: int) -> tuple[int, bytes]:
-        """Return the values' type and the rows after that time. Raises `NVMLError`.
+        """Return time and percentage of the driver's samples after that time, oldest first.
 
         nvidia-ml-py's own function takes two calls, the first for the number of samples, and
         allocates whatever the driver says.
         """
         kind, count = ctypes.c_uint(_NO_TYPE), ctypes.c_uint(_ROOM)
         room = ctypes.byref(kind), ctypes.byref(count), self._rows
-        call_directly("nvmlDeviceGetSamples", handle, _BUSY, ctypes.c_ulonglong(since), *room)
-        return kind.value, ctypes.string_at(self._rows, _ROW.size * min(count.value, _ROOM))
+        try:
+            call_directly("nvmlDeviceGetSamples", handle, _BUSY, ctypes.c_ulonglong(since), *room)
+        except nvml.NVMLError_NotFound:  # nothing new: some take none while it is idle
+            return []
+        found = ctypes.string_at(self._rows, _ROW.size * min(count.value, _ROOM))
+        # Without a type it is the documented one.
+        number = VALUE_TYPES.get(kind.value, VALUE_TYPES[nvml.NVML_VALUE_TYPE_UNSIGNED_INT])
+        rows = _ROW.iter_unpack(found)
+        percents = [(time, _percent(*struct.unpack_from(number, raw))) for time, raw in rows]
+        return sorted(percents, key=itemgetter(0))
 
 
 def _percent(value: float) -> int | None:
@@ -165,8 +159,7 @@ class Gpm:
         self._works = False
         """True if it worked once: some virtual GPUs say that it is supported, and then fail."""
         self._samples: list[Any] = []
-        """The previous sample, which is filled again, and the last one."""
-        self._begun = False
+        """The sample before the last one, which is filled again, and the last one."""
         self._values = all_missing(Absence.NO_DATA_YET)
         self._until = -math.inf
 
@@ -200,7 +193,6 @@ class Gpm:
             with contextlib.suppress(nvml.NVMLError):  # memory of the library, whatever it says
                 nvml.nvmlGpmSampleFree(sample)
         self._samples.clear()
-        self._begun = False
         self._values = all_missing(Absence.NO_DATA_YET)
         self._until = -math.inf
 
@@ -212,18 +204,19 @@ class Gpm:
             self._supported = bool(found.isSupportedDevice)
         if not self._supported:
             return all_missing(Absence.NOT_SUPPORTED)
-        while len(self._samples) < 2:
+        before = self._samples[-1] if self._samples else None
+        if len(self._samples) < 2:
             self._samples.append(nvml.nvmlGpmSampleAlloc())
-        newest, before = self._samples
+        else:
+            self._samples.reverse()
+        newest = self._samples[-1]
         if self._gpu_instance is None:
             nvml.nvmlGpmSampleGet(self._handle, newest)
         else:
             nvml.nvmlGpmMigSampleGet(self._handle, self._gpu_instance, newest)
         # From the end of the call: a slow one must not make the next window too short.
         self._until = self._clock() + SHORTEST_WINDOW
-        self._samples.reverse()
-        if not self._begun:
-            self._begun = True
+        if before is None:
             return all_missing(Absence.NO_DATA_YET)
         values = self._between(before, newest)
         self._works = True

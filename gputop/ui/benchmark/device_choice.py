@@ -24,11 +24,10 @@ class DeviceChoice:
     def __init__(self, cpu: Target) -> None:
         self._offered = {CPU: cpu}
         self._refused: Mapping[str, Problem] = {}
-        self._device: Target | None = None
-        """None until there is a choice: before the stream only the CPU is on offer."""
-        self._several: str | None = None
-        """`ALL` or `SOME` instead of one device."""
-        self._picked: tuple[Target, ...] = ()
+        self._chosen: tuple[Target, ...] = ()
+        """Empty until there is a choice: before the stream only the CPU is on offer."""
+        self._all = False
+        """True for all GPUs instead of those."""
 
     def offer(
         self, targets: Sequence[Target], refused: Mapping[str, Problem] | None = None
@@ -36,11 +35,8 @@ class DeviceChoice:
         """Offer targets. `refused` has the reasons of devices that cannot be tested."""
         self._offered = {key_of(target): target for target in targets}
         self._refused = refused or {}
-        if self._device is not None:
-            self._device = self._now(self._device)
-        elif len(targets) > 1:
-            self._device = targets[0]
-        self._picked = tuple(map(self._now, self._picked))
+        first = targets[:1] if len(targets) > 1 else ()
+        self._chosen = tuple(map(self._now, self._chosen or first))
 
     def _now(self, chosen: Target) -> Target:
         """Return the device as it is now; one of unknown UUID is matched by index."""
@@ -56,28 +52,23 @@ class DeviceChoice:
     @property
     def one(self) -> Target:
         """The single device, also while it is away."""
-        return self._device or next(iter(self._offered.values()))
+        return (*self._chosen, *self._offered.values())[0]
 
     @property
     def _gpus(self) -> tuple[Target, ...]:
         return tuple(target for target in self._offered.values() if target.kind == "cuda")
 
-    @property
-    def can_pair(self) -> bool:
-        """True if there are two devices, the CPU included."""
-        return len(self._offered) > 1
-
     def key(self, kind: str) -> str:
         """Return the key of the chosen option for that kind."""
-        if KINDS[kind].several_devices and self._several is None:
-            return ALL
-        return self._several or key_of(self.one)
+        if len(self._chosen) > 1 and not self._all:
+            return SOME
+        return ALL if self._all or KINDS[kind].several_devices else key_of(self.one)
 
     def targets(self, kind: str) -> tuple[Target, ...]:
         """Return the chosen devices, also those that are away; at least one."""
         key = self.key(kind)
         if key == SOME:
-            return self._picked
+            return self._chosen
         if key == ALL and KINDS[kind].several_devices and len(self._gpus) < 2:
             return self.offered
         return (key == ALL and self._gpus) or (self.one,)
@@ -97,28 +88,24 @@ class DeviceChoice:
         elif chosen == ALL:
             found.append((f"all GPUs ({'one is there' if gpus else 'away'})", ALL))
         if chosen == SOME:
-            away = " (away)" if any(map(self._is_away, self._picked)) else ""
-            found.append((short_labels(self._picked) + away, SOME))
+            away = " (away)" if any(map(self._is_away, self._chosen)) else ""
+            found.append((short_labels(self._chosen) + away, SOME))
         if len(self._offered) > 2:
             found.append(("several …", MORE))
         return found
 
     def choose(self, key: str) -> bool:
         """Choose an option; return True if the choice changed."""
-        before = (self._several, self._device)
-        if key == ALL or (key == SOME and self._picked):
-            self._several = key
-        elif key in self._offered:
-            self._several, self._device = None, self._offered[key]
-        return before != (self._several, self._device)
+        before = (self._all, self._chosen)
+        if key == ALL:
+            self._all = True
+        self.choose_several([key])
+        return before != (self._all, self._chosen)
 
     def choose_several(self, keys: Sequence[str]) -> None:
         """Choose several devices; a single one is a choice like any other."""
-        found = tuple(self._offered[key] for key in keys if key in self._offered)
-        if len(found) == 1:
-            self.choose(key_of(found[0]))
-        elif found:
-            self._several, self._picked = SOME, found
+        if found := tuple(self._offered[key] for key in keys if key in self._offered):
+            self._all, self._chosen = False, found
 
     def available_targets(self, kind: str) -> tuple[Target, ...]:
         """Return the chosen devices; raise `ValueError` if one is not on offer."""

@@ -260,7 +260,7 @@ class Form(Container):
     @property
     def kinds(self) -> tuple[str, ...]:
         """Kinds that the devices on offer can run."""
-        several = self.choice.can_pair or KINDS[self.kind].several_devices
+        several = len(self.choice.offered) > 1 or KINDS[self.kind].several_devices
         simulated = self.choice.one.simulated
         gpus = sum(target.kind == "cuda" for target in self.choice.offered)
         return tuple(

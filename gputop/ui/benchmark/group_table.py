@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gputop.bench.plan.devices import short_labels
+from gputop.bench.results.compare import ALONE, TOGETHER
 from gputop.bench.results.facts import best_row, ending, percent_of_peak, rate_text
 from gputop.console import INTERRUPTED
 from gputop.schema.snapshot import Host
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from rich.style import Style
 
     from gputop.bench.plan.request import Target
-    from gputop.bench.run.group_state import GroupState
+    from gputop.bench.run.group import GroupState
     from gputop.bench.run.state import RunState
     from gputop.ui.model import Telemetry
 
@@ -47,11 +48,6 @@ OVER_TIME = ("DEVICE", "NOW", "MEAN", "PEAK", "DROOP", *CONDITIONS)
 """After the end, OF PEAK is in the place of NOW. The droop is not known before."""
 PAIRS = ("DEVICE", "ALONE", "TOGETHER", "COST", *CONDITIONS)
 ROWS = ("DEVICE", "ROWS", "BEST", *CONDITIONS)
-
-
-def group_height(group: GroupState, width: int) -> int:
-    """Return the rows that `group_rows` needs."""
-    return 2 + len(group.runs) + len(_notes(group, width))
 
 
 def group_rows(group: GroupState, telemetry: Telemetry, width: int) -> list[Row]:
@@ -175,7 +171,10 @@ def _going(group: GroupState, target: Target, run: RunState) -> str:
         return "ready"
     if run.silent_seconds is not None:
         return f"silent {duration(run.silent_seconds)}"
-    return "running" if group.kind != "pairs" else group.pair_phase(target)
+    if group.kind != "pairs":
+        return "running"
+    *_, latest = (each for each, other in group.runs.items() if other.hello)
+    return TOGETHER if target in group.alone else ALONE if target is latest else "waits"
 
 
 def _progress(group: GroupState, width: int) -> Row:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from gputop.bench.plan import heat_limits
+from gputop.bench.plan import gpu_limits
 from gputop.bench.plan.devices import short_labels
 from gputop.bench.results.facts import ending, verified_text
 from gputop.bench.results.verdict import verdict_lines
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.style import Style
 
     from gputop.bench.plan.request import Target
-    from gputop.bench.run.group_state import GroupState
+    from gputop.bench.run.group import GroupState
     from gputop.bench.run.state import RunState
     from gputop.problem import Problem
 
@@ -74,7 +74,7 @@ def _going(group: GroupState) -> tuple[str, Style, str]:
     if group.begun or (group.is_table and all(run.planned for run in runs)):
         return "Running ", GOOD, what
     step = "Warming up" if any(run.hello for run in runs) else "Starting torch"
-    return f"{step}, {duration(group.preparing_seconds)}: ", WARN, what
+    return f"{step}, {duration(group.now() - group.started_at)}: ", WARN, what
 
 
 def _ended(group: GroupState) -> tuple[str, Style, str]:
@@ -126,7 +126,7 @@ def _what(group: GroupState) -> str:
         parts.append(f"{checked} passed")
     known = [run.trace.heat_limits for run in runs if run.trace.gpu is not None]
     if known and group.is_several:
-        parts.append(f"heat limit: {heat_limits.in_short(known)}")
+        parts.append(f"heat limit: {gpu_limits.heat_in_short(known)}")
     torch = {run.hello.torch_version for run in runs if run.hello}
     if len(torch) == 1:
         parts.append(f"torch {visible(torch.pop())}")
@@ -146,11 +146,10 @@ def _devices(targets: Sequence[Target]) -> str:
 def _faults(group: GroupState) -> str:
     if not group.is_several:
         return wrong_elements_text(group.first)
-    wrong = {target: group.wrong_elements(target) for target in group.runs}
+    wrong = group.wrong
     return "; ".join(
-        f"{target.place} {count(many, 'wrong element') if many else 'failed'}"
-        for target, many in wrong.items()
-        if group.is_faulty(target)
+        f"{target.place} {count(wrong[target], 'wrong element') if target in wrong else 'failed'}"
+        for target in filter(group.is_faulty, group.runs)
     )
 
 
@@ -179,7 +178,7 @@ class ReadoutView(TelemetryView, RunView):
             return 0
         if self.run:
             return 3 + len(_bad(self.run))
-        return group_table.group_height(self.group, width)
+        return len(self.draw(width, 0))
 
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - it has what it wants
         run = self.run
@@ -236,9 +235,9 @@ class ReadoutView(TelemetryView, RunView):
             heat = heat if len(heat) <= fits else heat.partition(" (")[0]
         elif run.trace.gpu is not None:
             limits = run.trace.heat_limits
-            heat = f"  heat limit: {heat_limits.in_words(limits)}"
+            heat = f"  heat limit: {gpu_limits.heat_in_words(limits)}"
             if len(heat) > fits:  # without its reason
-                heat = f"  heat limit: {heat_limits.in_short([limits])}"
+                heat = f"  heat limit: {gpu_limits.heat_in_short([limits])}"
         room = max(SHORTEST_BAR, min(80, width - max(32, len(text) + len(heat) + 1)))
         style = BUSY if run.ended else ACCENT
         limit = [Span(heat, end)] if heat else []

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rich.style import Style
 
     from gputop.bench.events import Point, Result
-    from gputop.bench.run.group_state import GroupState
+    from gputop.bench.run.group import GroupState
     from gputop.bench.run.state import RunState
     from gputop.bench.run.suite import Suite
     from gputop.ui.model import Telemetry
@@ -171,7 +171,7 @@ class SweepLine:
 
 
 def sweep_rows(
-    run: RunState, results: Sequence[Result], plot: plots.Plot, width: int, height: int, under: int
+    run: RunState, results: Sequence[Result], width: int, height: int, under: int
 ) -> list[Row]:
     """Draw the chart, and below it notes if they fit.
 
@@ -184,13 +184,13 @@ def sweep_rows(
     spare = max(0, height - LEAST_PLOT - 1)
     below = note_rows(run, width, min(spare, max(2, height // SHARE_OF_NOTES)), DIM)
     room = max(min(LEAST_PLOT + 1, height), height - len(below) - under)
-    return [*_chart(series, (run,), plot, width, room), *below]
+    return [*_chart(series, (run,), width, room), *below]
 
 
-def sweep_rows_of_group(group: GroupState, plot: plots.Plot, width: int, height: int) -> list[Row]:
+def sweep_rows_of_group(group: GroupState, width: int, height: int) -> list[Row]:
     """Draw the chart with a line for each device."""
     series = [SweepLine(target.place, _logs(run.rows), False) for target, run in group.runs.items()]
-    return _chart(series, group.runs.values(), plot, width, height)
+    return _chart(series, group.runs.values(), width, height)
 
 
 def _series(points: Sequence[Point], earlier: Sequence[Result]) -> list[SweepLine]:
@@ -211,7 +211,7 @@ def _logs(line: Sequence[Point]) -> tuple[tuple[float, float], ...]:
 
 
 def _chart(
-    series: Sequence[SweepLine], runs: Iterable[RunState], plot: plots.Plot, width: int, height: int
+    series: Sequence[SweepLine], runs: Iterable[RunState], width: int, height: int
 ) -> list[Row]:
     styles = [DIM if each.earlier else plots.mark_of(n)[1] for n, each in enumerate(series)]
     marked = list(zip(series, styles, plots.MARKS, strict=False))
@@ -228,15 +228,15 @@ def _chart(
     high = max((min(USUAL, math.log2(n)) for n in expected if n > 0), default=0.0)
     x = _sizes(min(xs), max(high, *xs), width - plots.LABEL)
     y, scaled = rates(min(ys), max(ys), height - 1)
-    lines = [
+    lines = tuple(
         plots.PlotLine(
             tuple((at, scaled(factor * rate)) for at, rate in each.points),
             style,
             mark if len(series) > 1 else "",
         )
         for each, style, mark in marked
-    ]
-    rows = plot.rows(lines, plots.PlotArea(x, y, plots.LABEL, width, height - 1))
+    )
+    rows = plots.plot_rows(lines, plots.PlotArea(x, y, plots.LABEL, width, height - 1))
     return [head, *rows]
 
 

@@ -22,8 +22,7 @@ from gputop.bench.results.collect import differences
 from gputop.bench.results.facts import device, speed, when
 from gputop.bench.results.history import append, curves_of, forget, judged, recent
 from gputop.bench.run import supervision
-from gputop.bench.run.group import DeviceGroup, Pairs, group_runner
-from gputop.bench.run.group_state import GroupState
+from gputop.bench.run.group import DeviceGroup, GroupState, Pairs, group_runner
 from gputop.bench.run.state import RunState
 from gputop.bench.run.suite import DEFAULT_LEVEL, LEVELS, Suite, part_requests, part_result
 from gputop.bench.run.supervision import SIMULATED, Simulation

@@ -31,11 +31,10 @@ if TYPE_CHECKING:
     from rich.style import Style
 
     from gputop.bench.events import Result
-    from gputop.bench.run.group_state import GroupState
+    from gputop.bench.run.group import GroupState
     from gputop.bench.run.state import RunState
     from gputop.bench.run.trace import Trace, TraceMoment
     from gputop.problem import Problem
-    from gputop.ui.benchmark.plot import Plot
 
 LEFT, RIGHT = 13, 15
 """Cells beside the time axis: the row's label, and its value."""
@@ -57,20 +56,19 @@ class ThroughputChart(RunView):
         """Earlier results, newest first: sweeps of other devices are drawn too."""
         self.hint: Callable[[int, int], list[Row]] = lambda *_: []
         """Draws what to show without a run, for a width and height."""
-        self._plot = plots.Plot()
 
     def draw(self, width: int, height: int) -> list[Row]:
         run, group = self.run, self.group
         if group is None or not group.measured or height < 4 or width < LEAST_WIDTH:
             return self.hint(width, height)
         if run is None:
-            return group_chart_rows(group, self._plot, width, height)
+            return group_chart_rows(group, width, height)
         if not run.is_table:
             return self._over_time(run, width, height)
         wanted = _rows_of_readings(run, width)
         under = wanted + 1 if wanted else 0
         if run.request.kind == "sweep":
-            rows = results.sweep_rows(run, self.results, self._plot, width, height, under)
+            rows = results.sweep_rows(run, self.results, width, height, under)
         else:
             rows = results.result_rows(run, width, height, under)
         return [*rows, *_meanwhile(run, width, height - len(rows))]
@@ -92,7 +90,7 @@ class ThroughputChart(RunView):
         x, y = plots.PlotAxis(0, seconds), plots.linear_axis(0, top, rest)
         area = plots.PlotArea(x, y, left, left + room, rest - 1)
         head = Span(clip(f" {unit} over time (s)", left + room - len(plots.SIMULATION.text)), DIM)
-        plot = self._plot.rows([plots.PlotLine(tuple(points), BUSY)], area)
+        plot = plots.plot_rows((plots.PlotLine(tuple(points), BUSY),), area)
         return [[*plots.mark_of_simulation(run.request), head], *plot, *below]
 
 
@@ -272,15 +270,15 @@ def _strips(trace: Trace, axis: TimeAxis, most: int) -> list[Row]:
     return drawn
 
 
-def group_chart_rows(group: GroupState, plot: Plot, width: int, height: int) -> list[Row]:
+def group_chart_rows(group: GroupState, width: int, height: int) -> list[Row]:
     if not group.is_table:
-        return _over_time(group, plot, width, height)
+        return _over_time(group, width, height)
     if group.kind == "sweep":
-        return results.sweep_rows_of_group(group, plot, width, height)
+        return results.sweep_rows_of_group(group, width, height)
     return _tables(group, width, height)
 
 
-def _over_time(group: GroupState, plot: Plot, width: int, height: int) -> list[Row]:
+def _over_time(group: GroupState, width: int, height: int) -> list[Row]:
     lines, named = [], []
     every = (*group.runs.values(), *group.alone.values())
     unit, factor = group.first.rate_scale(max(run.peak or 0.0 for run in every))
@@ -302,14 +300,14 @@ def _over_time(group: GroupState, plot: Plot, width: int, height: int) -> list[R
     scaled: Callable[[float], float] = float
     if 0 < high > results.FAR * min(lasts):  # a CPU beside a GPU
         y, scaled = results.rates(max(low, high / 1e6), high, height - 1)
-    shown = [
+    shown = tuple(
         plots.PlotLine(tuple((x, scaled(max(rate, high / 1e6))) for x, rate in drawn), style, mark)
         for drawn, style, mark in lines
-    ]
+    )
     area = plots.PlotArea(plots.PlotAxis(0, seconds), y, plots.LABEL, width, height - 1)
     badge = plots.mark_of_simulation(group.request)
     head = [*badge, *plots.legend(f" {unit} over time (s)", named, width - width_of(badge))]
-    return [head, *plot.rows(shown, area)]
+    return [head, *plots.plot_rows(shown, area)]
 
 
 def _tables(group: GroupState, width: int, height: int) -> list[Row]:

@@ -136,7 +136,10 @@ class FindingsView(ScrolledView):
 
     def _clear(self, width: int) -> list[Row]:
         judgement = self._telemetry.judgement
-        clear = [set(judgement.clear(device.uuid)) for device in self.devices]
+        clear = [
+            {each.rule for each in judgement.without_finding(device.uuid) if not each.missing}
+            for device in self.devices
+        ]
         names = set.intersection(*clear) if clear else set()
         titles = [rule.title for rule in RULES if rule.name in names]
         text = ", ".join(titles) or "nothing yet"
@@ -145,9 +148,10 @@ class FindingsView(ScrolledView):
     def _cannot_tell(self, width: int) -> list[Row]:
         groups: dict[str, dict[str, None]] = {}
         for device in self.devices:
-            for verdict in self._telemetry.judgement.insufficient(device.uuid):
-                why = self._why(device, verdict.missing)
-                groups.setdefault(why, {})[BY_NAME[verdict.rule].title] = None
+            for verdict in self._telemetry.judgement.without_finding(device.uuid):
+                if verdict.missing:
+                    why = self._why(device, verdict.missing)
+                    groups.setdefault(why, {})[BY_NAME[verdict.rule].title] = None
         if not groups:
             return []
         rows = [heading("Cannot tell", width)]

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from gputop.frozen import dataclass
 from gputop.schema.catalogue import CATALOGUE
 from gputop.schema.values import value_text
 from gputop.text import ABSENT, duration, moment

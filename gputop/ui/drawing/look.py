@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,6 @@ from textual import constants
 from textual.filter import LineFilter
 
 from gputop.console import ascii_is_safer, without_colours
-from gputop.frozen import dataclass
 from gputop.settings import AUTO
 from gputop.ui.drawing.cells import DOT_LEVELS
 from gputop.ui.drawing.palette import ROLES

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gputop.fleet.model import Fleet
 from gputop.ui.fleet import grouping
-from gputop.ui.fleet.map_layout import AROUND_VALUE, VALUE_CELLS, MapDensity, MapLayout, arrange
+from gputop.ui.fleet.map_layout import AROUND_VALUE, VALUE_CELLS, MapLayout, arrange
 
 if TYPE_CHECKING:
     from gputop.fleet.model import Gpu
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 LATE_INTERVALS = 3
 """Intervals without an answer after which the readings are old."""
-LONGEST_FILTER = 200
 
 
 class FleetState:
@@ -38,8 +37,6 @@ class FleetState:
         self.metric = grouping.BUSY
         self.levels: list[int] = []
         """Level of that metric, by the number of a GPU."""
-        self.density: MapDensity | None = None
-        """Chosen density, or None for the one that fits."""
         self._group_by: str | None = None
         """Chosen label, or None for the one that suits."""
         self._unit = ""
@@ -48,7 +45,8 @@ class FleetState:
         """Conditions that the grouping was chosen for, if the user did not choose it."""
         self.filter = grouping.GpuFilter("", ())
         self.typed = ""
-        self.typing = False
+        self._unfinished = False
+        """True while the filter is being typed."""
         self.on_list = False
         """True while keys go to the list of problems."""
         self._key: str | None = None
@@ -75,7 +73,7 @@ class FleetState:
     def _look(self) -> None:
         names = {name for gpu in self.fleet.gpus[:1] for name in gpu.labels}
         names.update(self.fleet.label_names)
-        self.filter = grouping.GpuFilter(self.typed, names, unfinished=self.typing)
+        self.filter = grouping.GpuFilter(self.typed, names, unfinished=self._unfinished)
         self.view = grouping.FilteredGpus(self.fleet, self._numbers, self.filter)
         self.grouping = grouping.Grouping(self.view, self.by)
 
@@ -119,15 +117,9 @@ class FleetState:
         self._group_by = names[(at + step) % len(names)]
         self.grouping = grouping.Grouping(self.view, self._group_by)
 
-    def next_density(self) -> None:
-        """Show more GPUs in less room; after the last density, the one that fits."""
-        known = [None, *(d for d in MapDensity if self.halves or d is not MapDensity.HALF)]
-        at = known.index(self.density) if self.density in known else 0
-        self.density = known[(at + 1) % len(known)]
-
-    def type(self, text: str) -> None:
+    def type(self, text: str, *, unfinished: bool = False) -> None:
         """Show the GPUs that pass the text, as far as it is valid."""
-        self.typed = text[:LONGEST_FILTER]
+        self.typed, self._unfinished = text, unfinished
         self._look()
 
     # Cursor.
@@ -168,11 +160,6 @@ class FleetState:
             members = self.groups[group].members
             self._key = self.fleet.gpus[members[max(0, min(len(members) - 1, member))]].key
 
-    def move_by_groups(self, step: int) -> None:
-        """Move the cursor to the first GPU of another group."""
-        if self.groups:
-            self.move_to(max(0, min(len(self.groups) - 1, self.place[0] + step)), 0)
-
     def move_to_row(self, row: int) -> None:
         if self.view.wrong:
             wrong = self.view.wrong[max(0, min(len(self.view.wrong) - 1, row))]
@@ -192,11 +179,11 @@ class FleetState:
     def fit(self, width: int, height: int) -> None:
         """Set the size of the map; group anew unless the user chose a label."""
         self._space = width, height
-        free = self._group_by is None and not self.typing  # while one types all stays in place
+        free = self._group_by is None and not self._unfinished  # while one types all stays
         if free and self.age_seconds is not None:
             names, gpus = grouping.choices(self.fleet), len(self.view.numbers)
             to = grouping.GroupingConditions(*self._space, self._wide(), self.halves, names, gpus)
-            if not to.suits_like(self._suits):
+            if to != self._suits:
                 self._suits = to
                 self.grouping, self._unit = grouping.find_grouping(self.view, to)
 
@@ -207,7 +194,7 @@ class FleetState:
         if not shown.groups or min(self._space) < 1:
             return None
         room = shown.sizes, shown.labels, self._wide(), self._space
-        return arrange(*room, self.place[0], halves=self.halves, density=self.density)
+        return arrange(*room, self.place[0], halves=self.halves)
 
     def _wide(self) -> int:
         """Return the cells of a GPU with its number and value."""

@@ -324,10 +324,6 @@ class Grouping:
         return self._medians[asked]
 
 
-CHANGED = 0.1
-"""Share of GPUs added or removed from which on another grouping may suit better."""
-
-
 class GroupingConditions(NamedTuple):
     """Conditions that decide which grouping suits."""
 
@@ -338,12 +334,6 @@ class GroupingConditions(NamedTuple):
     halves: bool
     names: list[str]
     gpus: int
-
-    def suits_like(self, other: GroupingConditions | None) -> bool:
-        """Return True if the same grouping suits both: otherwise it would change to and fro."""
-        if other is None or self._replace(gpus=other.gpus) != other:
-            return False
-        return abs(self.gpus - other.gpus) <= CHANGED * other.gpus
 
 
 def find_grouping(view: FilteredGpus, to: GroupingConditions) -> tuple[Grouping, str]:

@@ -235,9 +235,6 @@ class MapView(Wheel, LiveView):
             return
         y = event.y - LEGEND_ROWS + self._first
         found = layout.at(MapPlace(event.x, y)) or layout.at(MapPlace(event.x, y, lower=True))
-        if found is None:
-            group = layout.group_at(event.x, y)
-            found = None if group is None else (group, 0)
         if found is not None:
             self._state.move_to(*found)
             self._moved()

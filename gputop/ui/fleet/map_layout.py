@@ -114,13 +114,6 @@ class MapLayout:
         in_lane = self._in_lane(place.y, place.lower)
         return next((where for x, end, where in in_lane if x <= place.x <= end), None)
 
-    def group_at(self, x: int, y: int) -> int | None:
-        """Return the group whose name or cells are at (x, y)."""
-        opened = self.density is MapDensity.FOLDED
-        tiles = [self.tiles[group] for group in self._beside(y)]
-        found = [t.group for t in tiles if t.x <= x or (opened and 0 < t.cells_y <= y)]
-        return found[-1] if found else None
-
     def vertical(self, slot: MapPlace, step: int) -> tuple[int, int] | None:
         """Return the nearest GPU, or first GPU of a folded group, in the next row up or down."""
         lane = slot.y * self.lanes + slot.lower
@@ -163,24 +156,20 @@ def arrange(
     opened: int = 0,
     *,
     halves: bool = True,
-    density: MapDensity | None = None,
 ) -> MapLayout:
     """Return the layout of groups of those sizes that fits and shows the most of each GPU.
 
     `wide` is the width of a GPU with its number and value. If nothing fits, groups are folded,
-    all but `opened`. A given `density` is used whether it fits or not.
+    all but `opened`.
     """
     width, height = space[0] - MARGIN, space[1]
-    wanted = (MapDensity.WIDE, MapDensity.ONE, MapDensity.HALF)
-    for each in wanted:
-        if density not in (None, each) or (each is MapDensity.HALF and not halves):
-            continue
+    for each in (MapDensity.WIDE, MapDensity.ONE, *([MapDensity.HALF] if halves else [])):
         cell = wide if each is MapDensity.WIDE else 1
         lanes = 2 if each is MapDensity.HALF else 1
-        if density is None and sum(sizes) * cell > width * height * lanes:
+        if sum(sizes) * cell > width * height * lanes:
             continue
         shape = _shape(sizes, labels, cell, lanes, width)
-        if density is not None or shape.height <= height:
+        if shape.height <= height:
             return _tiles(sizes, each, cell, shape)
     return _folded(sizes, labels, width, opened)
 

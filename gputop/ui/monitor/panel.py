@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from gputop.frozen import dataclass
 from gputop.health.conditions import Fault, fault_of
 from gputop.health.findings import Finding, Severity
 from gputop.schema.clock_events import BY_WORD, CLOCK_EVENTS, gravity

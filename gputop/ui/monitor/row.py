@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.cells import cell_len
 
-from gputop.frozen import dataclass
 from gputop.schema.device import Device, DeviceSample, DeviceState
 from gputop.schema.snapshot import DriverState, Machine, MachineState, Source
 from gputop.text import (

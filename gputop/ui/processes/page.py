@@ -12,8 +12,8 @@ from textual import work
 from textual.containers import Vertical
 
 from gputop.masking import MASK, is_secret
-from gputop.problem import Problem
-from gputop.sources.linux.procfs import ProcError, ProcessDetails, read_details
+from gputop.problem import Problem, ProblemError
+from gputop.sources.linux.procfs import ProcessDetails, read_details
 from gputop.text import ABSENT, count, moment, size, visible
 from gputop.ui.drawing.cells import Row, Span, cell, clip, is_narrow, rule_of, spread, wrap
 from gputop.ui.drawing.dialogs import WAIT, Dialog, QuietPeriod
@@ -243,7 +243,7 @@ class ProcessPage(ProcessTab):
         try:
             # Reading blocks if the process hangs in the kernel.
             found = await asyncio.to_thread(read_details, process.pid, process.start_time)
-        except ProcError as error:
+        except ProblemError as error:
             found = error.problem
         self._read_for = None if self._read_for is process else self._read_for
         if process is self.process:

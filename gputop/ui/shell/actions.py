@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, TypeVar, cast
 
 from rich.cells import cell_len
@@ -17,7 +18,6 @@ from textual.events import Click, Key, Paste
 from textual.screen import Screen
 from textual.worker import Worker, WorkerState
 
-from gputop.frozen import dataclass
 from gputop.text import fit_columns
 from gputop.ui.drawing.cells import Row, Span, faded
 from gputop.ui.drawing.live import LiveView

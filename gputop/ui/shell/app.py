@@ -22,7 +22,8 @@ from textual.css.stylesheet import Stylesheet
 from textual.events import Key, Paste
 
 from gputop.console import INTERRUPTED
-from gputop.settings import DEFAULT, Settings, SettingsError, path, save
+from gputop.problem import ProblemError
+from gputop.settings import DEFAULT, Settings, path, save
 from gputop.text import visible
 from gputop.ui.drawing import look
 from gputop.ui.drawing.live import LiveView
@@ -282,7 +283,7 @@ class GputopApp(App[None], inherit_bindings=False):  # Ctrl+Q is for who pressed
     async def action_save(self) -> None:
         try:
             await asyncio.to_thread(save, self._config, self.settings)  # the home may be far away
-        except SettingsError as error:
+        except ProblemError as error:
             self.notify(str(error), title="Not saved", severity="error")
         else:
             self.notify(f"Saved in {visible(str(self._config))}", title="Settings")

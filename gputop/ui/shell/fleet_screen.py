@@ -40,13 +40,10 @@ ACTIONS = (
     Action("group.previous", "G", "group(-1)", "Group by the previous label"),
     Action("fleet.filter", "slash,f3,f4,backslash", "filter", "Filter GPUs by label", "Filter"),
     Action("fleet.refresh", "R", "refresh_now", "Ask the server now", "Refresh"),
-    Action("fleet.density", "c", "density", "Density: what fits, values, one, half, folded"),
     Action("fleet.next", "down,j", "move(1)", "Down, on the map or in the list"),
     Action("fleet.previous", "up,k", "move(-1)", "Up"),
     Action("fleet.right", "right", "side(1)", "The next GPU"),
     Action("fleet.left", "left", "side(-1)", "The previous GPU"),
-    Action("group.next", "n", "next_group(1)", "The next group"),
-    Action("group.before", "p", "next_group(-1)", "The group before"),
     Action("fleet.page.next", "pagedown", "page(1)", "A page down"),
     Action("fleet.page.previous", "pageup", "page(-1)", "A page up"),
     Action("fleet.first", "home", "end(-1)", "To the first"),
@@ -214,9 +211,6 @@ class FleetScreen(ActionScreen):
         self.show()
         return done
 
-    def action_next_group(self, step: int) -> None:
-        self.state.move_by_groups(step)
-
     def action_end(self, step: int) -> None:
         state = self.state
         if state.on_list:
@@ -237,9 +231,6 @@ class FleetScreen(ActionScreen):
 
     def action_group(self, step: int) -> None:
         self.state.next_group(step)
-
-    def action_density(self) -> None:
-        self.state.next_density()
 
     def action_refresh_now(self) -> None:
         self._watch.refresh()

@@ -11,13 +11,13 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
 from rich.cells import cell_len
 
 from gputop.console import terminfo
-from gputop.frozen import dataclass
 from gputop.ui.drawing.cells import is_narrow
 
 BRIDGE_CELLS = 4
