@@ -52,22 +52,10 @@ NO_GPUS = (
 def add_arguments(parser: Parser) -> None:
     """Add the options of `gputop status`."""
     parser.flag("--json", "one JSON document; with --watch, one on each line")
-    parser.add_argument(
-        "-L",
-        "--list-gpus",
-        action="store_true",
-        help="the GPUs and their MIG instances with their UUIDs, as nvidia-smi lists them",
-    )
-    parser.add_argument(
-        "--watch",
-        "-l",
-        "-w",
-        nargs="?",
-        type=interval,
-        const=1.0,
-        metavar="S",
-        help="every S seconds (default 1), in place on a terminal; Ctrl+C ends it",
-    )
+    words = "the GPUs and their MIG instances with their UUIDs, as nvidia-smi lists them"
+    parser.flag("-L --list-gpus", words)
+    words = "every S seconds (default 1), in place on a terminal; Ctrl+C ends it"
+    parser.value("--watch -l -w", "S", interval, words, nargs="?", const=1.0)
     parser.value(
         "--columns",
         "NAME,...",

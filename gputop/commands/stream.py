@@ -17,7 +17,6 @@ from gputop.commands.arguments import (
     SOURCE,
     Parser,
     add_shared,
-    argument,
     chosen_processes,
     count,
     fail,
@@ -53,14 +52,11 @@ def add_arguments(parser: Parser) -> None:
     parser.value("--count", "N", count, "stop after N samples")
     forms = "jsonl (default), or csv as nvidia-smi prints it: csv[,noheader][,nounits]"
     parser.value("--format", "FORMAT", parse_format, forms)
-    parser.add_argument(
-        "--query",
-        "--query-gpu",
-        type=argument("gputop.output.nvidia_smi:parse_query"),
-        metavar="LIST",
-        help="the columns of CSV, separated by commas, under nvidia-smi's names, such as "
-        "timestamp,index,utilization.gpu,memory.used",
+    about = (
+        "the columns of CSV, separated by commas, under nvidia-smi's names, such as "
+        "timestamp,index,utilization.gpu,memory.used"
     )
+    parser.value("--query --query-gpu", "LIST", "gputop.output.nvidia_smi:parse_query", about)
     apps = "gputop.output.nvidia_smi:parse_apps_query"
     about = "a line of CSV for each compute process, such as gpu_uuid,pid,process_name,used_memory"
     parser.value("--query-compute-apps", "LIST", apps, about)
