@@ -342,8 +342,10 @@ async def _recorded(path: Path) -> AsyncGenerator[Snapshot | Interruption]:
 
 
 COLUMN = 24
-DEPENDENT = ("gpm", "verbose", "pids", "compute", "remote_command", "match", "only_visible")
-DEPENDENT += ("record",)
+DEPENDENT = {
+    *("gpm", "verbose", "pids", "compute"),
+    *("remote_command", "match", "only_visible", "record"),
+}
 """Options that refine the one before them."""
 
 

@@ -172,7 +172,7 @@ class FleetState:
 
     def place_of(self, gpu: Gpu) -> str:
         """Return where a GPU is besides its host: its group, or the smallest unit above hosts."""
-        by = self._unit if self.by in (grouping.HOST, grouping.MODEL, grouping.NONE) else self.by
+        by = self._unit if self.by in (grouping.HOST, grouping.MODEL) else self.by
         name = grouping.name_of(by)(gpu) if by else ""
         return f"{by} {name}" if name else ""
 
