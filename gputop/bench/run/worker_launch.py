@@ -245,32 +245,16 @@ class Worker(Protocol):
         """Kill it if it still runs, and release its resources."""
 
 
-class Launcher(Protocol):
-    """Starts workers on a machine."""
+class Launcher:
+    """Starts workers on this machine, or in a subclass on another one."""
 
-    @property
-    def host(self) -> str | None:
-        """Name of the machine, or None for this one."""
-
-    @property
-    def status_of_death(self) -> int:
-        """Exit status of a run whose worker ended by itself without a message."""
+    host: str | None = None
+    """Name of the machine, or None for this one."""
+    status_of_death = COULD_NOT_RUN  # nearly always there was too little memory
+    """Exit status of a run whose worker ended by itself without a message."""
 
     async def find_python(self, request: Request) -> str:
         """Return the path of the interpreter; raise `ProblemError`. May be cancelled."""
-
-    async def start(self, python: str, request: Request, order: bytes) -> Worker:
-        """Start a worker with the first line of its input; raise `ProblemError`."""
-
-
-class LocalLauncher:
-    """Starts workers on this machine."""
-
-    host: str | None = None
-    status_of_death = COULD_NOT_RUN  # nearly always there was too little memory
-
-    async def find_python(self, request: Request) -> str:
-        """Return the interpreter that has torch."""
         cuda = request.target.kind == "cuda"
         found = await find_interpreter(request.python, cuda=cuda)
         if found.chosen is None:
@@ -278,8 +262,8 @@ class LocalLauncher:
             raise ProblemError(found.problem)
         return found.chosen.path
 
-    async def start(self, python: str, request: Request, order: bytes) -> ChildProcess:
-        """Start a child process."""
+    async def start(self, python: str, request: Request, order: bytes) -> Worker:
+        """Start a worker with the first line of its input; raise `ProblemError`."""
         environment = worker_environment(request.target, *request.peers)
         try:
             worker = await ChildProcess.start(
