@@ -226,11 +226,11 @@ def run_suite(args: argparse.Namespace, requesting: Requesting, run: RunOnce) ->
     def asked(part: Part, targets: Sequence[Target]) -> list[Request]:
         nonlocal suite, why
         base = requesting(targets)
-        method = {"level": level, "torch": torch, **_method(args, base)}
+        method = {"level": level, **_method(args, base, torch)}
         suite = suite or Suite(level, time.time(), method, len(parts))
         if len(suite.parts) == done and (changed := suite.changed(method)):
             what = f"{visible(str(file))} is of another suite"
-            raise RunRefusedError(f"{what}: {changed}. Name another file.", USAGE)
+            raise RunRefusedError(f"{what}: {visible(changed, 500)}. Name another file.", USAGE)
         requests, why = suites.part_requests(part, base)
         if not requests:
             raise _LeftOutError
@@ -251,7 +251,7 @@ def run_suite(args: argparse.Namespace, requesting: Requesting, run: RunOnce) ->
         found = suites.part_result(part, ends, why, part.share * args.seconds, others)
         print_message(f"{head}{part_state(found)}{f', {why}' if why else ''}")
         if any(map(was_stopped, found.members)):
-            stopped = INTERRUPTED
+            stopped = gravest([INTERRUPTED, *(each.status for each in outliers(found.members))])
             break
         suite = suite.added(found)
         _write_suite(file, suite)
@@ -277,12 +277,14 @@ class _LeftOutError(Exception):
     """No device can do a part of a suite."""
 
 
-def _method(args: argparse.Namespace, base: Sequence[Request]) -> dict[str, str]:
-    """Return what must be the same to go on with a suite, by name."""
+def _method(args: argparse.Namespace, base: Sequence[Request], torch: str) -> dict[str, str]:
+    """Return what must be the same to go on with a suite, by name; `torch` is this machine's."""
+    versions = {each.target.torch or torch for each in base}
     devices = (
         f"{each.target.label}{f' {each.target.uuid}' * bool(each.target.uuid)}" for each in base
     )
     return {
+        "torch": ", ".join(sorted(versions)),
         "devices": "; ".join(devices),
         "data type": ", ".join(dict.fromkeys(each.dtype for each in base)),
         "seconds": f"{args.seconds:g}",

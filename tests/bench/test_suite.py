@@ -13,12 +13,16 @@ from gputop.bench.events import Done, Failed, Progress
 from gputop.bench.plan import devices
 from gputop.bench.plan.request import Request, cpu_target
 from gputop.bench.results import history
+from gputop.bench.results.html_report import suite_html
+from gputop.bench.results.text_report import suite_page
+from gputop.bench.results.verdict import DeviceOutcome
 from gputop.bench.run import suite as suites
 from gputop.bench.run import worker_launch
-from gputop.bench.run.suite import LEVELS, Part, part_requests
+from gputop.bench.run.suite import LEVELS, Part, Suite, part_requests
 from gputop.bench.run.worker_launch import Interpreter, InterpreterSearch
 from gputop.commands import bench as command
 from gputop.commands.arguments import Parser
+from gputop.console import COULD_NOT_RUN
 from gputop.problem import Problem
 from tests.commands.test_schema import problem_of
 from tests.runs import begin, gpu_result, take
@@ -262,6 +266,20 @@ def test_a_suite_is_read_as_it_was_written(ends: Ends, tmp_path: Path) -> None:
     suite = suites.read(file)
     assert [part.name for part in suite.parts] == QUICK
     assert json.loads(json.dumps(suite.document())) == json.loads(file.read_text())
+
+
+def test_many_devices_are_counted_and_their_common_problem_is_told_once() -> None:
+    runs = [begin(replace(GPU, index=n, host=f"node-{n % 2}"), 60.0)[0] for n in range(40)]
+    for run in runs:
+        run.add_event(Done(gpu_result(60.0)))
+    lost = DeviceOutcome("node-2", None, "GPU 0", GPU.name, None, "no driver", COULD_NOT_RUN)
+    both = (lost, replace(lost, place="GPU 1"))
+    part = suites.part_result(Part("soak", 1.0), runs, "", 60.0, both)
+    suite = Suite("quick", 0.0, {"devices": "; ".join(40 * ["a GPU"])}, 1, (part,))
+    first, *_, last = suite_page(suite).splitlines()
+    assert first == f"suite quick on 42 x {GPU.name}, 3 hosts: failed"
+    assert last == "  soak, node-2, GPU 0, node-2, GPU 1: no driver"
+    assert "<h1 class=part>" not in suite_html(suite), "only outliers of so many have their charts"
 
 
 def test_a_long_run_is_kept_with_few_points() -> None:
