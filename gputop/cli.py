@@ -67,14 +67,14 @@ def parser(words: Collection[str] = tuple(COMMANDS)) -> Parser:
         allow_abbrev=False,
     )
     show = "show the version and exit; with --verbose, those of all else, for bug reports"
-    top.add_argument("--version", "-V", action="store_true", help=show)
+    top.flag("--version -V", show)
     top.flag("--verbose", "with --version: also the versions of Python, dependencies and driver")
     # None is unset.
     top.set_defaults(interval=None, demo=False, gpm=None, replay=None, hosts=None)
     top.set_defaults(ids=(), only_visible=False, users=None, pids=None, compute=False)
     top.set_defaults(remote_command=REMOTE_COMMAND, prometheus=None, match=None)
     top.set_defaults(whole_parser=parser)  # for the completion of every word
-    top.add_argument("--once", "-1", action="store_true", help="the same as `gputop status`")
+    top.flag("--once -1", "the same as `gputop status`")
     add_shared(top, *SHARED)
     top.value("--record", "FILE", Path, "record what the dashboard shows to a new file, as r does")
     top.switch(

@@ -27,28 +27,29 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
-class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line with a remedy."""
+Parse = Callable[[str], Any] | str
+"""Parser of a value, or where to load it from when it is needed."""
 
-    def flag(self, name: str, words: str) -> None:
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line with a remedy. Names of an option have spaces between."""
+
+    def flag(self, names: str, words: str) -> None:
         """Add an option that has no value, with the words of its help."""
-        self.add_argument(name, action="store_true", help=words)
+        self.add_argument(*names.split(), action="store_true", help=words)
 
     def switch(self, name: str, words: str) -> None:
         """Add an option that can be given with `--no-`, too."""
         self.add_argument(name, action=argparse.BooleanOptionalAction, help=words)
 
     def value(
-        self,
-        name: str,
-        metavar: str,
-        parse: Callable[[str], Any] | str,
-        words: str,
-        default: Any = None,
+        self, names: str, metavar: str, parse: Parse, words: str, default: Any = None, **more: Any
     ) -> None:
         """Add an option with a value, whose parser raises `ValueError`; see `argument`."""
         kind = argument(parse)
-        self.add_argument(name, type=kind, metavar=metavar, default=default, help=words)
+        self.add_argument(
+            *names.split(), type=kind, metavar=metavar, help=words, default=default, **more
+        )
 
     def error(self, message: str) -> NoReturn:
         remedy = "" if message.endswith(".") else f". Try `{self.prog} --help`."
@@ -134,7 +135,7 @@ def refuse(arguments: argparse.Namespace, names: Iterable[str], what: str, other
             fail(f"--{option} is not for {what}. Leave it out, or {other}.", USAGE)
 
 
-def argument(parse: Callable[[str], Any] | str) -> Callable[[str], Any]:
+def argument(parse: Parse) -> Callable[[str], Any]:
     """Return a parser for argparse from one that raises `ValueError`, loaded later if named."""
 
     def parsed(text: str) -> Any:
@@ -175,7 +176,7 @@ SHARED: Mapping[str, Mapping[str, Any]] = {
         "action": "extend",
         "dest": "users",
         "metavar": "LIST",
-        "help": "only the processes of these users; LIST is such as ada,bob; every GPU stays",
+        "help": "only their processes; LIST has users, such as ada,bob; every GPU stays",
     },
     "--pid": {
         "type": argument(parse_pids),
@@ -341,17 +342,10 @@ async def _recorded(path: Path) -> AsyncGenerator[Snapshot | Interruption]:
 
 
 COLUMN = 24
-DEPENDENT = (
-    "once",
-    "gpm",
-    "verbose",
-    "pids",
-    "compute",
-    "remote_command",
-    "match",
-    "only_visible",
-    "record",
-)
+DEPENDENT = {
+    *("gpm", "verbose", "pids", "compute"),
+    *("remote_command", "match", "only_visible", "record"),
+}
 """Options that refine the one before them."""
 
 
@@ -369,7 +363,7 @@ class Overview(Parser):
             if isinstance(action.choices, dict):
                 helps = {each.dest: each.help for each in vars(action)["_choices_actions"]}
                 commands += [_line(f"  {name}", helps[name] or "") for name in action.choices]
-            elif action.dest != "help":
+            elif action.dest not in ("help", "once"):  # what stands there as `status` already
                 options.append(action)
         usage = f"usage: {self.prog} [OPTIONS] [COMMAND ...]   ({self.epilog})"
         return "\n".join([f"{self.description}", usage, *commands, *_options(options), ""])

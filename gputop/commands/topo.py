@@ -31,9 +31,7 @@ Legend:
 
 def add_arguments(parser: Parser) -> None:
     """Add the options of `gputop topo`."""
-    parser.add_argument(
-        "-m", "--matrix", action="store_true", help="the matrix, which is shown anyway"
-    )
+    parser.flag("-m --matrix", "the matrix, which is shown anyway")
     parser.flag("--json", "the same as one JSON document")
 
 

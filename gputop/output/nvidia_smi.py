@@ -151,14 +151,10 @@ def _asked(field: SmiField) -> QueryColumn:
     return QueryColumn(name, lambda row: value(row).get(name), unit=field.unit, question=name)
 
 
-def _driver_version(row: Row) -> str | None:
-    return row.inventory.driver_version
-
-
 _ALL = (
     QueryColumn("timestamp", _stamp),
-    QueryColumn("driver_version", _driver_version),
-    QueryColumn("kmd_version", _driver_version),
+    QueryColumn("driver_version", attrgetter("inventory.driver_version")),
+    QueryColumn("kmd_version", attrgetter("inventory.driver_version")),
     QueryColumn("count", lambda row: sum(d.parent_uuid is None for d in row.inventory.devices)),
     *(column for reading in CATALOGUE.values() for column in _columns(reading)),
     *_clock_reasons(),

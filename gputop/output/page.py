@@ -118,9 +118,8 @@ def _state(_: Device, readings: DeviceSample) -> Span:
     return Span("no answer yet" if readings.age_seconds is None else "", YELLOW)
 
 
-PROCESSES = "processes"
+PROCESSES = TableColumn("processes", lambda *_: Span(""), left=True)
 """The column of processes. `table_lines` fills its cells, because they depend on the width."""
-
 OWN = (
     TableColumn("GPU", lambda device, _: Span(device.label), ("index",)),
     TableColumn(
@@ -133,7 +132,7 @@ OWN = (
     TableColumn("clock", lambda _, r: _absent(quantity(r.sm_clock_mhz, " MHz")), ("sm_clock_mhz",)),
     TableColumn("fan", lambda _, r: _absent(percentage(r.fan_percent)), ("fan_percent",)),
     TableColumn("state", _state, left=True),
-    TableColumn(PROCESSES, lambda *_: Span(""), left=True),
+    PROCESSES,
 )
 
 
@@ -187,7 +186,7 @@ GAP = 2
 """Spaces between columns."""
 ENOUGH, LEAST = 40, 16
 """Cells for processes: for `ada:python/48211(70.0 GiB)` and more, and for `ada(70.0 GiB) +2`."""
-MOST_USEFUL = ("busy", "memory", PROCESSES, "temp", "name", "power", "clock", "fan")
+MOST_USEFUL = ("busy", "memory", "processes", "temp", "name", "power", "clock", "fan")
 """Columns in the order in which they get room."""
 LUXURIES = ("clock", "fan")
 """Columns that get room only if the processes have enough."""
@@ -208,22 +207,19 @@ def table_lines(
     ]
     if not pairs:
         return
-    held: dict[str, list[Process]] = {device.uuid: [] for device, _ in pairs}
-    for process in sample.processes:
-        held.get(process.device_uuid, []).append(process)
+    held = sample.processes_by_device()
     everything = [*dict.fromkeys((*columns, STATE))]  # the state is shown if a device has a fault
     spans = {column: [column.span(*pair) for pair in pairs] for column in everything}
-    processes = next((column for column in columns if column.name == PROCESSES), None)
-    if processes:
-        spans[processes] = [Span(processes_text(held[device.uuid], None)) for device, _ in pairs]
+    if PROCESSES in spans:
+        spans[PROCESSES] = [Span(processes_text(held[device.uuid], None)) for device, _ in pairs]
     if not any(span.text for span in spans[STATE]):
         del spans[STATE]
     widths = {column: _width(column, each) for column, each in spans.items()}
     kept = _fitting(widths, width)
-    if processes in kept and processes is not None and width is not None:
-        room = width - _total([widths[column] for column in kept if column != processes], 1)
-        spans[processes] = [Span(processes_text(held[device.uuid], room)) for device, _ in pairs]
-        widths[processes] = _width(processes, spans[processes])
+    if PROCESSES in kept and width is not None:
+        room = width - sum(GAP + widths[column] for column in kept if column != PROCESSES)
+        spans[PROCESSES] = [Span(processes_text(held[device.uuid], room)) for device, _ in pairs]
+        widths[PROCESSES] = _width(PROCESSES, spans[PROCESSES])
     shown = [(column, widths[column]) for column in kept]
     yield None, _line([(*each, Span(each[0].name, DIM)) for each in shown])
     for n, (device, _) in enumerate(pairs):
@@ -237,11 +233,6 @@ def _width(column: TableColumn, spans: Sequence[Span]) -> int:
     return max(cells(column.name), *(cells(span.text) for span in spans))
 
 
-def _total(widths: Sequence[int], more: int = 0) -> int:
-    """Return the cells of columns of these widths, with gaps for `more` columns."""
-    return sum(widths) + GAP * (len(widths) - 1 + more)
-
-
 def _fitting(widths: Mapping[TableColumn, int], width: int | None) -> list[TableColumn]:
     """Return the columns that fit. The first one and the state always do."""
     if width is None:
@@ -250,10 +241,10 @@ def _fitting(widths: Mapping[TableColumn, int], width: int | None) -> list[Table
     useful = MOST_USEFUL if usual else [column.name for column in [*widths][1:]]
     ranked = [c for name in useful for c in widths if c.name == name and c != STATE]
     always = [column for column in widths if column not in ranked]
-    held = next((wide for column, wide in widths.items() if column.name == PROCESSES), 0)
+    held = widths.get(PROCESSES, 0)
 
     def taken(column: TableColumn) -> int:
-        return GAP + (min(LEAST, held) if column.name == PROCESSES else widths[column])
+        return GAP + (min(LEAST, held) if column == PROCESSES else widths[column])
 
     def spare(column: TableColumn) -> int:
         return min(ENOUGH, held) - min(LEAST, held) if usual and column.name in LUXURIES else 0
@@ -344,15 +335,13 @@ def page(inventory: Inventory, sample: Sample, view: View = PLAIN) -> str:
     No line is longer than the width, and no number is cut.
     """
     lines: list[Line] = [_heading(inventory, sample, view.width)]
-    below: dict[str, list[Process]] = {}
-    if view.processes == "below":
-        for process in sample.processes:
-            below.setdefault(process.device_uuid, []).append(process)
+    held = sample.processes_by_device()
     beside = view.processes == "beside"
-    columns = [column for column in view.columns if beside or column.name != PROCESSES]
+    columns = [column for column in view.columns if beside or column != PROCESSES]
     for uuid, line in table_lines(inventory, sample, columns, view.width):
         lines.append(line)
-        lines += [_process(process) for process in below.get(uuid or "", ())]
+        if uuid is not None and view.processes == "below":
+            lines += [_process(process) for process in held[uuid]]
     lines += _remarks(inventory, sample, view.width)
     return rendered(lines, view.width, colour=view.colour)
 

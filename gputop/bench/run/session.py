@@ -94,7 +94,12 @@ class Session:
         except ProblemError as error:
             yield Failed(error.problem, COULD_NOT_RUN)
         finally:
-            await self._reap()
+            if self._worker is not None:
+                try:
+                    if self._said_its_last:  # and is on its way out
+                        await self._worker.ended(STOP_SECONDS)
+                finally:
+                    await self._worker.close()
 
     def begin(self) -> None:
         """Begin the planned run of a session that waits."""
@@ -314,15 +319,6 @@ class Session:
         lines = visible(errors.decode(errors="replace").strip().replace("\n", "\0"))
         last = lines.rpartition("␀")[2].strip()
         return Problem(what, f"exit status {status}" + (f", {last}" if last else ""), choose)
-
-    async def _reap(self) -> None:
-        if self._worker is None:
-            return
-        try:
-            if self._said_its_last:  # and is on its way out
-                await self._worker.ended(STOP_SECONDS)
-        finally:
-            await self._worker.close()
 
 
 def _stopped_early(by: str | None) -> _NoResultError:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gputop.bench.plan.devices import short_labels
+from gputop.bench.results.compare import ALONE, TOGETHER
 from gputop.bench.results.facts import best_row, ending, percent_of_peak, rate_text
 from gputop.console import INTERRUPTED
 from gputop.schema.snapshot import Host
@@ -170,7 +171,10 @@ def _going(group: GroupState, target: Target, run: RunState) -> str:
         return "ready"
     if run.silent_seconds is not None:
         return f"silent {duration(run.silent_seconds)}"
-    return "running" if group.kind != "pairs" else group.pair_phase(target)
+    if group.kind != "pairs":
+        return "running"
+    *_, latest = (each for each, other in group.runs.items() if other.hello)
+    return TOGETHER if target in group.alone else ALONE if target is latest else "waits"
 
 
 def _progress(group: GroupState, width: int) -> Row:

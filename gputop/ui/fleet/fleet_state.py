@@ -160,11 +160,6 @@ class FleetState:
             members = self.groups[group].members
             self._key = self.fleet.gpus[members[max(0, min(len(members) - 1, member))]].key
 
-    def move_by_groups(self, step: int) -> None:
-        """Move the cursor to the first GPU of another group."""
-        if self.groups:
-            self.move_to(max(0, min(len(self.groups) - 1, self.place[0] + step)), 0)
-
     def move_to_row(self, row: int) -> None:
         if self.view.wrong:
             wrong = self.view.wrong[max(0, min(len(self.view.wrong) - 1, row))]
@@ -177,7 +172,7 @@ class FleetState:
 
     def place_of(self, gpu: Gpu) -> str:
         """Return where a GPU is besides its host: its group, or the smallest unit above hosts."""
-        by = self._unit if self.by in (grouping.HOST, grouping.MODEL, grouping.NONE) else self.by
+        by = self._unit if self.by in (grouping.HOST, grouping.MODEL) else self.by
         name = grouping.name_of(by)(gpu) if by else ""
         return f"{by} {name}" if name else ""
 

@@ -189,8 +189,8 @@ def _anywhere(wanted: str) -> Callable[[Gpu], bool]:
     )
 
 
-HOST, MODEL, NONE = "host", "model", "none"
-"""Groupings that need no label; `none` is one group for all."""
+HOST, MODEL = "host", "model"
+"""Groupings that need no label."""
 
 
 class GpuGroup(NamedTuple):
@@ -204,8 +204,8 @@ class GpuGroup(NamedTuple):
 
 def choices(fleet: Fleet) -> list[str]:
     """Return the labels that a fleet can be grouped by, from the smallest unit on."""
-    labels = [name for name in fleet.label_names if name not in (HOST, MODEL, NONE)]
-    return [HOST, *labels, MODEL, NONE]
+    labels = [name for name in fleet.label_names if name not in (HOST, MODEL)]
+    return [HOST, *labels, MODEL]
 
 
 def group_gpus(gpus: Sequence[Gpu], shown: Iterable[int], by: str) -> list[GpuGroup]:
@@ -224,8 +224,6 @@ def name_of(by: str) -> Callable[[Gpu], str]:
         return lambda gpu: gpu.host
     if by == MODEL:
         return lambda gpu: short_name(gpu.name)
-    if by == NONE:
-        return lambda _: "all"
     return lambda gpu: gpu.labels.get(by, "")
 
 
@@ -346,7 +344,7 @@ def find_grouping(view: FilteredGpus, to: GroupingConditions) -> tuple[Grouping,
     made = [each for each in made if each.by == HOST or len(each.groups) < view.totals.hosts]
     # Hosts first, then labels that all GPUs have, the most groups first.
     made.sort(key=lambda g: (g.by != HOST, "" in (each.name for each in g.groups), -len(g.groups)))
-    labels = [each.by for each in made if each.by not in (HOST, MODEL, NONE)]
+    labels = [each.by for each in made if each.by not in (HOST, MODEL)]
     layouts = [
         arrange(each.sizes, each.labels, to.wide, (to.width, to.height), -1, halves=to.halves)
         for each in made
