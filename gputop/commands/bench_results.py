@@ -81,9 +81,8 @@ def report_runs(runs: Sequence[RunState], args: argparse.Namespace) -> int:
     for problem in filter(None, (run.problem for run in shown)):
         print_message(f"error: {problem}")
     status = gravest([_status(run, args) for run in runs])
-    reported = shown if args.report is not None else ()
-    exported = [_export(Path(args.report), each) for each in reported]
-    return COULD_NOT_RUN if not all(exported) and status == FINE else status
+    written = args.report is None or _export(Path(args.report), shown[0])  # it is about one device
+    return COULD_NOT_RUN if not written and status == FINE else status
 
 
 def report_devices(
@@ -240,10 +239,11 @@ def run_suite(args: argparse.Namespace, requesting: Requesting, run: RunOnce) ->
     for n, part in enumerate(parts[done:], done + 1):
         head, why = f"{n}/{len(parts)} {part.name}  ", ""
         until = suites.is_steady if args.until_steady and part.kind in suites.STEADY_PARTS else None
-        ended = _ends(partial(run, partial(asked, part), head, until))
-        if suite is None or isinstance(ended, int):
-            stopped = ended if isinstance(ended, int) else COULD_NOT_RUN
+        ended = _ends(partial(run, partial(asked, part), head, until), first=n == done + 1)
+        if isinstance(ended, int):
+            stopped = ended
             break
+        assert suite is not None  # it is there once a part has run
         ends, others = ended
         for end in ends if until else ():
             suites.note_steady(end)
@@ -258,18 +258,21 @@ def run_suite(args: argparse.Namespace, requesting: Requesting, run: RunOnce) ->
     return _report_suite(args, suite, file, stopped)
 
 
-def _ends(run: Callable[[], Ends]) -> Ends | int:
-    """Return the ends of a part, none if it is left out, or the status that ends the suite."""
+def _ends(run: Callable[[], Ends], *, first: bool) -> Ends | int:
+    """Return the ends of a part, none if it is left out, or the status that ends the suite.
+
+    Raise `RunRefusedError` if the first one is refused: there is no page to print yet.
+    """
     try:
         with suppress(_LeftOutError):
             return run()
     except KeyboardInterrupt:
         return INTERRUPTED
     except RunRefusedError as error:
-        if error.status == USAGE:
+        if first:
             raise
         print_message(f"error: {error}")
-        return error.status
+        return COULD_NOT_RUN
     return (), ()
 
 

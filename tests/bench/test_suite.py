@@ -11,6 +11,7 @@ import pytest
 
 from gputop.bench.events import Done, Failed, Progress
 from gputop.bench.plan import devices
+from gputop.bench.plan.devices import RunRefusedError
 from gputop.bench.plan.request import Request, cpu_target
 from gputop.bench.results import history
 from gputop.bench.results.html_report import suite_html
@@ -22,7 +23,7 @@ from gputop.bench.run.suite import LEVELS, Part, Suite, part_requests
 from gputop.bench.run.worker_launch import Interpreter, InterpreterSearch
 from gputop.commands import bench as command
 from gputop.commands.arguments import Parser
-from gputop.console import COULD_NOT_RUN
+from gputop.console import COULD_NOT_RUN, USAGE
 from gputop.problem import Problem
 from tests.commands.test_schema import problem_of
 from tests.runs import begin, gpu_result, take
@@ -47,10 +48,13 @@ class Ends:
         self.asked: list[Request] = []
         self.by_kind: dict[str, Done | Failed] = {}
         self.torch = "2.13.0"
+        self.refused: str | None = None
 
     def stress(self, requests: Sequence[Request], *_: object) -> list[RunState]:
         """Return the ends of the runs."""
         self.asked += requests
+        if requests[0].kind == self.refused:
+            raise RunRefusedError("There are no 8 GPUs. Ask for fewer.", USAGE)
         runs = []
         for request in requests:
             run = begin(request.target, request.seconds)[0]
@@ -162,6 +166,17 @@ def test_one_that_is_stopped_keeps_what_was_done_and_goes_on_from_there(
     assert "skipped, as they are done: copy, latency" in said
     assert ends.kinds == QUICK[2:]
     assert [line.split()[0] for line in page.splitlines()[2:8]] == QUICK
+
+
+def test_devices_that_are_gone_in_the_middle_leave_the_page_of_what_was_done(
+    ends: Ends, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ends.refused = "memory"
+    assert run() == 3
+    page, said = capsys.readouterr()
+    assert page.splitlines()[0].endswith(", 2 of 6 parts: ok")
+    assert "error: There are no 8 GPUs" in said
+    assert "to go on: gputop " in said
 
 
 def test_a_suite_goes_on_with_the_same_torch_and_method_only(
