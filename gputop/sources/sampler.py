@@ -44,7 +44,7 @@ from gputop.sources.interface import (
     ReplacedError,
     unanswered_process,
 )
-from gputop.sources.linux.host import FIRST_WINDOW_SECONDS, HostReader, Owners
+from gputop.sources.linux.host import WINDOW_SECONDS, HostReader, Owners
 from gputop.sources.linux.procfs import cpu_name
 
 RETRY_SECONDS = 2.0
@@ -214,7 +214,7 @@ class Sampler:
         Yields the driver that was asked at that tick, since another may open at any moment; or,
         if that one is gone at the end of the tick, its successor.
         """
-        pause(FIRST_WINDOW_SECONDS)
+        pause(WINDOW_SECONDS)
         due = time.monotonic()
         asked: _Opened | None = None
         for tick in itertools.count(1):

@@ -71,7 +71,7 @@ class ThroughputChart(RunView):
             rows = results.sweep_rows(run, self.results, width, height, under)
         else:
             rows = results.result_rows(run, width, height, under)
-        return [*rows, *_meanwhile(run, width, height - len(rows))]
+        return [*rows, *_meanwhile(run, wanted, width, height - len(rows))]
 
     def _over_time(self, run: RunState, width: int, height: int) -> list[Row]:
         wanted = _rows_of_readings(run, width)
@@ -101,8 +101,7 @@ def _rows_of_readings(run: RunState, width: int) -> int:
     return wanted if width >= LEAST_WIDTH_FOR_STRIPS else 0
 
 
-def _meanwhile(run: RunState, width: int, room: int) -> list[Row]:
-    wanted = _rows_of_readings(run, width)
+def _meanwhile(run: RunState, wanted: int, width: int, room: int) -> list[Row]:
     if not wanted or room < 2:
         return []
     across = width - LEFT - RIGHT
