@@ -22,7 +22,7 @@ from gputop.bench.run.group import GroupState, group_runner
 from gputop.bench.run.progress import follow_on_a_line, many_devices
 from gputop.bench.run.session import Session
 from gputop.bench.run.supervision import START_SECONDS, SupervisedRun
-from gputop.bench.run.worker_launch import GET_TORCH, STEP_SECONDS, ChildProcess
+from gputop.bench.run.worker_launch import GET_TORCH, STEP_SECONDS, ChildProcess, Launcher
 from gputop.bounds import RELAY_LINE_BYTES, UNREADABLE_LINES, WORKER_LINES
 from gputop.compat import module_command, timeout
 from gputop.console import COULD_NOT_RUN, FAULT, USAGE, print_message
@@ -164,7 +164,7 @@ def _refused(address: str, why: str) -> ProblemError:
     return ProblemError(Problem(what, visible(why, 600), remedy))
 
 
-class LentGpu:
+class LentGpu(Launcher):
     """A GPU that Ray has lent: the `Launcher` of its one worker, and that `Worker`.
 
     The fields are set once the node has answered.
@@ -178,7 +178,6 @@ class LentGpu:
         self.problem: str | None = None
         """Reason why there is no GPU to work on."""
         self.on_readings: Callable[[str], None] = lambda _: None
-        self.host: str | None = None
         self.status_of_death = FAULT
         self.status: int | None = None
         self.lost: Problem | None = None
