@@ -176,7 +176,7 @@ SHARED: Mapping[str, Mapping[str, Any]] = {
         "action": "extend",
         "dest": "users",
         "metavar": "LIST",
-        "help": "only the processes of these users; LIST is such as ada,bob; every GPU stays",
+        "help": "only their processes; LIST has users, such as ada,bob; every GPU stays",
     },
     "--pid": {
         "type": argument(parse_pids),
@@ -342,17 +342,10 @@ async def _recorded(path: Path) -> AsyncGenerator[Snapshot | Interruption]:
 
 
 COLUMN = 24
-DEPENDENT = (
-    "once",
-    "gpm",
-    "verbose",
-    "pids",
-    "compute",
-    "remote_command",
-    "match",
-    "only_visible",
-    "record",
-)
+DEPENDENT = {
+    *("gpm", "verbose", "pids", "compute"),
+    *("remote_command", "match", "only_visible", "record"),
+}
 """Options that refine the one before them."""
 
 
@@ -370,14 +363,18 @@ class Overview(Parser):
             if isinstance(action.choices, dict):
                 helps = {each.dest: each.help for each in vars(action)["_choices_actions"]}
                 commands += [_line(f"  {name}", helps[name] or "") for name in action.choices]
-            elif action.dest != "help":
+            elif action.dest not in ("help", "once"):  # what stands there as `status` already
                 options.append(action)
         usage = f"usage: {self.prog} [OPTIONS] [COMMAND ...]   ({self.epilog})"
         return "\n".join([f"{self.description}", usage, *commands, *_options(options), ""])
 
 
 def _options(actions: list[argparse.Action]) -> Iterator[str]:
-    switches = [action for action in actions if _is_switch(action)]
+    switches = [
+        each
+        for each in actions
+        if isinstance(each, argparse.BooleanOptionalAction) and each.dest != "gpm"
+    ]
     for number, action in enumerate(actions):
         if _is_dependent(action):
             continue
@@ -392,10 +389,6 @@ def _options(actions: list[argparse.Action]) -> Iterator[str]:
 
 def _is_dependent(action: argparse.Action) -> bool:
     return action.dest in DEPENDENT
-
-
-def _is_switch(action: argparse.Action) -> bool:
-    return isinstance(action, argparse.BooleanOptionalAction) and action.dest != "gpm"
 
 
 def _name(action: argparse.Action) -> str:

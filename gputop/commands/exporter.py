@@ -106,7 +106,8 @@ def run(arguments: argparse.Namespace) -> int:
         state = replace(state, sample=chosen_processes(arguments, state.sample))
         return families(state, now, processes=processes, dcgm=dcgm, pods=kubelet.pods())
 
-    pages, address = {"/metrics": metrics_page(look)}, arguments.listen
+    address: Address = arguments.listen
+    pages = {"/metrics": metrics_page(look)}
     try:
         server = Server(*address, pages, web_config, lambda: watch.state.sample is not None)
     except (OSError, UnicodeError) as error:

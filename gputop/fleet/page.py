@@ -24,7 +24,7 @@ from gputop.output.ansi import (
     with_dots,
 )
 from gputop.schema.codec import to_json
-from gputop.text import ABSENT, cells, cut, duration, moment, quantity, short_name, visible
+from gputop.text import ABSENT, cells, cut, duration, moment, number, quantity, short_name, visible
 
 SCHEMA = 1
 """Schema version of the JSON document: raised where a field is renamed, removed or redefined."""
@@ -127,12 +127,18 @@ def _spreads(fleet: Fleet) -> Iterator[Line]:
         older = [Span(f"   {duration(lag)} older than the rest", YELLOW)] if lag > 0 else []
         total = ""
         if name == "power" and known:
-            watts = sum(known)
-            large = watts >= 1000
-            total = f"{watts / 1000:,.1f} kW" if large else quantity(watts, unit)
-            total = f"   {total} in all"
+            total = f"   {total_watts(sum(known))} in all"
         columns = "".join(f"{quantity(figure, unit):>9}" for figure in figures)
         yield [Span(f"{name:<12}{columns}{len(known):>9,}"), Span(total), *older]
+
+
+def total_watts(watts: float) -> str:
+    """Return a text such as `812 W`, `6.12 kW` or `4.03 MW`."""
+    for unit in ("W", "kW"):
+        if watts < 999.5:
+            return f"{number(watts, whole=unit == 'W')} {unit}"
+        watts /= 1000
+    return f"{number(watts)} MW"
 
 
 def _findings(fleet: Fleet) -> Iterator[Line]:

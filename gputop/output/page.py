@@ -207,9 +207,7 @@ def table_lines(
     ]
     if not pairs:
         return
-    held: dict[str, list[Process]] = {device.uuid: [] for device, _ in pairs}
-    for process in sample.processes:
-        held.get(process.device_uuid, []).append(process)
+    held = sample.processes_by_device()
     everything = [*dict.fromkeys((*columns, STATE))]  # the state is shown if a device has a fault
     spans = {column: [column.span(*pair) for pair in pairs] for column in everything}
     if PROCESSES in spans:
@@ -337,15 +335,13 @@ def page(inventory: Inventory, sample: Sample, view: View = PLAIN) -> str:
     No line is longer than the width, and no number is cut.
     """
     lines: list[Line] = [_heading(inventory, sample, view.width)]
-    below: dict[str, list[Process]] = {}
-    if view.processes == "below":
-        for process in sample.processes:
-            below.setdefault(process.device_uuid, []).append(process)
+    held = sample.processes_by_device()
     beside = view.processes == "beside"
     columns = [column for column in view.columns if beside or column != PROCESSES]
     for uuid, line in table_lines(inventory, sample, columns, view.width):
         lines.append(line)
-        lines += [_process(process) for process in below.get(uuid or "", ())]
+        if uuid is not None and view.processes == "below":
+            lines += [_process(process) for process in held[uuid]]
     lines += _remarks(inventory, sample, view.width)
     return rendered(lines, view.width, colour=view.colour)
 

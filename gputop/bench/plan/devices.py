@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections.abc import Sequence
@@ -94,7 +93,7 @@ def visible_to_cuda(inventory: Inventory) -> Inventory:
     Raise `ValueError` if its numbers are ambiguous.
     """
     try:
-        left = seen(inventory.devices, os.environ)
+        left = seen(inventory.devices)
     except ValueError as error:
         raise ValueError(f"{error}, or choose one with --device.") from None
     if left.note is not None:

@@ -286,19 +286,15 @@ class HeatLimit:
     kind: str
     """Word before the value: `margin`, `memory`, `default`; empty for the core's own limit."""
     why: str
+    """Its source in brackets, behind a blank; empty if unknown."""
 
     @property
     def short(self) -> str:
         """Limit in short: `84°C`, `margin 3°C`."""
         return f"{self.kind} {self.celsius}°C".lstrip()
 
-    @property
-    def value(self) -> str:
-        """Value with its source: `84°C (slowdown at 87°C)`."""
-        return f"{self.celsius}°C ({self.why})" if self.why else f"{self.celsius}°C"
-
     def __str__(self) -> str:
-        return f"{self.kind} {self.value}".lstrip()
+        return f"{self.short}{self.why}"
 
 
 def heat_limits(gpu: Device, readings: DeviceSample) -> tuple[HeatLimit, ...]:
@@ -311,20 +307,20 @@ def _known(gpu: Device, readings: DeviceSample) -> Iterator[HeatLimit]:
     slowdown, most = gpu.temperature_slowdown_celsius, gpu.memory_temperature_max_celsius
     margin = readings.temperature_margin_celsius
     if slowdown is not None:
-        why = f"slowdown at {slowdown}°C"
+        why = f" (slowdown at {slowdown}°C)"
         yield HeatLimit("temperature_celsius", slowdown - MARGIN_CELSIUS, "", why)
     if margin is not None:
         # The scale of the margin ("T.Limit") has 0 at the maximum operating temperature, of core
         # or memory, and its thresholds below: software slows down from 0 on, hardware from -2 on.
         slowdown = gpu.temperature_slowdown_margin_celsius
-        why = "" if slowdown is None else f"slowdown at {slowdown}°C"
+        why = "" if slowdown is None else f" (slowdown at {slowdown}°C)"
         limit = max(0, slowdown or 0) + MARGIN_CELSIUS
         yield HeatLimit("temperature_margin_celsius", limit, "margin", why)
     elif slowdown is None:
-        why = "the driver reports none"
+        why = " (the driver reports none)"
         yield HeatLimit("temperature_celsius", DEFAULT_CELSIUS, "default", why)
     if most is not None:
-        why = f"maximum {most}°C"
+        why = f" (maximum {most}°C)"
         yield HeatLimit("memory_temperature_celsius", most - MARGIN_CELSIUS, "memory", why)
 
 
@@ -358,5 +354,5 @@ def reached_limit(target: Target, inventory: Inventory | None, sample: Sample | 
             subject = what or "it"
             if limit.kind in ("margin", "memory"):
                 subject = f"the {limit.kind} of {what}" if what else f"its {limit.kind}"
-            return f"{subject} {verb} {celsius}°C, and its limit is {limit.value}"
+            return f"{subject} {verb} {celsius}°C, and its limit is {limit.celsius}°C{limit.why}"
     return None

@@ -31,8 +31,9 @@ LONGEST_BAR, SHORTEST_BAR = 40, 12
 class ProgressLine:
     """Progress drawn on `stream` if that is a terminal."""
 
-    def __init__(self, stream: TextIO, group: GroupState, text: Text) -> None:
-        self._stream, self._group, self._text = stream, group, text
+    def __init__(self, stream: TextIO, group: GroupState, text: Text, head: str = "") -> None:
+        """Draw the `text` of a group behind a `head`."""
+        self._stream, self._group, self._text, self._head = stream, group, text, head
         self._drawing = stream.isatty()
         self._drawn = 0
 
@@ -47,7 +48,8 @@ class ProgressLine:
         width = 80
         with contextlib.suppress(OSError, ValueError):
             width = terminal_size(self._stream.fileno())[0]
-        line = self._text(self._group, width - 1)  # the last column wraps on some terminals
+        room = width - 1 - len(self._head)  # the last column wraps on some terminals
+        line = self._head + self._text(self._group, room)
         self._write(f"\r{line.ljust(self._drawn)}")
         self._drawn = len(line)
 
@@ -199,10 +201,7 @@ async def follow_on_a_line(
         if until:
             await runs.stop("time")
 
-    def headed(group: GroupState, width: int) -> str:
-        return head + text(group, width - len(head))
-
-    line, loop = ProgressLine(sys.stderr, group, headed), asyncio.get_running_loop()
+    line, loop = ProgressLine(sys.stderr, group, text, head), asyncio.get_running_loop()
     for number in SIGNALS:
         loop.add_signal_handler(number, interrupted)
     ticking, early = asyncio.create_task(line.keep_drawing()), asyncio.create_task(stop_early())

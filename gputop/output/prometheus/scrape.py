@@ -287,9 +287,7 @@ class Server(ThreadingWSGIServer):
         if path != "/":
             return say("404 Not Found", b"Not here: see /metrics.\n")
         start("200 OK", [("Content-Type", "text/html; charset=utf-8")])
-        links = "".join(
-            f'<p><a href="{page}">{page.removeprefix("/")}</a>\n' for page in self._pages
-        )
+        links = "".join(f'<p><a href="{each}">{each[1:]}</a>\n' for each in self._pages)
         return [f"<!doctype html>\n<title>gputop exporter</title>\n{links}".encode()]
 
     def server_bind(self) -> None:

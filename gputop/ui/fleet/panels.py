@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gputop.fleet.findings import job_of
-from gputop.fleet.page import counted, since
+from gputop.fleet.page import counted, since, total_watts
 from gputop.health.findings import Severity
 from gputop.text import (
     ABSENT,
     brief,
     count,
     duration,
-    number,
     percentage,
     quantity,
     short_name,
@@ -112,7 +111,7 @@ class FleetHeader(LiveView):
         if not found.findings and found.gpus:
             row.append(Span(" no problems ", GOOD))
         memory = used_of(found.memory_used_bytes, found.memory_total_bytes)
-        power = ABSENT if found.power_watts is None else _watts(found.power_watts)
+        power = ABSENT if found.power_watts is None else total_watts(found.power_watts)
         sums = [Span("  memory ", DIM), Span(memory), Span("  power ", DIM)]
         sums += [Span(f"{power} ")]
         while sums and width_of(row) + width_of(sums) > width:
@@ -182,15 +181,6 @@ def _said(problem: Problem, width: int) -> list[Row]:
         [Span(f" {' ' if n else SIGNS[Severity.WARNING]} {line}", WARN)]
         for n, line in enumerate(lines)
     ]
-
-
-def _watts(watts: float) -> str:
-    """Return a text such as `812 W`, `6.12 kW` or `4.03 MW`."""
-    for unit in ("W", "kW"):
-        if watts < 999.5:
-            return f"{number(watts, whole=unit == 'W')} {unit}"
-        watts /= 1000
-    return f"{number(watts)} MW"
 
 
 LONGEST_NAME = 32
