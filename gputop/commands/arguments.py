@@ -370,7 +370,11 @@ class Overview(Parser):
 
 
 def _options(actions: list[argparse.Action]) -> Iterator[str]:
-    switches = [action for action in actions if _is_switch(action)]
+    switches = [
+        each
+        for each in actions
+        if isinstance(each, argparse.BooleanOptionalAction) and each.dest != "gpm"
+    ]
     for number, action in enumerate(actions):
         if _is_dependent(action):
             continue
@@ -385,10 +389,6 @@ def _options(actions: list[argparse.Action]) -> Iterator[str]:
 
 def _is_dependent(action: argparse.Action) -> bool:
     return action.dest in DEPENDENT
-
-
-def _is_switch(action: argparse.Action) -> bool:
-    return isinstance(action, argparse.BooleanOptionalAction) and action.dest != "gpm"
 
 
 def _name(action: argparse.Action) -> str:

@@ -81,9 +81,8 @@ def report_runs(runs: Sequence[RunState], args: argparse.Namespace) -> int:
     for problem in filter(None, (run.problem for run in shown)):
         print_message(f"error: {problem}")
     status = gravest([_status(run, args) for run in runs])
-    reported = shown if args.report is not None else ()
-    exported = [_export(Path(args.report), each) for each in reported]
-    return COULD_NOT_RUN if not all(exported) and status == FINE else status
+    written = args.report is None or _export(Path(args.report), shown[0])  # it is about one device
+    return COULD_NOT_RUN if not written and status == FINE else status
 
 
 def report_devices(
@@ -226,11 +225,11 @@ def run_suite(args: argparse.Namespace, requesting: Requesting, run: RunOnce) ->
     def asked(part: Part, targets: Sequence[Target]) -> list[Request]:
         nonlocal suite, why
         base = requesting(targets)
-        method = {"level": level, "torch": torch, **_method(args, base)}
+        method = {"level": level, **_method(args, base, torch)}
         suite = suite or Suite(level, time.time(), method, len(parts))
         if len(suite.parts) == done and (changed := suite.changed(method)):
             what = f"{visible(str(file))} is of another suite"
-            raise RunRefusedError(f"{what}: {changed}. Name another file.", USAGE)
+            raise RunRefusedError(f"{what}: {visible(changed, 500)}. Name another file.", USAGE)
         requests, why = suites.part_requests(part, base)
         if not requests:
             raise _LeftOutError
@@ -240,10 +239,11 @@ def run_suite(args: argparse.Namespace, requesting: Requesting, run: RunOnce) ->
     for n, part in enumerate(parts[done:], done + 1):
         head, why = f"{n}/{len(parts)} {part.name}  ", ""
         until = suites.is_steady if args.until_steady and part.kind in suites.STEADY_PARTS else None
-        ended = _ends(partial(run, partial(asked, part), head, until))
-        if suite is None or isinstance(ended, int):
-            stopped = ended if isinstance(ended, int) else COULD_NOT_RUN
+        ended = _ends(partial(run, partial(asked, part), head, until), first=n == done + 1)
+        if isinstance(ended, int):
+            stopped = ended
             break
+        assert suite is not None  # it is there once a part has run
         ends, others = ended
         for end in ends if until else ():
             suites.note_steady(end)
@@ -251,25 +251,28 @@ def run_suite(args: argparse.Namespace, requesting: Requesting, run: RunOnce) ->
         found = suites.part_result(part, ends, why, part.share * args.seconds, others)
         print_message(f"{head}{part_state(found)}{f', {why}' if why else ''}")
         if any(map(was_stopped, found.members)):
-            stopped = INTERRUPTED
+            stopped = gravest([INTERRUPTED, *(each.status for each in outliers(found.members))])
             break
         suite = suite.added(found)
         _write_suite(file, suite)
     return _report_suite(args, suite, file, stopped)
 
 
-def _ends(run: Callable[[], Ends]) -> Ends | int:
-    """Return the ends of a part, none if it is left out, or the status that ends the suite."""
+def _ends(run: Callable[[], Ends], *, first: bool) -> Ends | int:
+    """Return the ends of a part, none if it is left out, or the status that ends the suite.
+
+    Raise `RunRefusedError` if the first one is refused: there is no page to print yet.
+    """
     try:
         with suppress(_LeftOutError):
             return run()
     except KeyboardInterrupt:
         return INTERRUPTED
     except RunRefusedError as error:
-        if error.status == USAGE:
+        if first:
             raise
         print_message(f"error: {error}")
-        return error.status
+        return COULD_NOT_RUN
     return (), ()
 
 
@@ -277,12 +280,14 @@ class _LeftOutError(Exception):
     """No device can do a part of a suite."""
 
 
-def _method(args: argparse.Namespace, base: Sequence[Request]) -> dict[str, str]:
-    """Return what must be the same to go on with a suite, by name."""
+def _method(args: argparse.Namespace, base: Sequence[Request], torch: str) -> dict[str, str]:
+    """Return what must be the same to go on with a suite, by name; `torch` is this machine's."""
+    versions = {each.target.torch or torch for each in base}
     devices = (
         f"{each.target.label}{f' {each.target.uuid}' * bool(each.target.uuid)}" for each in base
     )
     return {
+        "torch": ", ".join(sorted(versions)),
         "devices": "; ".join(devices),
         "data type": ", ".join(dict.fromkeys(each.dtype for each in base)),
         "seconds": f"{args.seconds:g}",

@@ -100,8 +100,11 @@ class _Slot:
 
     def current(self, now: float, interval: float) -> _Current:
         """Return what is known of its devices now: the last reading, or why there is none."""
+        # While the interval was longer, or nobody read the stream, it was not asked. A device that
+        # takes long over each question is slow, and does not hang.
+        heard_at = max(self.since, self.reader.heard_at, self.asked_at - interval)
         # The last tick within the limit comes a moment before it, and is the one that tells.
-        hung = self.seconds_silent(now, interval) > silence_limit(interval) - interval / 2
+        hung = now - heard_at > silence_limit(interval) - interval / 2
         age = rounded(now - (self.read_at or self.since))
         devices = tuple(reading.device for reading in self.readings) or (self.reader.device,)
         processes = (process for reading in self.readings for process in reading.processes)
@@ -114,14 +117,6 @@ class _Slot:
         new = map(without_samples, found) if self.sent else found
         samples = (dataclasses.replace(sample, age_seconds=age) for sample in new)
         return _Current(devices, tuple(samples), tuple(processes))
-
-    def seconds_silent(self, now: float, interval: float) -> float:
-        """Return the seconds in which it was asked and answered none of its questions.
-
-        While the interval was longer, or nobody read the stream, it was not asked. A device that
-        takes long over each question is slow, and does not hang.
-        """
-        return now - max(self.since, self.reader.heard_at, self.asked_at - interval)
 
 
 @dataclass(frozen=True)
