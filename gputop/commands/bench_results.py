@@ -21,6 +21,7 @@ from gputop.bench.plan.devices import RunRefusedError
 from gputop.bench.plan.kinds import KINDS
 from gputop.bench.results import history
 from gputop.bench.results.facts import wrong_results
+from gputop.bench.results.html_report import html_page, suite_html
 from gputop.bench.results.text_report import (
     comparison_table,
     outliers_document,
@@ -30,6 +31,7 @@ from gputop.bench.results.text_report import (
 )
 from gputop.bench.results.text_report import outliers_page as many
 from gputop.bench.results.verdict import (
+    GRAVEST_FIRST,
     VerdictLimits,
     device_outcome,
     judged,
@@ -43,7 +45,6 @@ from gputop.bench.run.suite import LEVELS, Part, Suite
 from gputop.commands.bench import unwritten
 from gputop.console import (
     COULD_NOT_RUN,
-    DEGRADED,
     FAULT,
     FINE,
     INTERRUPTED,
@@ -69,8 +70,6 @@ if TYPE_CHECKING:
     RunOnce = Callable[[Requesting, str, Until | None], Ends]
     """Runs on the devices with a line of progress behind a heading, until its time or a state."""
 
-GRAVEST_FIRST = (FAULT, INTERRUPTED, COULD_NOT_RUN, DEGRADED, FINE)
-
 
 def report_runs(runs: Sequence[RunState], args: argparse.Namespace) -> int:
     """Store, print and export results; return the gravest exit status of all devices."""
@@ -81,7 +80,9 @@ def report_runs(runs: Sequence[RunState], args: argparse.Namespace) -> int:
     for problem in filter(None, (run.problem for run in shown)):
         print_message(f"error: {problem}")
     status = gravest([_status(run, args) for run in runs])
-    written = args.report is None or _export(Path(args.report), shown[0])  # it is about one device
+    if args.report is None or shown[0].result is None:  # it is about one device
+        return status
+    written = _write_report(args, html_page(shown[0].result, shown[0].history()))
     return COULD_NOT_RUN if not written and status == FINE else status
 
 
@@ -194,14 +195,9 @@ def _document(run: RunState) -> dict[str, Any]:
     }
 
 
-def _export(file: Path, run: RunState) -> bool:
-    """Write the page about a device, if it has a result; return False if that failed."""
-    from gputop.bench.results.html_report import html_page
-
-    return run.result is None or _written(file, html_page(run.result, run.history()))
-
-
-def _written(file: Path, page: str) -> bool:
+def _write_report(args: argparse.Namespace, page: str) -> bool:
+    """Write `--report`; print the problem and return False if that fails."""
+    file = Path(args.report)
     try:
         write_whole(file, page.encode())
     except OSError as error:
@@ -307,17 +303,15 @@ def _kept_suite(args: argparse.Namespace) -> tuple[Path, Suite | None]:
     file = Path(args.resume)
     try:
         return file, suites.read(file)
-    except FileNotFoundError as error:
+    except FileNotFoundError:
         if file.parent.is_dir():
             return file, None
-        raise RunRefusedError(
-            f"{unwritten(file, 'there is no such folder', 'Create it')}.", USAGE
-        ) from error
-    except (OSError, ValueError, RecursionError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no file of a suite"
-        raise RunRefusedError(
-            f"{visible(str(file))} cannot be resumed: {why}. Name another.", USAGE
-        ) from None
+        why = "there is no such folder"
+    except OSError as error:
+        why = error.strerror or str(error)
+    except (ValueError, RecursionError):
+        why = "it is no file of a suite"
+    raise RunRefusedError(f"{visible(str(file))} cannot be resumed: {why}. Name another.", USAGE)
 
 
 def _torch_version(args: argparse.Namespace) -> str:
@@ -338,13 +332,11 @@ def _write_suite(file: Path, suite: Suite) -> None:
 
 def _report_suite(args: argparse.Namespace, suite: Suite | None, file: Path, stopped: int) -> int:
     """Print and export a suite, and say how to go on with it; return the gravest status."""
-    from gputop.bench.results.html_report import suite_html
-
     if suite is None or not suite.parts:
         return stopped
     document = json.dumps(suite.document(), indent=2, allow_nan=False) if args.json else ""
     print_output(document or suite_page(suite))
-    written = args.report is None or _written(Path(args.report), suite_html(suite))
+    written = args.report is None or _write_report(args, suite_html(suite))
     if stopped != FINE:
         options = [] if args.resume else ["--resume", str(file)]
         print_message(f"to go on: {shlex.join(['gputop', *sys.argv[1:], *options])}")

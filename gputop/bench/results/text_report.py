@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     from gputop.bench.run.suite import PartResult, Suite
 
 
-NAME_WIDTH = 10
-
-
 def result_page(result: Result) -> str:
     """Return everything about a result as lines of text."""
     device = visible(result.device)
@@ -48,7 +45,7 @@ def result_page(result: Result) -> str:
     if not kind_of(result.kind).has_rows:
         head += f", {result.m} x {result.n} x {result.k}"
     facts = (*figure_facts(result), *condition_facts(result.conditions), *method_facts(result))
-    rows = (f"  {name:<{NAME_WIDTH}} {visible(text)}" for name, text in facts)
+    rows = (f"  {name:<10} {visible(text)}" for name, text in facts)
     lines = ["", *aligned(table(result.kind, result.points).lines), ""] if result.points else []
     verdict = (f"  {visible(line, 400)}" for line in verdict_lines(result))
     return "\n".join([visible(head), *lines, *rows, *verdict])
