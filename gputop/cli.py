@@ -39,6 +39,7 @@ from gputop.console import (
 from gputop.settings import AUTO, KEYS, THEMES, load
 from gputop.settings import path as settings_path
 from gputop.stream.ssh import REMOTE_COMMAND
+from gputop.text import visible
 
 OUTPUT_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 COMMANDS = {
@@ -193,8 +194,6 @@ def dashboard(arguments: argparse.Namespace) -> int:
             "Set TERM=xterm-256color, or use `gputop status`.",
             COULD_NOT_RUN,
         )
-    from gputop.text import visible
-
     colours = os.environ.get("TEXTUAL_COLOR_SYSTEM", "auto")
     if colours not in COLOUR_SYSTEMS:
         fail(

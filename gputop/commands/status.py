@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import AsyncGenerator, Mapping
@@ -288,6 +289,4 @@ def _fleet_text(arguments: argparse.Namespace, fleet: Fleet) -> str:
 
 
 def _dumps(arguments: argparse.Namespace, document: object) -> str:
-    from json import dumps
-
-    return dumps(document, indent=2 if arguments.watch is None else None)
+    return json.dumps(document, indent=2 if arguments.watch is None else None)
