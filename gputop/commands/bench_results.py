@@ -20,6 +20,7 @@ from gputop.bench.events import SCHEMA, Done
 from gputop.bench.plan.devices import RunRefusedError
 from gputop.bench.plan.kinds import KINDS
 from gputop.bench.results import history
+from gputop.bench.results.collect import collect
 from gputop.bench.results.facts import wrong_results
 from gputop.bench.results.html_report import html_page, suite_html
 from gputop.bench.results.text_report import (
@@ -59,7 +60,7 @@ from gputop.text import visible
 
 if TYPE_CHECKING:
     from gputop.bench.plan.request import Request, Target
-    from gputop.bench.results.collect import Collected, SkippedFile
+    from gputop.bench.results.collect import SkippedFile
     from gputop.bench.results.verdict import DeviceOutcome
     from gputop.bench.run.progress import Until
     from gputop.bench.run.state import RunState
@@ -105,17 +106,18 @@ def report_devices(
     return gravest([*statuses, COULD_NOT_RUN if left_out or not members else FINE])
 
 
-def report_collected(found: Collected, args: argparse.Namespace) -> int:
-    """Judge and print devices from files; return the gravest exit status."""
+def report_collected(args: argparse.Namespace) -> int:
+    """Judge and print the devices in the files of `--collect`; return the gravest exit status."""
+    found = collect(args.collect)
     members = judged(found.members, None if args.no_verdict else limits(args))
     return report_devices(members, found.left_out, args)
 
 
-def report_cluster(
+def report(
     ends: Sequence[RunState], not_begun: Sequence[DeviceOutcome], args: argparse.Namespace
 ) -> int:
-    """Store and print results of a cluster; return the gravest exit status."""
-    if args.kind == "collective":  # all ranks have the same rows, or one problem
+    """Store and print results, of a cluster by its outliers; return the gravest exit status."""
+    if args.ray is None or args.kind == "collective":  # ranks have the same rows, or one problem
         return gravest([report_runs(ends, args), *(each.status for each in not_begun)])
     _keep(ends, args)
     return report_devices([*map(device_outcome, ends), *not_begun], (), args)

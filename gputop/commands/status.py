@@ -196,7 +196,7 @@ def _text(arguments: argparse.Namespace, seen: Snapshot) -> str:
     if arguments.json:
         return _dumps(arguments, _document(arguments, seen))
     if arguments.list_gpus:
-        title = f"{visible(seen.inventory.hostname)}\n" if arguments.hosts else ""
+        title = f"{visible(seen.inventory.hostname)}\n" if arguments.host else ""
         return title + gpu_list(seen.inventory)
     places: dict[bool | None, Processes] = {None: "beside", True: "below", False: "none"}
     columns, processes = arguments.columns or OWN, places[arguments.processes]
