@@ -127,6 +127,8 @@ class PrometheusServer:
             if self._has(TENANT):
                 return "", f"Check {TENANT} in {HEADERS}"
             return TENANT, f"Set {HEADERS}='{TENANT}: TENANT'"
+        if self._has(AUTHORIZATION):
+            return "", f"Check {AUTHORIZATION} in {HEADERS}"
         ways = f"{TOKEN_FILE}, or {USER} and {PASSWORD}, or ~/.netrc"
         return ("", f"Check {ways}") if signed else (AUTHORIZATION, f"Set {ways}")
 

@@ -137,9 +137,9 @@ def test_a_refusal_names_what_to_look_at(tmp_path: Path) -> None:
         ),
         ({"USER": "ada"}, Response(b"", 401), "Check GPUTOP_PROMETHEUS_TOKEN_FILE, or"),
         (
-            {"HEADERS": "Authorization: Custom s3cret"},
+            {"HEADERS": "authorization: Custom s3cret"},
             Response(b"s3cret", 401),
-            "401 of http://127.0.0.1",
+            "Check Authorization in GPUTOP_PROMETHEUS_HEADERS",
         ),
     ],
 )
