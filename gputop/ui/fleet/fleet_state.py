@@ -41,7 +41,7 @@ class FleetState:
         """Chosen label, or None for the one that suits."""
         self._unit = ""
         """Label with the most values among those that all GPUs have."""
-        self._suits: grouping.GroupingConditions | None = None
+        self._suits: object = None
         """Conditions that the grouping was chosen for, if the user did not choose it."""
         self.filter = grouping.GpuFilter("", ())
         self.typed = ""
@@ -181,11 +181,12 @@ class FleetState:
         self._space = width, height
         free = self._group_by is None and not self._unfinished  # while one types all stays
         if free and self.age_seconds is not None:
-            names, gpus = grouping.choices(self.fleet), len(self.view.numbers)
-            to = grouping.GroupingConditions(*self._space, self._wide(), self.halves, names, gpus)
-            if to != self._suits:
-                self._suits = to
-                self.grouping, self._unit = grouping.find_grouping(self.view, to)
+            room = self._space, self._wide()
+            conditions = room, self.halves, self.fleet.label_names, len(self.view.numbers)
+            if conditions != self._suits:
+                self._suits = conditions
+                found = grouping.find_grouping(self.view, *room, halves=self.halves)
+                self.grouping, self._unit = found
 
     @property
     def layout(self) -> MapLayout | None:
