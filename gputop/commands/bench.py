@@ -115,29 +115,32 @@ def run(args: argparse.Namespace) -> int:
         _check_outputs(args)
         if args.history:
             return _history(args)
-        from gputop.bench.results.collect import collect, differences
-        from gputop.commands import bench_results
-
         if args.compare:
-            print_text(differences(*map(_result, args.compare)))
-            return FINE
+            return _compare(args)
+        from gputop.commands import bench_results as results
+
         if args.collect:
-            return bench_results.report_collected(collect(args.collect), args)
+            return results.report_collected(args)
         targets = []
         if args.ray is None:
             targets = select_targets(args.device, args.kind, ignore_busy=args.ignore_busy)
         requesting, once = partial(_requests, args), partial(_run, args, targets)
         if args.kind == "suite":
-            return bench_results.run_suite(args, requesting, once)
+            return results.run_suite(args, requesting, once)
         ends, others = once(requesting)
     except KeyboardInterrupt:
         return INTERRUPTED
     except RunRefusedError as error:
         print_message(f"error: {error}")
         return error.status
-    if args.ray is None:
-        return bench_results.report_runs(ends, args)
-    return bench_results.report_cluster(ends, others, args)
+    return results.report(ends, others, args)
+
+
+def _compare(args: argparse.Namespace) -> int:
+    from gputop.bench.results.collect import differences
+
+    print_text(differences(*map(_result, args.compare)))
+    return FINE
 
 
 def _result(named: str) -> Result:
