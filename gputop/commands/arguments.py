@@ -130,9 +130,7 @@ def refuse(arguments: argparse.Namespace, names: Iterable[str], what: str, other
     for name in names:
         value = getattr(arguments, name)
         if value or (name == "gpm" and value is not None):
-            plural = name in ("hosts", "ids", "users", "pids")
-            option = name.removesuffix("s") if plural else name.replace("_", "-")
-            fail(f"--{option} is not for {what}. Leave it out, or {other}.", USAGE)
+            fail(f"--{name.replace('_', '-')} is not for {what}. Leave it out, or {other}.", USAGE)
 
 
 def argument(parse: Parse) -> Callable[[str], Any]:
@@ -163,7 +161,6 @@ SHARED: Mapping[str, Mapping[str, Any]] = {
     },
     "--id": {
         "type": argument("gputop.sources.visible_devices:parse_ids"),
-        "dest": "ids",
         "metavar": "LIST",
         "help": "only these GPUs; indices, PCI addresses or starts of UUIDs, such as 0,2",
     },
@@ -174,14 +171,12 @@ SHARED: Mapping[str, Mapping[str, Any]] = {
     "--user": {
         "type": argument(parse_users),
         "action": "extend",
-        "dest": "users",
         "metavar": "LIST",
         "help": "only their processes; LIST has users, such as ada,bob; every GPU stays",
     },
     "--pid": {
         "type": argument(parse_pids),
         "action": "extend",
-        "dest": "pids",
         "metavar": "LIST",
         "help": "only the processes with these numbers; LIST is such as 4242,4243; every GPU stays",
     },
@@ -193,7 +188,6 @@ SHARED: Mapping[str, Mapping[str, Any]] = {
     "--host": {
         "type": argument(parse_host),
         "action": "append",
-        "dest": "hosts",
         "metavar": "NAME",
         "help": "another machine, over ssh; NAME is a host such as gpu-1 or ada@gpu-1; repeat "
         "--host for several; `localhost` is this machine, without ssh",
@@ -239,11 +233,11 @@ def add_shared(command: argparse.ArgumentParser, *names: str) -> None:
 
 def hosts_of(arguments: argparse.Namespace) -> list[str]:
     """Return the hosts, each once; none means this machine. Ends if other options contradict."""
-    hosts: list[str] = list(dict.fromkeys(arguments.hosts or ()))
+    hosts: list[str] = list(dict.fromkeys(arguments.host or ()))
     if hosts and arguments.demo:
         fail("--host and --demo are two sources. Leave one of them out.", USAGE)
     if hosts:
-        refuse(arguments, ("ids", "only_visible"), "other machines", "--host")
+        refuse(arguments, ("id", "only_visible"), "other machines", "--host")
     if arguments.remote_command != REMOTE_COMMAND and not hosts:
         fail("--remote-command is for other machines. Name one with --host.", USAGE)
     return hosts
@@ -251,7 +245,8 @@ def hosts_of(arguments: argparse.Namespace) -> list[str]:
 
 def source_of(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the options of `StreamOptions` that say which devices of this machine are read."""
-    return {name: getattr(arguments, name) for name in ("demo", "ids", "only_visible")}
+    demo, ids, only_visible = arguments.demo, arguments.id, arguments.only_visible
+    return {"demo": demo, "ids": ids, "only_visible": only_visible}
 
 
 def check_fleet(arguments: argparse.Namespace) -> None:
@@ -260,13 +255,13 @@ def check_fleet(arguments: argparse.Namespace) -> None:
         if arguments.match is not None:
             fail("--match is for a fleet. Name its server with --prometheus URL.", USAGE)
         return
-    options = ("demo", "hosts", "replay", "gpm", "ids", "only_visible", "users", "pids", "compute")
+    options = ("demo", "host", "replay", "gpm", "id", "only_visible", "user", "pid", "compute")
     refuse(arguments, (*options, "record", "show_secrets"), "a fleet", "--prometheus")
 
 
 def chosen_processes(arguments: argparse.Namespace, record: R) -> R:
     """Return a sample with the processes that `PROCESSES` choose; another record as it is."""
-    users, pids = arguments.users, arguments.pids
+    users, pids = arguments.user, arguments.pid
     found = getattr(record, "processes", ())
     kept = tuple(
         each
@@ -342,8 +337,10 @@ async def _recorded(path: Path) -> AsyncGenerator[Snapshot | Interruption]:
 
 
 COLUMN = 24
-DEPENDENT = ("gpm", "verbose", "pids", "compute", "remote_command", "match", "only_visible")
-DEPENDENT += ("record",)
+DEPENDENT = {
+    *("gpm", "verbose", "pid", "compute"),
+    *("remote_command", "match", "only_visible", "record"),
+}
 """Options that refine the one before them."""
 
 
@@ -368,7 +365,11 @@ class Overview(Parser):
 
 
 def _options(actions: list[argparse.Action]) -> Iterator[str]:
-    switches = [action for action in actions if _is_switch(action)]
+    switches = [
+        each
+        for each in actions
+        if isinstance(each, argparse.BooleanOptionalAction) and each.dest != "gpm"
+    ]
     for number, action in enumerate(actions):
         if _is_dependent(action):
             continue
@@ -383,10 +384,6 @@ def _options(actions: list[argparse.Action]) -> Iterator[str]:
 
 def _is_dependent(action: argparse.Action) -> bool:
     return action.dest in DEPENDENT
-
-
-def _is_switch(action: argparse.Action) -> bool:
-    return isinstance(action, argparse.BooleanOptionalAction) and action.dest != "gpm"
 
 
 def _name(action: argparse.Action) -> str:

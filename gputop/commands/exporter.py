@@ -94,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
     except WebConfigError:
         return USAGE
     if not arguments.processes:
-        refuse(arguments, ("users", "pids", "compute"), "metrics of devices", "add --processes")
+        refuse(arguments, ("user", "pid", "compute"), "metrics of devices", "add --processes")
     dcgm = arguments.dcgm_names
     watch = StreamFollower(_tell, judges=not dcgm)
     socket = arguments.pod_resources_kubelet_socket

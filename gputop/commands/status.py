@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import AsyncGenerator, Mapping
@@ -195,7 +196,7 @@ def _text(arguments: argparse.Namespace, seen: Snapshot) -> str:
     if arguments.json:
         return _dumps(arguments, _document(arguments, seen))
     if arguments.list_gpus:
-        title = f"{visible(seen.inventory.hostname)}\n" if arguments.hosts else ""
+        title = f"{visible(seen.inventory.hostname)}\n" if arguments.host else ""
         return title + gpu_list(seen.inventory)
     places: dict[bool | None, Processes] = {None: "beside", True: "below", False: "none"}
     columns, processes = arguments.columns or OWN, places[arguments.processes]
@@ -288,6 +289,4 @@ def _fleet_text(arguments: argparse.Namespace, fleet: Fleet) -> str:
 
 
 def _dumps(arguments: argparse.Namespace, document: object) -> str:
-    from json import dumps
-
-    return dumps(document, indent=2 if arguments.watch is None else None)
+    return json.dumps(document, indent=2 if arguments.watch is None else None)

@@ -37,7 +37,7 @@ def add_arguments(parser: Parser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the matrix. A driver that does not answer is a problem, and does not hang."""
-    refuse(arguments, ("demo", "ids", "only_visible"), "`topo`", "see `gputop status`")
+    refuse(arguments, ("demo", "id", "only_visible"), "`topo`", "see `gputop status`")
     found = _read()
     if arguments.json:
         print_text(json.dumps({"gpus": [asdict(gpu) for gpu in found]}, indent=2))

@@ -129,13 +129,8 @@ class PrometheusServer:
             return TENANT, f"Set {HEADERS}='{TENANT}: TENANT'"
         if self._has(AUTHORIZATION):
             return "", f"Check {AUTHORIZATION} in {HEADERS}"
-        if self.token_file is not None:
-            return "", f"Check the token in {visible(str(self.token_file), 100)}"
-        if self.user is not None:
-            return "", f"Check {USER} and {PASSWORD}"
-        if signed:
-            return "", "Check ~/.netrc"
-        return AUTHORIZATION, f"Set {TOKEN_FILE}, or {USER} and {PASSWORD}, or ~/.netrc"
+        ways = f"{TOKEN_FILE}, or {USER} and {PASSWORD}, or ~/.netrc"
+        return ("", f"Check {ways}") if signed else (AUTHORIZATION, f"Set {ways}")
 
 
 def parse_headers(text: str) -> dict[str, str]:
@@ -182,14 +177,11 @@ def _netrc_login(host: str) -> tuple[str, str] | None:
         found = netrc.netrc(os.environ.get("NETRC")).authenticators(host)
     except FileNotFoundError:
         return None
-    except (OSError, UnicodeDecodeError) as error:
-        why = f"it cannot be read, {getattr(error, 'strerror', None) or 'it is not text'}"
-    except netrc.NetrcParseError as error:
-        # Its message quotes the bad text, which may be a password.
-        why = f"line {error.lineno} of it cannot be read"
-    else:
-        return None if found is None else (found[0], found[2] or "")
-    raise ProblemError(Problem("No use of netrc", why, "Check it, or set NETRC=/dev/null"))
+    except (OSError, UnicodeDecodeError, netrc.NetrcParseError):
+        # Some of their messages quote the bad text, which may be a password.
+        remedy = "Check it, or set NETRC=/dev/null"
+        raise ProblemError(Problem("No use of netrc", "it cannot be read", remedy)) from None
+    return None if found is None else (found[0], found[2] or "")
 
 
 def parse_match(text: str) -> str:

@@ -103,7 +103,9 @@ def since_start(name: str, of: Callable[[str], Statistics | None]) -> tuple[str,
     `of` returns the statistics of a name.
     """
     if name == "clock_event_seconds":
-        return tuple(filter(None, [", ".join(_increases(of))]))
+        found = ((term, of(f"{name}.{cause}")) for cause, term in CAUSES.items())
+        grown = [(term, each.increase) for term, each in found if each and each.increase > 0]
+        return (", ".join(f"{term} +{span_text(s)}" for term, s in grown),) if grown else ()
     statistics = of(name)
     if statistics is None or not CATALOGUE[name].has_mean:
         return ()
@@ -112,13 +114,6 @@ def since_start(name: str, of: Callable[[str], Statistics | None]) -> tuple[str,
     figures = (_whole(statistics.minimum), statistics.mean, _whole(statistics.maximum))
     # Beside the value itself, a rate needs no "/s".
     return tuple(value_text(name, figure).removesuffix("/s") for figure in figures)
-
-
-def _increases(of: Callable[[str], Statistics | None]) -> Iterator[str]:
-    for cause, term in CAUSES.items():
-        statistics = of(f"clock_event_seconds.{cause}")
-        if statistics is not None and statistics.increase > 0:
-            yield f"{term} +{span_text(statistics.increase)}"
 
 
 def _whole(value: float) -> float:

@@ -320,9 +320,9 @@ def load_fast() -> None:
     """Load the quick codec for samples. Without msgspec, or with a strange one, nothing changes."""
     if _FAST:
         return
-    from gputop.schema.fast_codec import FastCodec
-
     with contextlib.suppress(ImportError, TypeError, ValueError):
+        from gputop.schema.fast_codec import FastCodec
+
         found = FastCodec(Sample, _NAMES[Sample], _BOUNDS)
         _FAST[:] = [] if found.decode(_REFUSED) else [found]
 

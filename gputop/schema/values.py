@@ -183,7 +183,7 @@ def _not_supported(name: str, device: Device, host: Host | None) -> str:
 
 def _disabled(name: str) -> str:
     if name in GPM_READINGS:
-        return "GPM is off (--no-gpm), or not sampled yet"
+        return "GPM is off by --no-gpm, or not sampled yet"
     if name.startswith("ecc_"):
         return "ECC is disabled: `nvidia-smi -e 1` and a reset enable it"
     return "switched off: `nvidia-smi -q` shows what is"

@@ -111,7 +111,7 @@ def test_a_refusal_names_what_to_look_at(tmp_path: Path) -> None:
     token.write_text("s3cret")
     with FakePrometheus(lambda _: Response(b"s3cret", 401)) as fake:
         client = Client(PrometheusServer(fake.url, token_file=token))
-        with pytest.raises(AskError, match="Check the token in") as failed:
+        with pytest.raises(AskError, match="Check GPUTOP_PROMETHEUS_TOKEN_FILE") as failed:
             client.ask("query", {"query": "up"})
         client.close()
     assert "s3cret" not in str(failed.value)
@@ -135,9 +135,9 @@ def test_a_refusal_names_what_to_look_at(tmp_path: Path) -> None:
             Response(b"", 401, {"WWW-Authenticate": 'Bearer realm="x"'}),
             "the request has no Authorization header. Set GPUTOP_PROMETHEUS_TOKEN_FILE, or",
         ),
-        ({"USER": "ada"}, Response(b"", 401), "Check GPUTOP_PROMETHEUS_USER and"),
+        ({"USER": "ada"}, Response(b"", 401), "Check GPUTOP_PROMETHEUS_TOKEN_FILE, or"),
         (
-            {"HEADERS": "Authorization: Custom s3cret"},
+            {"HEADERS": "authorization: Custom s3cret"},
             Response(b"s3cret", 401),
             "Check Authorization in GPUTOP_PROMETHEUS_HEADERS",
         ),

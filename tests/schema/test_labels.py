@@ -231,7 +231,7 @@ PLAIN = "not supported by this device or its driver"
             GPU,
             "needs GPM: Hopper or later, GeForce from the 50 series",
         ),
-        ("tensor_active_percent", "disabled", GPU, "GPM is off (--no-gpm), or not sampled yet"),
+        ("tensor_active_percent", "disabled", GPU, "GPM is off by --no-gpm, or not sampled yet"),
         (
             "ecc_uncorrected",
             "disabled",

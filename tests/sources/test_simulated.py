@@ -47,7 +47,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def run(clock: Clock, seconds: int) -> Iterator[tuple[DeviceSample, ...]]:
     """All devices' readings, second by second."""
     clock.now = 1000.0
-    readers = [SimulatedReader(index, began=1000.0) for index in range(DEVICES)]
+    readers = [SimulatedReader(index, 1000.0, {}) for index in range(DEVICES)]
     for _ in range(seconds):
         yield tuple(reader.read(gpm=False)[0].sample for reader in readers)
         clock.now += 1.0

@@ -102,7 +102,7 @@ async def test_one_that_is_away_says_why_and_what_to_do(size: tuple[int, int]) -
         await settle(pilot)
         text = shown(pilot, DevicesView)
         assert "AWAY for 12 s, tried again in 5 s" in text
-        assert "it wants a password or another key.\n  `ssh-copy-id gpu-2`, or `ssh-add` the" in text
+        assert "it wants a password or another key.\n  `ssh-copy-id gpu-2`, or" in text
         assert "▲ Host gpu-2 is away" in shown(pilot, Header)
 
 

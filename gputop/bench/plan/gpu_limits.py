@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -299,29 +299,26 @@ class HeatLimit:
 
 def heat_limits(gpu: Device, readings: DeviceSample) -> tuple[HeatLimit, ...]:
     """Return the limits of a GPU whose reading and threshold are known."""
-    limits = _known(gpu, readings)
-    return tuple(each for each in limits if getattr(readings, each.reading) is not None)
-
-
-def _known(gpu: Device, readings: DeviceSample) -> Iterator[HeatLimit]:
+    found: list[HeatLimit] = []
     slowdown, most = gpu.temperature_slowdown_celsius, gpu.memory_temperature_max_celsius
     margin = readings.temperature_margin_celsius
     if slowdown is not None:
         why = f" (slowdown at {slowdown}°C)"
-        yield HeatLimit("temperature_celsius", slowdown - MARGIN_CELSIUS, "", why)
+        found.append(HeatLimit("temperature_celsius", slowdown - MARGIN_CELSIUS, "", why))
     if margin is not None:
         # The scale of the margin ("T.Limit") has 0 at the maximum operating temperature, of core
         # or memory, and its thresholds below: software slows down from 0 on, hardware from -2 on.
         slowdown = gpu.temperature_slowdown_margin_celsius
         why = "" if slowdown is None else f" (slowdown at {slowdown}°C)"
         limit = max(0, slowdown or 0) + MARGIN_CELSIUS
-        yield HeatLimit("temperature_margin_celsius", limit, "margin", why)
+        found.append(HeatLimit("temperature_margin_celsius", limit, "margin", why))
     elif slowdown is None:
         why = " (the driver reports none)"
-        yield HeatLimit("temperature_celsius", DEFAULT_CELSIUS, "default", why)
+        found.append(HeatLimit("temperature_celsius", DEFAULT_CELSIUS, "default", why))
     if most is not None:
         why = f" (maximum {most}°C)"
-        yield HeatLimit("memory_temperature_celsius", most - MARGIN_CELSIUS, "memory", why)
+        found.append(HeatLimit("memory_temperature_celsius", most - MARGIN_CELSIUS, "memory", why))
+    return tuple(each for each in found if getattr(readings, each.reading) is not None)
 
 
 def heat_in_words(limits: Iterable[HeatLimit]) -> str:

@@ -223,7 +223,7 @@ def verdict_lines(result: Result) -> Iterator[str]:
     yield f"Verdict: {result.verdict.state} ({count(judged, 'part')}{but})"
 
 
-GRAVEST_FIRST = (FAULT, COULD_NOT_RUN, DEGRADED_STATUS)
+GRAVEST_FIRST = (FAULT, INTERRUPTED, COULD_NOT_RUN, DEGRADED_STATUS, FINE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,7 +77,10 @@ def one_device(group: GroupState, width: int) -> str:
     share = elapsed / seconds
     parts = [f"{duration(elapsed)}, {duration(seconds - elapsed)} left"]
     if run.planned.rows:  # a table: it may be done before its time
-        parts = _rows(run, run.planned.rows, elapsed)
+        parts = [f"{len(run.rows)} of at most {run.planned.rows} rows", duration(elapsed)]
+        if run.rows:
+            last = run.rows[-1]
+            parts += [rate_text(last), f"{last.series}, {last.x:.0f}"]
         share = max(share, len(run.rows) / run.planned.rows)
     elif run.progress is not None:
         parts += [
@@ -87,14 +90,6 @@ def one_device(group: GroupState, width: int) -> str:
             f"{run.planned.dtype} {run.planned.n}" if run.planned.n else run.request.kind,
         ]
     return _with_bar(share, _fitting(parts, width - SHORTEST_BAR - 4), width)
-
-
-def _rows(run: RunState, most: int, elapsed: float) -> list[str]:
-    parts = [f"{len(run.rows)} of at most {most} rows", duration(elapsed)]
-    if run.rows:
-        last = run.rows[-1]
-        parts += [rate_text(last), f"{last.series}, {last.x:.0f}"]
-    return parts
 
 
 def several_devices(group: GroupState, width: int) -> str:

@@ -16,7 +16,7 @@ from gputop import __version__
 from gputop.bench.events import EVENTS, Done, Event, Failed, Hello, Planned, Point, Result, Verified
 from gputop.bench.plan import request as plan
 from gputop.bench.plan.kinds import DTYPES, KINDS
-from gputop.bench.run.worker_launch import STEP_SECONDS, Launcher, LocalLauncher, Worker
+from gputop.bench.run.worker_launch import STEP_SECONDS, Launcher, Worker
 from gputop.compat import timeout_at
 from gputop.console import COULD_NOT_RUN, DEGRADED, FAULT, INTERRUPTED, signal_name
 from gputop.problem import Problem, ProblemError
@@ -58,7 +58,7 @@ class Session:
         self, request: Request, *, waits: bool = False, launcher: Launcher | None = None
     ) -> None:
         self._request = request
-        self._launcher: Launcher = launcher or LocalLauncher()
+        self._launcher = launcher or Launcher()
         longest = HELLO_SECONDS + prepare_seconds(request.seconds) + MARGIN_SECONDS
         self._wait_seconds = longest if waits else 0.0
         """Longest time until other workers are ready."""

@@ -212,11 +212,8 @@ def _states(devices: Sequence[LabelledDevice], sample: Sample, waited: float) ->
     ]
     about = "Whether a device answers: 1 for the state it is in, 0 for the others."
     yield family("gputop_device_state", about, states)
-    ages = [
-        (each.labels, each.sample.age_seconds + waited)
-        for each in devices
-        if each.sample.age_seconds is not None
-    ]
+    known = values_of([(each.labels, each.sample) for each in devices], "age_seconds")
+    ages = [(own, age + waited) for own, age in known]
     about = "Age of a device's readings; of one that does not answer, how long it has not."
     yield family("gputop_reading_age_seconds", about, ages)
     listed = [

@@ -32,8 +32,8 @@ Value = TypeVar("Value")
 
 SLOW_SECONDS = 2.0
 """Seconds between reads of clocks and temperatures, which cost a file for each core."""
-FIRST_WINDOW_SECONDS = 0.1
-"""Shortest window of a CPU percentage in seconds. Less would be noise."""
+WINDOW_SECONDS = 0.1
+"""Shortest window of a CPU percentage. Less would be noise: a tick is a hundredth of a second."""
 CPU_SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal", "acpitz")
 
 
@@ -51,7 +51,7 @@ class HostReader:
     def read(self) -> Host:
         """Return the machine now."""
         now = time.monotonic()
-        if now - self._read_at >= FIRST_WINDOW_SECONDS:
+        if now - self._read_at >= WINDOW_SECONDS:
             self._cores = _read_or_none(_core_percent)
             self._read_at = now
         cores = self._cores or ()
@@ -108,8 +108,6 @@ def _cpu_temperature() -> float | None:
 IDENTITY_SECONDS = 10.0
 """Seconds between looks at who a process is: it may execute another program, change its title or
 user, or be moved into a container, all with the same pid and start time."""
-WINDOW_SECONDS = 0.1
-"""Shortest window of a CPU percentage. Less would be noise: a tick is a hundredth of a second."""
 LISTED_SECONDS = 1.0
 """Age in seconds that the driver's list of processes may have. For so long a pid in it that was
 reused says nothing about the new process."""
@@ -123,7 +121,6 @@ CGROUP_BYTES = 1 << 16
 
 WAITING = "D"
 """State of a process in an uninterruptible wait, mostly for storage."""
-GONE = (FileNotFoundError, ProcessLookupError)
 CHILDREN_CPU = ("children_cpu_percent", "children_cpu_most_percent")
 CHILDREN = ("children", *CHILDREN_CPU)
 
@@ -148,8 +145,8 @@ class _Children(NamedTuple):
     """Child processes of a process, as they were at a look."""
 
     at: float
-    each: Mapping[int, tuple[int, _Cpu]]
-    """Start in ticks, and CPU, by pid."""
+    each: Mapping[tuple[int, int], _Cpu]
+    """CPU by pid and start in ticks."""
     values: Mapping[str, Any] = MappingProxyType({})
     """Values of `CHILDREN`: how many, and the CPU of those that were there for two looks."""
     absent: Mapping[str, Absence] = MappingProxyType({})
@@ -246,7 +243,7 @@ class Owners:
             known.identity, known.identity_at = self._identity(pid, stat), now
         return known
 
-    def _children(self, pid: int, now: float, before: Mapping[int, tuple[int, _Cpu]]) -> _Children:
+    def _children(self, pid: int, now: float, before: Mapping[tuple[int, int], _Cpu]) -> _Children:
         """Return the child processes now. Never raises: a process can be known without them."""
         try:
             pids = procfs.read_children(pid, self._proc)[:MOST_CHILDREN]
@@ -254,19 +251,17 @@ class Owners:
             return _Children(now, {}, absent=dict.fromkeys(CHILDREN, Absence.NO_PERMISSION))
         except (OSError, ValueError):  # a kernel that does not list them, or it has just gone
             return _Children(now, {}, absent=dict.fromkeys(CHILDREN, Absence.NOT_SUPPORTED))
-        each: dict[int, tuple[int, _Cpu]] = {}
+        each: dict[tuple[int, int], _Cpu] = {}
         waiting = False
         for child in pids:
             try:
                 stat = procfs.read_stat(child, self._proc)
             except (OSError, ValueError):
                 continue  # it has just ended
-            start, cpu = before.get(child, (None, None))
-            same = cpu is not None and start == stat.start_ticks
-            now_cpu = cpu.after(now, stat.cpu_ticks) if cpu and same else _Cpu(now, stat.cpu_ticks)
-            each[child] = stat.start_ticks, now_cpu
+            cpu = before.get((child, stat.start_ticks), _Cpu(now, stat.cpu_ticks))
+            each[child, stat.start_ticks] = cpu.after(now, stat.cpu_ticks)
             waiting = waiting or stat.state == WAITING
-        percents = [cpu.percent for _, cpu in each.values() if cpu.percent is not None]
+        percents = [cpu.percent for cpu in each.values() if cpu.percent is not None]
         if each and not percents:
             absent = dict.fromkeys(CHILDREN_CPU, Absence.NO_DATA_YET)
             return _Children(now, each, {"children": len(each)}, absent, waiting)
@@ -324,7 +319,7 @@ class Owners:
                 return unseen(listed, Absence.NO_PERMISSION)
             hidden = (name for name in OWNER_FIELDS if name != "user")
             return with_owner(listed, dict.fromkeys(hidden, Absence.NO_PERMISSION), user=user)
-        if not isinstance(error, GONE):
+        if not isinstance(error, (FileNotFoundError, ProcessLookupError)):
             return unseen(listed, Absence.ERROR)
         # hidepid=2 hides the directory, too; else it is gone, or in a pid namespace of its own.
         return unseen(listed, Absence.NO_PERMISSION if _exists(listed.pid) else Absence.LOST)

@@ -179,18 +179,15 @@ class QueryCache:
         now, due, answers = self._clock(), self._due, self._answers
         end = now + ahead
         for query in queries:
-            if query not in due or end >= due[query]:
-                due[query] = now + self._renew(handle, query)
+            if query in due and end < due[query]:
+                continue
+            answer = self.ask(handle, query)
+            unsupported = isinstance(answer, int) and absence_of(answer) is Absence.NOT_SUPPORTED
+            seconds = AGAIN if unsupported else query.seconds
+            if query not in answers and seconds >= SLOW:
+                seconds *= self._share
+            answers[query], due[query] = answer, now + seconds
         return [answers[query] for query in queries]
-
-    def _renew(self, handle: Any, query: NvmlQuery) -> float:
-        """Ask, and return the seconds until that is due again."""
-        answer = self.ask(handle, query)
-        is_first = query not in self._answers
-        self._answers[query] = answer
-        unsupported = isinstance(answer, int) and absence_of(answer) is Absence.NOT_SUPPORTED
-        seconds = AGAIN if unsupported else query.seconds
-        return seconds * self._share if is_first and seconds >= SLOW else seconds
 
     def ask(self, handle: Any, query: NvmlQuery) -> Any:
         """Return the values of the first supported source, or the return code if none is.

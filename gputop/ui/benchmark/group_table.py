@@ -91,6 +91,11 @@ def _cells(
     alone, together, cost = group.pair(target)
     errors = group.wrong_elements(target)
     rows = f"{len(run.rows)}/{run.planned.rows}" if run.planned else ABSENT
+    watts, _, clock, celsius = live_readings(target, telemetry)
+    if run.result is not None:  # the means and the highest temperature
+        known = run.result.known_conditions
+        watts, clock = known.power_watts_mean, known.sm_clock_mhz_mean
+        celsius = known.temperature_celsius_max
     name = target.place
     if target.number is None or len({each.name for each in group.runs}) > 1:
         name += f" {short_name(visible(target.name))}"
@@ -106,7 +111,9 @@ def _cells(
         "COST": (percentage(cost, digits=1), STRONG),
         "ROWS": (rows, TEXT),
         "BEST": (rate_text(best_row(run.rows)), STRONG),
-        **_conditions(run, target, telemetry),
+        "POWER": (quantity(watts, " W"), TEXT),
+        "TEMP": (quantity(celsius, "°C"), TEXT),
+        "CLOCK": (quantity(clock, " MHz"), TEXT),
         "ERRORS": (ABSENT if errors is None else str(errors), FAULT if errors else TEXT),
         "STATE": _state(group, target, behind.get(target)),
     }
@@ -119,23 +126,6 @@ def live_readings(target: Target, telemetry: Telemetry) -> tuple[float | None, .
         return None, None, host.cpu_clock_mhz, host.cpu_temperature_celsius
     now = telemetry.readings(target.gpu_uuid)
     return now.power_watts, now.power_limit_watts, now.sm_clock_mhz, now.temperature_celsius
-
-
-def _conditions(
-    run: RunState, target: Target, telemetry: Telemetry
-) -> dict[str, tuple[str, Style]]:
-    """Return current readings, or after the end the means and the highest temperature."""
-    if run.result is None:
-        watts, _, clock, celsius = live_readings(target, telemetry)
-    else:
-        known = run.result.known_conditions
-        watts, clock = known.power_watts_mean, known.sm_clock_mhz_mean
-        celsius = known.temperature_celsius_max
-    return {
-        "POWER": (quantity(watts, " W"), TEXT),
-        "TEMP": (quantity(celsius, "°C"), TEXT),
-        "CLOCK": (quantity(clock, " MHz"), TEXT),
-    }
 
 
 def _state(group: GroupState, target: Target, percent: float | None) -> tuple[str, Style]:

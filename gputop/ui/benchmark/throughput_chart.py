@@ -71,7 +71,14 @@ class ThroughputChart(RunView):
             rows = results.sweep_rows(run, self.results, width, height, under)
         else:
             rows = results.result_rows(run, width, height, under)
-        return [*rows, *_meanwhile(run, wanted, width, height - len(rows))]
+        if not wanted or height - len(rows) < 2:
+            return rows
+        across = width - LEFT - RIGHT
+        seconds = max(0.1, run.elapsed_seconds, run.trace.moments[-1].seconds)
+        end = f"{seconds:.0f} s"
+        axis = f"{' ' * LEFT}0 {'─' * max(0, across - 3 - len(end))} {end}"
+        room = min(wanted, height - len(rows) - 1)
+        return [*rows, [Span(axis, DIM)], *trace_rows(run, TimeAxis(seconds, across), room)]
 
     def _over_time(self, run: RunState, width: int, height: int) -> list[Row]:
         wanted = _rows_of_readings(run, width)
@@ -99,16 +106,6 @@ def _rows_of_readings(run: RunState, width: int) -> int:
     lines, constant = _lines(run)
     wanted = len(lines) + bool(constant) + _reason_rows(run.trace)
     return wanted if width >= LEAST_WIDTH_FOR_STRIPS else 0
-
-
-def _meanwhile(run: RunState, wanted: int, width: int, room: int) -> list[Row]:
-    if not wanted or room < 2:
-        return []
-    across = width - LEFT - RIGHT
-    seconds = max(0.1, run.elapsed_seconds, run.trace.moments[-1].seconds)
-    end = f"{seconds:.0f} s"
-    axis = f"{' ' * LEFT}0 {'─' * max(0, across - 3 - len(end))} {end}"
-    return [[Span(axis, DIM)], *trace_rows(run, TimeAxis(seconds, across), min(wanted, room - 1))]
 
 
 def hint(kinds: Sequence[str], width: int, height: int, *, others: bool = False) -> list[Row]:

@@ -41,7 +41,7 @@ class FleetState:
         """Chosen label, or None for the one that suits."""
         self._unit = ""
         """Label with the most values among those that all GPUs have."""
-        self._suits: grouping.GroupingConditions | None = None
+        self._suits: object = None
         """Conditions that the grouping was chosen for, if the user did not choose it."""
         self.filter = grouping.GpuFilter("", ())
         self.typed = ""
@@ -172,7 +172,7 @@ class FleetState:
 
     def place_of(self, gpu: Gpu) -> str:
         """Return where a GPU is besides its host: its group, or the smallest unit above hosts."""
-        by = self._unit if self.by in (grouping.HOST, grouping.MODEL, grouping.NONE) else self.by
+        by = self._unit if self.by in (grouping.HOST, grouping.MODEL) else self.by
         name = grouping.name_of(by)(gpu) if by else ""
         return f"{by} {name}" if name else ""
 
@@ -181,11 +181,12 @@ class FleetState:
         self._space = width, height
         free = self._group_by is None and not self._unfinished  # while one types all stays
         if free and self.age_seconds is not None:
-            names, gpus = grouping.choices(self.fleet), len(self.view.numbers)
-            to = grouping.GroupingConditions(*self._space, self._wide(), self.halves, names, gpus)
-            if to != self._suits:
-                self._suits = to
-                self.grouping, self._unit = grouping.find_grouping(self.view, to)
+            room = self._space, self._wide()
+            conditions = room, self.halves, self.fleet.label_names, len(self.view.numbers)
+            if conditions != self._suits:
+                self._suits = conditions
+                found = grouping.find_grouping(self.view, *room, halves=self.halves)
+                self.grouping, self._unit = found
 
     @property
     def layout(self) -> MapLayout | None:
