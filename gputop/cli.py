@@ -10,7 +10,6 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from gputop import __version__
@@ -96,12 +95,8 @@ def parser(words: Collection[str] = tuple(COMMANDS)) -> Parser:
     for name, what in COMMANDS.items():
         sub = commands.add_parser(name, help=what, allow_abbrev=False)
         if name in words:
-            _command(name).add_arguments(sub)
+            import_module(f"gputop.commands.{name}").add_arguments(sub)
     return top
-
-
-def _command(name: str) -> ModuleType:
-    return import_module(f"gputop.commands.{name}")
 
 
 COLOUR_SYSTEMS = ("auto", "standard", "256", "truecolor")
@@ -153,7 +148,7 @@ def run(arguments: argparse.Namespace) -> int:
     is_dashboard = arguments.command is None and is_attended and not arguments.once
     _check(arguments, is_dashboard=is_dashboard)
     if arguments.command is not None:
-        status: int = _command(arguments.command).run(arguments)
+        status: int = import_module(f"gputop.commands.{arguments.command}").run(arguments)
         return status
     if not is_dashboard:
         from gputop.commands.status import run_without_options
