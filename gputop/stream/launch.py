@@ -131,9 +131,6 @@ def die_with(parent: int) -> None:
         os._exit(0)
 
 
-SLOWEST_POLL_SECONDS = 0.05
-
-
 def can_fork() -> bool:
     """Return True if this process has a single thread, as a fork copies no others."""
     try:
@@ -186,7 +183,7 @@ class Forked:
             left = deadline - time.monotonic()
             if left <= 0:
                 raise subprocess.TimeoutExpired("the sampler", timeout)
-            pause = min(2 * pause, left, SLOWEST_POLL_SECONDS)
+            pause = min(2 * pause, left, 0.05)
             time.sleep(pause)
         return status
 
@@ -209,7 +206,11 @@ def _run(
         for target, each in enumerate(streams):
             os.dup2(each, target)
         os.closerange(3, 1 + max(map(int, os.listdir("/proc/self/fd"))))  # noqa: PTH208
-        _forget_working_directory()
+        with contextlib.suppress(OSError):
+            # As with -P, nothing is imported from here: its psutil.py is not the one that is meant.
+            safe = getattr(sys.flags, "safe_path", False)
+            if not safe and sys.path[:1] in ([""], [os.getcwd()]):  # noqa: PTH109
+                del sys.path[0]
         die_with(parent)
         _show_title(title)
         gc.freeze()  # what was loaded before is shared as long as nobody touches it
@@ -220,14 +221,6 @@ def _run(
         sys.excepthook(*sys.exc_info())
     finally:
         os._exit(status)
-
-
-def _forget_working_directory() -> None:
-    """Import nothing from it, as with -P: its psutil.py is not the one that is meant."""
-    with contextlib.suppress(OSError):
-        safe = getattr(sys.flags, "safe_path", False)
-        if not safe and sys.path[:1] in ([""], [os.getcwd()]):  # noqa: PTH109
-            del sys.path[0]
 
 
 def _show_title(words: Sequence[str]) -> None:
