@@ -10,10 +10,11 @@ import contextlib
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from gputop.health.idle_devices import Requirements, parse_amount
 from gputop.problem import Problem, ProblemError
@@ -22,9 +23,6 @@ from gputop.schema.snapshot import Host, Inventory, Process, Sample
 from gputop.stream import child as streams
 from gputop.stream.child import ANSWER_SECONDS, Snapshot, StreamChild, first_snapshot
 from gputop.stream.launch import StreamOptions
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 __all__ = [
     "Device",
@@ -84,7 +82,7 @@ def pick(
     return [each.device.uuid for each in outcome.picked]
 
 
-class Stream:
+class Stream(Iterator[Snapshot], AsyncIterator[Snapshot], AbstractContextManager["Stream"]):
     """Snapshots as they are made, from the first `next` or `latest` on.
 
     A snapshot is never an old one: of those that came while nobody waited, only the newest is kept.
@@ -99,9 +97,6 @@ class Stream:
         self._end = weakref.finalize(self, self._follower.close)
         self._end.atexit = False  # the sampler ends with this process anyway
 
-    def __iter__(self) -> Self:
-        return self
-
     def __next__(self) -> Snapshot:
         """Wait for the next snapshot. Raises `ProblemError` if none comes for 15 seconds."""
         found = self._follower.next()
@@ -109,18 +104,12 @@ class Stream:
             raise StopIteration
         return found
 
-    def __aiter__(self) -> Self:
-        return self
-
     async def __anext__(self) -> Snapshot:
         """Wait as `next` does, without holding up the event loop."""
         found = await asyncio.to_thread(self._follower.next)
         if found is None:
             raise StopAsyncIteration
         return found
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

@@ -39,6 +39,7 @@ from gputop.console import (
 from gputop.settings import AUTO, KEYS, THEMES, load
 from gputop.settings import path as settings_path
 from gputop.stream.ssh import REMOTE_COMMAND
+from gputop.text import visible
 
 OUTPUT_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 COMMANDS = {
@@ -67,14 +68,14 @@ def parser(words: Collection[str] = tuple(COMMANDS)) -> Parser:
         allow_abbrev=False,
     )
     show = "show the version and exit; with --verbose, those of all else, for bug reports"
-    top.add_argument("--version", "-V", action="store_true", help=show)
+    top.flag("--version -V", show)
     top.flag("--verbose", "with --version: also the versions of Python, dependencies and driver")
     # None is unset.
-    top.set_defaults(interval=None, demo=False, gpm=None, replay=None, hosts=None)
-    top.set_defaults(ids=(), only_visible=False, users=None, pids=None)
+    top.set_defaults(interval=None, demo=False, gpm=None, replay=None, host=None)
+    top.set_defaults(id=(), only_visible=False, user=None, pid=None, compute=False)
     top.set_defaults(remote_command=REMOTE_COMMAND, prometheus=None, match=None)
     top.set_defaults(whole_parser=parser)  # for the completion of every word
-    top.add_argument("--once", "-1", action="store_true", help="the same as `gputop status`")
+    top.flag("--once -1", "the same as `gputop status`")
     add_shared(top, *SHARED)
     top.value("--record", "FILE", Path, "record what the dashboard shows to a new file, as r does")
     top.switch(
@@ -166,11 +167,13 @@ def _check(arguments: argparse.Namespace, *, is_dashboard: bool) -> None:
     if arguments.replay is not None:
         if arguments.command not in (None, "status", "stream"):
             fail(f"`{arguments.command}` cannot read a recording. Leave out --replay.", USAGE)
-        options = ("demo", "ids", "only_visible", "interval", "gpm", "hosts", "record")
+        options = ("demo", "id", "only_visible", "interval", "gpm", "host", "record")
         refuse(arguments, (*options, "show_secrets"), "a recording", "--replay")
     check_fleet(arguments)
     if arguments.command not in (None, "status", "stream", "exporter"):
-        refuse(arguments, ("users", "pids"), f"`{arguments.command}`", "see `gputop status`")
+        refuse(
+            arguments, ("user", "pid", "compute"), f"`{arguments.command}`", "see `gputop status`"
+        )
     hosts = hosts_of(arguments)
     if hosts and arguments.command not in (None, "status", "stream"):
         fail(f"`{arguments.command}` works on this machine only. Leave out --host.", USAGE)
@@ -191,8 +194,6 @@ def dashboard(arguments: argparse.Namespace) -> int:
             "Set TERM=xterm-256color, or use `gputop status`.",
             COULD_NOT_RUN,
         )
-    from gputop.text import visible
-
     colours = os.environ.get("TEXTUAL_COLOR_SYSTEM", "auto")
     if colours not in COLOUR_SYSTEMS:
         fail(
@@ -228,7 +229,11 @@ def dashboard(arguments: argparse.Namespace) -> int:
 
 def _search(arguments: argparse.Namespace) -> str:
     """Return the filter with which the list of processes begins."""
-    values = {"user": arguments.users or (), "pid": map(str, arguments.pids or ())}
+    values = {
+        "user": arguments.user or (),
+        "pid": map(str, arguments.pid or ()),
+        "kind": ("compute", "compute+graphics", "mps") if arguments.compute else (),
+    }
     return " ".join(f"{name}:{text}" for name, each in values.items() if (text := ",".join(each)))
 
 

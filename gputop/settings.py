@@ -103,7 +103,7 @@ def load(
     problems: list[Problem] = []
     found: dict[str, Any] = {}
     try:
-        found = _parsed(_read(file), file)
+        _, found = _read(file)
     except ProblemError as error:
         problems.append(error.problem)
     entries = [(k, v, f"{_shown(k)} = {_shown(v)} in {_shown(file)}") for k, v in found.items()]
@@ -165,8 +165,8 @@ def save(file: Path, settings: Settings) -> None:
     Comments, order, and unknown keys stay as they are. The file is written whole or not at all, for
     its owner alone. Raises `ProblemError`.
     """
-    before = text = _read(file)
-    found = _parsed(text, file)
+    before, found = _read(file)
+    text = before
     try:
         for key in KEYS:
             wanted = getattr(settings, key)
@@ -215,13 +215,10 @@ def _edits(text: str, key: str, value: str) -> Iterator[str]:
         yield text[: found.start()] + found[1] + value + text[found.end() :]
     end = "\r\n" if "\r\n" in text else "\n"
     # Before the first table, and the comment that is right above it.
-    for table in re.finditer(r"(?m)^[ \t]*\[", text):
-        at = table.start()
-        while (above := text.rfind("\n", 0, max(0, at - 1)) + 1) < at:
-            if not text[above:at].lstrip(" \t").startswith("#"):
-                break
-            at = above
-        yield f"{text[:at]}{key} = {value}{end}{text[at:]}"
+    for found in re.finditer(r"(?m)^(?:[ \t]*#[^\n]*\n)*[ \t]*(\[)?", text):
+        if found[1]:
+            at = found.start()
+            yield f"{text[:at]}{key} = {value}{end}{text[at:]}"
     yield f"{text}{'' if text.endswith(end) or not text else end}{key} = {value}{end}"
 
 
@@ -230,24 +227,18 @@ def _canonical(document: Mapping[str, object]) -> str:
     return json.dumps(document, sort_keys=True, default=repr)
 
 
-def _read(file: Path) -> str:
-    """Return the content of the file, empty if there is none. Raises `ProblemError`."""
+def _read(file: Path) -> tuple[str, dict[str, Any]]:
+    """Return the file's text and values, both empty if there is none. Raises `ProblemError`."""
     try:
-        return read_at_once(file, LARGEST_BYTES).decode()
+        text = read_at_once(file, LARGEST_BYTES).decode()
+        return text, parse_toml(text) if text else {}
     except FileNotFoundError:
-        return ""
+        return "", {}
     except OSError as error:
         remedy = "Check its permissions" if isinstance(error, PermissionError) else REMEDY
         raise _unusable(file, error.strerror or str(error), remedy) from error
     except UnicodeDecodeError as error:
         raise _unusable(file, "it is not UTF-8", REMEDY) from error
-
-
-def _parsed(text: str, file: Path) -> dict[str, Any]:
-    if not text:
-        return {}
-    try:
-        return parse_toml(text)
     except (ValueError, RecursionError) as error:
         raise _unusable(file, str(error), REMEDY) from error
 

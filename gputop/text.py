@@ -233,14 +233,10 @@ def brief(seconds: float | None) -> str:
     """Return seconds with three digits: `812 ns`, `3.12 µs`, `4.5 ms`, `1.2 s`."""
     if seconds is None:
         return ABSENT
-    for unit, scale in (("ns", 1e9), ("µs", 1e6), ("ms", 1e3)):
-        if abs(seconds) * scale < LEAST_OF_FOUR_DIGITS:
+    for unit, scale in (("ns", 1e9), ("µs", 1e6), ("ms", 1e3), ("s", 1)):
+        if abs(seconds) * scale < 999.5:  # else it has four digits
             return f"{seconds * scale:.3g} {unit}"
-    return f"{seconds:.3g} s" if abs(seconds) < LEAST_OF_FOUR_DIGITS else f"{seconds:.0f} s"
-
-
-LEAST_OF_FOUR_DIGITS = 999.5
-"""Smallest number that rounds to four digits."""
+    return f"{seconds:.0f} s"
 
 
 def moment(stamp: float, form: str = "%H:%M:%S") -> str:

@@ -61,7 +61,7 @@ class RayCluster:
             process
             for node in self._nodes
             for process in _tree(node.pid)
-            if any("ray::Post" in word for word in _words(process))
+            if any("ray::NodeActor" in word for word in _words(process))
         ]
 
     def close(self) -> None:

@@ -138,7 +138,7 @@ def test_every_query_of_the_dashboard_on_a_real_prometheus(tmp_path: Path) -> No
     config = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text())
     config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
     config["rule_files"] = [str(PROMETHEUS / name) for name in config["rule_files"]]
-    uuid = SimulatedReader(0).device.uuid
+    uuid = SimulatedReader(0, 0.0, {}).device.uuid
     held = pod("team", "train-0", container("main", devices(uuid)))
     socket_file = tmp_path / "kubelet.sock"
     options = ("--demo", "--processes", "--pod-resources-kubelet-socket", str(socket_file))

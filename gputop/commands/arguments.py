@@ -27,28 +27,29 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
-class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line with a remedy."""
+Parse = Callable[[str], Any] | str
+"""Parser of a value, or where to load it from when it is needed."""
 
-    def flag(self, name: str, words: str) -> None:
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line with a remedy. Names of an option have spaces between."""
+
+    def flag(self, names: str, words: str) -> None:
         """Add an option that has no value, with the words of its help."""
-        self.add_argument(name, action="store_true", help=words)
+        self.add_argument(*names.split(), action="store_true", help=words)
 
     def switch(self, name: str, words: str) -> None:
         """Add an option that can be given with `--no-`, too."""
         self.add_argument(name, action=argparse.BooleanOptionalAction, help=words)
 
     def value(
-        self,
-        name: str,
-        metavar: str,
-        parse: Callable[[str], Any] | str,
-        words: str,
-        default: Any = None,
+        self, names: str, metavar: str, parse: Parse, words: str, default: Any = None, **more: Any
     ) -> None:
         """Add an option with a value, whose parser raises `ValueError`; see `argument`."""
         kind = argument(parse)
-        self.add_argument(name, type=kind, metavar=metavar, default=default, help=words)
+        self.add_argument(
+            *names.split(), type=kind, metavar=metavar, help=words, default=default, **more
+        )
 
     def error(self, message: str) -> NoReturn:
         remedy = "" if message.endswith(".") else f". Try `{self.prog} --help`."
@@ -129,12 +130,10 @@ def refuse(arguments: argparse.Namespace, names: Iterable[str], what: str, other
     for name in names:
         value = getattr(arguments, name)
         if value or (name == "gpm" and value is not None):
-            plural = name in ("hosts", "ids", "users", "pids")
-            option = name.removesuffix("s") if plural else name.replace("_", "-")
-            fail(f"--{option} is not for {what}. Leave it out, or {other}.", USAGE)
+            fail(f"--{name.replace('_', '-')} is not for {what}. Leave it out, or {other}.", USAGE)
 
 
-def argument(parse: Callable[[str], Any] | str) -> Callable[[str], Any]:
+def argument(parse: Parse) -> Callable[[str], Any]:
     """Return a parser for argparse from one that raises `ValueError`, loaded later if named."""
 
     def parsed(text: str) -> Any:
@@ -162,7 +161,6 @@ SHARED: Mapping[str, Mapping[str, Any]] = {
     },
     "--id": {
         "type": argument("gputop.sources.visible_devices:parse_ids"),
-        "dest": "ids",
         "metavar": "LIST",
         "help": "only these GPUs; indices, PCI addresses or starts of UUIDs, such as 0,2",
     },
@@ -173,22 +171,23 @@ SHARED: Mapping[str, Mapping[str, Any]] = {
     "--user": {
         "type": argument(parse_users),
         "action": "extend",
-        "dest": "users",
         "metavar": "LIST",
-        "help": "only the processes of these users; LIST is such as ada,bob; every GPU stays",
+        "help": "only their processes; LIST has users, such as ada,bob; every GPU stays",
     },
     "--pid": {
         "type": argument(parse_pids),
         "action": "extend",
-        "dest": "pids",
         "metavar": "LIST",
         "help": "only the processes with these numbers; LIST is such as 4242,4243; every GPU stays",
+    },
+    "--compute": {
+        "action": "store_true",
+        "help": "only processes that compute, such as those of CUDA; every GPU stays",
     },
     "--demo": {"action": "store_true", "help": "simulated devices, marked as such"},
     "--host": {
         "type": argument(parse_host),
         "action": "append",
-        "dest": "hosts",
         "metavar": "NAME",
         "help": "another machine, over ssh; NAME is a host such as gpu-1 or ada@gpu-1; repeat "
         "--host for several; `localhost` is this machine, without ssh",
@@ -216,8 +215,8 @@ SHARED: Mapping[str, Mapping[str, Any]] = {
         "help": "play a recording of `stream --output` or r",
     },
 }
-PROCESSES = ("--user", "--pid")
-SHORT = {"--id": "-i", "--interval": "-l", "--user": "-u", "--pid": "-p"}
+PROCESSES = ("--user", "--pid", "--compute")
+SHORT = {"--id": "-i", "--interval": "-l", "--user": "-u", "--pid": "-p", "--compute": "-c"}
 """Short names, as gpustat, nvitop or nvidia-smi have them."""
 SOURCE = ("--interval", "--gpm", "--id", "--only-visible", *PROCESSES, "--demo")
 HOSTS = ("--host", "--remote-command")
@@ -234,11 +233,11 @@ def add_shared(command: argparse.ArgumentParser, *names: str) -> None:
 
 def hosts_of(arguments: argparse.Namespace) -> list[str]:
     """Return the hosts, each once; none means this machine. Ends if other options contradict."""
-    hosts: list[str] = list(dict.fromkeys(arguments.hosts or ()))
+    hosts: list[str] = list(dict.fromkeys(arguments.host or ()))
     if hosts and arguments.demo:
         fail("--host and --demo are two sources. Leave one of them out.", USAGE)
     if hosts:
-        refuse(arguments, ("ids", "only_visible"), "other machines", "--host")
+        refuse(arguments, ("id", "only_visible"), "other machines", "--host")
     if arguments.remote_command != REMOTE_COMMAND and not hosts:
         fail("--remote-command is for other machines. Name one with --host.", USAGE)
     return hosts
@@ -246,7 +245,8 @@ def hosts_of(arguments: argparse.Namespace) -> list[str]:
 
 def source_of(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the options of `StreamOptions` that say which devices of this machine are read."""
-    return {name: getattr(arguments, name) for name in ("demo", "ids", "only_visible")}
+    demo, ids, only_visible = arguments.demo, arguments.id, arguments.only_visible
+    return {"demo": demo, "ids": ids, "only_visible": only_visible}
 
 
 def check_fleet(arguments: argparse.Namespace) -> None:
@@ -255,18 +255,20 @@ def check_fleet(arguments: argparse.Namespace) -> None:
         if arguments.match is not None:
             fail("--match is for a fleet. Name its server with --prometheus URL.", USAGE)
         return
-    options = ("demo", "hosts", "replay", "gpm", "ids", "only_visible", "users", "pids", "record")
-    refuse(arguments, (*options, "show_secrets"), "a fleet", "--prometheus")
+    options = ("demo", "host", "replay", "gpm", "id", "only_visible", "user", "pid", "compute")
+    refuse(arguments, (*options, "record", "show_secrets"), "a fleet", "--prometheus")
 
 
 def chosen_processes(arguments: argparse.Namespace, record: R) -> R:
-    """Return a sample with the processes that --user and --pid choose; another record as it is."""
-    users, pids = arguments.users, arguments.pids
+    """Return a sample with the processes that `PROCESSES` choose; another record as it is."""
+    users, pids = arguments.user, arguments.pid
     found = getattr(record, "processes", ())
     kept = tuple(
         each
         for each in found
-        if (not users or each.user in users) and (not pids or each.pid in pids)
+        if (not users or each.user in users)
+        and (not pids or each.pid in pids)
+        and (not arguments.compute or each.kind != "graphics")
     )
     return record if len(kept) == len(found) else replace(cast("Any", record), processes=kept)
 
@@ -335,7 +337,10 @@ async def _recorded(path: Path) -> AsyncGenerator[Snapshot | Interruption]:
 
 
 COLUMN = 24
-DEPENDENT = ("once", "gpm", "verbose", "pids", "remote_command", "match", "only_visible", "record")
+DEPENDENT = {
+    *("gpm", "verbose", "pid", "compute"),
+    *("remote_command", "match", "only_visible", "record"),
+}
 """Options that refine the one before them."""
 
 
@@ -353,14 +358,18 @@ class Overview(Parser):
             if isinstance(action.choices, dict):
                 helps = {each.dest: each.help for each in vars(action)["_choices_actions"]}
                 commands += [_line(f"  {name}", helps[name] or "") for name in action.choices]
-            elif action.dest != "help":
+            elif action.dest not in ("help", "once"):  # what stands there as `status` already
                 options.append(action)
         usage = f"usage: {self.prog} [OPTIONS] [COMMAND ...]   ({self.epilog})"
         return "\n".join([f"{self.description}", usage, *commands, *_options(options), ""])
 
 
 def _options(actions: list[argparse.Action]) -> Iterator[str]:
-    switches = [action for action in actions if _is_switch(action)]
+    switches = [
+        each
+        for each in actions
+        if isinstance(each, argparse.BooleanOptionalAction) and each.dest != "gpm"
+    ]
     for number, action in enumerate(actions):
         if _is_dependent(action):
             continue
@@ -375,10 +384,6 @@ def _options(actions: list[argparse.Action]) -> Iterator[str]:
 
 def _is_dependent(action: argparse.Action) -> bool:
     return action.dest in DEPENDENT
-
-
-def _is_switch(action: argparse.Action) -> bool:
-    return isinstance(action, argparse.BooleanOptionalAction) and action.dest != "gpm"
 
 
 def _name(action: argparse.Action) -> str:

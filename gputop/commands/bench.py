@@ -117,23 +117,23 @@ def run(args: argparse.Namespace) -> int:
             return _history(args)
         if args.compare:
             return _compare(args)
+        from gputop.commands import bench_results as results
+
         if args.collect:
-            return _collect(args)
+            return results.report_collected(args)
         targets = []
         if args.ray is None:
             targets = select_targets(args.device, args.kind, ignore_busy=args.ignore_busy)
         requesting, once = partial(_requests, args), partial(_run, args, targets)
-        from gputop.commands.bench_results import report_cluster, report_runs, run_suite
-
         if args.kind == "suite":
-            return run_suite(args, requesting, once)
+            return results.run_suite(args, requesting, once)
         ends, others = once(requesting)
     except KeyboardInterrupt:
         return INTERRUPTED
     except RunRefusedError as error:
         print_message(f"error: {error}")
         return error.status
-    return report_runs(ends, args) if args.ray is None else report_cluster(ends, others, args)
+    return results.report(ends, others, args)
 
 
 def _compare(args: argparse.Namespace) -> int:
@@ -159,13 +159,6 @@ def _result(named: str) -> Result:
         why = f"it has {len(known)} results" if len(known) > 1 else "there is no result"
         raise RunRefusedError(f"{visible(named)} cannot be compared: {why}. Name one result.")
     return known[0]
-
-
-def _collect(args: argparse.Namespace) -> int:
-    from gputop.bench.results.collect import collect
-    from gputop.commands.bench_results import report_collected
-
-    return report_collected(collect(args.collect), args)
 
 
 def _run(

@@ -20,7 +20,9 @@ from gputop.bench.events import SCHEMA, Done
 from gputop.bench.plan.devices import RunRefusedError
 from gputop.bench.plan.kinds import KINDS
 from gputop.bench.results import history
+from gputop.bench.results.collect import collect
 from gputop.bench.results.facts import wrong_results
+from gputop.bench.results.html_report import html_page, suite_html
 from gputop.bench.results.text_report import (
     comparison_table,
     outliers_document,
@@ -30,6 +32,7 @@ from gputop.bench.results.text_report import (
 )
 from gputop.bench.results.text_report import outliers_page as many
 from gputop.bench.results.verdict import (
+    GRAVEST_FIRST,
     VerdictLimits,
     device_outcome,
     judged,
@@ -43,7 +46,6 @@ from gputop.bench.run.suite import LEVELS, Part, Suite
 from gputop.commands.bench import unwritten
 from gputop.console import (
     COULD_NOT_RUN,
-    DEGRADED,
     FAULT,
     FINE,
     INTERRUPTED,
@@ -58,7 +60,7 @@ from gputop.text import visible
 
 if TYPE_CHECKING:
     from gputop.bench.plan.request import Request, Target
-    from gputop.bench.results.collect import Collected, SkippedFile
+    from gputop.bench.results.collect import SkippedFile
     from gputop.bench.results.verdict import DeviceOutcome
     from gputop.bench.run.progress import Until
     from gputop.bench.run.state import RunState
@@ -68,8 +70,6 @@ if TYPE_CHECKING:
     """Runs that have ended, and devices that could not be tested."""
     RunOnce = Callable[[Requesting, str, Until | None], Ends]
     """Runs on the devices with a line of progress behind a heading, until its time or a state."""
-
-GRAVEST_FIRST = (FAULT, INTERRUPTED, COULD_NOT_RUN, DEGRADED, FINE)
 
 
 def report_runs(runs: Sequence[RunState], args: argparse.Namespace) -> int:
@@ -81,9 +81,10 @@ def report_runs(runs: Sequence[RunState], args: argparse.Namespace) -> int:
     for problem in filter(None, (run.problem for run in shown)):
         print_message(f"error: {problem}")
     status = gravest([_status(run, args) for run in runs])
-    reported = shown if args.report is not None else ()
-    exported = [_export(Path(args.report), each) for each in reported]
-    return COULD_NOT_RUN if not all(exported) and status == FINE else status
+    if args.report is None or shown[0].result is None:  # it is about one device
+        return status
+    written = _write_report(args, html_page(shown[0].result, shown[0].history()))
+    return COULD_NOT_RUN if not written and status == FINE else status
 
 
 def report_devices(
@@ -105,17 +106,18 @@ def report_devices(
     return gravest([*statuses, COULD_NOT_RUN if left_out or not members else FINE])
 
 
-def report_collected(found: Collected, args: argparse.Namespace) -> int:
-    """Judge and print devices from files; return the gravest exit status."""
+def report_collected(args: argparse.Namespace) -> int:
+    """Judge and print the devices in the files of `--collect`; return the gravest exit status."""
+    found = collect(args.collect)
     members = judged(found.members, None if args.no_verdict else limits(args))
     return report_devices(members, found.left_out, args)
 
 
-def report_cluster(
+def report(
     ends: Sequence[RunState], not_begun: Sequence[DeviceOutcome], args: argparse.Namespace
 ) -> int:
-    """Store and print results of a cluster; return the gravest exit status."""
-    if args.kind == "collective":  # all ranks have the same rows, or one problem
+    """Store and print results, of a cluster by its outliers; return the gravest exit status."""
+    if args.ray is None or args.kind == "collective":  # ranks have the same rows, or one problem
         return gravest([report_runs(ends, args), *(each.status for each in not_begun)])
     _keep(ends, args)
     return report_devices([*map(device_outcome, ends), *not_begun], (), args)
@@ -195,14 +197,9 @@ def _document(run: RunState) -> dict[str, Any]:
     }
 
 
-def _export(file: Path, run: RunState) -> bool:
-    """Write the page about a device, if it has a result; return False if that failed."""
-    from gputop.bench.results.html_report import html_page
-
-    return run.result is None or _written(file, html_page(run.result, run.history()))
-
-
-def _written(file: Path, page: str) -> bool:
+def _write_report(args: argparse.Namespace, page: str) -> bool:
+    """Write `--report`; print the problem and return False if that fails."""
+    file = Path(args.report)
     try:
         write_whole(file, page.encode())
     except OSError as error:
@@ -226,11 +223,11 @@ def run_suite(args: argparse.Namespace, requesting: Requesting, run: RunOnce) ->
     def asked(part: Part, targets: Sequence[Target]) -> list[Request]:
         nonlocal suite, why
         base = requesting(targets)
-        method = {"level": level, "torch": torch, **_method(args, base)}
+        method = {"level": level, **_method(args, base, torch)}
         suite = suite or Suite(level, time.time(), method, len(parts))
         if len(suite.parts) == done and (changed := suite.changed(method)):
             what = f"{visible(str(file))} is of another suite"
-            raise RunRefusedError(f"{what}: {changed}. Name another file.", USAGE)
+            raise RunRefusedError(f"{what}: {visible(changed, 500)}. Name another file.", USAGE)
         requests, why = suites.part_requests(part, base)
         if not requests:
             raise _LeftOutError
@@ -240,10 +237,11 @@ def run_suite(args: argparse.Namespace, requesting: Requesting, run: RunOnce) ->
     for n, part in enumerate(parts[done:], done + 1):
         head, why = f"{n}/{len(parts)} {part.name}  ", ""
         until = suites.is_steady if args.until_steady and part.kind in suites.STEADY_PARTS else None
-        ended = _ends(partial(run, partial(asked, part), head, until))
-        if suite is None or isinstance(ended, int):
-            stopped = ended if isinstance(ended, int) else COULD_NOT_RUN
+        ended = _ends(partial(run, partial(asked, part), head, until), first=n == done + 1)
+        if isinstance(ended, int):
+            stopped = ended
             break
+        assert suite is not None  # it is there once a part has run
         ends, others = ended
         for end in ends if until else ():
             suites.note_steady(end)
@@ -251,25 +249,28 @@ def run_suite(args: argparse.Namespace, requesting: Requesting, run: RunOnce) ->
         found = suites.part_result(part, ends, why, part.share * args.seconds, others)
         print_message(f"{head}{part_state(found)}{f', {why}' if why else ''}")
         if any(map(was_stopped, found.members)):
-            stopped = INTERRUPTED
+            stopped = gravest([INTERRUPTED, *(each.status for each in outliers(found.members))])
             break
         suite = suite.added(found)
         _write_suite(file, suite)
     return _report_suite(args, suite, file, stopped)
 
 
-def _ends(run: Callable[[], Ends]) -> Ends | int:
-    """Return the ends of a part, none if it is left out, or the status that ends the suite."""
+def _ends(run: Callable[[], Ends], *, first: bool) -> Ends | int:
+    """Return the ends of a part, none if it is left out, or the status that ends the suite.
+
+    Raise `RunRefusedError` if the first one is refused: there is no page to print yet.
+    """
     try:
         with suppress(_LeftOutError):
             return run()
     except KeyboardInterrupt:
         return INTERRUPTED
     except RunRefusedError as error:
-        if error.status == USAGE:
+        if first:
             raise
         print_message(f"error: {error}")
-        return error.status
+        return COULD_NOT_RUN
     return (), ()
 
 
@@ -277,12 +278,14 @@ class _LeftOutError(Exception):
     """No device can do a part of a suite."""
 
 
-def _method(args: argparse.Namespace, base: Sequence[Request]) -> dict[str, str]:
-    """Return what must be the same to go on with a suite, by name."""
+def _method(args: argparse.Namespace, base: Sequence[Request], torch: str) -> dict[str, str]:
+    """Return what must be the same to go on with a suite, by name; `torch` is this machine's."""
+    versions = {each.target.torch or torch for each in base}
     devices = (
         f"{each.target.label}{f' {each.target.uuid}' * bool(each.target.uuid)}" for each in base
     )
     return {
+        "torch": ", ".join(sorted(versions)),
         "devices": "; ".join(devices),
         "data type": ", ".join(dict.fromkeys(each.dtype for each in base)),
         "seconds": f"{args.seconds:g}",
@@ -302,17 +305,15 @@ def _kept_suite(args: argparse.Namespace) -> tuple[Path, Suite | None]:
     file = Path(args.resume)
     try:
         return file, suites.read(file)
-    except FileNotFoundError as error:
+    except FileNotFoundError:
         if file.parent.is_dir():
             return file, None
-        raise RunRefusedError(
-            f"{unwritten(file, 'there is no such folder', 'Create it')}.", USAGE
-        ) from error
-    except (OSError, ValueError, RecursionError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no file of a suite"
-        raise RunRefusedError(
-            f"{visible(str(file))} cannot be resumed: {why}. Name another.", USAGE
-        ) from None
+        why = "there is no such folder"
+    except OSError as error:
+        why = error.strerror or str(error)
+    except (ValueError, RecursionError):
+        why = "it is no file of a suite"
+    raise RunRefusedError(f"{visible(str(file))} cannot be resumed: {why}. Name another.", USAGE)
 
 
 def _torch_version(args: argparse.Namespace) -> str:
@@ -333,13 +334,11 @@ def _write_suite(file: Path, suite: Suite) -> None:
 
 def _report_suite(args: argparse.Namespace, suite: Suite | None, file: Path, stopped: int) -> int:
     """Print and export a suite, and say how to go on with it; return the gravest status."""
-    from gputop.bench.results.html_report import suite_html
-
     if suite is None or not suite.parts:
         return stopped
     document = json.dumps(suite.document(), indent=2, allow_nan=False) if args.json else ""
     print_output(document or suite_page(suite))
-    written = args.report is None or _written(Path(args.report), suite_html(suite))
+    written = args.report is None or _write_report(args, suite_html(suite))
     if stopped != FINE:
         options = [] if args.resume else ["--resume", str(file)]
         print_message(f"to go on: {shlex.join(['gputop', *sys.argv[1:], *options])}")

@@ -196,11 +196,9 @@ def _texts(
 
 
 def _broken(text: str, room: int | None, indent: str = "") -> list[str]:
-    if room is None:
-        return [text]
+    width = room or len(text) + 1
     # Commands keep their hyphens.
-    lines = textwrap.wrap(text, room, subsequent_indent=indent, break_on_hyphens=False)
-    return lines or [""]
+    return textwrap.wrap(text, width, subsequent_indent=indent, break_on_hyphens=False) or [""]
 
 
 def _summary(severities: Sequence[Severity], *, colour: bool) -> str:

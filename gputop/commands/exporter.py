@@ -26,10 +26,8 @@ from gputop.console import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE, print_messag
 from gputop.text import visible
 
 if TYPE_CHECKING:
-    from _typeshed.wsgi import WSGIApplication
-
     from gputop.output.prometheus.metrics import Family
-    from gputop.output.prometheus.scrape import Server, WebConfig
+    from gputop.output.prometheus.scrape import Server
     from gputop.problem import Problem
     from gputop.stream.child import StreamChild
 
@@ -90,13 +88,13 @@ def run(arguments: argparse.Namespace) -> int:
     from gputop.stream.launch import StreamOptions
 
     with needs_extra("exporter"):
-        from gputop.output.prometheus.scrape import WebConfig, WebConfigError, application
+        from gputop.output.prometheus.scrape import Server, WebConfig, WebConfigError, metrics_page
     try:
         web_config = arguments.web_config and WebConfig(Path(arguments.web_config), print_message)
     except WebConfigError:
         return USAGE
     if not arguments.processes:
-        refuse(arguments, ("users", "pids"), "metrics of devices", "add --processes")
+        refuse(arguments, ("user", "pid", "compute"), "metrics of devices", "add --processes")
     dcgm = arguments.dcgm_names
     watch = StreamFollower(_tell, judges=not dcgm)
     socket = arguments.pod_resources_kubelet_socket
@@ -108,8 +106,14 @@ def run(arguments: argparse.Namespace) -> int:
         state = replace(state, sample=chosen_processes(arguments, state.sample))
         return families(state, now, processes=processes, dcgm=dcgm, pods=kubelet.pods())
 
-    pages = application(look, lambda: watch.state.sample is not None)
-    server = _listen(arguments.listen, pages, web_config)
+    address: Address = arguments.listen
+    pages = {"/metrics": metrics_page(look)}
+    try:
+        server = Server(*address, pages, web_config, lambda: watch.state.sample is not None)
+    except (OSError, UnicodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not a name"
+        remedy = "Name another with --listen HOST:PORT."
+        fail(f"cannot listen on {address}: {why}. {remedy}", COULD_NOT_RUN)
     interval = 1.0 if arguments.interval is None else arguments.interval
     asked = StreamOptions(interval, gpm=arguments.gpm is not False, **source_of(arguments))
     child = StreamChild(asked.command, interval)
@@ -121,19 +125,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _tell(problem: Problem) -> None:
     print_message(f"error: {problem}.")
-
-
-def _listen(address: Address, app: WSGIApplication, web_config: WebConfig | None) -> Server:
-    from gputop.output.prometheus.scrape import Server
-
-    try:
-        return Server(address.host, address.port, app, web_config)
-    except (OSError, UnicodeError) as error:
-        why = getattr(error, "strerror", None) or "it is not a name"
-        fail(
-            f"cannot listen on {address}: {why}. Name another with --listen HOST:PORT.",
-            COULD_NOT_RUN,
-        )
 
 
 async def _serve(

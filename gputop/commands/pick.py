@@ -13,15 +13,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gputop.commands.arguments import (
-    Parser,
-    add_shared,
-    argument,
-    count,
-    fail,
-    print_text,
-    snapshots,
-)
+from gputop.commands.arguments import Parser, add_shared, count, fail, print_text, snapshots
 from gputop.console import COULD_NOT_RUN, FINE, print_message
 from gputop.problem import Problem, ProblemError
 from gputop.schema.snapshot import Inventory, Sample, Source
@@ -58,23 +50,14 @@ def add_arguments(parser: Parser) -> None:
         "gpus=$(gputop pick -n 2) && CUDA_VISIBLE_DEVICES=$gpus python train.py. "
         "Looks among those that CUDA_VISIBLE_DEVICES leaves. It reserves nothing."
     )
-    parser.add_argument(
-        "-n", "--count", type=count, default=1, metavar="N", help="how many (default 1)"
-    )
+    parser.value("-n --count", "N", count, "how many (default 1)", 1)
     parse = "gputop.health.idle_devices:parse_amount"
     least = "at least so much free memory, such as 20GiB, 20GB or 80%%"
     parser.value("--min-free", "SIZE", parse, least)
     most = "at most that mean utilization over a second"
     parser.value("--max-busy", "PERCENT", parse_percent, most)
-    parser.add_argument(
-        "--wait",
-        nargs="?",
-        type=argument(parse_wait),
-        default=0.0,
-        const=math.inf,
-        metavar="S",
-        help="wait until enough devices fit, up to S seconds, or as long as it takes",
-    )
+    words = "wait until enough devices fit, up to S seconds, or as long as it takes"
+    parser.value("--wait", "S", parse_wait, words, 0.0, nargs="?", const=math.inf)
     parser.flag(
         "--index",
         "indices instead of UUIDs: those of CUDA_DEVICE_ORDER=PCI_BUS_ID, which must be set with "

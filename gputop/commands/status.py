@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import AsyncGenerator, Mapping
@@ -33,7 +34,7 @@ from gputop.text import visible
 if TYPE_CHECKING:
     from gputop.fleet.model import Fleet
     from gputop.fleet.watch import FleetWatch
-    from gputop.output.page import Processes, View
+    from gputop.output.page import Processes
     from gputop.problem import Problem
     from gputop.stream.child import Interruption, Snapshot
 
@@ -52,22 +53,10 @@ NO_GPUS = (
 def add_arguments(parser: Parser) -> None:
     """Add the options of `gputop status`."""
     parser.flag("--json", "one JSON document; with --watch, one on each line")
-    parser.add_argument(
-        "-L",
-        "--list-gpus",
-        action="store_true",
-        help="the GPUs and their MIG instances with their UUIDs, as nvidia-smi lists them",
-    )
-    parser.add_argument(
-        "--watch",
-        "-l",
-        "-w",
-        nargs="?",
-        type=interval,
-        const=1.0,
-        metavar="S",
-        help="every S seconds (default 1), in place on a terminal; Ctrl+C ends it",
-    )
+    words = "the GPUs and their MIG instances with their UUIDs, as nvidia-smi lists them"
+    parser.flag("-L --list-gpus", words)
+    words = "every S seconds (default 1), in place on a terminal; Ctrl+C ends it"
+    parser.value("--watch -l -w", "S", interval, words, nargs="?", const=1.0)
     parser.value(
         "--columns",
         "NAME,...",
@@ -167,8 +156,8 @@ async def _once(arguments: argparse.Namespace, found: SnapshotStream) -> int:
     assert seen is not None
     if text := _text(arguments, seen):
         print_text(text)
-    if problem := seen.inventory.problem or seen.sample.problem:
-        fail(str(problem), COULD_NOT_RUN)
+    if seen.problem is not None:
+        fail(str(seen.problem), COULD_NOT_RUN)
     return FINE
 
 
@@ -182,9 +171,8 @@ async def _watch(arguments: argparse.Namespace, found: SnapshotStream) -> int:
                 print_message(str(each.problem))
                 continue
             text = _text(arguments, each)
-            problem = each.inventory.problem or each.sample.problem
-            if problem is not None and not arguments.json:
-                text += f"\n{visible(str(problem))}"
+            if each.problem is not None and not arguments.json:
+                text += f"\n{visible(str(each.problem))}"
             print_again(arguments, text, first=not begun)
             begun = True
     return FINE
@@ -202,51 +190,45 @@ def _waits(arguments: argparse.Namespace, seen: Snapshot) -> bool:
 
 
 def _text(arguments: argparse.Namespace, seen: Snapshot) -> str:
-    from gputop.output.page import document
+    """Return a snapshot as JSON, as a list of its GPUs, or as a page."""
+    from gputop.output.page import OWN, View, gpu_list, page
 
-    seen = _with_chosen(arguments, seen)
     if arguments.json:
-        return _dumps(arguments, document(*seen))
-    return _page(arguments, seen)
-
-
-def _with_chosen(arguments: argparse.Namespace, seen: Snapshot) -> Snapshot:
-    return seen._replace(sample=chosen_processes(arguments, seen.sample))
-
-
-def _page(arguments: argparse.Namespace, seen: Snapshot) -> str:
-    from gputop.output.page import gpu_list, page
-
-    if not arguments.list_gpus:
-        return page(*seen, _view(arguments))
-    title = f"{visible(seen.inventory.hostname)}\n" if arguments.hosts else ""
-    return title + gpu_list(seen.inventory)
-
-
-def _view(arguments: argparse.Namespace) -> View:
-    from gputop.output.page import OWN, View
-
+        return _dumps(arguments, _document(arguments, seen))
+    if arguments.list_gpus:
+        title = f"{visible(seen.inventory.hostname)}\n" if arguments.host else ""
+        return title + gpu_list(seen.inventory)
     places: dict[bool | None, Processes] = {None: "beside", True: "below", False: "none"}
     columns, processes = arguments.columns or OWN, places[arguments.processes]
-    return View(columns, processes, output_width(), _colour(arguments))
+    view = View(columns, processes, output_width(), _colour(arguments))
+    return page(seen.inventory, chosen_processes(arguments, seen.sample), view)
+
+
+def _document(arguments: argparse.Namespace, seen: Snapshot | Problem) -> dict[str, Any]:
+    from gputop.output.page import document
+    from gputop.schema.codec import to_json
+
+    if not isinstance(seen, tuple):
+        return {"problem": to_json(seen)}
+    return document(seen.inventory, chosen_processes(arguments, seen.sample))
 
 
 def _print_hosts(arguments: argparse.Namespace, found: Mapping[str, Snapshot | Problem]) -> int:
     """Print a page of each host, or JSON; problems go to standard error, and are status 3."""
-    found = {
-        host: _with_chosen(arguments, each) if isinstance(each, tuple) else each
-        for host, each in found.items()
-    }
+    seen = {host: each for host, each in found.items() if isinstance(each, tuple)}
     if arguments.json:
-        print_text(_dumps(arguments, [_document(*each) for each in found.items()]))
-    else:
-        seen = {host: each for host, each in found.items() if isinstance(each, tuple)}
-        if pages := [_page(arguments, _named(*each)) for each in seen.items()]:
-            print_text("\n\n".join(pages))
-    problems = [problem for each in found.items() if (problem := _problem(*each))]
-    for problem in problems:
-        print_message(f"error: {problem}")
-    return COULD_NOT_RUN if problems else FINE
+        hosts = [{"host": host, **_document(arguments, each)} for host, each in found.items()]
+        print_text(_dumps(arguments, hosts))
+    elif seen:
+        print_text("\n\n".join(_text(arguments, _named(*each)) for each in seen.items()))
+    status = FINE
+    for host, each in found.items():
+        problem = each.problem if isinstance(each, tuple) else each
+        if problem is not None:
+            at = f"{host}: " if host in seen else ""  # without an answer, the problem names it
+            print_message(f"error: {at}{problem}")
+            status = COULD_NOT_RUN
+    return status
 
 
 def _named(host: str, seen: Snapshot) -> Snapshot:
@@ -254,21 +236,6 @@ def _named(host: str, seen: Snapshot) -> Snapshot:
     own = seen.inventory.hostname
     name = host if host == own else f"{host} ({own})"
     return seen._replace(inventory=replace(seen.inventory, hostname=name))
-
-
-def _problem(host: str, seen: Snapshot | Problem) -> str | None:
-    if not isinstance(seen, tuple):
-        return str(seen)  # which names the host
-    problem = seen.inventory.problem or seen.sample.problem
-    return None if problem is None else f"{host}: {problem}"
-
-
-def _document(host: str, seen: Snapshot | Problem) -> dict[str, Any]:
-    from gputop.output.page import document
-    from gputop.schema.codec import to_json
-
-    known = document(*seen) if isinstance(seen, tuple) else {"problem": to_json(seen)}
-    return {"host": host, **known}
 
 
 def open_watch(
@@ -322,6 +289,4 @@ def _fleet_text(arguments: argparse.Namespace, fleet: Fleet) -> str:
 
 
 def _dumps(arguments: argparse.Namespace, document: object) -> str:
-    from json import dumps
-
-    return dumps(document, indent=2 if arguments.watch is None else None)
+    return json.dumps(document, indent=2 if arguments.watch is None else None)

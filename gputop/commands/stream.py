@@ -17,7 +17,6 @@ from gputop.commands.arguments import (
     SOURCE,
     Parser,
     add_shared,
-    argument,
     chosen_processes,
     count,
     fail,
@@ -27,6 +26,7 @@ from gputop.commands.arguments import (
 )
 from gputop.console import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE, print_message
 from gputop.text import count as plural
+from gputop.text import fold_list
 
 if TYPE_CHECKING:
     from gputop.output.nvidia_smi import CsvLines
@@ -52,14 +52,11 @@ def add_arguments(parser: Parser) -> None:
     parser.value("--count", "N", count, "stop after N samples")
     forms = "jsonl (default), or csv as nvidia-smi prints it: csv[,noheader][,nounits]"
     parser.value("--format", "FORMAT", parse_format, forms)
-    parser.add_argument(
-        "--query",
-        "--query-gpu",
-        type=argument("gputop.output.nvidia_smi:parse_query"),
-        metavar="LIST",
-        help="the columns of CSV, separated by commas, under nvidia-smi's names, such as "
-        "timestamp,index,utilization.gpu,memory.used",
+    about = (
+        "the columns of CSV, separated by commas, under nvidia-smi's names, such as "
+        "timestamp,index,utilization.gpu,memory.used"
     )
+    parser.value("--query --query-gpu", "LIST", "gputop.output.nvidia_smi:parse_query", about)
     apps = "gputop.output.nvidia_smi:parse_apps_query"
     about = "a line of CSV for each compute process, such as gpu_uuid,pid,process_name,used_memory"
     parser.value("--query-compute-apps", "LIST", apps, about)
@@ -220,8 +217,7 @@ def _note(arguments: argparse.Namespace, names: tuple[str, ...]) -> str:
         why = "simulated devices do not have it"
     elif hosts_of(arguments):
         why = "gputop there does not send it"
-    more = f" and {len(names) - 4} more" if len(names) > 4 else ""
-    return f"note: [N/A] for {', '.join(names[:4])}{more}: {why}"
+    return f"note: [N/A] for {fold_list(names, 4)}: {why}"
 
 
 def _print_losses(recording: Recording) -> None:

@@ -31,15 +31,13 @@ Legend:
 
 def add_arguments(parser: Parser) -> None:
     """Add the options of `gputop topo`."""
-    parser.add_argument(
-        "-m", "--matrix", action="store_true", help="the matrix, which is shown anyway"
-    )
+    parser.flag("-m --matrix", "the matrix, which is shown anyway")
     parser.flag("--json", "the same as one JSON document")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the matrix. A driver that does not answer is a problem, and does not hang."""
-    refuse(arguments, ("demo", "ids", "only_visible"), "`topo`", "see `gputop status`")
+    refuse(arguments, ("demo", "id", "only_visible"), "`topo`", "see `gputop status`")
     found = _read()
     if arguments.json:
         print_text(json.dumps({"gpus": [asdict(gpu) for gpu in found]}, indent=2))

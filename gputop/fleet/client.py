@@ -89,10 +89,7 @@ class Client:
         document = _document(body)
         if "status" not in document:
             url = visible(self._server.url, 200)
-            html = body[:200].lstrip().startswith(b"<")
-            why = f"{url} answers {'with a web page' if html else 'with something other than JSON'}"
-            if body[:1] == b"{":
-                why = f"an answer of {url} breaks off"
+            why = f"{url} answers with something other than its JSON"
             raise AskError(Problem("No answer of Prometheus", why, "Check what is at that URL"))
         if document["status"] != "success":
             raise AskError(_failed(_words(document)), whole=False)
@@ -231,9 +228,8 @@ class Client:
         if status in (401, 403):
             what = "requires credentials" if status == 401 else "denies access"
             text = body[:1000].decode("utf-8", "replace")
-            challenge = answer.headers.get("WWW-Authenticate", "")
             signed = AUTHORIZATION in self._headers
-            lacks, remedy = self._server.sign_in(text, challenge, signed=signed)
+            lacks, remedy = self._server.sign_in(text, signed=signed)
             without = f": the request has no {lacks} header" if lacks and status == 401 else ""
             return AskError(Problem(f"Prometheus {what}", f"{status} of {url}{without}", remedy))
         if words is not None and status in (400, 422, 503):
@@ -241,8 +237,7 @@ class Client:
         if status in (404, 405, 400, 422):
             remedy = f"Give the URL with its path, such as {url}/prometheus"
             return AskError(Problem("No Prometheus there", f"{url} answers {status}", remedy))
-        why = "gets too many requests (429)" if status == 429 else f"answers {status}"
-        return AskError(Problem(AWAY, f"{url} {why}", LATER))
+        return AskError(Problem(AWAY, f"{url} answers {status}", LATER))
 
 
 def _document(body: bytes) -> Mapping[str, Any]:

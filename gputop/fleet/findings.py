@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import islice
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -281,8 +280,8 @@ LOOK_BACK_SECONDS, STEP_SECONDS = 86_400.0, 60.0
 """Seconds that range queries go back, and their step."""
 BRIDGED_SECONDS = 600.0
 """Longest gap in a finding, as readings waver and scrapes fail."""
-MOST_GPUS, MOST_BATCHES = 32, 3
-"""Most findings of a range query, and range queries of a refresh unless it is the only one."""
+MOST_DATED = 32
+"""Most findings whose start is asked for in a refresh."""
 CLOSE = 1.1
 """Factor by which the clock of a straggler may have been higher than now."""
 
@@ -290,8 +289,6 @@ Mark = tuple[str, str]
 """Identity of a finding: key of the GPU, and rule."""
 Condition = Mapping[str, Callable[[float], bool]]
 """Tests that past readings passed while a finding was there, by reading."""
-RangeBatch = Mapping[Mark, Condition]
-"""Findings whose start one range query tells, all by the same readings."""
 
 
 class StartTimes:
@@ -307,25 +304,25 @@ class StartTimes:
         """Time at which each finding was last there."""
         self._asked: set[Mark] = set()
 
-    def undated(self, fleet: Fleet, known: Known) -> Iterator[RangeBatch]:
-        """Yield batches of findings to ask for, each once."""
+    def undated(self, fleet: Fleet, known: Known) -> dict[Mark, Condition]:
+        """Return the worst findings to ask for, each once."""
         gpus = {gpu.key: gpu for gpu in fleet.gpus}
-        new: dict[tuple[str, ...], dict[Mark, Condition]] = defaultdict(dict)
+        found: dict[Mark, Condition] = {}
         for each in fleet.findings:
             mark = each.device_uuid, each.rule
-            if each.since is None and mark not in self._asked:
-                condition = condition_of(each.rule, gpus[each.device_uuid], known)
-                new[tuple(condition)][mark] = condition
-        new.pop((), None)  # readings cannot tell
-        for conditions in new.values():
-            for first in range(0, len(conditions), MOST_GPUS):
-                batch = dict(islice(conditions.items(), first, first + MOST_GPUS))
-                self._asked.update(batch)
-                yield batch
+            condition = condition_of(each.rule, gpus[each.device_uuid], known)
+            if condition and each.since is None and mark not in self._asked:
+                found[mark] = condition
+            if len(found) == MOST_DATED:
+                break
+        self._asked.update(found)
+        return found
 
-    def add_answer(self, batch: RangeBatch, answer: Mapping[str, Moments], end: float) -> None:
-        """Find the start times of a batch in the readings of its GPUs over the range to `end`."""
-        for mark, condition in batch.items():
+    def add_answer(
+        self, asked: Mapping[Mark, Condition], answer: Mapping[str, Moments], end: float
+    ) -> None:
+        """Find start times in the readings of the GPUs that were asked for, up to `end`."""
+        for mark, condition in asked.items():
             start = find_start(answer.get(mark[0], {}), condition, end - LOOK_BACK_SECONDS, end)
             if start is not None:
                 self._found[mark] = start

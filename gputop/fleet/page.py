@@ -11,27 +11,21 @@ from gputop import __version__
 from gputop.bench.results.statistics import percentile
 from gputop.fleet.model import OF_DEVICE, Fleet, Gpu, devices, totals
 from gputop.health.findings import Finding, Severity
-from gputop.output.ansi import (
-    BOLD,
-    DIM,
-    LOUD_RED,
-    LOUD_YELLOW,
-    MAGENTA,
-    YELLOW,
-    Line,
-    Span,
-    rendered,
-    with_dots,
-)
+from gputop.output import ansi
+from gputop.output.ansi import Line, Span
 from gputop.schema.codec import to_json
-from gputop.text import ABSENT, cells, cut, duration, moment, quantity, short_name, visible
+from gputop.text import ABSENT, cells, cut, duration, moment, number, quantity, short_name, visible
 
 SCHEMA = 1
 """Schema version of the JSON document: raised where a field is renamed, removed or redefined."""
 DAY_SECONDS = 86_400
 MOST_ROWS = 40
 """Most findings on the page. JSON has all of them."""
-_LOOKS = {Severity.FAULT: LOUD_RED, Severity.STALE: MAGENTA, Severity.WARNING: YELLOW}
+_LOOKS = {
+    Severity.FAULT: ansi.LOUD_RED,
+    Severity.STALE: ansi.MAGENTA,
+    Severity.WARNING: ansi.YELLOW,
+}
 """Looks of the severities that findings of a fleet have."""
 _FIGURES: tuple[tuple[str, str, str, Callable[[Gpu], float | None]], ...] = (
     ("busy", " %", "gpu_utilization_percent", lambda gpu: gpu.gpu_utilization_percent),
@@ -74,21 +68,21 @@ def document(fleet: Fleet) -> dict[str, Any]:
 
 def page(fleet: Fleet, where: str, match: str, width: int | None, *, colour: bool) -> str:
     """Return totals, the distribution of readings, and the findings, worst first."""
-    problems = ([Span(visible(str(each)), YELLOW)] for each in fleet.problems)
+    problems = ([Span(visible(str(each)), ansi.YELLOW)] for each in fleet.problems)
     lines = chain(_heading(fleet, where, match), _spreads(fleet), problems, _findings(fleet))
-    return rendered(lines, width, colour=colour)
+    return ansi.rendered(lines, width, colour=colour)
 
 
 def _heading(fleet: Fleet, where: str, match: str) -> Iterator[Line]:
-    spans = [Span(visible(where, 200), BOLD)]
+    spans = [Span(visible(where, 200), ansi.BOLD)]
     if match:
         spans.append(Span(visible(match, 200)))
     if fleet.simulated:
-        spans.append(Span("SIMULATED", LOUD_YELLOW))
+        spans.append(Span("SIMULATED", ansi.LOUD_YELLOW))
     spans.append(Span(moment(fleet.time, "%Y-%m-%d %H:%M:%S")))
     if not fleet.fresh:
-        spans.append(Span("OLD", LOUD_YELLOW))
-    yield with_dots(spans)
+        spans.append(Span("OLD", ansi.LOUD_YELLOW))
+    yield ansi.with_dots(spans)
     found = totals(fleet.gpus, fleet.findings)
     parts = [
         _counted(found.gpus, "GPU"),
@@ -118,28 +112,34 @@ def _spreads(fleet: Fleet) -> Iterator[Line]:
     if not fleet.gpus:
         return
     physical = devices(fleet.gpus)
-    yield [Span(f"{'':<12}{'median':>9}{'p5':>9}{'p95':>9}{'of':>9}", DIM)]
+    yield [Span(f"{'':<12}{'median':>9}{'p5':>9}{'p95':>9}{'of':>9}", ansi.DIM)]
     for name, unit, of, value in _FIGURES:
         gpus = physical if of in OF_DEVICE else fleet.gpus
         known = sorted(number for gpu in gpus if (number := value(gpu)) is not None)
         figures = [percentile(known, percent) for percent in (50, 5, 95)] if known else [None] * 3
         lag = fleet.lag_seconds(of)
-        older = [Span(f"   {duration(lag)} older than the rest", YELLOW)] if lag > 0 else []
+        older = [Span(f"   {duration(lag)} older than the rest", ansi.YELLOW)] if lag > 0 else []
         total = ""
         if name == "power" and known:
-            watts = sum(known)
-            large = watts >= 1000
-            total = f"{watts / 1000:,.1f} kW" if large else quantity(watts, unit)
-            total = f"   {total} in all"
+            total = f"   {total_watts(sum(known))} in all"
         columns = "".join(f"{quantity(figure, unit):>9}" for figure in figures)
         yield [Span(f"{name:<12}{columns}{len(known):>9,}"), Span(total), *older]
+
+
+def total_watts(watts: float) -> str:
+    """Return a text such as `812 W`, `6.12 kW` or `4.03 MW`."""
+    for unit in ("W", "kW"):
+        if watts < 999.5:
+            return f"{number(watts, whole=unit == 'W')} {unit}"
+        watts /= 1000
+    return f"{number(watts)} MW"
 
 
 def _findings(fleet: Fleet) -> Iterator[Line]:
     if not fleet.gpus:
         return
     if not fleet.findings:
-        yield [Span("Nothing is wrong", DIM)]
+        yield [Span("Nothing is wrong", ansi.DIM)]
         return
     gpus = {gpu.key: gpu for gpu in fleet.gpus}
     rows = [*_rows(fleet.findings, gpus)]
@@ -156,12 +156,12 @@ def _findings(fleet: Fleet) -> Iterator[Line]:
             Span(f"{finding.severity.name:<8}", look),
             Span(f"{where}{' ' * (wide - cells(where))}  "),
             Span(f"{finding.sentence}{' ' * (longest - cells(finding.sentence))}", look),
-            Span(f"  {begun:<{dated}}" if dated else "", DIM),
-            Span(f"  {about}", DIM),
+            Span(f"  {begun:<{dated}}" if dated else "", ansi.DIM),
+            Span(f"  {about}", ansi.DIM),
         ]
     if len(rows) > MOST_ROWS:
         rest = sum(count for *_, count in rows[MOST_ROWS:])
-        yield [Span(f"{ABSENT} {rest:,} more: --json has all", DIM)]
+        yield [Span(f"{ABSENT} {rest:,} more: --json has all", ansi.DIM)]
 
 
 def since(finding: Finding, now: float) -> str:

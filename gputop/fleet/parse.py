@@ -324,30 +324,19 @@ def _labels_of_row(row: Labels, workloads: set[str | None]) -> dict[str, str]:
     Without `honor_labels`, Prometheus replaces that pod by the pod of the exporter and renames it
     to `exported_pod`.
     """
-    own, exported = _label_names(tuple(row))
-    found = {called: value for name, called in own if (value := row[name])}
-    of_exporter = row.get("job") in workloads or _EXPORTER.match(row.get("pod", "")) is not None
-    if of_exporter:
+    found = {
+        _SHOWN_NAMES.get(name, name): value
+        for name, value in row.items()
+        if value and name not in _IDENTITY and not name.startswith(_EXPORTED)
+    }
+    if row.get("job") in workloads or _EXPORTER.match(row.get("pod", "")):
         for name in _POD_LABELS:
             found.pop(name, None)
-    found.update((called, value) for name, called in exported if (value := row[name]))
+    for name, value in row.items():
+        shown = name.removeprefix(_EXPORTED)
+        if value and shown not in (name, "job", "instance"):
+            found[shown] = value
     return found
-
-
-@lru_cache(1 << 8)
-def _label_names(labels: tuple[str, ...]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """Return labels with their shown names: those of the series, and those that were renamed."""
-    own = [
-        (name, _SHOWN_NAMES.get(name, name))
-        for name in labels
-        if name not in _IDENTITY and not name.startswith(_EXPORTED)
-    ]
-    exported = [
-        (name, name.removeprefix(_EXPORTED))
-        for name in labels
-        if name.startswith(_EXPORTED) and name not in ("exported_job", "exported_instance")
-    ]
-    return own, exported
 
 
 def _differing_labels(identities: Sequence[Gpu]) -> tuple[str, ...]:

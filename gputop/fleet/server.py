@@ -118,11 +118,10 @@ class PrometheusServer:
     def _has(self, header: str) -> bool:
         return header.lower() in map(str.lower, self.headers)
 
-    def sign_in(self, said: str, challenge: str, *, signed: bool) -> tuple[str, str]:
+    def sign_in(self, said: str, *, signed: bool) -> tuple[str, str]:
         """Return which header a refused request lacks, "" if none, and the remedy.
 
-        `said` is the body of the refusal, `challenge` its `WWW-Authenticate`; `signed` is true if
-        the request had credentials.
+        `said` is the body of the refusal; `signed` is true if the request had credentials.
         """
         if "org id" in said.lower() or TENANT.lower() in said.lower():
             if self._has(TENANT):
@@ -130,16 +129,8 @@ class PrometheusServer:
             return TENANT, f"Set {HEADERS}='{TENANT}: TENANT'"
         if self._has(AUTHORIZATION):
             return "", f"Check {AUTHORIZATION} in {HEADERS}"
-        if self.token_file is not None:
-            return "", f"Check the token in {visible(str(self.token_file), 100)}"
-        if self.user is not None:
-            return "", f"Check {USER} and {PASSWORD}"
-        if signed:
-            return "", "Check ~/.netrc"
-        scheme = challenge.partition(" ")[0].lower()
-        ways = {"bearer": f"Set {TOKEN_FILE}", "basic": f"Set {USER} and {PASSWORD}, or ~/.netrc"}
-        either = f"Set {TOKEN_FILE}, or {USER} and {PASSWORD}, or ~/.netrc"
-        return AUTHORIZATION, ways.get(scheme, either)
+        ways = f"{TOKEN_FILE}, or {USER} and {PASSWORD}, or ~/.netrc"
+        return ("", f"Check {ways}") if signed else (AUTHORIZATION, f"Set {ways}")
 
 
 def parse_headers(text: str) -> dict[str, str]:
@@ -186,14 +177,11 @@ def _netrc_login(host: str) -> tuple[str, str] | None:
         found = netrc.netrc(os.environ.get("NETRC")).authenticators(host)
     except FileNotFoundError:
         return None
-    except (OSError, UnicodeDecodeError) as error:
-        why = f"it cannot be read, {getattr(error, 'strerror', None) or 'it is not text'}"
-    except netrc.NetrcParseError as error:
-        # Its message quotes the bad text, which may be a password.
-        why = f"line {error.lineno} of it cannot be read"
-    else:
-        return None if found is None else (found[0], found[2] or "")
-    raise ProblemError(Problem("No use of netrc", why, "Check it, or set NETRC=/dev/null"))
+    except (OSError, UnicodeDecodeError, netrc.NetrcParseError):
+        # Some of their messages quote the bad text, which may be a password.
+        remedy = "Check it, or set NETRC=/dev/null"
+        raise ProblemError(Problem("No use of netrc", "it cannot be read", remedy)) from None
+    return None if found is None else (found[0], found[2] or "")
 
 
 def parse_match(text: str) -> str:

@@ -12,13 +12,13 @@ from concurrent import futures
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from typing import Any, TypeVar
 
 from gputop.bounds import ANSWER_BYTES, ANSWERS_BYTES
 from gputop.fleet.builder import FleetBuilder
 from gputop.fleet.client import AWAY, LATER, SECONDS, AskError, Client, slow
-from gputop.fleet.findings import LOOK_BACK_SECONDS, MOST_BATCHES, STEP_SECONDS, StartTimes
+from gputop.fleet.findings import LOOK_BACK_SECONDS, STEP_SECONDS, StartTimes
 from gputop.fleet.model import Fleet
 from gputop.fleet.parse import Checked, Moments, RefreshMoment, moment_of
 from gputop.fleet.queries import CLOCK, FIRST, SELDOM, Query, all_of, gone_of, names_of, values_of
@@ -29,7 +29,7 @@ from gputop.text import visible
 REFRESH_SECONDS = 20.0
 """Seconds for all answers of one refresh."""
 DATING_SECONDS = 5.0
-"""Seconds for start times of findings, unless this is the only refresh."""
+"""Most seconds for start times of findings."""
 MOST_PROBLEMS = 5
 SLOW, GONE = "slow", "gone"
 EVERYTHING = 1
@@ -70,7 +70,6 @@ class Refresher:
         self._seconds = seconds
         self._turn = EVERYTHING if at_once else 0
         self._last: Fleet | None = None
-        self._at_once = at_once
         self._start_times = StartTimes()
         self._problems_by_query: dict[str, tuple[Problem, ...]] = {}
         """Problems with the last answer to each query, kept until it is asked again."""
@@ -140,27 +139,19 @@ class Refresher:
         return moment
 
     def _dated(self, fleet: Fleet, deadline: float) -> Fleet:
-        """Return the fleet with start times of its findings, as far as a few queries tell."""
-        most = None if self._at_once else MOST_BATCHES
-        if not self._at_once:
-            deadline = min(deadline, time.monotonic() + DATING_SECONDS)
-        uuids = {gpu.key: gpu.uuid for gpu in fleet.gpus} if fleet.findings else {}
+        """Return the fleet with start times of its findings, as far as one query tells."""
         end, times = fleet.moment, self._start_times
-        batches = times.undated(fleet, self.builder.known)
-        for batch in islice(batches, most if self._turn >= EVERYTHING else 0):
-            left = deadline - time.monotonic()
-            if left <= 0:
-                break
-            some = f"=~{one_of(sorted({uuids[key] for key, _ in batch}))}"
-            query = all_of(self._match, some, next(iter(batch.values())))
+        left = min(DATING_SECONDS, deadline - time.monotonic())
+        all_asked = self._turn >= EVERYTHING and left > 0
+        if asked := times.undated(fleet, self.builder.known) if all_asked else {}:
+            keys = {key for key, _ in asked}
+            some = f"=~{one_of(sorted({gpu.uuid for gpu in fleet.gpus if gpu.key in keys}))}"
+            readings = sorted({name for condition in asked.values() for name in condition})
+            query = all_of(self._match, some, readings)
             period = _range(end - LOOK_BACK_SECONDS, end, STEP_SECONDS)
-            try:
+            with contextlib.suppress(AskError):  # the readings matter more
                 data, _ = self.client.ask("query_range", {"query": query, **period}, left)
-            except AskError as error:
-                if error.whole:
-                    break  # the readings matter more than start times
-                continue
-            times.add_answer(batch, self.builder.past_readings(data), end)
+                times.add_answer(asked, self.builder.past_readings(data), end)
         return times.dated(fleet, end if self.is_complete else None)
 
     def _ask_in_parallel(self, queries: list[Query], deadline: float) -> None:

@@ -23,7 +23,6 @@ from gputop.schema.snapshot import (
     PROCESS_IO_WAIT,
     Event,
     Inventory,
-    Process,
     Sample,
 )
 from gputop.stream.history import History
@@ -239,9 +238,7 @@ def _news(view: RuleView) -> object:
 def _views(
     windows: SampleWindows, inventory: Inventory, sample: Sample, events: Iterable[Event]
 ) -> dict[str, RuleView]:
-    processes: dict[str, list[Process]] = defaultdict(list)
-    for process in sample.processes:
-        processes[process.device_uuid].append(process)
+    processes = sample.processes_by_device()
     events_by_device: dict[str | None, list[Event]] = defaultdict(list)
     for event in events:
         events_by_device[event.device_uuid].append(event)

@@ -10,7 +10,7 @@ from gputop.text import ABSENT, cells, cut
 
 BOLD, DIM = "1", "2"
 GREEN, YELLOW, MAGENTA, CYAN = "32", "33", "35", "36"
-LOUD_RED, LOUD_GREEN, LOUD_YELLOW = "1;31", "1;32", "1;33"
+LOUD_RED, LOUD_YELLOW = "1;31", "1;33"
 
 
 class Span(NamedTuple):

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from functools import cached_property
 from operator import attrgetter
 from typing import Any
 
@@ -151,14 +152,10 @@ def _asked(field: SmiField) -> QueryColumn:
     return QueryColumn(name, lambda row: value(row).get(name), unit=field.unit, question=name)
 
 
-def _driver_version(row: Row) -> str | None:
-    return row.inventory.driver_version
-
-
 _ALL = (
     QueryColumn("timestamp", _stamp),
-    QueryColumn("driver_version", _driver_version),
-    QueryColumn("kmd_version", _driver_version),
+    QueryColumn("driver_version", attrgetter("inventory.driver_version")),
+    QueryColumn("kmd_version", attrgetter("inventory.driver_version")),
     QueryColumn("count", lambda row: sum(d.parent_uuid is None for d in row.inventory.devices)),
     *(column for reading in CATALOGUE.values() for column in _columns(reading)),
     *_clock_reasons(),
@@ -236,40 +233,37 @@ def _parsed(
     return tuple(found)
 
 
+@dataclass
 class CsvLines:
     """Lines of CSV for a stream: a header, then one for each GPU and sample, or for each process.
 
     MIG instances have no line, as with nvidia-smi: their processes are those of the GPU.
     """
 
-    def __init__(
-        self,
-        columns: tuple[QueryColumn, ...],
-        *,
-        header: bool = True,
-        units: bool = True,
-        apps: bool = False,
-    ) -> None:
-        self._columns = columns
-        self._units = units
-        self._header = header
-        self._apps = apps
-        self._inventory: Inventory | None = None
-        self.questions = tuple(dict.fromkeys(c.question for c in columns if c.question))
+    columns: tuple[QueryColumn, ...]
+    header: bool = True
+    """True until it is written."""
+    units: bool = True
+    apps: bool = False
+    unanswered: tuple[str, ...] = ()
+    """Questions for which a device that answers has nothing, not even a reason."""
+    devices: int = 0
+    """GPUs that had lines so far, each counted in each sample."""
+    _inventory: Inventory | None = None
+
+    @cached_property
+    def questions(self) -> tuple[str, ...]:
         """nvidia-smi's names of values that are no readings, and have to be asked for."""
-        self.unanswered: tuple[str, ...] = ()
-        """Names among them for which a device that answers has nothing, not even a reason."""
-        self.devices = 0
-        """GPUs that had lines so far, each counted in each sample."""
+        return tuple(dict.fromkeys(c.question for c in self.columns if c.question))
 
     def lines_of(self, record: Record) -> Iterator[str]:
         """Yield the lines of a record."""
         if isinstance(record, Inventory):
             self._inventory = record
             return
-        if self._header:
-            self._header = False
-            yield ", ".join(column.title for column in self._columns)
+        if self.header:
+            self.header = False
+            yield ", ".join(column.title for column in self.columns)
         inventory = self._inventory
         for device in inventory.devices if inventory else ():
             readings = record.device(device.uuid)
@@ -277,8 +271,8 @@ class CsvLines:
                 row = Row(inventory, record, device, readings)
                 self.devices += 1
                 self._look_for_answers(readings)
-                for each in self._processes(row) if self._apps else (row,):
-                    yield ", ".join(c.text(each, units=self._units) for c in self._columns)
+                for each in self._processes(row) if self.apps else (row,):
+                    yield ", ".join(c.text(each, units=self.units) for c in self.columns)
 
     def _look_for_answers(self, readings: DeviceSample) -> None:
         if readings.state is DeviceState.OK and readings.age_seconds is not None:

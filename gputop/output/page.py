@@ -11,20 +11,8 @@ from typing import Any, Literal
 
 from gputop.health.conditions import STATES, find_alerts
 from gputop.health.findings import Severity, summarize
-from gputop.output.ansi import (
-    BOLD,
-    DIM,
-    GREEN,
-    LOUD_GREEN,
-    LOUD_RED,
-    LOUD_YELLOW,
-    MAGENTA,
-    YELLOW,
-    Line,
-    Span,
-    rendered,
-    with_dots,
-)
+from gputop.output import ansi
+from gputop.output.ansi import Line, Span
 from gputop.schema.codec import to_json
 from gputop.schema.device import GPM_READINGS, Absence, Device, DeviceSample, DeviceState
 from gputop.schema.labels import ROWS, DetailRow, value_of
@@ -74,26 +62,26 @@ class TableColumn:
 
 
 def _absent(text: str, look: str = "") -> Span:
-    return Span(text, DIM if text == ABSENT else look)
+    return Span(text, ansi.DIM if text == ABSENT else look)
 
 
-def _share(percent: float | None, look: str, loud: str) -> str:
-    return loud if percent is not None and percent >= BUSY_PERCENT else look
+def _share(percent: float | None, look: str) -> str:
+    return f"{ansi.BOLD};{look}" if percent is not None and percent >= BUSY_PERCENT else look
 
 
 def _busy(_: Device, readings: DeviceSample) -> Span:
     percent = readings.gpu_utilization_percent
-    return _absent(percentage(percent), _share(percent, GREEN, LOUD_GREEN) if percent else "")
+    return _absent(percentage(percent), _share(percent, ansi.GREEN) if percent else "")
 
 
 def _memory(device: Device, readings: DeviceSample) -> Span:
     """Return the memory in use, or what processes hold of the host's if it has none of its own."""
     if device.memory_is_shared:
         held = readings.memory_attributed_bytes
-        return Span("the host's" if held is None else f"{size(held)} of the host's", YELLOW)
+        return Span("the host's" if held is None else f"{size(held)} of the host's", ansi.YELLOW)
     used, total = readings.memory_used_bytes, readings.memory_total_bytes
     percent = 100 * used / total if used is not None and total else None
-    return _absent(used_of(used, total), _share(percent, YELLOW, LOUD_YELLOW))
+    return _absent(used_of(used, total), _share(percent, ansi.YELLOW))
 
 
 def _temperature(device: Device, readings: DeviceSample) -> Span:
@@ -105,22 +93,23 @@ def _temperature(device: Device, readings: DeviceSample) -> Span:
     margin = margin if limit is None else limit - celsius
     if margin is None:  # no threshold is known
         return Span(text)
-    return Span(text, LOUD_RED if margin <= HOT_CELSIUS else YELLOW * (margin <= WARM_CELSIUS))
+    if margin <= HOT_CELSIUS:
+        return Span(text, ansi.LOUD_RED)
+    return Span(text, ansi.YELLOW if margin <= WARM_CELSIUS else "")
 
 
 def _power(_: Device, readings: DeviceSample) -> Span:
-    return _absent(watts_of(readings.power_watts, readings.power_limit_watts), MAGENTA)
+    return _absent(watts_of(readings.power_watts, readings.power_limit_watts), ansi.MAGENTA)
 
 
 def _state(_: Device, readings: DeviceSample) -> Span:
     if readings.state is not DeviceState.OK:
-        return Span(STATES[readings.state].partition(":")[0], LOUD_RED)
-    return Span("no answer yet" if readings.age_seconds is None else "", YELLOW)
+        return Span(STATES[readings.state].partition(":")[0], ansi.LOUD_RED)
+    return Span("no answer yet" if readings.age_seconds is None else "", ansi.YELLOW)
 
 
-PROCESSES = "processes"
+PROCESSES = TableColumn("processes", lambda *_: Span(""), left=True)
 """The column of processes. `table_lines` fills its cells, because they depend on the width."""
-
 OWN = (
     TableColumn("GPU", lambda device, _: Span(device.label), ("index",)),
     TableColumn(
@@ -133,7 +122,7 @@ OWN = (
     TableColumn("clock", lambda _, r: _absent(quantity(r.sm_clock_mhz, " MHz")), ("sm_clock_mhz",)),
     TableColumn("fan", lambda _, r: _absent(percentage(r.fan_percent)), ("fan_percent",)),
     TableColumn("state", _state, left=True),
-    TableColumn(PROCESSES, lambda *_: Span(""), left=True),
+    PROCESSES,
 )
 
 
@@ -187,7 +176,7 @@ GAP = 2
 """Spaces between columns."""
 ENOUGH, LEAST = 40, 16
 """Cells for processes: for `ada:python/48211(70.0 GiB)` and more, and for `ada(70.0 GiB) +2`."""
-MOST_USEFUL = ("busy", "memory", PROCESSES, "temp", "name", "power", "clock", "fan")
+MOST_USEFUL = ("busy", "memory", "processes", "temp", "name", "power", "clock", "fan")
 """Columns in the order in which they get room."""
 LUXURIES = ("clock", "fan")
 """Columns that get room only if the processes have enough."""
@@ -208,38 +197,30 @@ def table_lines(
     ]
     if not pairs:
         return
-    held: dict[str, list[Process]] = {device.uuid: [] for device, _ in pairs}
-    for process in sample.processes:
-        held.get(process.device_uuid, []).append(process)
+    held = sample.processes_by_device()
     everything = [*dict.fromkeys((*columns, STATE))]  # the state is shown if a device has a fault
     spans = {column: [column.span(*pair) for pair in pairs] for column in everything}
-    processes = next((column for column in columns if column.name == PROCESSES), None)
-    if processes:
-        spans[processes] = [Span(processes_text(held[device.uuid], None)) for device, _ in pairs]
+    if PROCESSES in spans:
+        spans[PROCESSES] = [Span(processes_text(held[device.uuid], None)) for device, _ in pairs]
     if not any(span.text for span in spans[STATE]):
         del spans[STATE]
     widths = {column: _width(column, each) for column, each in spans.items()}
     kept = _fitting(widths, width)
-    if processes in kept and processes is not None and width is not None:
-        room = width - _total([widths[column] for column in kept if column != processes], 1)
-        spans[processes] = [Span(processes_text(held[device.uuid], room)) for device, _ in pairs]
-        widths[processes] = _width(processes, spans[processes])
+    if PROCESSES in kept and width is not None:
+        room = width - sum(GAP + widths[column] for column in kept if column != PROCESSES)
+        spans[PROCESSES] = [Span(processes_text(held[device.uuid], room)) for device, _ in pairs]
+        widths[PROCESSES] = _width(PROCESSES, spans[PROCESSES])
     shown = [(column, widths[column]) for column in kept]
-    yield None, _line([(*each, Span(each[0].name, DIM)) for each in shown])
+    yield None, _line([(*each, Span(each[0].name, ansi.DIM)) for each in shown])
     for n, (device, _) in enumerate(pairs):
         yield device.uuid, _line([(*each, spans[each[0]][n]) for each in shown])
     missing = [column.name for column in columns if column in widths and column not in kept]
     if missing and [*columns] != [column for column in OWN if column in columns]:
-        yield None, [Span(f"no room for {', '.join(missing)}", DIM)]
+        yield None, [Span(f"no room for {', '.join(missing)}", ansi.DIM)]
 
 
 def _width(column: TableColumn, spans: Sequence[Span]) -> int:
     return max(cells(column.name), *(cells(span.text) for span in spans))
-
-
-def _total(widths: Sequence[int], more: int = 0) -> int:
-    """Return the cells of columns of these widths, with gaps for `more` columns."""
-    return sum(widths) + GAP * (len(widths) - 1 + more)
 
 
 def _fitting(widths: Mapping[TableColumn, int], width: int | None) -> list[TableColumn]:
@@ -250,10 +231,10 @@ def _fitting(widths: Mapping[TableColumn, int], width: int | None) -> list[Table
     useful = MOST_USEFUL if usual else [column.name for column in [*widths][1:]]
     ranked = [c for name in useful for c in widths if c.name == name and c != STATE]
     always = [column for column in widths if column not in ranked]
-    held = next((wide for column, wide in widths.items() if column.name == PROCESSES), 0)
+    held = widths.get(PROCESSES, 0)
 
     def taken(column: TableColumn) -> int:
-        return GAP + (min(LEAST, held) if column.name == PROCESSES else widths[column])
+        return GAP + (min(LEAST, held) if column == PROCESSES else widths[column])
 
     def spare(column: TableColumn) -> int:
         return min(ENOUGH, held) - min(LEAST, held) if usual and column.name in LUXURIES else 0
@@ -344,25 +325,23 @@ def page(inventory: Inventory, sample: Sample, view: View = PLAIN) -> str:
     No line is longer than the width, and no number is cut.
     """
     lines: list[Line] = [_heading(inventory, sample, view.width)]
-    below: dict[str, list[Process]] = {}
-    if view.processes == "below":
-        for process in sample.processes:
-            below.setdefault(process.device_uuid, []).append(process)
+    held = sample.processes_by_device()
     beside = view.processes == "beside"
-    columns = [column for column in view.columns if beside or column.name != PROCESSES]
+    columns = [column for column in view.columns if beside or column != PROCESSES]
     for uuid, line in table_lines(inventory, sample, columns, view.width):
         lines.append(line)
-        lines += [_process(process) for process in below.get(uuid or "", ())]
+        if uuid is not None and view.processes == "below":
+            lines += [_process(process) for process in held[uuid]]
     lines += _remarks(inventory, sample, view.width)
-    return rendered(lines, view.width, colour=view.colour)
+    return ansi.rendered(lines, view.width, colour=view.colour)
 
 
 def _heading(inventory: Inventory, sample: Sample, width: int | None) -> Line:
     """Return the heading, without its last parts if they do not fit."""
     host = sample.host
-    spans = [Span(visible(inventory.hostname), BOLD)]
+    spans = [Span(visible(inventory.hostname), ansi.BOLD)]
     if inventory.source is Source.SIMULATED:
-        spans.append(Span("SIMULATED", LOUD_YELLOW))
+        spans.append(Span("SIMULATED", ansi.LOUD_YELLOW))
     if inventory.devices_left_out:
         spans.append(Span(inventory.gpus_text))
     spans.append(Span(moment(sample.time, "%Y-%m-%d %H:%M:%S")))
@@ -376,7 +355,7 @@ def _heading(inventory: Inventory, sample: Sample, width: int | None) -> Line:
     first, *rest = spans
     if width is not None:
         rest = fit_columns(rest, width - cells(first.text), lambda span: 3 + cells(span.text))
-    return with_dots([first, *rest])
+    return ansi.with_dots([first, *rest])
 
 
 def _process(process: Process) -> Line:
@@ -389,10 +368,10 @@ def _process(process: Process) -> Line:
 def _remarks(inventory: Inventory, sample: Sample, width: int | None) -> Iterator[Line]:
     """Yield what is wrong, except for device states: these are on the devices' lines."""
     if inventory.driver_state is DriverState.STARTING:
-        yield [Span("The driver has not answered yet", YELLOW)]
+        yield [Span("The driver has not answered yet", ansi.YELLOW)]
     readings = {device.uuid: device for device in sample.devices}
     found = find_alerts(inventory.devices, readings, sample.events, sample.time)
     for severity, text in summarize(alert for alert in found if alert.rule not in [*DeviceState]):
-        look = LOUD_RED if severity is Severity.FAULT else LOUD_YELLOW
+        look = ansi.LOUD_RED if severity is Severity.FAULT else ansi.LOUD_YELLOW
         for part in textwrap.wrap(visible(text), width or len(text) + 1):
             yield [Span(part, look)]

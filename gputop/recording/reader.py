@@ -245,16 +245,12 @@ class Index:
         read = 0
         for line in islice(self._lines, LINES_AT_ONCE):
             read += 1
-            self._add(line)
-        if read < LINES_AT_ONCE:
-            self.complete = True
-
-    def _add(self, line: RecordedLine) -> None:
-        if line.kind is None:
-            self._damaged(line.start)
-        elif line.kind is Inventory:
-            self._inventory = line.start
-        else:
+            if line.kind is None:
+                self._damaged(line.start)
+                continue
+            if line.kind is Inventory:
+                self._inventory = line.start
+                continue
             number = self.count
             if number - self.blocks[-1].first >= SAMPLES_A_PART:
                 self.blocks.append(Block(number, line.start, self._inventory))
@@ -263,6 +259,8 @@ class Index:
             step = 0.0 if self._time is None else line.time - self._time
             self.positions.append(self.end + min(max(0.0, step), LONGEST_STEP_SECONDS))
             self._time = line.time
+        if read < LINES_AT_ONCE:
+            self.complete = True
 
 
 LOOKED_AT = 1000
@@ -350,14 +348,11 @@ class Recording:
         if len(self._damages) < DAMAGES:
             self._damages.add(place)
 
-    def _opened(self) -> BinaryIO:
-        """Open the same file again, even if it was removed or replaced meanwhile."""
-        return open(f"/proc/self/fd/{self._descriptor}", "rb", opener=_open)
-
     def _lines(self, start: LinePosition = START) -> Iterator[RecordedLine]:
         """Yield the lines from `start` on, within the bounds."""
         damaged = samples = 0
-        with self._opened() as file:
+        # The same file again, even if it was removed or replaced meanwhile.
+        with open(f"/proc/self/fd/{self._descriptor}", "rb", opener=_open) as file:
             for line in map(read_head, lines(file, start)):
                 damaged = damaged + 1 if line.kind is None else 0
                 samples += line.kind is Sample

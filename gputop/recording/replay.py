@@ -7,9 +7,10 @@ import contextlib
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from gputop.schema.snapshot import Event, Host, Record, Sample, load_fast
+from gputop.schema.snapshot import Event, Record, Sample, load_fast
 
 if TYPE_CHECKING:
     from gputop.recording.reader import NumberedRecord, Recording
@@ -214,8 +215,9 @@ class Replay:
         """Yield the records that rebuild the state at that sample."""
         earlier = [n for n in self.recording.index.events if n < first][-EARLIER_EVENTS:]
         for number in earlier:
-            records = (r for n, r in self.recording.play(number) if isinstance(r, Sample))
-            yield from next(records, _NOTHING).events
+            samples = (r for n, r in self.recording.play(number) if isinstance(r, Sample))
+            for sample in islice(samples, 1):
+                yield from sample.events
         yield from self._played(self._until(last))
 
     def _until(self, last: int) -> Iterator[NumberedRecord]:
@@ -224,6 +226,3 @@ class Replay:
                 self._ahead = numbered
                 return
             yield numbered
-
-
-_NOTHING = Sample(0.0, Host())

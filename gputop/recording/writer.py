@@ -15,7 +15,6 @@ from gputop.files import refusal
 from gputop.problem import Problem, ProblemError
 from gputop.schema.snapshot import Inventory, Record, encode
 
-COMPRESSED = ".gz"
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 GZIP = 31
 """Window bits of zlib for a gzip header and trailer around the largest window."""
@@ -33,7 +32,7 @@ class GrowingFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.compressed = path.suffix == COMPRESSED
+        self.compressed = path.suffix == ".gz"
         self.size = 0
         self._deflate: zlib._Compress | None = None
         try:

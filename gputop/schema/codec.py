@@ -141,12 +141,10 @@ def _all(convert: Convert, items: Iterable[tuple[Any, Any]], step: str) -> dict[
 
 
 def _word(enum: type[StrEnum]) -> Convert:
-    words: dict[str, StrEnum] = {member.value: member for member in enum}
-
     def of(value: Any) -> StrEnum:
-        known = words.get(_expect(value, str))
+        word = _expect(value, str)
         try:
-            return known or enum(value)
+            return enum(word)
         except ValueError:
             raise DecodeError(f"unknown word {value!r}") from None
 

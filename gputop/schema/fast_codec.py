@@ -2,6 +2,7 @@
 
 It reads and writes what gputop itself sends. For anything else it returns None, and then `codec`
 does the work, or says what is wrong. Loading it takes 20 ms, so that is done when there is time.
+Without msgspec, importing it raises ImportError.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from itertools import chain
 from operator import attrgetter
 from types import NoneType, UnionType
 from typing import Annotated, Any, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import Meta
 
 from gputop.bounds import ITEMS, STRING_CHARACTERS
 from gputop.schema.codec import LIMIT, SELDOM, rounded
@@ -38,21 +42,15 @@ class FastCodec(Generic[T]):
     """Reads and writes lines of the type `name`, whose records are of the class `cls`."""
 
     def __init__(self, cls: type[T], name: str, bounds: Mapping[str, int]) -> None:
-        """Load msgspec; raises ImportError without it.
-
-        `bounds` are the most items of tuples in the record itself.
-        """
-        from msgspec import MsgspecError
-        from msgspec import json as fast
-
-        self._refusals = (MsgspecError, ValueError, RecursionError)
+        """`bounds` are the most items of tuples in the record itself."""
         self._make = cls
         self._values = attrgetter(*hints_of(cls))
         self._floats = _floats_of(cls)
-        self._write = fast.Encoder().encode
+        self._write = msgspec.json.Encoder().encode
         self._begin = f'{{"type":"{name}",'.encode()
         with _bounded_annotations(cls):
-            self._read = fast.Decoder(_line_of(cls, bounds, tag_field="type", tag=name)).decode
+            line = _line_of(cls, bounds, tag_field="type", tag=name)
+            self._read = msgspec.json.Decoder(line).decode
 
     def encode(self, record: T) -> str | None:
         """Return the line that `codec` would write, or None."""
@@ -75,20 +73,19 @@ class FastCodec(Generic[T]):
             return None
         try:
             return self._make(*self._values(self._read(line)))
-        except self._refusals:
+        except (msgspec.MsgspecError, ValueError, RecursionError):
             return None
 
 
 def _line_of(cls: Any, bounds: Mapping[str, int], **tag: Any) -> Any:
     """Return a class of msgspec for a line with such a record, whose type is checked."""
-    from msgspec import NODEFAULT, defstruct
-
     hints = {name: _bounded(hint, bounds.get(name, ITEMS)) for name, hint in hints_of(cls).items()}
+    none = dataclasses.MISSING
     kept = [
-        (f.name, hints[f.name], NODEFAULT if f.default is dataclasses.MISSING else f.default)
+        (f.name, hints[f.name], msgspec.NODEFAULT if f.default is none else f.default)
         for f in dataclasses.fields(cls)
     ]
-    return defstruct("Line", kept, **tag)
+    return msgspec.defstruct("Line", kept, **tag)
 
 
 Floats = Callable[[Iterable[Any]], Iterable[Any]]
@@ -160,23 +157,21 @@ def _records_in(hint: Any) -> set[Any]:
     return found.union(*map(_records_in, inner))
 
 
+_SCALARS = {
+    int: Meta(ge=1 - LIMIT, le=LIMIT - 1),
+    float: Meta(gt=-float(LIMIT), lt=float(LIMIT)),
+    str: Meta(max_length=STRING_CHARACTERS),
+}
+
+
 def _bounded(hint: Any, most: int = ITEMS, *, is_item: bool = False) -> Any:
     """Return the type with the bounds of `codec`, which cuts long strings but for items."""
-    from msgspec import Meta
-
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (UnionType, Union):
         return Union[tuple(_bounded(each, most, is_item=is_item) for each in arguments)]  # noqa: UP007
-    if hint is int:
-        return Annotated[int, Meta(ge=1 - LIMIT, le=LIMIT - 1)]
-    if hint is float:
-        return Annotated[float, Meta(gt=-float(LIMIT), lt=float(LIMIT))]
-    if hint is str and not is_item:
-        return Annotated[str, Meta(max_length=STRING_CHARACTERS)]
-    if origin is tuple:
-        item = _bounded(arguments[0], is_item=True)
-        return Annotated[tuple[item, ...], Meta(max_length=most)]  # type: ignore[valid-type]
-    if origin is Mapping:
-        item = _bounded(arguments[1], is_item=True)
-        return Annotated[Mapping[str, item], Meta(max_length=most)]  # type: ignore[valid-type]
-    return hint
+    if origin in (tuple, Mapping):
+        items = tuple(a if a is ... else _bounded(a, is_item=True) for a in arguments)
+        return Annotated[origin[items], Meta(max_length=most)]
+    if hint not in _SCALARS or (is_item and hint is str):
+        return hint
+    return Annotated[hint, _SCALARS[hint]]

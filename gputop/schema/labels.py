@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,21 +17,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DetailRow:
-    """A row about a device: its label, and the fields of the schema that it shows."""
+    """A row about a device: the readings that it shows, of which the first has its label."""
 
-    label: str
-    names: tuple[str, ...]
-    template: str = "{}"
-    """Text with a place for each field."""
-    terms: tuple[str, ...] = ()
-    """Word for each field, in a row with several."""
-    optional: bool = False
-    """True if the row is left out where it has neither a value nor a reason."""
+    readings: tuple[Reading, ...]
+
+    @property
+    def label(self) -> str:
+        return self.readings[0].label
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(reading.name for reading in self.readings)
 
     def applies(self, device: Device, sample: DeviceSample) -> bool:
         """Return True if the row has anything to show."""
         known = {*device.absent, *sample.absent}
-        return not self.optional or any(
+        return not self.readings[0].is_optional or any(
             name in known or not isinstance(value_of(name, device, sample), Absence)
             for name in self.names
         )
@@ -46,21 +46,23 @@ class DetailRow:
             ABSENT if isinstance(value, Absence) else value_text(name, value)
             for name, value in zip(self.names, values, strict=True)
         ]
-        if self.template == OF:  # one unit is enough: "50.0 of 80.0 GiB"
+        template = self.readings[0].template
+        if template == OF:  # one unit is enough: "50.0 of 80.0 GiB"
             first, _, unit = texts[0].rpartition(" ")
             if unit in UNITS and texts[0] == texts[1]:
                 texts[0] = in_unit_of(*values)  # ">79.5 of 79.6 GiB" is not all of it
             elif first and unit == texts[1].rpartition(" ")[2]:
                 texts[0] = first
-        return self.template.format(*texts)
+        return template.format(*texts)
 
     def reason(self, device: Device, sample: DeviceSample, host: Host | None = None) -> str:
         """Return why values are missing, and the remedy; empty if none is missing."""
         reasons: dict[str, list[str]] = {}
-        for name, term in zip(self.names, self.terms or self.names, strict=True):
-            value = value_of(name, device, sample)
+        for each in self.readings:
+            value = value_of(each.name, device, sample)
             if isinstance(value, Absence):
-                reasons.setdefault(absence_text(name, value, device, host), []).append(term)
+                text = absence_text(each.name, value, device, host)
+                reasons.setdefault(text, []).append(each.term)
         if len(reasons) == 1 and self.is_missing(device, sample):
             return next(iter(reasons))
         return "; ".join(f"{', '.join(terms)}: {text}" for text, terms in reasons.items())
@@ -70,33 +72,22 @@ class DetailRow:
         return isinstance(value_of(self.names[0], device, sample), Absence)
 
 
-_FIELDS = {
-    DeviceSample: {*READINGS},
-    Device: {f.name for f in dataclasses.fields(Device)} - {"absent"},
-}
-
-
 def value_of(name: str, device: Device, sample: DeviceSample) -> Any:
     """Return the value of a field of either record, or the reason why it is missing."""
     reason = None
-    for record in (sample, device):
-        if name not in _FIELDS[type(record)]:
-            continue
-        value = getattr(record, name)
+    for record in (sample, device) if name in READINGS else (device,):
+        value = getattr(record, name, None)
         if value is not None and name not in record.absent:
             return value
         reason = reason or record.absent.get(name)
     return reason or Absence.NO_DATA_YET
 
 
-def _rows(readings: Sequence[Reading]) -> Iterator[DetailRow]:
+def _rows(readings: tuple[Reading, ...]) -> Iterator[DetailRow]:
     """Yield a row for each reading with a label, and those that follow without one."""
     starts = [place for place, reading in enumerate(readings) if reading.label]
     for start, end in zip(starts, [*starts[1:], len(readings)], strict=True):
-        first, *_ = parts = readings[start:end]
-        terms = tuple(part.term for part in parts) if len(parts) > 1 else ()
-        names = tuple(part.name for part in parts)
-        yield DetailRow(first.label, names, first.template, terms, first.is_optional)
+        yield DetailRow(readings[start:end])
 
 
 GROUPS: Mapping[str, tuple[DetailRow, ...]] = {
@@ -112,7 +103,9 @@ def since_start(name: str, of: Callable[[str], Statistics | None]) -> tuple[str,
     `of` returns the statistics of a name.
     """
     if name == "clock_event_seconds":
-        return tuple(filter(None, [", ".join(_increases(of))]))
+        found = ((term, of(f"{name}.{cause}")) for cause, term in CAUSES.items())
+        grown = [(term, each.increase) for term, each in found if each and each.increase > 0]
+        return (", ".join(f"{term} +{span_text(s)}" for term, s in grown),) if grown else ()
     statistics = of(name)
     if statistics is None or not CATALOGUE[name].has_mean:
         return ()
@@ -121,13 +114,6 @@ def since_start(name: str, of: Callable[[str], Statistics | None]) -> tuple[str,
     figures = (_whole(statistics.minimum), statistics.mean, _whole(statistics.maximum))
     # Beside the value itself, a rate needs no "/s".
     return tuple(value_text(name, figure).removesuffix("/s") for figure in figures)
-
-
-def _increases(of: Callable[[str], Statistics | None]) -> Iterator[str]:
-    for cause, term in CAUSES.items():
-        statistics = of(f"clock_event_seconds.{cause}")
-        if statistics is not None and statistics.increase > 0:
-            yield f"{term} +{span_text(statistics.increase)}"
 
 
 def _whole(value: float) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
@@ -219,6 +220,13 @@ class Sample:
         """Return the readings of that device, or None if it has none in this sample."""
         return next((device for device in self.devices if device.uuid == uuid), None)
 
+    def processes_by_device(self) -> defaultdict[str, list[Process]]:
+        """Return the processes by the UUID of their device; a device without any has no key."""
+        found: defaultdict[str, list[Process]] = defaultdict(list)
+        for process in self.processes:
+            found[process.device_uuid].append(process)
+        return found
+
     def with_secrets(self, *, shown: bool) -> Sample:
         """Return the sample with unmasked command lines where known, or with masked ones only."""
         if not any(process.unmasked for process in self.processes):
@@ -282,32 +290,19 @@ OTHER_SLOWDOWN = 1 << 32
 
 def derive(sample: Sample) -> dict[str, dict[str, float | None]]:
     """Return the numbers of `DERIVED` by device."""
+    processes = sample.processes_by_device()
     found: dict[str, dict[str, float | None]] = {}
     for readings in sample.devices:
-        bits = None
-        if readings.clock_event_reasons is not None:
-            each = (BITS.get(reason, OTHER_SLOWDOWN) for reason in readings.clock_event_reasons)
-            bits = reduce(or_, each, 0)
+        held, reasons = processes[readings.uuid], readings.clock_event_reasons
+        bits = (BITS.get(reason, OTHER_SLOWDOWN) for reason in reasons or ())
+        cpu = [each for p in held for each in (p.cpu_percent, p.children_cpu_most_percent)]
         found[readings.uuid] = {
-            PROCESS_COUNT: None if "processes" in readings.absent else 0,
-            PROCESS_CPU: None,
-            PROCESS_IO_WAIT: None,
+            PROCESS_COUNT: None if not held and "processes" in readings.absent else len(held),
+            PROCESS_CPU: max((each for each in cpu if each is not None), default=None),
+            PROCESS_IO_WAIT: max((p.io_wait for p in held if p.io_wait is not None), default=None),
             HOST_CPU: sample.host.cpu_percent,
-            SLOWDOWN_BITS: bits,
+            SLOWDOWN_BITS: None if reasons is None else reduce(or_, bits, 0),
         }
-    for process in sample.processes:
-        numbers = found.get(process.device_uuid)
-        if numbers is None:
-            continue
-        numbers[PROCESS_COUNT] = (numbers[PROCESS_COUNT] or 0) + 1
-        for name, value in (
-            (PROCESS_CPU, process.cpu_percent),
-            (PROCESS_CPU, process.children_cpu_most_percent),
-            (PROCESS_IO_WAIT, process.io_wait),
-        ):
-            before = numbers[name]
-            if value is not None and (before is None or value > before):
-                numbers[name] = value
     return found
 
 
@@ -325,9 +320,9 @@ def load_fast() -> None:
     """Load the quick codec for samples. Without msgspec, or with a strange one, nothing changes."""
     if _FAST:
         return
-    from gputop.schema.fast_codec import FastCodec
-
     with contextlib.suppress(ImportError, TypeError, ValueError):
+        from gputop.schema.fast_codec import FastCodec
+
         found = FastCodec(Sample, _NAMES[Sample], _BOUNDS)
         _FAST[:] = [] if found.decode(_REFUSED) else [found]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from gputop.schema.catalogue import CATALOGUE
@@ -57,16 +58,12 @@ def _rate(value: float) -> str:
 
 def _links(rates: tuple[int | None, ...]) -> str:
     """Return the rates, with adjacent equal ones merged: `0–17: 2.28 GiB/s`."""
-    runs: list[tuple[int, int, str]] = []
-    for link, rate in enumerate(rates):
-        text = "down" if rate is None else _rate(rate)
-        if runs and runs[-1][2] == text:
-            runs[-1] = (runs[-1][0], link, text)
-        else:
-            runs.append((link, link, text))
+    texts = ["down" if rate is None else _rate(rate) for rate in rates]
+    links = groupby(range(len(texts)), texts.__getitem__)
+    runs = [(text, [*run]) for text, run in links]
     return ", ".join(
-        f"{first}: {text}" if first == last else f"{first}–{last}: {text}"
-        for first, last, text in runs
+        f"{run[0]}: {text}" if len(run) == 1 else f"{run[0]}–{run[-1]}: {text}"
+        for text, run in runs
     )
 
 
@@ -186,7 +183,7 @@ def _not_supported(name: str, device: Device, host: Host | None) -> str:
 
 def _disabled(name: str) -> str:
     if name in GPM_READINGS:
-        return "GPM is off (--no-gpm), or not sampled yet"
+        return "GPM is off by --no-gpm, or not sampled yet"
     if name.startswith("ecc_"):
         return "ECC is disabled: `nvidia-smi -e 1` and a reset enable it"
     return "switched off: `nvidia-smi -q` shows what is"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from gputop.problem import Problem, ProblemError
@@ -36,42 +36,22 @@ class DeviceReading:
     processes: tuple[Process, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """A process as the host knows it: who runs it, and what it uses, as far as it can be seen."""
-
-    user: str | None = None
-    command: str | None = None
-    start_time: float | None = None
-    cpu_percent: float | None = None
-    memory_resident_bytes: int | None = None
-    parent_pid: int | None = None
-    container: str | None = None
-    pod: str | None = None
-    slurm_job: str | None = None
-    io_wait: bool | None = None
-    children: int | None = None
-    children_cpu_percent: float | None = None
-    children_cpu_most_percent: float | None = None
-    unmasked: str | None = None
-    absent: Mapping[str, Absence] = field(default_factory=dict)
-
-
-OWNER_FIELDS = tuple(
-    f.name for f in dataclasses.fields(Owner) if f.name not in ("unmasked", "absent")
-)
 UTILIZATIONS = tuple(f.name for f in dataclasses.fields(Process) if "_utilization_" in f.name)
+_LISTED = {"pid", "device_uuid", "kind", "memory_used_bytes", *UTILIZATIONS}
+OWNER_FIELDS = tuple(
+    f.name for f in dataclasses.fields(Process) if f.name not in {*_LISTED, "unmasked", "absent"}
+)
+"""Fields of a process that the host knows, and not the driver: who runs it, and what it uses."""
 
 
-def unseen(reason: Absence) -> Owner:
-    """Return the owner of a process of which nothing can be seen."""
-    return Owner(absent=dict.fromkeys(OWNER_FIELDS, reason))
+def with_owner(listed: Process, absent: Mapping[str, Absence], **known: Any) -> Process:
+    """Return a process that the driver listed, with what the host knows of it."""
+    return dataclasses.replace(listed, **known, absent={**absent, **listed.absent})
 
 
-def joined_process(listed: Process, owner: Owner) -> Process:
-    """Return what the driver and the host say of a process, as one record."""
-    known: dict[str, Any] = {name: getattr(owner, name) for name in (*OWNER_FIELDS, "unmasked")}
-    return dataclasses.replace(listed, **known, absent={**owner.absent, **listed.absent})
+def unseen(listed: Process, reason: Absence) -> Process:
+    """Return a process of which the host shows nothing."""
+    return with_owner(listed, dict.fromkeys(OWNER_FIELDS, reason))
 
 
 def unanswered_process(process: Process) -> Process:
@@ -84,8 +64,8 @@ def unanswered_process(process: Process) -> Process:
 class OwnerLookup(Protocol):
     """Finds the owners of processes. Each reader has one, used by its thread alone."""
 
-    def find(self, pid: int) -> Owner:
-        """Return the owner of that process now. May block."""
+    def complete(self, listed: Process) -> Process:
+        """Return a process that the driver listed with its owner now. May block."""
 
     def forget_others(self, pids: set[int]) -> None:
         """Forget all processes but these."""

@@ -16,7 +16,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gputop import __version__
@@ -36,16 +36,14 @@ from gputop.schema.snapshot import (
     without_samples,
 )
 from gputop.sources.interface import (
-    DeviceReading,
     Driver,
     DriverError,
     OwnerLookup,
     Reader,
     ReplacedError,
-    joined_process,
     unanswered_process,
 )
-from gputop.sources.linux.host import FIRST_WINDOW_SECONDS, HostReader, Owners
+from gputop.sources.linux.host import WINDOW_SECONDS, HostReader, Owners
 from gputop.sources.linux.procfs import cpu_name
 
 RETRY_SECONDS = 2.0
@@ -71,8 +69,8 @@ def pause(seconds: float, cut_short: threading.Event | None = None) -> bool:
 class _Current(NamedTuple):
     """A GPU and its known instances, their samples, and the processes on them."""
 
-    devices: tuple[Device, ...]
-    samples: tuple[DeviceSample, ...]
+    devices: tuple[Device, ...] = ()
+    samples: tuple[DeviceSample, ...] = ()
     processes: tuple[Process, ...] = ()
 
 
@@ -89,40 +87,35 @@ class _Slot:
     since: float = 0.0
     """Monotonic time of the last answer, or of the start."""
     read_at: float = 0.0
-    """Start of the last read: no value in `readings` is older."""
+    """Start of the last read: no value in `known` is older."""
     asked_at: float = 0.0
     """Time of the question that it answers, or answered last."""
-    readings: tuple[DeviceReading, ...] = ()
+    known: _Current = field(default_factory=_Current)
+    """What was read last."""
     sent: bool = False
-    """True if these have been sent before."""
+    """True if that has been sent before."""
     late: bool = False
     over: bool = False
     """True if the driver is gone, and the thread should end."""
 
     def current(self, now: float, interval: float) -> _Current:
         """Return what is known of its devices now: the last reading, or why there is none."""
+        # While the interval was longer, or nobody read the stream, it was not asked. A device that
+        # takes long over each question is slow, and does not hang.
+        heard_at = max(self.since, self.reader.heard_at, self.asked_at - interval)
         # The last tick within the limit comes a moment before it, and is the one that tells.
-        hung = self.seconds_silent(now, interval) > silence_limit(interval) - interval / 2
+        hung = now - heard_at > silence_limit(interval) - interval / 2
         age = rounded(now - (self.read_at or self.since))
-        devices = tuple(reading.device for reading in self.readings) or (self.reader.device,)
-        processes = (process for reading in self.readings for process in reading.processes)
+        known = self.known
+        devices = known.devices or (self.reader.device,)
         if hung:
             silent = (_silent(device, Absence.TIMED_OUT, age) for device in devices)
-            return _Current(devices, tuple(silent), tuple(map(unanswered_process, processes)))
-        if not self.readings:
+            return _Current(devices, tuple(silent), tuple(map(unanswered_process, known.processes)))
+        if not known.devices:
             return _Current(devices, (_silent(devices[0], Absence.NO_DATA_YET),))
-        found = (reading.sample for reading in self.readings)
-        new = map(without_samples, found) if self.sent else found
+        new = map(without_samples, known.samples) if self.sent else known.samples
         samples = (dataclasses.replace(sample, age_seconds=age) for sample in new)
-        return _Current(devices, tuple(samples), tuple(processes))
-
-    def seconds_silent(self, now: float, interval: float) -> float:
-        """Return the seconds in which it was asked and answered none of its questions.
-
-        While the interval was longer, or nobody read the stream, it was not asked. A device that
-        takes long over each question is slow, and does not hang.
-        """
-        return now - max(self.since, self.reader.heard_at, self.asked_at - interval)
+        return known._replace(samples=tuple(samples))
 
 
 @dataclass(frozen=True)
@@ -220,7 +213,7 @@ class Sampler:
         Yields the driver that was asked at that tick, since another may open at any moment; or,
         if that one is gone at the end of the tick, its successor.
         """
-        pause(FIRST_WINDOW_SECONDS)
+        pause(WINDOW_SECONDS)
         due = time.monotonic()
         asked: _Opened | None = None
         for tick in itertools.count(1):
@@ -331,12 +324,16 @@ class Sampler:
                 self._discard_driver(slot, error.problem)
                 return
             # Owners here, and not in the loop: /proc blocks for one that hangs in the kernel.
-            readings = tuple(_with_owners(reading, slot.owners) for reading in read)
-            slot.owners.forget_others({p.pid for reading in read for p in reading.processes})
+            listed = (process for reading in read for process in reading.processes)
+            processes = tuple(map(slot.owners.complete, listed))
+            slot.owners.forget_others({process.pid for process in processes})
+            devices = tuple(reading.device for reading in read)
+            samples = tuple(reading.sample for reading in read)
             with self._changed:
-                if slot.readings and not slot.sent:
-                    readings = _with_unsent(slot.readings, readings)
-                slot.answered, slot.readings, slot.read_at = tick, readings, began
+                if not slot.sent:
+                    samples = tuple(carry_samples(slot.known.samples, samples))
+                slot.known = _Current(devices, samples, processes)
+                slot.answered, slot.read_at = tick, began
                 slot.since, slot.sent, slot.late = time.monotonic(), False, False
                 if not self._waiting:
                     self._changed.notify_all()
@@ -421,11 +418,6 @@ def _grace(interval: float) -> float:
     return max(GRACE_SECONDS, min(FIRST_GRACE_SECONDS, interval / 10))
 
 
-def _with_owners(reading: DeviceReading, owners: OwnerLookup) -> DeviceReading:
-    processes = (joined_process(listed, owners.find(listed.pid)) for listed in reading.processes)
-    return dataclasses.replace(reading, processes=tuple(processes))
-
-
 def _silent(device: Device, reason: Absence, age: float | None = None) -> DeviceSample:
     """Return the sample of a device without an answer; one that hangs has an age."""
     return DeviceSample(
@@ -433,14 +425,4 @@ def _silent(device: Device, reason: Absence, age: float | None = None) -> Device
         state=DeviceState.OK if age is None else DeviceState.NOT_RESPONDING,
         age_seconds=age,
         absent=dict.fromkeys((*READINGS, "processes"), reason),
-    )
-
-
-def _with_unsent(
-    unsent: tuple[DeviceReading, ...], readings: tuple[DeviceReading, ...]
-) -> tuple[DeviceReading, ...]:
-    """Return the newer readings, with the samples of utilization in those that were not sent."""
-    found = carry_samples([each.sample for each in unsent], [each.sample for each in readings])
-    return tuple(
-        map(lambda each, sample: dataclasses.replace(each, sample=sample), readings, found)
     )

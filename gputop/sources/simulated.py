@@ -12,12 +12,12 @@ import random
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from gputop.schema.device import GPM_READINGS, READINGS, Absence, Device, DeviceSample
 from gputop.schema.snapshot import Event, Process, ProcessKind
-from gputop.sources.interface import DeviceReading, Owner
+from gputop.sources.interface import DeviceReading, with_owner
 
 GIB = 1 << 30
 MIB = 1 << 20
@@ -94,31 +94,26 @@ class SimulatedLoad:
         return WARM_SECONDS * math.log(way)
 
 
-@dataclass
 class SimulatedReader:
     """One device of the training run. Its state is a function of the time since the start."""
 
-    index: int
-    began: float = field(default_factory=time.monotonic)
-    loads: Mapping[str, SimulatedLoad] = field(default_factory=dict)
-    """Stress tests by the UUID of the device."""
-    heard_at: float = 0.0
-    device: Device = field(init=False)
+    heard_at = 0.0
 
-    def __post_init__(self) -> None:
-        digits = random.Random(f"{SEED}:{self.index}")  # noqa: S311 - a picture, not a secret
+    def __init__(self, index: int, began: float, loads: Mapping[str, SimulatedLoad]) -> None:
+        """Start at that monotonic time, with stress tests by the UUID of the device."""
+        self.index, self.began, self.loads = index, began, loads
+        self._noise = random.Random(f"{SEED}:{index}")  # noqa: S311 - a picture, not a secret
         # The training has run for long.
-        self._temperature = {HOT_DEVICE: 86.0, NOTEBOOK_DEVICE: 33.0}.get(self.index, 64.0)
+        self._temperature = {HOT_DEVICE: 86.0, NOTEBOOK_DEVICE: 33.0}.get(index, 64.0)
         self._at = 0.0
         self._joules = 0.0
         self._held = {"sw_power_cap": 0.0, "sw_thermal": 0.0}
-        self._noise = digits
-        self._sample_noise = random.Random(f"{SEED}:{self.index}:samples")  # noqa: S311 - the same
+        self._sample_noise = random.Random(f"{SEED}:{index}:samples")  # noqa: S311 - the same
         self.device = Device(
-            index=self.index,
-            uuid=f"GPU-51a0{self.index:04x}-{digits.getrandbits(16):04x}-4d0e-8c11-{self.index:012x}",
+            index=index,
+            uuid=f"GPU-51a0{index:04x}-{self._noise.getrandbits(16):04x}-4d0e-8c11-{index:012x}",
             name=NAME,
-            pci_bus_id=f"00000000:{0x1A + 0x10 * self.index:02X}:00.0",
+            pci_bus_id=f"00000000:{0x1A + 0x10 * index:02X}:00.0",
             pci_device_id="2330",
             memory_total_bytes=TOTAL_BYTES,
             compute_capability=COMPUTE_CAPABILITY,
@@ -135,7 +130,7 @@ class SimulatedReader:
             pcie_width_max=16,
             bar1_total_bytes=128 * GIB,
             architecture="hopper",
-            minor_number=self.index,
+            minor_number=index,
             compute_mode="default",
             persistence_mode="enabled",
             mig_mode="disabled",
@@ -279,24 +274,23 @@ class SimulatedOwners:
     def __init__(self) -> None:
         self._began = float(int(time.time()))
 
-    def find(self, pid: int) -> Owner:
-        """Return the trainer's rank, or the notebook."""
-        if pid >= STRESS_PID:
-            return Owner("you", "gputop stress test (simulated)", self._began, 1.0, GIB)
-        rank = pid - FIRST_PID
-        if rank == NOTEBOOK_DEVICE:
+    def complete(self, listed: Process) -> Process:
+        """Return a process as the trainer's rank, the notebook or the stress test."""
+        began, rank = self._began, listed.pid - FIRST_PID
+        known: tuple[Any, ...]
+        if listed.pid >= STRESS_PID:
+            known = "you", "gputop stress test (simulated)", began, 1.0, GIB, None, None
+        elif rank == NOTEBOOK_DEVICE:
             command = "python -m ipykernel_launcher -f kernel-5c1f.json"
-            return Owner("bo", command, self._began - 40_000, 0.3, 1_240 * MIB, 2_210)
-        command = f"python train.py --config llama-8b.yaml --local-rank {rank} --resume latest"
-        return Owner(
-            "ada",
-            command,
-            self._began - 7_200 + rank,
-            cpu_percent=100.0 + 7 * rank,
-            memory_resident_bytes=9_300 * MIB + rank * 41 * MIB,
-            parent_pid=FIRST_PID - 1,
-            slurm_job="71524",
-        )
+            known = "bo", command, began - 40_000, 0.3, 1_240 * MIB, 2_210, None
+        else:
+            command = f"python train.py --config llama-8b.yaml --local-rank {rank} --resume latest"
+            resident = 9_300 * MIB + rank * 41 * MIB
+            began += rank - 7_200
+            known = "ada", command, began, 100.0 + 7 * rank, resident, FIRST_PID - 1, "71524"
+        names = ("user", "command", "start_time", "cpu_percent", "memory_resident_bytes")
+        named = zip((*names, "parent_pid", "slurm_job"), known, strict=True)
+        return with_owner(listed, {}, **dict(named))
 
     def forget_others(self, pids: set[int]) -> None:
         """Do nothing: nothing is remembered."""

@@ -133,16 +133,13 @@ def _numbered(gpus: Sequence[Device], entry: str) -> Device | None:
 def _named(devices: Sequence[Device], entry: str, prefix: str) -> Device | None:
     """Return the GPU whose UUID alone begins so, or the instance with that whole id."""
     if prefix == "MIG-":
-        found = [device for device in devices if entry in _ids(device, devices)]
+        found = [d for d in devices if d.parent_uuid and entry in (d.uuid, _old_id(d))]
     else:
         found = [d for d in devices if entry.startswith(prefix) and d.uuid.startswith(entry)]
     return found[0] if len(found) == 1 else None
 
 
-def _ids(instance: Device, devices: Sequence[Device]) -> set[str]:
-    """Return the ids of a MIG instance, with that of drivers before 470: `MIG-GPU-…/1/0`."""
-    parent = next((d for d in devices if d.uuid == instance.parent_uuid), None)
-    if parent is None:
-        return set()
-    gpu, compute = instance.mig_gpu_instance, instance.mig_compute_instance
-    return {instance.uuid, f"MIG-{parent.uuid}/{gpu}/{compute}"}
+def _old_id(instance: Device) -> str:
+    """Return the id that drivers before 470 give a MIG instance: `MIG-GPU-…/1/0`."""
+    parts = instance.parent_uuid, instance.mig_gpu_instance, instance.mig_compute_instance
+    return "MIG-" + "/".join(map(str, parts))

@@ -292,6 +292,11 @@ class Snapshot(NamedTuple):
     inventory: Inventory
     sample: Sample
 
+    @property
+    def problem(self) -> Problem | None:
+        """The problem of the driver, or else what was left out of the sample."""
+        return self.inventory.problem or self.sample.problem
+
 
 def _stopped(interruption: Interruption) -> Problem:
     return replace(interruption.problem, remedy="Try again, or see what `gputop stream` says")

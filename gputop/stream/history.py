@@ -10,7 +10,6 @@ from array import array
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Mapping
-from operator import attrgetter
 
 from gputop.schema.catalogue import CATALOGUE
 from gputop.schema.device import READINGS, DeviceSample
@@ -250,13 +249,11 @@ def _cut(ring: array[float], start: int, stop: int) -> array[float]:
     return piece if len(piece) == many else piece + ring[: many - len(piece)]
 
 
-_of_all = attrgetter(*READINGS)
-
-
 def _count(figures: dict[str, _Figures], readings: DeviceSample, seconds: float, at: float) -> None:
     """Add the numbers of the readings to their statistics: booleans and words have none."""
     numbers: Iterable[tuple[str, float]]
-    for name, value in zip(READINGS, _of_all(readings), strict=True):
+    for name in READINGS:
+        value = getattr(readings, name)
         kind = type(value)
         if kind is int or kind is float:
             numbers = ((name, value),)

@@ -81,9 +81,14 @@ def launch(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
 
     It also ends with the thread that starts it. Raises `OSError` if it cannot be started.
     """
-    ours = arguments[0] == sys.executable
+    if arguments[0] != sys.executable:  # another program, such as `ssh`, bound to this process
+        import shutil  # takes milliseconds, and most children are gputop's own
+
+        if shutil.which(arguments[0]) is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), arguments[0])
+        arguments = [sys.executable, "-S", "-I", "-c", _BECOME, str(os.getpid()), *arguments]
     process = subprocess.Popen(
-        arguments if ours else _bound_to_parent(arguments),
+        arguments,
         env=child_environment(),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -93,18 +98,6 @@ def launch(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
     assert process.stdin is not None
     os.set_blocking(process.stdin.fileno(), False)
     return process
-
-
-def _bound_to_parent(arguments: Sequence[str]) -> list[str]:
-    """Return the command line by which another program, such as `ssh`, ends with this process.
-
-    Raises `FileNotFoundError` if there is no such program.
-    """
-    import shutil  # takes milliseconds, and most children are gputop's own
-
-    if shutil.which(arguments[0]) is None:
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), arguments[0])
-    return [sys.executable, "-S", "-I", "-c", _BECOME, str(os.getpid()), *arguments]
 
 
 def child_environment() -> Mapping[str, str]:

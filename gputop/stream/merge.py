@@ -238,11 +238,10 @@ class MachineStream:
         return replace(inventory, devices=devices)
 
     def _renamed(self, sample: Sample) -> Sample:
-        devices, processes = sample.devices, sample.processes
-        if self.name != THIS_MACHINE:
-            devices = tuple(replace(d, uuid=self._uuid(d.uuid)) for d in devices)
+        devices = tuple(replace(d, uuid=self._uuid(d.uuid)) for d in sample.devices)
         processes = tuple(
-            replace(p, machine=self.name, device_uuid=self._uuid(p.device_uuid)) for p in processes
+            replace(p, machine=self.name, device_uuid=self._uuid(p.device_uuid))
+            for p in sample.processes
         )
         return replace(sample, devices=devices, processes=processes)
 

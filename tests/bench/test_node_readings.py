@@ -32,7 +32,7 @@ SAID: dict[str, Any] = {
     "host": "node-1",
     "gpus": ["3"],
     "python": "/py",
-    "torch": True,
+    "torch": "2.13.0",
     "pid": 1,
 }
 LISTED = """\
@@ -46,6 +46,11 @@ GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-0001)
 
 def said(**changes: Any) -> dict[str, Any]:
     return {**SAID, "gpu": {**GPU, **changes.pop("gpu", {})}, **changes}
+
+
+def test_tests_of_one_cpu_share_its_memory() -> None:
+    target = node_facts({**SAID, "cpu": "EPYC", "free_bytes": 8 << 30}, "node-1", 4).target
+    assert (target.place, target.memory_free_bytes, target.torch) == ("CPU 3", 2 << 30, "2.13.0")
 
 
 def test_a_gpu_is_known_by_host_and_uuid() -> None:

@@ -384,5 +384,5 @@ def test_a_file_that_cannot_be_written_is_no_success(
     (tmp_path / "file").write_text("in the way")
     args = parsed("--report", str(tmp_path / "file" / "run.html"))
     monkeypatch.setattr(bench_results, "print_message", print)
-    assert report_runs([ended(GPUS[0]), ended(GPUS[1])], args) == 3
-    assert capsys.readouterr().out.count("cannot be written") == 2
+    assert report_runs([ended(GPUS[0])], args) == 3
+    assert capsys.readouterr().out.count("cannot be written") == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -145,7 +146,7 @@ async def test_it_stops_and_leaves_no_load(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_the_device_lists_the_test_beside_the_training() -> None:
-    reader = SimulatedReader(2)
+    reader = SimulatedReader(2, time.monotonic(), {})
     reader.loads = {reader.device.uuid: SimulatedLoad(reader.began, 60.0)}
     (reading,) = reader.read(gpm=False)
     use = {each.pid: each.sm_utilization_percent for each in reading.processes}

@@ -11,14 +11,19 @@ import pytest
 
 from gputop.bench.events import Done, Failed, Progress
 from gputop.bench.plan import devices
+from gputop.bench.plan.devices import RunRefusedError
 from gputop.bench.plan.request import Request, cpu_target
 from gputop.bench.results import history
+from gputop.bench.results.html_report import suite_html
+from gputop.bench.results.text_report import suite_page
+from gputop.bench.results.verdict import DeviceOutcome
 from gputop.bench.run import suite as suites
 from gputop.bench.run import worker_launch
-from gputop.bench.run.suite import LEVELS, Part, part_requests
+from gputop.bench.run.suite import LEVELS, Part, Suite, part_requests
 from gputop.bench.run.worker_launch import Interpreter, InterpreterSearch
 from gputop.commands import bench as command
 from gputop.commands.arguments import Parser
+from gputop.console import COULD_NOT_RUN, USAGE
 from gputop.problem import Problem
 from tests.commands.test_schema import problem_of
 from tests.runs import begin, gpu_result, take
@@ -43,10 +48,13 @@ class Ends:
         self.asked: list[Request] = []
         self.by_kind: dict[str, Done | Failed] = {}
         self.torch = "2.13.0"
+        self.refused: str | None = None
 
     def stress(self, requests: Sequence[Request], *_: object) -> list[RunState]:
         """Return the ends of the runs."""
         self.asked += requests
+        if requests[0].kind == self.refused:
+            raise RunRefusedError("There are no 8 GPUs. Ask for fewer.", USAGE)
         runs = []
         for request in requests:
             run = begin(request.target, request.seconds)[0]
@@ -160,6 +168,17 @@ def test_one_that_is_stopped_keeps_what_was_done_and_goes_on_from_there(
     assert [line.split()[0] for line in page.splitlines()[2:8]] == QUICK
 
 
+def test_devices_that_are_gone_in_the_middle_leave_the_page_of_what_was_done(
+    ends: Ends, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ends.refused = "memory"
+    assert run() == 3
+    page, said = capsys.readouterr()
+    assert page.splitlines()[0].endswith(", 2 of 6 parts: ok")
+    assert "error: There are no 8 GPUs" in said
+    assert "to go on: gputop " in said
+
+
 def test_a_suite_goes_on_with_the_same_torch_and_method_only(
     ends: Ends, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -262,6 +281,20 @@ def test_a_suite_is_read_as_it_was_written(ends: Ends, tmp_path: Path) -> None:
     suite = suites.read(file)
     assert [part.name for part in suite.parts] == QUICK
     assert json.loads(json.dumps(suite.document())) == json.loads(file.read_text())
+
+
+def test_many_devices_are_counted_and_their_common_problem_is_told_once() -> None:
+    runs = [begin(replace(GPU, index=n, host=f"node-{n % 2}"), 60.0)[0] for n in range(40)]
+    for run in runs:
+        run.add_event(Done(gpu_result(60.0)))
+    lost = DeviceOutcome("node-2", None, "GPU 0", GPU.name, None, "no driver", COULD_NOT_RUN)
+    both = (lost, replace(lost, place="GPU 1"))
+    part = suites.part_result(Part("soak", 1.0), runs, "", 60.0, both)
+    suite = Suite("quick", 0.0, {"devices": "; ".join(40 * ["a GPU"])}, 1, (part,))
+    first, *_, last = suite_page(suite).splitlines()
+    assert first == f"suite quick on 42 x {GPU.name}, 3 hosts: failed"
+    assert last == "  soak, node-2, GPU 0, node-2, GPU 1: no driver"
+    assert "<h1 class=part>" not in suite_html(suite), "only outliers of so many have their charts"
 
 
 def test_a_long_run_is_kept_with_few_points() -> None:

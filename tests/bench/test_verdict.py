@@ -36,7 +36,7 @@ from gputop.bench.results.verdict import (
 from gputop.bench.run.state import RunState
 from gputop.commands import bench as command
 from gputop.commands.arguments import Parser
-from gputop.commands.bench_results import report_cluster, report_runs
+from gputop.commands.bench_results import report, report_runs
 from tests.bench.kept import BASE, CONDITIONS, COPY, faster, soak, table
 from tests.runs import Clock
 from tests.sessions import RESULT
@@ -167,7 +167,7 @@ def test_a_cluster_and_files_judge_as_one_machine_does(
 ) -> None:
     made, part, why = SICK[sickness]
     runs = made()
-    assert report_cluster(runs, (), parsed("--ray", "--json")) == 4
+    assert report(runs, (), parsed("--ray", "--json")) == 4
     results = json.loads(capsys.readouterr().out)["results"]
     files = [tmp_path / f"{n}.json" for n in range(len(results))]
     for file, result in zip(files, results, strict=True):

@@ -241,6 +241,7 @@ def test_the_verbose_version_never_fails(
         (["-u", "ada", "pick"], "--user is not for `pick`"),
         (["-p", "1", "doctor"], "--pid is not for `doctor`"),
         (["-u", "ada", "--prometheus", "http://p:9090"], "--user is not for a fleet"),
+        (["-c", "topo"], "--compute is not for `topo`"),
         (["exporter", "-p", "1"], "--pid is not for metrics of devices"),
     ],
 )
@@ -263,11 +264,16 @@ def test_users_and_processes_that_cannot_be_chosen(
         (["-p", "1,3"], {1, 3}),
         (["-u", "ada", "--pid", "1,3"], {1}),
         (["-u", "root"], set()),
+        (["-c"], {1, 3}),
+        (["--compute", "-u", "ada"], {1}),
     ],
 )
 def test_only_the_chosen_processes_are_kept(words: list[str], kept: set[int]) -> None:
     users = {1: "ada", 2: "ada", 3: "bob"}
-    found = tuple(Process(pid, "GPU-1", ProcessKind.COMPUTE, user=users[pid]) for pid in users)
+    kinds = (ProcessKind.COMPUTE, ProcessKind.GRAPHICS, ProcessKind.MPS)
+    found = tuple(
+        Process(pid, "GPU-1", kind, user=users[pid]) for pid, kind in zip(users, kinds, strict=True)
+    )
     sample = Sample(0.0, Host(), processes=found)
     arguments = cli.parser(()).parse_args(words)
     assert {each.pid for each in chosen_processes(arguments, sample).processes} == kept
@@ -538,7 +544,7 @@ def test_the_help_is_one_screen_and_has_everything() -> None:
     words = re.findall(r"[\w\[\]-]+", "\n".join(lines))
     shown = {word.replace("[no-]", "") for word in words}
     assert set(cli.COMMANDS) <= shown
-    assert {f"--{name}" for name in options()} <= {*shown, "--help"}
+    assert {f"--{name}" for name in options()} <= {*shown, "--help", "--once"}  # the last is status
 
 
 def options() -> set[str]:

@@ -19,7 +19,7 @@ from urllib.parse import parse_qs
 from wsgiref.util import application_uri
 
 from gputop.output.prometheus.metrics import XID_HELP
-from gputop.output.prometheus.scrape import TEXT, routed
+from gputop.output.prometheus.scrape import TEXT
 from gputop.schema.catalogue import CATALOGUE
 from gputop.schema.clock_events import BITS
 from tests.demo_fleet.site import DRIVER, Flaw, SimulatedGpu, hosts_of
@@ -207,7 +207,7 @@ scrape_configs:
 """
 
 
-def site(simulator: Simulator) -> WSGIApplication:
+def site(simulator: Simulator) -> dict[str, WSGIApplication]:
     """`/metrics`, also with `?host=NAME`, the targets for Prometheus, and its configuration."""
 
     def metrics(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
@@ -243,4 +243,4 @@ def site(simulator: Simulator) -> WSGIApplication:
         start("200 OK", [*TEXT])
         return [CONFIG.format(url=json.dumps(f"{application_uri(environ)}sd")).encode()]
 
-    return routed({"/metrics": metrics, "/sd": targets, "/prometheus.yml": config})
+    return {"/metrics": metrics, "/sd": targets, "/prometheus.yml": config}

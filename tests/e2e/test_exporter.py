@@ -167,7 +167,7 @@ def running(*command: str, env: dict[str, str] | None = None) -> Iterator[Export
 
 def test_pods_that_hold_the_devices(tmp_path: Path) -> None:
     """In both modes, while the kubelet answers; one that hangs holds up neither scrape nor end."""
-    uuid = SimulatedReader(0).device.uuid
+    uuid = SimulatedReader(0, 0.0, {}).device.uuid
     held = pod("team", "train-0", container("main", devices(f"{uuid}::1")))
     names = {"namespace": "team", "pod": "train-0", "container": "main"}
     socket, hang = tmp_path / "kubelet.sock", Hang()

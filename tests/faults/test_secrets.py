@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gputop.masking import MASK
+from gputop.schema.snapshot import Process, ProcessKind
 from gputop.sources.linux.host import Owners
 from tests.e2e.shipped import ENTER, ESCAPE, GPUTOP, dashboard, device, held_by, see
 
@@ -130,7 +131,8 @@ def test_elsewhere_it_is_refused(arguments: list[str], said: str) -> None:
 
 def test_without_the_option_a_sampler_has_no_secrets() -> None:
     with trainer() as process:
-        plain, asked = Owners().find(process.pid), Owners(secrets=True).find(process.pid)
+        listed = Process(process.pid, "GPU-1", ProcessKind.COMPUTE)
+        plain, asked = (Owners(secrets=each).complete(listed) for each in (False, True))
     assert plain.unmasked is None
     assert asked.command == plain.command
     assert MASK in str(asked.command)

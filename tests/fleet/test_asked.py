@@ -117,7 +117,7 @@ def test_a_broken_netrc_is_not_quoted(tmp_path: Path, monkeypatch: pytest.Monkey
     file.write_text("machine a login ada passwort s3cret\n")
     file.chmod(0o600)
     monkeypatch.setenv("NETRC", str(file))
-    with pytest.raises(ProblemError, match="line 1") as failed:
+    with pytest.raises(ProblemError, match="it cannot be read") as failed:
         PrometheusServer("http://a").authorization()
     assert "s3cret" not in str(failed.value)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.fleet.client import Client
-from gputop.fleet.findings import LOOK_BACK_SECONDS, MOST_BATCHES, MOST_GPUS, find_start
+from gputop.fleet.findings import LOOK_BACK_SECONDS, MOST_DATED, find_start
 from gputop.fleet.parse import readings_over_time
 from gputop.fleet.queries import MASKS, values_of
 from gputop.fleet.server import PrometheusServer
@@ -147,22 +147,19 @@ def test_without_an_answer_only_what_is_new_has_a_beginning(refusal: Response) -
     assert began(second) == [None, NOW + 10 - 5]
 
 
-@pytest.mark.parametrize(("at_once", "batches"), [(False, MOST_BATCHES), (True, 7)])
-def test_what_is_asked_is_bounded_unless_there_is_but_one_refresh(
-    at_once: bool, batches: int
-) -> None:
-    many = 7 * MOST_GPUS
+def test_a_refresh_asks_once_for_a_bounded_number() -> None:
+    many = 3 * MOST_DATED
     past = Past(many, names_0=[(labels(n), 1) for n in range(many)])
     past.changes["xid"] = [({"UUID": uuid(n)}, 79) for n in range(many)]
     with FakePrometheus(past) as fake:
-        asking = Refresher(Client(PrometheusServer(fake.url)), "", at_once=at_once)
-        for _ in range(1 if at_once else 2):  # the first screen waits for none
-            assert past.asked == []
+        asking = Refresher(Client(PrometheusServer(fake.url)), "")
+        for turn in range(5):  # the first screen waits for none
+            assert len(past.asked) == max(0, turn - 1)
             asking.refresh()
         asking.client.close()
-    assert len(past.asked) == batches
+    assert len(past.asked) == 3
     # Each once for dcgm-exporter, and once for our own.
-    assert {each.parameters["query"].count(r"GPU\\-") for each in past.asked} == {2 * MOST_GPUS}
+    assert {each.parameters["query"].count(r"GPU\\-") for each in past.asked} == {2 * MOST_DATED}
 
 
 def test_one_of_our_own_exporter_says_itself_when_it_was() -> None:

@@ -99,7 +99,6 @@ class Machine:
             on_terminal=True,
             colours=256,
             python_version="3.12.4",
-            results_file="/home/ada/.local/share/gputop/results.sqlite",
         )
         return replace(facts, **self.changes)
 

@@ -6,16 +6,13 @@ import json
 import os
 import re
 import subprocess
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from gputop import __version__
-from gputop.bench.run import worker_launch
-from gputop.bench.run.worker_launch import InterpreterSearch
 from gputop.commands.doctor import document, page
 from gputop.health.doctor import CHECKS, examine
-from gputop.health.doctor import facts as module
 from gputop.health.doctor.facts import gather
 from gputop.health.findings import Severity
 from tests.driver import GPU_IS_LOST, FakeDevice, FakeDriver
@@ -27,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from gputop.schema.snapshot import Inventory, Sample
 
 BOUND = 90.0
 THREE = (
@@ -272,25 +268,3 @@ def test_foreign_text_is_inert(nvml: FakeDriver, tmp_path: Path) -> None:
     findings = examine(facts)
     assert "\x1b" not in page(findings, facts)
     assert "\x1b" not in json.dumps(document(findings, facts), ensure_ascii=False)
-
-
-async def test_a_results_file_that_cannot_be_written_is_found(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    async def nothing(**_: object) -> tuple[Inventory, Sample]:
-        return module.NO_INVENTORY, module.NO_SAMPLE
-
-    async def find(*_: object, **__: object) -> InterpreterSearch:
-        return InterpreterSearch(None, ())
-
-    monkeypatch.setattr(module, "one_snapshot", nothing)
-    monkeypatch.setattr(worker_launch, "find_interpreter", find)
-    (tmp_path / "file").write_text("")
-    where: dict[str, Any] = {"blocked": tmp_path / "file" / "data", "free": tmp_path / "data"}
-    found = {}
-    for name, folder in where.items():
-        monkeypatch.setenv("XDG_DATA_HOME", str(folder))
-        found[name] = (await gather(root=tmp_path)).results_problem
-    assert found["free"] is None
-    assert found["blocked"] is not None
-    assert not (tmp_path / "data").exists()  # nothing is left behind

@@ -37,7 +37,6 @@ from tests.fake_root import (
     gpu,
 )
 from tests.health.machines import (
-    FULL,
     HEALTHY,
     HUNG,
     TERMINAL,
@@ -427,8 +426,6 @@ TABLE = [
     Row("characters", OK, "locale C", "", under(LC_ALL="C")),
     Row("characters", NOTE, "de_DE.ISO-8859-1 is not UTF-8", "", under(LANG="de_DE.ISO-8859-1")),
     Row("characters", NOTE, "the Linux console", "--no-ascii", under(TERM="linux")),
-    Row("results", OK, "can be written", "", Machine()),
-    Row("results", WARNING, "no space", "Free", Machine(changes={"results_problem": FULL})),
 ]
 NEVER_WRONG = {"version"}
 """It only says what it is."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.output.prometheus.scrape import TEXT, Server, routed
+from gputop.output.prometheus.scrape import TEXT, Server
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -24,8 +24,7 @@ def page(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
 
 @contextmanager
 def served(*, ready: bool = True, host: str = "") -> Iterator[Server]:
-    pages = routed({"/metrics": page}, lambda: ready)
-    server = Server(host or "127.0.0.1", 0, pages)
+    server = Server(host or "127.0.0.1", 0, {"/metrics": page}, is_ready=lambda: ready)
     server.start()
     try:
         yield server
@@ -80,7 +79,7 @@ def test_probes(ready: bool) -> None:
 
 def test_clients_that_come_at_once_are_taken_up() -> None:
     """Linux drops what is over the backlog, and the client tries again after a second and more."""
-    server = Server("127.0.0.1", 0, routed({"/metrics": page}))
+    server = Server("127.0.0.1", 0, {"/metrics": page})
     with server, ExitStack() as clients:  # it has not begun to accept
         for _ in range(100):
             clients.enter_context(socket.create_connection(("127.0.0.1", server.server_port), 1))

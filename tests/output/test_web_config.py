@@ -16,14 +16,7 @@ from typing import TYPE_CHECKING
 import bcrypt
 import pytest
 
-from gputop.output.prometheus.scrape import (
-    MOST_BYTES,
-    TEXT,
-    Server,
-    WebConfig,
-    WebConfigError,
-    routed,
-)
+from gputop.output.prometheus.scrape import MOST_BYTES, TEXT, Server, WebConfig, WebConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -89,7 +82,7 @@ def page(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
 @contextmanager
 def served(file: Path | None, told: list[str] | None = None) -> Iterator[Server]:
     config = WebConfig(file, ([] if told is None else told).append) if file else None
-    server = Server("127.0.0.1", 0, routed({"/metrics": page}), config)
+    server = Server("127.0.0.1", 0, {"/metrics": page}, config)
     server.start()
     try:
         yield server
@@ -233,7 +226,7 @@ def test_the_end_of_an_answer_is_told_from_a_cut(file: Path, certificate: Certif
         yield from [b"x" * 100_000] * 20
 
     file.write_text(tls(certificate))
-    server = Server("127.0.0.1", 0, endless, WebConfig(file, print))
+    server = Server("127.0.0.1", 0, {"/": endless}, WebConfig(file, print))
     server.start()
     try:
         with (

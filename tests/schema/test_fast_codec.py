@@ -159,6 +159,7 @@ def _with(cls: Any, field: bytes) -> bytes:
 def test_without_msgspec_all_is_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
     with codecs.using("json"):
         monkeypatch.setitem(sys.modules, "msgspec", None)
+        monkeypatch.delitem(sys.modules, "gputop.schema.fast_codec", raising=False)
         snapshot.load_fast()
         assert snapshot._FAST == []
         assert decode(encode(SAMPLES[0]).encode()) == SAMPLES[0]

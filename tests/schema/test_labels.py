@@ -50,8 +50,9 @@ def test_labels_are_unique_and_fit() -> None:
     assert len(BY_LABEL) == len(ROWS)
     assert max(len(row.label) for row in ROWS) <= 13
     for row in ROWS:
-        assert row.template.count("{}") == len(row.names)
-        assert len(row.terms) == (len(row.names) if len(row.names) > 1 else 0)
+        first, *rest = row.readings
+        assert first.template.count("{}") == len(row.names)
+        assert all(reading.term for reading in row.readings) == bool(rest)
 
 
 def test_groups_are_in_the_order_of_a_user_in_a_hurry() -> None:
@@ -230,7 +231,7 @@ PLAIN = "not supported by this device or its driver"
             GPU,
             "needs GPM: Hopper or later, GeForce from the 50 series",
         ),
-        ("tensor_active_percent", "disabled", GPU, "GPM is off (--no-gpm), or not sampled yet"),
+        ("tensor_active_percent", "disabled", GPU, "GPM is off by --no-gpm, or not sampled yet"),
         (
             "ecc_uncorrected",
             "disabled",

@@ -23,7 +23,7 @@ from gputop.schema.snapshot import (
     decode,
     encode,
 )
-from gputop.sources.interface import DeviceReading, DriverError, Owner, unseen
+from gputop.sources.interface import DeviceReading, DriverError, unseen
 
 if TYPE_CHECKING:
     from gputop.sources.sampler import Sampler
@@ -44,6 +44,11 @@ VALUES: dict[str, object] = {name: 7 for name in READINGS if name != "fan_percen
     "recovery_action": "none",
 }
 UNSIZED = {"memory_used_bytes": Absence.NOT_SUPPORTED}
+
+
+def listed(pid: int) -> Process:
+    """A process as a driver lists it that says nothing more."""
+    return Process(pid, "GPU-1", ProcessKind.COMPUTE)
 
 
 def processes_on(uuid: str) -> tuple[Process, ...]:
@@ -213,18 +218,19 @@ Open = Callable[..., Stream]
 """Opens a stream over a function that starts the driver."""
 
 
-def owner_of(pid: int) -> Owner:
+def owned(process: Process) -> Process:
+    pid = process.pid
     if pid == 12:
-        return unseen(Absence.LOST)
-    return Owner(f"user{pid}", f"command {pid}", 100.0 + pid)
+        return unseen(process, Absence.LOST)
+    return replace(process, user=f"user{pid}", command=f"command {pid}", start_time=100.0 + pid)
 
 
 class FakeOwners:
     """Everybody is owned; nothing is remembered."""
 
-    def find(self, pid: int) -> Owner:
+    def complete(self, listed: Process) -> Process:
         """The same owner for the same pid."""
-        return owner_of(pid)
+        return owned(listed)
 
     def forget_others(self, pids: set[int]) -> None:
         """There is nothing to forget."""

@@ -69,14 +69,14 @@ def test_shared_memory_is_in_use(clock: Clock, monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_percentage_needs_some_time(clock: Clock) -> None:
     reader = HostReader()
-    clock.now += module.FIRST_WINDOW_SECONDS / 2
+    clock.now += module.WINDOW_SECONDS / 2
     early = reader.read()
     assert early.cpu_percent is None
     assert early.cpu_core_percent == ()
     assert early.absent["cpu_percent"] is Absence.NO_DATA_YET
     assert early.absent["cpu_core_percent"] is Absence.NO_DATA_YET
     assert absent_is_missing(early)
-    clock.now += module.FIRST_WINDOW_SECONDS
+    clock.now += module.WINDOW_SECONDS
     later = reader.read()
     assert "cpu_percent" not in later.absent
     assert absent_is_missing(later)
@@ -99,7 +99,7 @@ def test_the_percentages_are_since_the_read_before(
     reader = HostReader()
     clock.now += 1.0
     assert reader.read().cpu_percent == 30.0
-    clock.now += module.FIRST_WINDOW_SECONDS / 10
+    clock.now += module.WINDOW_SECONDS / 10
     again = reader.read()
     assert (again.cpu_percent, again.cpu_core_percent) == (30.0, (20.0, 40.0))
     clock.now += 1.0

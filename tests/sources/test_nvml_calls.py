@@ -12,7 +12,6 @@ import pytest
 
 from gputop.schema.device import Absence
 from gputop.schema.snapshot import Sample, encode
-from gputop.sources.interface import joined_process
 from gputop.sources.linux.host import HostReader, Owners
 from gputop.sources.nvml import fields
 from gputop.sources.nvml.driver import NvmlReader, start
@@ -139,9 +138,7 @@ def test_what_is_read_is_sent_by_the_quick_codec(nvml: FakeDriver) -> None:
     for _ in range(8):
         clock.seconds += 1.0
         (read,) = reader.read(gpm=True)
-        owner = owners.find(os.getpid())
-    (listed,) = read.processes
-    process = joined_process(listed, owner)
+        (process,) = map(owners.complete, read.processes)
     sample = Sample(1.5, host.read(), (read.sample,), (process,))
     assert read.sample.sm_active_percent is not None
     assert codecs.fast().encode(sample) == encode(sample)

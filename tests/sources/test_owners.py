@@ -10,14 +10,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
 
 from gputop.schema.device import Absence
-from gputop.sources.interface import OWNER_FIELDS, Owner, unseen
+from gputop.sources.interface import OWNER_FIELDS, unseen
 from gputop.sources.linux import host as module
 from gputop.sources.linux import procfs
 from gputop.sources.linux.host import (
@@ -30,6 +31,10 @@ from gputop.sources.linux.host import (
 )
 from gputop.sources.linux.procfs import BOOT_TIME, PAGE_BYTES, TICKS_PER_SECOND, Cgroup
 from tests.sources.fake_proc import FakeProc, stat_line
+from tests.sources.fakes import listed
+
+if TYPE_CHECKING:
+    from gputop.schema.snapshot import Process
 
 BOUND = 60.0
 NOBODY = 0x7FFFFFFF
@@ -47,6 +52,10 @@ class Clock:
 
     def monotonic(self) -> float:
         return self.now
+
+
+def find(owners: Owners, pid: int) -> Process:
+    return owners.complete(listed(pid))
 
 
 @pytest.fixture
@@ -92,8 +101,9 @@ def child() -> Iterator[subprocess.Popen[bytes]]:
 
 def test_a_process_is_known(child: subprocess.Popen[bytes]) -> None:
     """Its command line comes as it is: making it harmless is for who shows it."""
-    owner = Owners().find(child.pid)
-    assert owner == Owner(
+    owner = find(Owners(), child.pid)
+    assert owner == replace(
+        listed(child.pid),
         user=psutil.Process().username(),
         command=f"{sys.executable} -S -c print(flush=True); input() a b \x1b[31m \udcff",
         start_time=psutil.Process(child.pid).create_time(),
@@ -114,22 +124,22 @@ def test_a_process_is_known(child: subprocess.Popen[bytes]) -> None:
 
 def test_a_process_that_has_gone(child: subprocess.Popen[bytes]) -> None:
     owners = Owners()
-    assert owners.find(child.pid) != unseen(Absence.LOST)
+    assert find(owners, child.pid) != unseen(listed(child.pid), Absence.LOST)
     child.communicate(timeout=BOUND)
-    assert owners.find(child.pid) == unseen(Absence.LOST)
+    assert find(owners, child.pid) == unseen(listed(child.pid), Absence.LOST)
 
 
 def test_a_process_that_nobody_has_waited_for(child: subprocess.Popen[bytes]) -> None:
     child.kill()
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    owner = Owners().find(child.pid)
+    owner = find(Owners(), child.pid)
     assert owner.command == Path(sys.executable).name[:15]
     assert owner.memory_resident_bytes == 0
 
 
 @pytest.mark.parametrize("pid", [0, -1, NOBODY, 0xFFFFFFFF, 1 << 40])
 def test_a_pid_that_cannot_be(pid: int) -> None:
-    assert Owners().find(pid) == unseen(Absence.LOST)
+    assert find(Owners(), pid) == unseen(listed(pid), Absence.LOST)
 
 
 def test_another_program_in_the_same_process(clock: Clock) -> None:
@@ -143,12 +153,12 @@ os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
     with start(script, "-S", "-c", "print(flush=True); input()") as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        before = owners.find(process.pid)
+        before = find(owners, process.pid)
         process.stdin.write(b"\n")
         process.stdin.flush()
         process.stdout.readline()
         clock.now += IDENTITY_SECONDS
-        after = owners.find(process.pid)
+        after = find(owners, process.pid)
         process.communicate(timeout=BOUND)
     assert after.command == f"{sys.executable} -S -c print(flush=True); input()"
     assert before.command != after.command
@@ -172,54 +182,54 @@ input()
     with start(script) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        owners.find(process.pid)
+        find(owners, process.pid)
         process.stdin.write(b"\n")
         process.stdin.flush()
         assert process.stdout.readline()
         clock.now += IDENTITY_SECONDS
-        assert owners.find(process.pid).command == "trainer: epoch 3"
+        assert find(owners, process.pid).command == "trainer: epoch 3"
         process.communicate(timeout=BOUND)
 
 
 def test_cpu_is_that_of_the_time_since_the_look_before(clock: Clock) -> None:
     owners = Owners()
-    owners.find(os.getpid())
+    find(owners, os.getpid())
     before = time.process_time()
     while time.process_time() < before + 0.3:
         pass
     clock.now += 0.5
     taken = time.process_time() - before
-    assert owners.find(os.getpid()).cpu_percent == pytest.approx(100 * taken / 0.5, abs=10.0)
+    assert find(owners, os.getpid()).cpu_percent == pytest.approx(100 * taken / 0.5, abs=10.0)
 
 
 def test_cpu_is_of_one_core(clock: Clock, proc: FakeProc, owners: Owners) -> None:
     proc.add(user_ticks=1000, system_ticks=500)
-    first = owners.find(7)
+    first = find(owners, 7)
     assert first.cpu_percent is None
     assert first.absent == {"cpu_percent": Absence.NO_DATA_YET}
     clock.now += 2.0
     proc.add(user_ticks=1000 + 6 * TICKS_PER_SECOND, system_ticks=500 + TICKS_PER_SECOND)
-    second = owners.find(7)
+    second = find(owners, 7)
     assert second.cpu_percent == pytest.approx(350.0)
     assert second.absent == {}
     clock.now += 2.0
-    assert owners.find(7).cpu_percent == 0.0
+    assert find(owners, 7).cpu_percent == 0.0
 
 
 def test_two_looks_at_once_are_one(clock: Clock, proc: FakeProc, owners: Owners) -> None:
     """A process on two instances of one GPU is asked for twice."""
     proc.add()
-    owners.find(7)
+    find(owners, 7)
     clock.now += WINDOW_SECONDS / 2
-    assert owners.find(7).absent == {"cpu_percent": Absence.NO_DATA_YET}
+    assert find(owners, 7).absent == {"cpu_percent": Absence.NO_DATA_YET}
     clock.now += 1.0 - WINDOW_SECONDS / 2
     proc.add(user_ticks=TICKS_PER_SECOND // 2)
-    assert owners.find(7).cpu_percent == pytest.approx(50.0)
+    assert find(owners, 7).cpu_percent == pytest.approx(50.0)
     clock.now += WINDOW_SECONDS / 2
     proc.add(user_ticks=TICKS_PER_SECOND)
-    assert owners.find(7).cpu_percent == pytest.approx(50.0)
+    assert find(owners, 7).cpu_percent == pytest.approx(50.0)
     clock.now += 1.0 - WINDOW_SECONDS / 2
-    assert owners.find(7).cpu_percent == pytest.approx(50.0)
+    assert find(owners, 7).cpu_percent == pytest.approx(50.0)
 
 
 def test_all_that_proc_says(clock: Clock, proc: FakeProc, owners: Owners) -> None:
@@ -229,7 +239,8 @@ def test_all_that_proc_says(clock: Clock, proc: FakeProc, owners: Owners) -> Non
         pages=1000,
         cgroup=f"0::/kubepods/pod{UID}/{ID}/slurmstepd.scope/job_9\n".encode(),
     )
-    assert owners.find(7) == Owner(
+    assert find(owners, 7) == replace(
+        listed(7),
         user=pwd.getpwuid(os.getuid()).pw_name,
         command="python train.py",
         start_time=START,
@@ -250,17 +261,17 @@ def test_a_process_costs_one_file_at_each_look(
     clock: Clock, proc: FakeProc, owners: Owners
 ) -> None:
     proc.add()
-    owners.find(7)
+    find(owners, 7)
     every = ["7/cgroup", "7/cmdline", "7/stat", "7/status", LIST]
     assert sorted(proc.opened) == every
     proc.opened.clear()
     for _ in range(9):
         clock.now += 1.0
-        owners.find(7)
+        find(owners, 7)
     assert sorted(proc.opened) == ["7/stat"] * 9 + [LIST] * 4
     proc.opened.clear()
     clock.now += 1.0
-    owners.find(7)
+    find(owners, 7)
     assert sorted({*proc.opened, "7/stat"}) == every
 
 
@@ -278,12 +289,12 @@ def busy_children(proc: FakeProc, *ticks: int, **last: Any) -> None:
 def test_the_workers_of_a_process(clock: Clock, proc: FakeProc, owners: Owners) -> None:
     """They are on no device, and what they take of the CPU is why it waits."""
     busy_children(proc, 0, 0)
-    first = owners.find(7)
+    first = find(owners, 7)
     assert (first.children, first.children_cpu_percent) == (2, None)
     assert first.absent["children_cpu_percent"] is Absence.NO_DATA_YET
     busy_children(proc, 2 * TICKS_PER_SECOND, TICKS_PER_SECOND)
     clock.now += CHILDREN_SECONDS
-    owner = owners.find(7)
+    owner = find(owners, 7)
     assert owner.children_cpu_percent == pytest.approx(150.0)
     assert owner.children_cpu_most_percent == pytest.approx(100.0)
     assert "children_cpu_percent" not in owner.absent
@@ -292,10 +303,10 @@ def test_the_workers_of_a_process(clock: Clock, proc: FakeProc, owners: Owners) 
 
 def test_another_worker_with_the_same_pid(clock: Clock, proc: FakeProc, owners: Owners) -> None:
     busy_children(proc, 0, 900, start=500)
-    owners.find(7)
+    find(owners, 7)
     busy_children(proc, TICKS_PER_SECOND, TICKS_PER_SECOND, start=9000)
     clock.now += CHILDREN_SECONDS
-    owner = owners.find(7)
+    owner = find(owners, 7)
     assert owner.children == 2
     assert owner.children_cpu_percent == pytest.approx(50.0)
 
@@ -303,20 +314,20 @@ def test_another_worker_with_the_same_pid(clock: Clock, proc: FakeProc, owners: 
 @pytest.mark.parametrize("who", ["process", "worker"])
 def test_who_waits_for_storage(clock: Clock, proc: FakeProc, owners: Owners, who: str) -> None:
     busy_children(proc, 0, 0)
-    assert owners.find(7).io_wait is False
+    assert find(owners, 7).io_wait is False
     clock.now += CHILDREN_SECONDS
     if who == "process":
         proc.add(state=b"D")
     else:
         busy_children(proc, 0, 0, state=b"D")
-    assert owners.find(7).io_wait is True
+    assert find(owners, 7).io_wait is True
 
 
 def test_children_that_are_not_told(clock: Clock, proc: FakeProc, owners: Owners) -> None:
     """By a kernel that does not list them, or to us: the process is known without."""
     proc.add()
     (proc.root / LIST).unlink()
-    owner = owners.find(7)
+    owner = find(owners, 7)
     assert (owner.user is not None, owner.children, owner.children_cpu_percent) == (
         True,
         None,
@@ -326,7 +337,7 @@ def test_children_that_are_not_told(clock: Clock, proc: FakeProc, owners: Owners
     proc.add()
     proc.forbidden = {LIST}
     clock.now += CHILDREN_SECONDS
-    assert owners.find(7).absent["children"] is Absence.NO_PERMISSION
+    assert find(owners, 7).absent["children"] is Absence.NO_PERMISSION
 
 
 def test_a_worker_that_has_just_ended_and_a_list_that_is_cut(
@@ -334,7 +345,7 @@ def test_a_worker_that_has_just_ended_and_a_list_that_is_cut(
 ) -> None:
     busy_children(proc, 0, 0)
     proc.take_away(21)
-    assert owners.find(7).children == 1
+    assert find(owners, 7).children == 1
     assert procfs.read_children(7, proc.path) == (20, 21)
     proc.write(LIST, b"20 21 2")
     assert procfs.read_children(7, proc.path) == (20, 21)
@@ -344,15 +355,16 @@ def test_one_file_is_opened_at_a_look() -> None:
     """Not by the standard library either, as the interpreter itself reports it."""
     script = """
 import json, os, sys
+from gputop.schema.snapshot import Process, ProcessKind
 from gputop.sources.linux.host import Owners
 owners = Owners()
-pid = os.getppid()
-owners.find(pid)
+listed = Process(os.getppid(), "GPU-1", ProcessKind.COMPUTE)
+owners.complete(listed)
 opened = []
 counting = ("open", "os.listdir", "os.scandir", "pwd.getpwuid", "subprocess.Popen", "os.kill")
 sys.addaudithook(lambda event, of: opened.append((event, of[0])) if event in counting else None)
 for _ in range(3):
-    owners.find(pid)
+    owners.complete(listed)
 found = list(opened)
 print(json.dumps(found))
 """
@@ -364,13 +376,13 @@ print(json.dumps(found))
 
 def test_who_it_is_is_looked_up_again(clock: Clock, proc: FakeProc, owners: Owners) -> None:
     proc.add()
-    assert owners.find(7).command == "python train.py"
+    assert find(owners, 7).command == "python train.py"
     proc.add(command=b"python\0serve.py\0", cgroup=f"0::/docker/{ID}\n".encode())
     clock.now += IDENTITY_SECONDS / 2
-    assert owners.find(7).command == "python train.py"
+    assert find(owners, 7).command == "python train.py"
     clock.now += IDENTITY_SECONDS / 2
     proc.write("7/stat", stat_line(user_ticks=5 * TICKS_PER_SECOND))
-    owner = owners.find(7)
+    owner = find(owners, 7)
     assert (owner.command, owner.container) == ("python serve.py", ID[:12])
     assert owner.cpu_percent == pytest.approx(100 * 5 / (IDENTITY_SECONDS / 2))
 
@@ -378,16 +390,16 @@ def test_who_it_is_is_looked_up_again(clock: Clock, proc: FakeProc, owners: Owne
 def test_a_pid_that_is_used_again(clock: Clock, proc: FakeProc, owners: Owners) -> None:
     """Another process, with nothing of the first one's, once the driver has listed it itself."""
     proc.add(user_ticks=1000)
-    owners.find(7)
+    find(owners, 7)
     clock.now += 1.0
-    assert owners.find(7).cpu_percent == 0.0
+    assert find(owners, 7).cpu_percent == 0.0
     proc.add(user_ticks=3, start=600, command=b"vim\0")
     clock.now += 1.0
-    assert owners.find(7) == unseen(Absence.NO_DATA_YET)
+    assert find(owners, 7) == unseen(listed(7), Absence.NO_DATA_YET)
     clock.now += LISTED_SECONDS / 2
-    assert owners.find(7).command is None
+    assert find(owners, 7).command is None
     clock.now += LISTED_SECONDS / 2
-    owner = owners.find(7)
+    owner = find(owners, 7)
     assert owner.command == "vim"
     assert owner.start_time == START + 100 / TICKS_PER_SECOND
     assert owner.cpu_percent == 0.0
@@ -399,34 +411,34 @@ def test_a_process_is_as_old_as_before_when_the_clock_was_set(
 ) -> None:
     proc.add()
     owners, ahead = Owners(proc.path), procfs._AHEAD
-    assert owners.find(7).start_time == START
+    assert find(owners, 7).start_time == START
     monkeypatch.setattr(procfs, "_ahead", lambda: ahead + step)
     proc.write("stat", b"btime %d\n" % (BOOT_TIME + step))
     clock.now += 1.0
     moved = step if abs(step) > procfs.STEP_SECONDS else 0  # a leap second is none
-    assert owners.find(7).start_time == START + moved
-    assert owners.find(7).start_time == START + moved
+    assert find(owners, 7).start_time == START + moved
+    assert find(owners, 7).start_time == START + moved
 
 
 def test_a_process_is_forgotten_when_it_leaves_the_devices(
     clock: Clock, proc: FakeProc, owners: Owners
 ) -> None:
     proc.add()
-    owners.find(7)
+    find(owners, 7)
     clock.now += 1.0
     owners.forget_others({7})
-    assert owners.find(7).cpu_percent == 0.0
+    assert find(owners, 7).cpu_percent == 0.0
     owners.forget_others({8})
-    assert owners.find(7).cpu_percent is None
+    assert find(owners, 7).cpu_percent is None
 
 
 def test_what_has_no_command_line_has_a_name(clock: Clock, proc: FakeProc, owners: Owners) -> None:
     """Kernel threads and zombies; so has one whose command line may not be seen."""
     proc.add(command=b"", name=b"kworker/0:1)")
-    assert owners.find(7).command == "kworker/0:1)"
+    assert find(owners, 7).command == "kworker/0:1)"
     proc.add(pid=8)
     proc.forbidden = {"8/cmdline"}
-    owner = owners.find(8)
+    owner = find(owners, 8)
     assert owner.command == "python"
     assert "command" not in owner.absent
 
@@ -445,26 +457,26 @@ def test_command_lines(
     clock: Clock, proc: FakeProc, owners: Owners, raw: bytes, command: str
 ) -> None:
     proc.add(command=raw)
-    assert owners.find(7).command == command
+    assert find(owners, 7).command == command
 
 
 def test_a_process_whose_parent_is_outside(clock: Clock, proc: FakeProc, owners: Owners) -> None:
     """As that of a container's first process: 0 is no pid."""
     proc.add(parent=0)
-    owner = owners.find(7)
+    owner = find(owners, 7)
     assert owner.parent_pid is None
     assert owner.absent["parent_pid"] is Absence.LOST
 
 
 def test_a_user_without_a_name(clock: Clock, proc: FakeProc, owners: Owners) -> None:
     proc.add(uid=3_999_999_999)
-    assert owners.find(7).user == "3999999999"
+    assert find(owners, 7).user == "3999999999"
 
 
 def test_only_what_is_refused_is_absent(clock: Clock, proc: FakeProc, owners: Owners) -> None:
     proc.add(uid=os.getuid())
     proc.forbidden = {"7/cgroup"}
-    owner = owners.find(7)
+    owner = find(owners, 7)
     assert owner.command == "python train.py"
     assert owner.user is not None
     assert owner.absent == dict.fromkeys(Cgroup._fields, Absence.NO_PERMISSION) | {
@@ -475,7 +487,7 @@ def test_only_what_is_refused_is_absent(clock: Clock, proc: FakeProc, owners: Ow
 def test_a_kernel_without_control_groups(clock: Clock, proc: FakeProc, owners: Owners) -> None:
     proc.add()
     (proc.root / "7/cgroup").unlink()
-    owner = owners.find(7)
+    owner = find(owners, 7)
     assert owner.user is not None
     assert {name: owner.absent[name] for name in Cgroup._fields} == dict.fromkeys(
         Cgroup._fields, Absence.NOT_SUPPORTED
@@ -500,7 +512,8 @@ def test_hidepid_1(
     proc.add()
     proc.forbidden = {"7/stat", "7/status", "7/cmdline", "7/cgroup"}
     owned_by(proc.root / "7", 3_999_999_999, monkeypatch)
-    assert owners.find(7) == Owner(
+    assert find(owners, 7) == replace(
+        listed(7),
         user="3999999999",
         absent={name: Absence.NO_PERMISSION for name in OWNER_FIELDS if name != "user"},
     )
@@ -513,12 +526,12 @@ def test_the_owner_of_a_protected_process_is_not_told(
     proc.add()
     owned_by(proc.root / "7", 0, monkeypatch)
     proc.forbidden = {"7/status"}
-    owner = owners.find(7)
+    owner = find(owners, 7)
     assert (owner.user, owner.absent["user"]) == (None, Absence.NO_PERMISSION)
     assert owner.command == "python train.py"
     proc.forbidden = {"7/stat", "7/status"}
     owners.forget_others(set())
-    assert owners.find(7) == unseen(Absence.NO_PERMISSION)
+    assert find(owners, 7) == unseen(listed(7), Absence.NO_PERMISSION)
 
 
 def test_hidepid_2(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -529,8 +542,8 @@ def test_hidepid_2(monkeypatch: pytest.MonkeyPatch) -> None:
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(os, "kill", refuse)
-    assert Owners().find(NOBODY) == unseen(Absence.NO_PERMISSION)
-    assert Owners().find(0) == unseen(Absence.LOST)
+    assert find(Owners(), NOBODY) == unseen(listed(NOBODY), Absence.NO_PERMISSION)
+    assert find(Owners(), 0) == unseen(listed(0), Absence.LOST)
 
 
 @pytest.mark.parametrize(
@@ -544,17 +557,17 @@ def test_a_process_that_goes_while_it_is_looked_at(
 ) -> None:
     proc.add()
     proc.broken = {f"7/{where}": error}
-    assert owners.find(7) == unseen(Absence.LOST)
+    assert find(owners, 7) == unseen(listed(7), Absence.LOST)
     proc.broken = {}
-    assert owners.find(7).command == "python train.py"
+    assert find(owners, 7).command == "python train.py"
 
 
 def test_a_process_that_goes_later(clock: Clock, proc: FakeProc, owners: Owners) -> None:
     proc.add()
-    owners.find(7)
+    find(owners, 7)
     proc.take_away()
     clock.now += 1.0
-    assert owners.find(7) == unseen(Absence.LOST)
+    assert find(owners, 7) == unseen(listed(7), Absence.LOST)
 
 
 @pytest.mark.parametrize("where", ["stat", "status", "cmdline", "cgroup"])
@@ -562,14 +575,14 @@ def test_too_many_open_files(clock: Clock, proc: FakeProc, owners: Owners, where
     """Whatever goes wrong, the device's readings go on."""
     proc.add()
     proc.broken = {f"7/{where}": OSError(errno.EMFILE, "Too many open files")}
-    assert owners.find(7) == unseen(Absence.ERROR)
+    assert find(owners, 7) == unseen(listed(7), Absence.ERROR)
 
 
 @pytest.mark.parametrize("where", ["stat", "status"])
 def test_a_file_of_something_else(clock: Clock, proc: FakeProc, owners: Owners, where: str) -> None:
     proc.add()
     proc.write(f"7/{where}", b"Name:\tpython\n")
-    assert owners.find(7) == unseen(Absence.ERROR)
+    assert find(owners, 7) == unseen(listed(7), Absence.ERROR)
 
 
 @pytest.mark.parametrize(
@@ -578,4 +591,4 @@ def test_a_file_of_something_else(clock: Clock, proc: FakeProc, owners: Owners, 
 def test_a_command_line_has_no_secrets(proc: FakeProc, owners: Owners, line: bytes) -> None:
     proc.add()
     proc.write("7/cmdline", line)
-    assert owners.find(7).command == "serve --api-key ******** --port 80"
+    assert find(owners, 7).command == "serve --api-key ******** --port 80"

@@ -10,6 +10,7 @@ import itertools
 import queue
 import threading
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,7 +18,7 @@ from gputop import __version__
 from gputop.schema.device import READINGS, Absence, DeviceSample, DeviceState, silence_limit
 from gputop.schema.snapshot import DriverState, Event, Inventory, ProcessKind, Sample, Source
 from gputop.sources import sampler as module
-from gputop.sources.interface import OWNER_FIELDS, DeviceReading, DriverError, Owner, ReplacedError
+from gputop.sources.interface import OWNER_FIELDS, DeviceReading, DriverError, ReplacedError
 from gputop.sources.linux.host import Owners
 from gputop.sources.sampler import Sampler
 from tests.sources.fakes import (
@@ -31,8 +32,11 @@ from tests.sources.fakes import (
     Open,
     Stream,
     answer,
-    owner_of,
+    owned,
 )
+
+if TYPE_CHECKING:
+    from gputop.schema.snapshot import Process
 
 
 def started(opened: Open, readers: list[FakeReader]) -> Stream:
@@ -630,7 +634,7 @@ def test_owners_are_kept_as_long_as_their_processes(
     clock: Clock, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept: list[set[int]] = []
-    monkeypatch.setattr(Owners, "find", lambda _, pid: owner_of(pid))
+    monkeypatch.setattr(Owners, "complete", lambda _, process: owned(process))
     monkeypatch.setattr(Owners, "forget_others", lambda _, pids: kept.append(pids))
     stream = Stream(Sampler(lambda: FakeDriver(*readers), INTERVAL))
     stream.until(lambda sample: bool(sample.processes))
@@ -655,10 +659,10 @@ def test_a_process_that_cannot_be_looked_at_holds_up_its_device_only(
         def __init__(self) -> None:
             made.append(self)
 
-        def find(self, pid: int) -> Owner:
+        def complete(self, listed: Process) -> Process:
             if self is made[0]:
                 released.wait()
-            return super().find(pid)
+            return super().complete(listed)
 
     stream = Stream(Sampler(lambda: FakeDriver(*readers), INTERVAL, owners=Stuck))
     sample = stream.until(lambda sample: any(p.device_uuid == "GPU-2" for p in sample.processes))

@@ -47,7 +47,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def run(clock: Clock, seconds: int) -> Iterator[tuple[DeviceSample, ...]]:
     """All devices' readings, second by second."""
     clock.now = 1000.0
-    readers = [SimulatedReader(index, began=1000.0) for index in range(DEVICES)]
+    readers = [SimulatedReader(index, 1000.0, {}) for index in range(DEVICES)]
     for _ in range(seconds):
         yield tuple(reader.read(gpm=False)[0].sample for reader in readers)
         clock.now += 1.0
@@ -110,7 +110,7 @@ def test_processes_fit_into_the_memory_in_use_and_have_owners() -> None:
         (process,) = reading.processes
         assert process.memory_used_bytes is not None
         assert 0 < process.memory_used_bytes < (reading.sample.memory_used_bytes or 0)
-        owner = SimulatedOwners().find(process.pid)
+        owner = SimulatedOwners().complete(process)
         assert owner.user
         assert owner.command
         assert owner.start_time

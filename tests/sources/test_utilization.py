@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
+import pynvml
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.schema.device import SERIES_READINGS, Absence, DeviceSample
+from gputop.sources.nvml import query
 from gputop.sources.nvml.driver import NvmlReader, start
 from gputop.sources.nvml.utilization import BusySamples
 from tests.driver import (
@@ -63,6 +67,34 @@ class Machine:
         sample = self.sample(seconds)
         found = sample.gpu_utilization_samples_percent
         return sample.absent["gpu_utilization_samples_percent"] if found is None else found
+
+
+class OfAnotherRelease:
+    """nvidia-ml-py that keeps its library under another name."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "nvmlLib":
+            raise AttributeError(name)
+        return getattr(pynvml, name)
+
+
+def test_a_library_that_is_kept_elsewhere_is_loaded_by_name(
+    nvml: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded: list[str] = []
+
+    def load(name: str) -> Any:
+        loaded.append(name)
+        return pynvml.nvmlLib
+
+    monkeypatch.setattr(query, "nvml", OfAnotherRelease())
+    monkeypatch.setattr(ctypes, "CDLL", load)
+    machine = Machine(nvml)
+    assert machine.read(rows(range(6, 16))) == (11, 12, 13, 14, 15)
+    assert machine.read(rows(range(6, 16))) == ()
+    assert {*loaded} == {"libnvidia-ml.so.1"}
+    with pytest.raises(pynvml.NVMLError_FunctionNotFound):
+        query.call_directly("nvmlDeviceGetNoSuchThing")
 
 
 def test_each_comes_once_and_the_first_reading_only_begins(nvml: FakeDriver) -> None:

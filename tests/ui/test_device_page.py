@@ -263,8 +263,7 @@ async def test_one_part_alone_says_why_it_is_missing(name: str) -> None:
     text = row.text(told, said)
     assert "–" in text
     assert text != "–"
-    primary = name == row.names[0]
-    term = "" if primary else f"{row.terms[row.names.index(name)]}: "
+    term = "".join(f"{each.term}: " for each in row.readings[1:] if each.name == name)
     assert f"{row.label} {text} {term}no permission: run as root" in page
 
 
@@ -409,7 +408,7 @@ async def test_what_does_not_fit_is_scrolled_to() -> None:
             seen |= set(shown(pilot, DetailsView).splitlines())
         last = shown(pilot, DetailsView).splitlines()
         assert last[-1].strip().endswith(" above: PgUp PgDn")
-        labels = {row.label for row in ROWS if not row.optional}
+        labels = {row.label for row in ROWS if not row.readings[0].is_optional}
         assert labels == {label for label in labels if any(s.startswith(f"{label} ") for s in seen)}
         app.query_one(DetailsView).action_move(-1000)
         await settle(pilot)

@@ -105,13 +105,11 @@ def test_a_bad_word_is_said_and_the_others_count(text: str, said: str) -> None:
 
 def test_a_name_that_is_being_typed_leaves_nobody_out() -> None:
     state = state_of()
-    state.typing = True
     seen = []
     for end in range(1, 10):
-        state.type("rack=r001"[:end])
+        state.type("rack=r001"[:end], unfinished=True)
         seen.append(len(state.view.numbers))
     assert seen == [512] * 5 + [0] * 3 + [64]
-    state.typing = False
     state.type("rack")
     assert state.view.numbers == []
 

@@ -96,7 +96,7 @@ async def test_stress_tests_and_screens_leave_nothing(
 
 def left(app: GputopApp, kind: type) -> int:
     """Count the objects of a type that are there after memory was given back."""
-    app._return_memory(collect=True)
+    app._return_memory()
     return sum(type(each) is kind for each in gc.get_objects())
 
 

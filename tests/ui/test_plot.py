@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.ui.benchmark.plot import Plot, PlotArea, PlotAxis, PlotLine, tick
+from gputop.ui.benchmark.plot import PlotArea, PlotAxis, PlotLine, plot_rows, tick
 from gputop.ui.drawing.cells import width_of
 from gputop.ui.drawing.palette import BUSY, DIM, MEMORY
 
@@ -21,7 +21,7 @@ LEFT, WIDTH, HEIGHT = 6, 60, 13
 
 
 def drawn(*lines: PlotLine, width: int = WIDTH, height: int = HEIGHT) -> list[Row]:
-    return Plot().rows(lines, PlotArea(X, Y, LEFT, width, height))
+    return plot_rows(lines, PlotArea(X, Y, LEFT, width, height))
 
 
 def dots(rows: list[Row]) -> dict[tuple[int, int], int]:
@@ -89,10 +89,9 @@ def test_the_axes_are_dim_and_labelled() -> None:
 
 
 def test_what_is_the_same_is_not_drawn_again() -> None:
-    plot = Plot()
-    first = plot.rows([UP], PlotArea(X, Y, LEFT, WIDTH, HEIGHT))
-    assert plot.rows([UP], PlotArea(X, Y, LEFT, WIDTH, HEIGHT)) is first
-    assert plot.rows([DOWN], PlotArea(X, Y, LEFT, WIDTH, HEIGHT)) != first
+    first = plot_rows((UP,), PlotArea(X, Y, LEFT, WIDTH, HEIGHT))
+    assert plot_rows((UP,), PlotArea(X, Y, LEFT, WIDTH, HEIGHT)) is first
+    assert plot_rows((DOWN,), PlotArea(X, Y, LEFT, WIDTH, HEIGHT)) != first
 
 
 @pytest.mark.parametrize(("value", "text"), [(0.25, "0.25"), (998.6, "999"), (1234.5, "1234")])

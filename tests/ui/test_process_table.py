@@ -131,6 +131,7 @@ def test_the_next_column_goes_round_and_begins_with_its_own_direction() -> None:
         "user:ada",
         "user:carl,ADA pid:1,4242",
         "pid:4242",
+        "kind:graphics,mps",
     ],
 )
 def test_a_filter_finds_by_everything_that_a_row_shows(words: str) -> None:

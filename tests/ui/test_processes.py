@@ -259,17 +259,13 @@ async def test_typing_narrows_down_and_nothing_typed_is_lost() -> None:
         assert "1 to 18 of 1000 processes" in lines(pilot)[-1]
 
 
-async def test_rows_are_selected_while_one_types_and_other_keys_keep_their_meaning() -> None:
+async def test_other_keys_keep_their_meaning_while_one_types() -> None:
     app = TableApp(*(process(n, 0, memory_used_bytes=-n) for n in range(1, 30)))
     async with app.run_test(size=(120, 12)) as pilot:
         await settle(pilot)
         view = app.view
-        await type_at_once(pilot, "slash", *"ada", "down", "down", "up", "pagedown")
-        assert view.selected is not None
-        assert view.selected.pid == 11
-        assert view.filter_key("pageup", None)
-        assert view.selected.pid == 2
-        assert not view.filter_key("f9", None)
+        await type_at_once(pilot, "slash", *"ada")
+        assert not any(view.filter_key(key, None) for key in ("down", "pageup", "f9"))
         assert not view.filter_key("ctrl+c", "\x03")
         assert view.filter_key("ctrl+u", None)
         assert lines(pilot)[-1].startswith(" / ▏")

@@ -127,14 +127,6 @@ async def test_keys_pause_seek_and_change_the_speed(tmp_path: Path) -> None:
         assert "0:05" in shown(pilot, ReplayBar)
 
 
-async def test_a_click_on_its_bar_goes_there(tmp_path: Path) -> None:
-    async with dashboard(recordings.make(tmp_path / "a.jsonl", 200)) as (pilot, replay):
-        await pilot.click(ReplayBar, offset=(118, 0))
-        assert replay.position > 190
-        await pilot.click(ReplayBar, offset=(53, 0))
-        assert replay.position < 20
-
-
 async def test_on_a_devices_page_arrows_read_the_charts(tmp_path: Path) -> None:
     async with dashboard(recordings.make(tmp_path / "a.jsonl", 300)) as (pilot, replay):
         await press(pilot, "enter")

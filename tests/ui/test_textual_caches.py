@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from rich import cells
-from rich.segment import Segment
 from textual import _styles_cache
 from textual._xterm_parser import XTermParser
 from textual.app import App
@@ -17,7 +16,6 @@ from textual.color import Color
 from textual.events import Key
 from textual.geometry import Region
 from textual.screen import ModalScreen
-from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Static
 from textual.widgets._toast import Toast
@@ -33,7 +31,6 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
 STOCK = _styles_cache.StylesCache.get_inner_outer
-STOCK_DIVIDE = Strip.divide
 RED, BLUE = Color(255, 0, 0), Color(0, 0, 255, 0.5)
 
 
@@ -41,7 +38,6 @@ RED, BLUE = Color(255, 0, 0), Color(0, 0, 255, 0.5)
 def _stock(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is installed in one test is gone after it."""
     monkeypatch.setattr(_styles_cache.StylesCache, "get_inner_outer", STOCK)
-    monkeypatch.setattr(Strip, "divide", STOCK_DIVIDE)
 
 
 class Box(ModalScreen[None]):
@@ -125,35 +121,6 @@ def test_another_textual_is_left_alone(monkeypatch: pytest.MonkeyPatch, other: o
 def test_without_the_cache_of_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(_styles_cache, "StylesCache")
     assert not textual_patches.install_caches()
-
-
-class Line(Strip):
-    """One that can be referred to weakly."""
-
-
-def is_kept(cuts: list[int]) -> bool:
-    """Whether a strip stays after it was divided and dropped, until the collector comes by."""
-    gc.disable()
-    try:
-        strip = Line([Segment("text")], 4)
-        ended = weakref.ref(strip)
-        assert [part.text for part in strip.divide(cuts)] == ["text"[:cut] for cut in cuts[:1]]
-        del strip
-        return ended() is not None
-    finally:
-        gc.enable()
-
-
-@pytest.mark.parametrize("cuts", [[4], [4, 9], [2]])
-def test_a_drawn_line_is_gone_at_once(cuts: list[int]) -> None:
-    assert textual_patches.install_caches()
-    assert not is_kept(cuts)
-
-
-def test_textual_alone_keeps_lines() -> None:
-    """Where this fails, Textual has mended it, and nothing has to be replaced."""
-    assert is_kept([4])
-    gc.collect()
 
 
 def parser_after_its_key() -> object:

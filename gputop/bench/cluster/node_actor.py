@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from importlib.util import find_spec
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import IO, Any, Optional
 
@@ -62,7 +62,7 @@ class NodeActor:
             "address": f"{address}:{_free_port()}",
             "gpus": [str(each) for each in ids],
             "python": self._python,
-            "torch": self._python != sys.executable or find_spec("torch") is not None,
+            "torch": _torch() if self._python == sys.executable else "of unknown version",
             "pid": os.getpid(),
         }
         if self._cpu:
@@ -198,6 +198,14 @@ class NodeActor:
                         self._said.put_nowait(("readings", line.strip()))
             if self._worker is not None and self._worker.poll() is not None:
                 return
+
+
+def _torch() -> Optional[str]:  # noqa: UP045
+    """Return the version of torch in this Python, or None without one."""
+    try:
+        return version("torch")
+    except PackageNotFoundError:
+        return None
 
 
 def _free_port() -> int:

@@ -28,13 +28,15 @@ class NodeFacts:
     target: Target
     inventory: Inventory
     python: str
-    has_torch: bool
     held: str | None
     """Reason why the GPU counts as in use, or None if it is free."""
 
 
-def node_facts(said: Mapping[str, Any], host: str) -> NodeFacts:
-    """Return an actor's facts; raise `ValueError` with the reason if it has no GPU."""
+def node_facts(said: Mapping[str, Any], host: str, beside: int = 1) -> NodeFacts:
+    """Return an actor's facts; raise `ValueError` with the reason if it has no GPU.
+
+    `beside` tests share the memory of a node's CPU.
+    """
     if "why" in said:
         raise ValueError(str(said["why"]))
     gpu = said.get("gpu", {})
@@ -43,8 +45,8 @@ def node_facts(said: Mapping[str, Any], host: str) -> NodeFacts:
     version = gpu.get("driver_version")
     inventory = Inventory(time.time(), host, *driver, driver_version=version, devices=devices)
     held = _held(gpu, str(said.get("apps", ""))) if devices else None
-    target = _target(inventory, gpu, host) if devices else _cpu(said, host)
-    return NodeFacts(target, inventory, str(said["python"]), bool(said["torch"]), held)
+    target = _target(inventory, gpu, host) if devices else _cpu(said, host, beside)
+    return NodeFacts(replace(target, torch=said["torch"]), inventory, str(said["python"]), held)
 
 
 def parse_readings(line: str, inventory: Inventory) -> Sample | None:
@@ -68,8 +70,9 @@ def parse_readings(line: str, inventory: Inventory) -> Sample | None:
     return Sample(now, Host(), (readings,))
 
 
-def _cpu(said: Mapping[str, Any], host: str) -> Target:
+def _cpu(said: Mapping[str, Any], host: str, beside: int) -> Target:
     free, ids = said.get("free_bytes"), said.get("gpus") or ["0"]
+    free = free and free // beside
     index = int(ids[0]) if ids[0].isdigit() else 0
     return Target("cpu", None, index, str(said["cpu"]), None, free, host=host)
 

@@ -140,14 +140,17 @@ class Relay:
             await self._say_lost(number, error)
 
     async def _say_lost(self, number: int, error: Exception) -> None:
+        fault = True
         if await self._has_gone(self._nodes.get(number)):
             why = "its node is gone"
+        elif isinstance(error, self._ray.exceptions.OutOfMemoryError):
+            why, fault = "its node ran out of memory, and Ray ended it", False
         elif isinstance(error, self._ray.exceptions.RayActorError):
             why = "the process that Ray ran beside it has died"
         else:
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
             why = f"{type(error).__name__}: {lines[-1][:200]}" if lines else type(error).__name__
-        self.send(post=number, lost=why)
+        self.send(post=number, lost=why, fault=fault)
 
     async def _has_gone(self, node: str | None) -> bool:
         """True if a node does not answer: Ray itself needs a quarter of a minute to be sure."""

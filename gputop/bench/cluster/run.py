@@ -22,7 +22,7 @@ from gputop.bench.run.group import GroupState, group_runner
 from gputop.bench.run.progress import follow_on_a_line, many_devices
 from gputop.bench.run.session import Session
 from gputop.bench.run.supervision import START_SECONDS, SupervisedRun
-from gputop.bench.run.worker_launch import GET_TORCH, STEP_SECONDS, ChildProcess
+from gputop.bench.run.worker_launch import GET_TORCH, STEP_SECONDS, ChildProcess, Launcher
 from gputop.bounds import RELAY_LINE_BYTES, UNREADABLE_LINES, WORKER_LINES
 from gputop.compat import module_command, timeout
 from gputop.console import COULD_NOT_RUN, FAULT, USAGE, print_message
@@ -103,15 +103,16 @@ class Cluster:
             async with timeout(LOOK_SECONDS):
                 await asyncio.gather(*(post.known.wait() for post in self._posts.values()))
         self._tell_apart()
-        return list(self._posts.values())
+        return sorted(self._posts.values(), key=lambda post: post.number)
 
     def _tell_apart(self) -> None:
         """Name the hosts: nodes that share a name get their ids added."""
         known = [post for post in self._posts.values() if post.message]
         nodes = [(post.message["host"], post.message["node"]) for post in known]
-        named = Counter(host for host, _ in set(nodes))
+        lent, named = Counter(nodes), Counter(host for host, _ in set(nodes))
         for post, (host, node) in zip(known, nodes, strict=True):
-            post.set_host(f"{host} ({node[:6]})" if named[host] > 1 else host)
+            name = f"{host} ({node[:6]})" if named[host] > 1 else host
+            post.set_host(name, lent[host, node])
 
     def send(self, **order: Any) -> None:
         """Send an order to the relay."""
@@ -143,8 +144,7 @@ class Cluster:
         if not self._answer.done():
             self._answer.set_result({"lost": f"the connection to Ray has ended: {why}"})
         for post in self._posts.values():
-            post.status_of_death = COULD_NOT_RUN  # which is no fault of the device
-            post.handle_message({"lost": "the connection to Ray has ended"})
+            post.handle_message({"lost": "the connection to Ray has ended", "fault": False})
 
 
 QUIET = {
@@ -164,7 +164,7 @@ def _refused(address: str, why: str) -> ProblemError:
     return ProblemError(Problem(what, visible(why, 600), remedy))
 
 
-class LentGpu:
+class LentGpu(Launcher):
     """A GPU that Ray has lent: the `Launcher` of its one worker, and that `Worker`.
 
     The fields are set once the node has answered.
@@ -178,7 +178,6 @@ class LentGpu:
         self.problem: str | None = None
         """Reason why there is no GPU to work on."""
         self.on_readings: Callable[[str], None] = lambda _: None
-        self.host: str | None = None
         self.status_of_death = FAULT
         self.status: int | None = None
         self.lost: Problem | None = None
@@ -209,19 +208,27 @@ class LentGpu:
             what = f"The stress test on {visible(self.host or '')} was lost"
             remedy = "See `ray status`, and whether the node still answers"
             self.lost = Problem(what, visible(str(said.get("lost"))), remedy)
+            self.status_of_death = FAULT if said.get("fault") else COULD_NOT_RUN
         self._over.set()
         self._lines.put_nowait(b"")
+
+    @property
+    def number(self) -> tuple[str, int, int]:
+        """Host, index and MIG index, by which the GPUs of a cluster are in the same order."""
+        target = self.facts.target if self.facts else None
+        numbers = (target.index or 0, target.mig_index or 0) if target else (0, 0)
+        return self.host or "", *numbers
 
     @property
     def address(self) -> str | None:
         """`HOST:PORT` at which other nodes may reach a worker there."""
         return self.message.get("address")
 
-    def set_host(self, host: str) -> None:
-        """Set the host's name, and read the facts that the node has sent."""
+    def set_host(self, host: str, beside: int) -> None:
+        """Set the host's name, and read the facts that the node has sent; see `node_facts`."""
         self.host = host
         try:
-            self.facts = node_facts(self.message, host)
+            self.facts = node_facts(self.message, host, beside)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             self.problem = f"{host}: {error}"
 
@@ -229,7 +236,7 @@ class LentGpu:
         """Return the interpreter on the node; raise `ProblemError` if it has no torch."""
         assert self.facts is not None
         python = self.facts.python
-        if not self.facts.has_torch:
+        if self.facts.target.torch is None:
             what, why = f"{self.host} cannot run the stress test", f"{python} there has no torch"
             remedy = f"Install torch for it: {GET_TORCH}"
             raise ProblemError(Problem(what, why, remedy))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from gputop.bench.plan import request as plan
@@ -88,42 +87,19 @@ def choose(inventory: Inventory, sample: Sample | None, device: str | None) -> T
     raise ValueError(f"Device {device!r} cannot be used: {why}. There are: {names}.")
 
 
-def visible_to_cuda(
-    inventory: Inventory, environment: Mapping[str, str]
-) -> tuple[Inventory, str | None]:
-    """Return the inventory that CUDA_VISIBLE_DEVICES leaves, and what is wrong with that list.
+def visible_to_cuda(inventory: Inventory) -> Inventory:
+    """Return the inventory that CUDA_VISIBLE_DEVICES leaves, and say what is wrong with that list.
 
     Raise `ValueError` if its numbers are ambiguous.
     """
     try:
-        left = seen(inventory.devices, environment)
+        left = seen(inventory.devices)
     except ValueError as error:
         raise ValueError(f"{error}, or choose one with --device.") from None
+    if left.note is not None:
+        print_message(left.note)
     devices = tuple(device for device in inventory.devices if device.uuid in left.uuids)
-    return replace(inventory, devices=devices), left.note
-
-
-def choose_all(
-    inventory: Inventory, left: Inventory, sample: Sample | None, named: Sequence[str]
-) -> list[Target]:
-    """Return the targets of several names (from `parse_devices`), each once.
-
-    `all` means those in `left`. Raise `ValueError` as `choose` does, and if `all` is none.
-    """
-    found: list[Target] = []
-    for name in named:
-        if name == ALL:
-            gpus = [each for each in targets(left, sample) if each.kind == "cuda"]
-            usable = [each for each in gpus if why_unusable(sample, each) is None]
-            if not usable:
-                why = "none of them answers" if gpus else "there is none"
-                if inventory.devices and not left.devices:
-                    why = HIDDEN
-                raise ValueError(f"No GPU can be used: {why}. Choose --device cpu.")
-            found += usable
-        else:
-            found.append(choose(inventory, sample, name))
-    return list(dict.fromkeys(found))
+    return replace(inventory, devices=devices)
 
 
 def parse_devices(text: str) -> tuple[str, ...]:
@@ -260,9 +236,7 @@ def select_targets(named: Sequence[str] | None, kind: str, *, ignore_busy: bool)
     try:
         # Who names a device by its number or UUID means that one, whatever CUDA would see.
         by_name = named is not None and ALL not in named
-        left, note = (inventory, None) if by_name else visible_to_cuda(inventory, os.environ)
-        if note is not None:
-            print_message(note)
+        left = inventory if by_name else visible_to_cuda(inventory)
         found = _found(inventory, left, sample, named, kind)
     except ValueError as error:
         if inventory.problem is not None and not inventory.devices:
@@ -279,14 +253,19 @@ def select_targets(named: Sequence[str] | None, kind: str, *, ignore_busy: bool)
 def _found(
     inventory: Inventory, left: Inventory, sample: Sample, named: Sequence[str] | None, kind: str
 ) -> list[Target]:
-    if named is not None:
-        return choose_all(inventory, left, sample, named)
-    if not KINDS[kind].several_devices:
-        return [choose(left, sample, None)]
+    """Return the devices that are named, or meant without names; `all` means those in `left`."""
     *gpus, cpu = targets(left, sample)
     usable = [target for target in gpus if why_unusable(sample, target) is None]
-    least = 1 if kind == "collective" else 2
-    return usable if len(usable) >= least else [*usable, cpu]
+    if named is None and not KINDS[kind].several_devices:
+        return [choose(left, sample, None)]
+    if named is None:
+        return usable if len(usable) >= (1 if kind == "collective" else 2) else [*usable, cpu]
+    if ALL in named and not usable:
+        why = "none of them answers" if gpus else "there is none"
+        why = HIDDEN if inventory.devices and not left.devices else why
+        raise ValueError(f"No GPU can be used: {why}. Choose --device cpu.")
+    found = (usable if name == ALL else [choose(inventory, sample, name)] for name in named)
+    return list(dict.fromkeys(target for each in found for target in each))
 
 
 def _say_why_cpu(inventory: Inventory, left: Inventory) -> None:

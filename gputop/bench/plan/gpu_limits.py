@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -286,46 +286,39 @@ class HeatLimit:
     kind: str
     """Word before the value: `margin`, `memory`, `default`; empty for the core's own limit."""
     why: str
+    """Its source in brackets, behind a blank; empty if unknown."""
 
     @property
     def short(self) -> str:
         """Limit in short: `84°C`, `margin 3°C`."""
         return f"{self.kind} {self.celsius}°C".lstrip()
 
-    @property
-    def value(self) -> str:
-        """Value with its source: `84°C (slowdown at 87°C)`."""
-        return f"{self.celsius}°C ({self.why})" if self.why else f"{self.celsius}°C"
-
     def __str__(self) -> str:
-        return f"{self.kind} {self.value}".lstrip()
+        return f"{self.short}{self.why}"
 
 
 def heat_limits(gpu: Device, readings: DeviceSample) -> tuple[HeatLimit, ...]:
     """Return the limits of a GPU whose reading and threshold are known."""
-    limits = _known(gpu, readings)
-    return tuple(each for each in limits if getattr(readings, each.reading) is not None)
-
-
-def _known(gpu: Device, readings: DeviceSample) -> Iterator[HeatLimit]:
+    found: list[HeatLimit] = []
     slowdown, most = gpu.temperature_slowdown_celsius, gpu.memory_temperature_max_celsius
     margin = readings.temperature_margin_celsius
     if slowdown is not None:
-        why = f"slowdown at {slowdown}°C"
-        yield HeatLimit("temperature_celsius", slowdown - MARGIN_CELSIUS, "", why)
+        why = f" (slowdown at {slowdown}°C)"
+        found.append(HeatLimit("temperature_celsius", slowdown - MARGIN_CELSIUS, "", why))
     if margin is not None:
         # The scale of the margin ("T.Limit") has 0 at the maximum operating temperature, of core
         # or memory, and its thresholds below: software slows down from 0 on, hardware from -2 on.
         slowdown = gpu.temperature_slowdown_margin_celsius
-        why = "" if slowdown is None else f"slowdown at {slowdown}°C"
+        why = "" if slowdown is None else f" (slowdown at {slowdown}°C)"
         limit = max(0, slowdown or 0) + MARGIN_CELSIUS
-        yield HeatLimit("temperature_margin_celsius", limit, "margin", why)
+        found.append(HeatLimit("temperature_margin_celsius", limit, "margin", why))
     elif slowdown is None:
-        why = "the driver reports none"
-        yield HeatLimit("temperature_celsius", DEFAULT_CELSIUS, "default", why)
+        why = " (the driver reports none)"
+        found.append(HeatLimit("temperature_celsius", DEFAULT_CELSIUS, "default", why))
     if most is not None:
-        why = f"maximum {most}°C"
-        yield HeatLimit("memory_temperature_celsius", most - MARGIN_CELSIUS, "memory", why)
+        why = f" (maximum {most}°C)"
+        found.append(HeatLimit("memory_temperature_celsius", most - MARGIN_CELSIUS, "memory", why))
+    return tuple(each for each in found if getattr(readings, each.reading) is not None)
 
 
 def heat_in_words(limits: Iterable[HeatLimit]) -> str:
@@ -354,12 +347,9 @@ def reached_limit(target: Target, inventory: Inventory | None, sample: Sample | 
         celsius: int = getattr(readings, limit.reading)
         over = celsius - limit.celsius
         if (-over if limit.kind == "margin" else over) >= 0:  # a margin falls with the heat
-            return f"{_event(limit, what)} {celsius}°C, and its limit is {limit.value}"
+            verb = "fell to" if limit.kind == "margin" else "reached"
+            subject = what or "it"
+            if limit.kind in ("margin", "memory"):
+                subject = f"the {limit.kind} of {what}" if what else f"its {limit.kind}"
+            return f"{subject} {verb} {celsius}°C, and its limit is {limit.celsius}°C{limit.why}"
     return None
-
-
-def _event(limit: HeatLimit, gpu: str | None) -> str:
-    verb = "fell to" if limit.kind == "margin" else "reached"
-    if limit.kind in ("margin", "memory"):
-        return f"its {limit.kind} {verb}" if gpu is None else f"the {limit.kind} of {gpu} {verb}"
-    return f"{gpu or 'it'} {verb}"

@@ -64,6 +64,8 @@ class Target:
     host: str | None = None
     """Name of another machine, or None for this one. A CPU there has the `index` of the GPU that it
     replaces."""
+    torch: str | None = None
+    """Version of torch on another machine."""
     pci_bus_id: str | None = None
     simulated: bool = False
     """True for a device that is not there: a test of it is simulated, too."""

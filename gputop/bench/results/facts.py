@@ -108,10 +108,9 @@ def ending(result: Result) -> Ending:
     return ENDINGS.get(result.stopped) or Ending(visible(result.stopped, 20), "stopped by the user")
 
 
-def wrong_results(elements: int, checks: int | None = None) -> str:
+def wrong_results(elements: int, checks: int) -> str:
     """Return what a faulty device did: `computed wrong results: 3 elements in 12 checks`."""
-    where = "" if checks is None else f" in {count(checks, 'check')}"
-    return f"computed wrong results: {count(elements, 'element')}{where}"
+    return f"computed wrong results: {count(elements, 'element')} in {count(checks, 'check')}"
 
 
 MISMATCHES = {

@@ -114,21 +114,6 @@ def forget(result: Result) -> None:
             connection.execute(f"DELETE FROM results {_THIS}", this)  # noqa: S608
 
 
-def check_writable() -> None:
-    """Raise `ProblemError` if a result could not be kept; change nothing."""
-    file = results_path()
-    if _is_there():
-        with _opened("write") as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            _version(connection)
-            connection.execute("ROLLBACK")
-        return
-    folder = next(each for each in file.parents if each.exists())
-    if not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
-        remedy = f"See the permissions of {visible(str(folder))}"
-        raise ProblemError(_problem("its folder cannot be made or written to", remedy))
-
-
 def recent(limit: int | None = None) -> list[Result]:
     """Return the latest results, newest first; raise `ProblemError` if they cannot be read.
 

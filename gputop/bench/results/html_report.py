@@ -17,6 +17,7 @@ from gputop.bench.results import facts, text_report
 from gputop.bench.results.compare import SPOILED_PERCENT
 from gputop.bench.results.tables import BETWEEN
 from gputop.bench.results.text_report import part_cells, suite_problems, suite_title
+from gputop.bench.results.verdict import find_outlier
 from gputop.text import brief, flops_unit, moment, tflops, visible
 
 if TYPE_CHECKING:
@@ -233,14 +234,17 @@ def suite_html(suite: Suite) -> str:
     body = [f'<div class="scroll"><table class="rows"><tr>{rows}</tr></table></div>']
     body += [f"<p>{text(line)}</p>" for line in suite_problems(suite)]
     for part in suite.parts:
+        many = len(part.members) > text_report.MOST_ROWS
         for member, course in zip(part.members, part.series, strict=False):
+            if many and find_outlier(member) is None:
+                continue
             body.append(f"<h1 class=part>{text(f'{part.name}, {text_report.name(member)}')}</h1>")
             if member.result is not None:
                 body += [_verdict_box(*_verdict(member.result)), *_body(member.result, course)]
     levels = {"faulty": "fault", "ok": "", "not judged": ""}
     title = suite_title(suite)
     verdict = (levels.get(title.rpartition(": ")[2], "warn"), title)
-    device = suite.method.get("devices", "")
+    device = text_report.suite_devices(suite)
     return _page(device, f"suite {suite.level}", suite.started_at, verdict, body)
 
 

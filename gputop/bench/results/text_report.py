@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -27,15 +28,12 @@ from gputop.bench.results.verdict import (
     was_stopped,
 )
 from gputop.console import DEGRADED, FAULT
-from gputop.text import ABSENT, count, duration, quantity, tflops, visible
+from gputop.text import ABSENT, count, duration, fold_list, quantity, tflops, visible
 
 if TYPE_CHECKING:
     from gputop.bench.plan.request import Target
     from gputop.bench.results.verdict import DeviceOutcome, Outlier, RateDistribution
     from gputop.bench.run.suite import PartResult, Suite
-
-
-NAME_WIDTH = 10
 
 
 def result_page(result: Result) -> str:
@@ -47,7 +45,7 @@ def result_page(result: Result) -> str:
     if not kind_of(result.kind).has_rows:
         head += f", {result.m} x {result.n} x {result.k}"
     facts = (*figure_facts(result), *condition_facts(result.conditions), *method_facts(result))
-    rows = (f"  {name:<{NAME_WIDTH}} {visible(text)}" for name, text in facts)
+    rows = (f"  {name:<10} {visible(text)}" for name, text in facts)
     lines = ["", *aligned(table(result.kind, result.points).lines), ""] if result.points else []
     verdict = (f"  {visible(line, 400)}" for line in verdict_lines(result))
     return "\n".join([visible(head), *lines, *rows, *verdict])
@@ -213,11 +211,20 @@ def suite_title(suite: Suite) -> str:
     gravest = next((each for each in PART_STATES if each in states), "not judged")
     done = len(suite.parts)
     some = "" if done == suite.planned else f", {done} of {count(suite.planned, 'part')}"
-    where = visible(suite.method.get("devices", ""), 300)
-    return f"suite {suite.level} on {where}{some}: {gravest}"
+    return f"suite {suite.level} on {suite_devices(suite)}{some}: {gravest}"
 
 
-PART_STATES = ("faulty", "failed", "degraded", "stopped", "ok", "not judged", "left out")
+def suite_devices(suite: Suite) -> str:
+    """Return the device of a suite, or how many of which models on how many hosts."""
+    members = next((part.members for part in suite.parts if part.members), ())
+    if len(members) < 2:
+        return visible(suite.method.get("devices", ""), 300)
+    models = Counter(visible(member.device) for member in members)
+    hosts = count(len({member.host for member in members}), "host")
+    return f"{', '.join(f'{number} x {model}' for model, number in models.items())}, {hosts}"
+
+
+PART_STATES = ("faulty", "failed", "stopped", "degraded", "ok", "not judged", "left out")
 """States of a part, the gravest first: that of its worst device counts."""
 
 
@@ -249,21 +256,25 @@ def part_cells(part: PartResult) -> list[str]:
 
 
 def suite_problems(suite: Suite) -> list[str]:
-    """Return a line for each device of a part that is not ok, and for what was left out.
+    """Return a line for each problem with the devices that have it, and for what was left out.
 
-    The gravest come first; a device that is not judged is told with its first reason.
+    The gravest come first; devices that are not judged are told with their first reason.
     """
-    found = [(each, part.name) for part in suite.parts for each in outliers(part.members)]
-    found.sort(key=lambda each: PART_STATES.index(_device_state(each[0].member)))
-    lines = [
-        f"{part}, {name(each.member)}: {visible('; '.join(each.reasons), 400)}"
-        for each, part in found
+    found = [
+        (part.name, each.member, "; ".join(each.reasons))
+        for part in suite.parts
+        for each in outliers(part.members)
     ]
-    for part in suite.parts:
-        lines += [
-            f"{part.name}, {name(each)}: not judged, {each.result.verdict.parts[0].why}"
-            for each in part.members
-            if each.result and each.result.verdict and _device_state(each) == "not judged"
-        ]
+    found.sort(key=lambda each: PART_STATES.index(_device_state(each[1])))
+    found += [
+        (part.name, each, f"not judged, {each.result.verdict.parts[0].why}")
+        for part in suite.parts
+        for each in part.members
+        if each.result and each.result.verdict and _device_state(each) == "not judged"
+    ]
+    devices: dict[tuple[str, str], list[str]] = {}
+    for part_name, member, why in found:
+        devices.setdefault((part_name, visible(why, 400)), []).append(name(member))
+    lines = [f"{part}, {fold_list(names, 3)}: {why}" for (part, why), names in devices.items()]
     left = [f"{part.name}: left out, {part.left_out}" for part in suite.parts if part.left_out]
     return [*lines, *left]

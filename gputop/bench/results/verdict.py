@@ -131,7 +131,9 @@ def _datasheet(result: Result, least: float) -> Judged:
 
 
 def _like_devices(result: Result, others: Iterable[Result], tolerance: float) -> Judged:
-    like = [each for each in others if _is_like(each, result)]
+    test = (result.device, result.kind, result.dtype)
+    same = (each for each in others if (each.device, each.kind, each.dtype) == test)
+    like = [e for e in same if not (e.wrong_elements or e.known_conditions.other_load)]
     if not like:
         return NOT_JUDGED, "no other device like it was in the run"
     slow, worst, rows = [], -math.inf, judged_rows(result)
@@ -151,12 +153,6 @@ def _like_devices(result: Result, others: Iterable[Result], tolerance: float) ->
         return DEGRADED, f"{'; '.join(slow)} under {others_said}, more than {tolerance:g} %"
     where = "under" if worst > 0 else "above"
     return OK, f"{percentage(abs(worst), digits=1)} {where} {others_said}"
-
-
-def _is_like(other: Result, result: Result) -> bool:
-    test = (result.device, result.kind, result.dtype)
-    spoiled = other.wrong_elements or other.known_conditions.other_load
-    return (other.device, other.kind, other.dtype) == test and not spoiled
 
 
 def _earlier_runs(result: Result) -> Judged:
@@ -227,7 +223,7 @@ def verdict_lines(result: Result) -> Iterator[str]:
     yield f"Verdict: {result.verdict.state} ({count(judged, 'part')}{but})"
 
 
-GRAVEST_FIRST = (FAULT, COULD_NOT_RUN, DEGRADED_STATUS)
+GRAVEST_FIRST = (FAULT, INTERRUPTED, COULD_NOT_RUN, DEGRADED_STATUS, FINE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from gputop.bench.plan.kinds import KINDS
 from gputop.bench.results.compare import ALONE, TOGETHER, percent_below, rates_of_pair
 from gputop.bench.results.verdict import DEFAULTS, RateDistribution, distribution
 from gputop.bench.run.session import Session
-from gputop.bench.run.state import STATES, RunState
+from gputop.bench.run.state import STATES, RunState, merge_windows
 from gputop.bench.run.trace import Trace
 from gputop.console import INTERRUPTED
 from gputop.problem import Problem
@@ -81,13 +81,6 @@ class GroupState:
         """Time of the first figure of any device, by the clock `now`."""
         known = (run.measured_at for run in self.runs.values())
         return min((at for at in known if at is not None), default=None)
-
-    def pair_phase(self, target: Target) -> str:
-        """Return which run of `pairs` a device is in."""
-        if target in self.alone:
-            return TOGETHER
-        *_, latest = (each for each, run in self.runs.items() if run.hello)
-        return ALONE if target is latest else "waits"
 
     def is_faulty(self, target: Target) -> bool:
         """True if the device failed in any of its runs."""
@@ -171,9 +164,9 @@ class GroupState:
 
     @property
     def rates(self) -> Mapping[Target, float]:
-        """Recent TFLOP/s of the devices that run one shape."""
-        found = {target: run.tflops_recent for target, run in self.runs.items()}
-        return {target: rate for target, rate in found.items() if rate is not None}
+        """Mean TFLOP/s of the last windows of the devices that run one shape and did not fail."""
+        runs = {target: run for target, run in self.runs.items() if run.recent and not run.problem}
+        return {target: merge_windows(run.recent).rate for target, run in runs.items()}
 
     @property
     def distributions(self) -> Mapping[str, RateDistribution]:
@@ -360,17 +353,14 @@ class Pairs:
         self, requests: Sequence[Request], watch: Supervision, ending: Ending, take: Take
     ) -> None:
         if self._stopped_by is not None:
+            why, remedy = "this device had not begun", "Start it again to have a result"
             for request in requests:
-                take(request.target, Failed(_NOT_BEGUN, INTERRUPTED))
+                problem = Problem("The stress test was stopped", why, remedy)
+                take(request.target, Failed(problem, INTERRUPTED))
             return
         traces = [self._state.runs[each.target].trace for each in requests]
         self._now = DeviceGroup(requests, traces, make=self._make)
         await self._now.follow(watch, ending, take)
-
-
-_NOT_BEGUN = Problem(
-    "The stress test was stopped", "this device had not begun", "Start it again to have a result"
-)
 
 
 def _join_results(alone: Result, together: Result, devices: int) -> Result:

@@ -31,8 +31,9 @@ LONGEST_BAR, SHORTEST_BAR = 40, 12
 class ProgressLine:
     """Progress drawn on `stream` if that is a terminal."""
 
-    def __init__(self, stream: TextIO, group: GroupState, text: Text) -> None:
-        self._stream, self._group, self._text = stream, group, text
+    def __init__(self, stream: TextIO, group: GroupState, text: Text, head: str = "") -> None:
+        """Draw the `text` of a group behind a `head`."""
+        self._stream, self._group, self._text, self._head = stream, group, text, head
         self._drawing = stream.isatty()
         self._drawn = 0
 
@@ -47,7 +48,8 @@ class ProgressLine:
         width = 80
         with contextlib.suppress(OSError, ValueError):
             width = terminal_size(self._stream.fileno())[0]
-        line = self._text(self._group, width - 1)  # the last column wraps on some terminals
+        room = width - 1 - len(self._head)  # the last column wraps on some terminals
+        line = self._head + self._text(self._group, room)
         self._write(f"\r{line.ljust(self._drawn)}")
         self._drawn = len(line)
 
@@ -75,7 +77,10 @@ def one_device(group: GroupState, width: int) -> str:
     share = elapsed / seconds
     parts = [f"{duration(elapsed)}, {duration(seconds - elapsed)} left"]
     if run.planned.rows:  # a table: it may be done before its time
-        parts = _rows(run, run.planned.rows, elapsed)
+        parts = [f"{len(run.rows)} of at most {run.planned.rows} rows", duration(elapsed)]
+        if run.rows:
+            last = run.rows[-1]
+            parts += [rate_text(last), f"{last.series}, {last.x:.0f}"]
         share = max(share, len(run.rows) / run.planned.rows)
     elif run.progress is not None:
         parts += [
@@ -85,14 +90,6 @@ def one_device(group: GroupState, width: int) -> str:
             f"{run.planned.dtype} {run.planned.n}" if run.planned.n else run.request.kind,
         ]
     return _with_bar(share, _fitting(parts, width - SHORTEST_BAR - 4), width)
-
-
-def _rows(run: RunState, most: int, elapsed: float) -> list[str]:
-    parts = [f"{len(run.rows)} of at most {most} rows", duration(elapsed)]
-    if run.rows:
-        last = run.rows[-1]
-        parts += [rate_text(last), f"{last.series}, {last.x:.0f}"]
-    return parts
 
 
 def several_devices(group: GroupState, width: int) -> str:
@@ -199,10 +196,7 @@ async def follow_on_a_line(
         if until:
             await runs.stop("time")
 
-    def headed(group: GroupState, width: int) -> str:
-        return head + text(group, width - len(head))
-
-    line, loop = ProgressLine(sys.stderr, group, headed), asyncio.get_running_loop()
+    line, loop = ProgressLine(sys.stderr, group, text, head), asyncio.get_running_loop()
     for number in SIGNALS:
         loop.add_signal_handler(number, interrupted)
     ticking, early = asyncio.create_task(line.keep_drawing()), asyncio.create_task(stop_early())

@@ -16,7 +16,7 @@ from gputop import __version__
 from gputop.bench.events import EVENTS, Done, Event, Failed, Hello, Planned, Point, Result, Verified
 from gputop.bench.plan import request as plan
 from gputop.bench.plan.kinds import DTYPES, KINDS
-from gputop.bench.run.worker_launch import STEP_SECONDS, Launcher, LocalLauncher, Worker
+from gputop.bench.run.worker_launch import STEP_SECONDS, Launcher, Worker
 from gputop.compat import timeout_at
 from gputop.console import COULD_NOT_RUN, DEGRADED, FAULT, INTERRUPTED, signal_name
 from gputop.problem import Problem, ProblemError
@@ -58,7 +58,7 @@ class Session:
         self, request: Request, *, waits: bool = False, launcher: Launcher | None = None
     ) -> None:
         self._request = request
-        self._launcher: Launcher = launcher or LocalLauncher()
+        self._launcher = launcher or Launcher()
         longest = HELLO_SECONDS + prepare_seconds(request.seconds) + MARGIN_SECONDS
         self._wait_seconds = longest if waits else 0.0
         """Longest time until other workers are ready."""
@@ -94,7 +94,12 @@ class Session:
         except ProblemError as error:
             yield Failed(error.problem, COULD_NOT_RUN)
         finally:
-            await self._reap()
+            if self._worker is not None:
+                try:
+                    if self._said_its_last:  # and is on its way out
+                        await self._worker.ended(STOP_SECONDS)
+                finally:
+                    await self._worker.close()
 
     def begin(self) -> None:
         """Begin the planned run of a session that waits."""
@@ -314,15 +319,6 @@ class Session:
         lines = visible(errors.decode(errors="replace").strip().replace("\n", "\0"))
         last = lines.rpartition("␀")[2].strip()
         return Problem(what, f"exit status {status}" + (f", {last}" if last else ""), choose)
-
-    async def _reap(self) -> None:
-        if self._worker is None:
-            return
-        try:
-            if self._said_its_last:  # and is on its way out
-                await self._worker.ended(STOP_SECONDS)
-        finally:
-            await self._worker.close()
 
 
 def _stopped_early(by: str | None) -> _NoResultError:

@@ -277,13 +277,6 @@ class RunState:
         return silent if silent > due else None
 
     @property
-    def tflops_recent(self) -> float | None:
-        """Mean of the last windows, or None before the first and for a failed run."""
-        if self.problem is not None:
-            return None
-        return merge_windows(self.recent).rate if self.recent else None
-
-    @property
     def tflops_now(self) -> float | None:
         """Rate of the last window, or None before it, after the end and during silence."""
         if self.progress is None or self.ended or self.silent_seconds is not None:

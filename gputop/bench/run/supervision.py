@@ -31,7 +31,7 @@ from gputop.stream.launch import StreamOptions
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from gputop.bench.plan.request import Request, Target
+    from gputop.bench.plan.request import Request
     from gputop.bench.run.trace import Trace
 
     Ending = Callable[["RunLimit"], None]
@@ -191,7 +191,11 @@ class SupervisedRun:
         self._tell(self._trace.add_sample, inventory, sample)
         if why := gpu_limits.reached_limit(target, inventory, sample):
             self.end(RunLimit("limit", "Too hot", why))
-        elif has_answered(target, sample):
+            return
+        readings = sample.device(target.gpu_uuid or "")
+        if readings is None or readings.age_seconds is None:
+            return
+        if readings.state is DeviceState.OK:
             self.set_deadline(SILENCE_SECONDS)
 
     def set_deadline(self, seconds: float | None) -> None:
@@ -216,14 +220,6 @@ class SupervisedRun:
     def _stop(self, limit: RunLimit) -> None:
         self._ending(limit)
         self._stops.append(asyncio.create_task(self._session.stop(limit.by)))
-
-
-def has_answered(target: Target, sample: Sample) -> bool:
-    """True if the device, or the GPU that it is part of, has answered lately."""
-    readings = sample.device(target.gpu_uuid or "")
-    if readings is None or readings.age_seconds is None:
-        return False
-    return readings.state is DeviceState.OK
 
 
 WINDOW_SECONDS, FIRST_SECONDS = 0.2, 2.0

@@ -362,8 +362,11 @@ class Trace:
 
     def _percent_of_peak(self, result: Result) -> Mapping[str, float]:
         if kind_of(result.kind).measures == BANDWIDTH:
+            within = (point for point in result.points if point.series == WITHIN)
+            copies = [(each.x, rate) for each in within if (rate := each.values.get(BANDWIDTH))]
             peak = gpu_limits.memory_bytes_per_second(self.device)
-            return _percent_of_bandwidth(result, peak)
+            # Of the largest copy: smaller ones may fit into caches.
+            return {gpu_limits.BANDWIDTH: 100 * max(copies)[1] / peak} if copies and peak else {}
         if "," not in result.dtype:
             return self.percent_of_peak(score(result), result.dtype)
         return {  # a sweep: each type by itself
@@ -395,18 +398,6 @@ class Trace:
         if count.seconds < LEAST_COVERED * seconds or not count.seconds:
             return None
         return count.increase * seconds / count.seconds
-
-
-def _percent_of_bandwidth(result: Result, peak: float | None) -> Mapping[str, float]:
-    """Return the percentage for the largest copy: smaller ones may fit into caches."""
-    copies = [
-        (point.x, rate)
-        for point in result.points
-        if point.series == WITHIN and (rate := point.values.get(BANDWIDTH))
-    ]
-    if not copies or not peak:
-        return {}
-    return {gpu_limits.BANDWIDTH: 100 * max(copies)[1] / peak}
 
 
 def merge_moments(moments: Sequence[TraceMoment]) -> TraceMoment:

@@ -176,21 +176,18 @@ async def run_program(path: str, program: str, seconds: float) -> tuple[bytes, i
 
 
 async def _probe(path: str, origin: str) -> Interpreter:
-    def faulty(why: str) -> Interpreter:
-        return Interpreter(path, origin, fault=why)
-
+    torch_version = fault = None
     try:
         output, status = await run_program(path, PROBE, PROBE_SECONDS)
         answer = json.loads(output.splitlines()[-1])
-        version, torch_version = tuple(answer["python"]), answer["torch"]
+        version, torch_version = tuple(answer["python"]), answer["torch"] and str(answer["torch"])
+        if version < OLDEST_PYTHON:
+            fault = f"Python {'.'.join(map(str, version))}, and the worker needs 3.9 or later"
     except NoAnswerError as error:
-        return faulty(str(error))
+        fault = str(error)
     except (ValueError, LookupError, TypeError):
-        ended = f" (status {status})" if status else ""
-        return faulty(f"it does not answer like a Python{ended}")
-    if version < OLDEST_PYTHON:
-        return faulty(f"Python {'.'.join(map(str, version))}, and the worker needs 3.9 or later")
-    return Interpreter(path, origin, torch_version=torch_version and str(torch_version))
+        fault = "it does not answer like a Python" + (f" (status {status})" if status else "")
+    return Interpreter(path, origin, torch_version, fault)
 
 
 def worker_environment(target: Target, *others: Target) -> dict[str, str]:
@@ -222,9 +219,8 @@ class Worker(Protocol):
     def status(self) -> int | None:
         """Exit code of the process: negative for a signal, None while running or unknown."""
 
-    @property
-    def lost(self) -> Problem | None:
-        """Reason why a remote worker is not reachable any more."""
+    lost: Problem | None
+    """Reason why a remote worker is not reachable any more."""
 
     async def readline(self) -> bytes:
         """Return the next line, b"" at the end; raise `ValueError` for an endless line."""
@@ -245,32 +241,16 @@ class Worker(Protocol):
         """Kill it if it still runs, and release its resources."""
 
 
-class Launcher(Protocol):
-    """Starts workers on a machine."""
+class Launcher:
+    """Starts workers on this machine, or in a subclass on another one."""
 
-    @property
-    def host(self) -> str | None:
-        """Name of the machine, or None for this one."""
-
-    @property
-    def status_of_death(self) -> int:
-        """Exit status of a run whose worker ended by itself without a message."""
+    host: str | None = None
+    """Name of the machine, or None for this one."""
+    status_of_death = COULD_NOT_RUN  # nearly always there was too little memory
+    """Exit status of a run whose worker ended by itself without a message."""
 
     async def find_python(self, request: Request) -> str:
         """Return the path of the interpreter; raise `ProblemError`. May be cancelled."""
-
-    async def start(self, python: str, request: Request, order: bytes) -> Worker:
-        """Start a worker with the first line of its input; raise `ProblemError`."""
-
-
-class LocalLauncher:
-    """Starts workers on this machine."""
-
-    host: str | None = None
-    status_of_death = COULD_NOT_RUN  # nearly always there was too little memory
-
-    async def find_python(self, request: Request) -> str:
-        """Return the interpreter that has torch."""
         cuda = request.target.kind == "cuda"
         found = await find_interpreter(request.python, cuda=cuda)
         if found.chosen is None:
@@ -278,8 +258,8 @@ class LocalLauncher:
             raise ProblemError(found.problem)
         return found.chosen.path
 
-    async def start(self, python: str, request: Request, order: bytes) -> ChildProcess:
-        """Start a child process."""
+    async def start(self, python: str, request: Request, order: bytes) -> Worker:
+        """Start a worker with the first line of its input; raise `ProblemError`."""
         environment = worker_environment(request.target, *request.peers)
         try:
             worker = await ChildProcess.start(

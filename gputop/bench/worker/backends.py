@@ -106,9 +106,6 @@ class Cpu(Backend):
         return {}
 
 
-POLL_SECONDS = 0.003
-
-
 class Cuda(Backend):
     """A GPU with two batches in flight on one stream, so that it never waits for Python."""
 
@@ -153,7 +150,7 @@ class Cuda(Backend):
             return None
         products, began, first, last, ended, count, checked = self._queue[0]
         if not ended.query():
-            self._halt.wait(POLL_SECONDS)
+            self._halt.wait(0.003)
             return None
         now = time.perf_counter()
         self._queue.popleft()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -71,7 +72,7 @@ def _size(rows: Rows, dtype: str, shape: tuple[int, int, int]) -> None:
         timed = rows.time(way.work, way.clock, each * way.products, flop=flop, most=way.most)
         if timed is None:
             return
-        timed = timed.divided_by(way.products)
+        timed.seconds, timed.spread = timed.seconds / way.products, timed.spread / way.products
         found[way.series] = timed.seconds
         rows.check(product)
         if way.waits:
@@ -104,7 +105,7 @@ def _ways(device: Any, product: Product) -> list[Variant]:
     ways = [Variant(EAGER, product.multiply, device.wall)]
     if device.place == "cuda":
         ways += [
-            Variant(LAUNCH, product.multiply, _launched(device), most=QUEUED, waits=False),
+            Variant(LAUNCH, product.multiply, partial(_launched, device), most=QUEUED, waits=False),
             Variant(GRAPH, _replay(torch, product), device.wall, products=IN_A_GRAPH),
             Variant(SYNCHRONISED, synchronised, device.wall),
         ]
@@ -114,16 +115,13 @@ def _ways(device: Any, product: Product) -> list[Variant]:
     return ways
 
 
-def _launched(device: Any) -> Clock:
-    def clock(work: Work, times: int) -> float:
-        device.synchronize()
-        began = time.perf_counter()
-        work(times)
-        seconds = time.perf_counter() - began
-        device.synchronize()
-        return seconds
-
-    return clock
+def _launched(device: Any, work: Work, times: int) -> float:
+    device.synchronize()
+    began = time.perf_counter()
+    work(times)
+    seconds = time.perf_counter() - began
+    device.synchronize()
+    return seconds
 
 
 def _replay(torch: Any, product: Product) -> Work:

@@ -232,10 +232,6 @@ def rest(run: Run, seconds: float) -> EndedBatch:
     return EndedBatch(0, began, time.perf_counter(), 0.0)
 
 
-LONGEST_SHARE = 0.25
-"""Longest product, as a share of the period: half of what the load may last."""
-
-
 def pause(hertz: float, work: float) -> float:
     """Return the seconds until work of so many seconds may begin, so that it ends with the load.
 
@@ -252,7 +248,7 @@ def pulse(device: Any, run: Run) -> None:
     """Prepare, then make products in the first half of each period until the time is up."""
     hertz: float = run.request["hertz"]
     product, pace = prepare(device, run)
-    if pace.product_seconds * hertz > LONGEST_SHARE:
+    if pace.product_seconds * hertz > 0.25:  # half of what the load may last
         why = f"a product takes {pace.product_seconds:.3g} s, and the load {0.5 / hertz:.3g} s"
         what, remedy = "The products are too long for these pulses", "Choose a smaller --size"
         raise RunError("too_slow", what, why, f"{remedy}, or a lower --frequency")

@@ -39,17 +39,10 @@ WAKE_SECONDS = 0.3
 class Timed:
     """Seconds of one call: the median of blocks, and half of their interquartile range."""
 
-    def __init__(self, blocks: list[float], calls: int, total: float) -> None:
+    def __init__(self, blocks: list[float]) -> None:
         self.seconds = statistics.median(blocks)
-        self.calls, self.total = calls, total
         quarters = statistics.quantiles(blocks, n=4) if len(blocks) > 2 else [self.seconds] * 3
         self.spread = (quarters[2] - quarters[0]) / 2
-
-    def divided_by(self, products: int) -> Timed:
-        """Divide the times by the number of products in a call."""
-        self.seconds, self.spread = self.seconds / products, self.spread / products
-        self.calls *= products
-        return self
 
     def error(self, blocks: int) -> float:
         """Return the relative standard error of the median, for normal scatter."""
@@ -158,21 +151,21 @@ class Rows:
 
         share = min(at_most, max(0.0, self.left) / max(1, self.to_come))
         blocks: list[float] = []
-        calls, total = 0, 0.0
+        timed, total = None, 0.0
         for _ in range(WARM_UP if each < LONG_SECONDS else 0):
             each = min(each, block(1))
         while not self.run.halt.is_set():
             times = min(most, products_in(BLOCK_SECONDS, each))
             took = block(times)
             blocks.append(took / times)
-            calls, total = calls + times, total + took
+            total += took
             self.table.add(times, took, flop)
-            timed = Timed(blocks, calls, total)
+            timed = Timed(blocks)
             each = min(blocks)  # held up by others, one call at a time would stay slow
             enough = len(blocks) >= LEAST_BLOCKS and total >= min(LEAST_SECONDS, share)
             if total >= share or (enough and timed.error(len(blocks)) <= REPEATABLE):
                 break
-        return Timed(blocks, calls, total) if blocks else None
+        return timed
 
     def measure(
         self,

@@ -213,8 +213,12 @@ class Search:
     def probe(self, candidate: Candidate) -> None:
         """Time a candidate briefly if it is possible and new."""
         shape, _ = candidate
-        usable = min(shape) >= FINEST and max(shape) <= self.largest
-        if usable and candidate not in self.found and not self.over and self._is_short(shape):
+        if min(shape) < FINEST or max(shape) > self.largest or candidate in self.found or self.over:
+            return
+        m, n, k = shape
+        fastest = max(self.found.values(), default=0.0)
+        is_long = fastest and 2 * m * n * k / fastest / 1e12 > LONG_SECONDS
+        if not is_long and fits(self.rows.device, self.rows.run.request, self.dtype, shape):
             self._time(candidate, self._probing)
 
     def confirm(self) -> None:
@@ -249,20 +253,12 @@ class Search:
             change = 100 * (tflops / self.found[candidate] - 1)
             rows.run.notes.append(f"that shape with {way}: {tflops:.4g} TFLOP/s, {change:+.1f} %")
 
-    def _is_short(self, shape: Shape) -> bool:
-        m, n, k = shape
-        fastest = max(self.found.values(), default=0.0)
-        if fastest and 2 * m * n * k / fastest / 1e12 > LONG_SECONDS:
-            return False
-        return fits(self.rows.device, self.rows.run.request, self.dtype, shape)
-
     def _time(self, candidate: Candidate, seconds: float, mark: str = "") -> None:
         rows, (shape, column_major) = self.rows, candidate
         product, each = rows.open(self.dtype, shape, column_major)
         tflops = rows.measure(f"{_layout(column_major)}{mark}", product, each, seconds)
-        if tflops is None:
-            return
-        self.found[candidate] = tflops
+        if tflops is not None:
+            self.found[candidate] = tflops
 
 
 def _layout(column_major: bool) -> str:

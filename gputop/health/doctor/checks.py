@@ -243,20 +243,10 @@ def characters(facts: DoctorFacts) -> Iterator[Finding]:
         )
 
 
-def results(facts: DoctorFacts) -> Iterator[Finding]:
-    """Check that results of stress tests can be saved."""
-    file = visible(facts.results_file, 300)
-    if facts.results_problem is None:
-        yield ok(f"{file} can be written")
-    else:
-        yield warning(f"{file}: {facts.results_problem.why}", facts.results_problem.remedy)
-
-
 GPUTOP_CHECKS = (
     Check("version", CheckGroup.GPUTOP, "version", version),
     Check("bindings", CheckGroup.GPUTOP, "NVML bindings", bindings),
     Check("installation", CheckGroup.GPUTOP, "installation", installation),
     Check("terminal", CheckGroup.GPUTOP, "terminal", terminal),
     Check("characters", CheckGroup.GPUTOP, "characters", characters),
-    Check("results", CheckGroup.GPUTOP, "results file", results),
 )

@@ -13,11 +13,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gputop.bench.results import history
 from gputop.bench.run import worker_launch
 from gputop.bench.run.worker_launch import InterpreterSearch, NoAnswerError, run_program
 from gputop.console import terminfo_colours
-from gputop.problem import Problem, ProblemError
 from gputop.schema.codec import DecodeError, from_json
 from gputop.schema.device import Device, DeviceSample, DeviceState
 from gputop.schema.snapshot import DriverState, Host, Inventory, Sample, Source
@@ -133,8 +131,6 @@ class DoctorFacts:
     """Versions of the distributions that install a `pynvml`, by name."""
     other_gputop: str | None = None
     """Version of the other distribution called `gputop`, if it is installed as well."""
-    results_file: str = ""
-    results_problem: Problem | None = None
 
     @property
     def driver_answers(self) -> bool:
@@ -168,11 +164,6 @@ async def gather(
     except StreamError as error:
         inventory, sample = replace(NO_INVENTORY, problem=error.problem), NO_SAMPLE
     found = await asked_torch
-    try:
-        history.check_writable()
-        results_problem = None
-    except ProblemError as error:
-        results_problem = error.problem
     return DoctorFacts(
         inventory=inventory,
         sample=sample,
@@ -185,6 +176,4 @@ async def gather(
         colours=terminfo_colours(),
         bindings=installed_bindings(),
         other_gputop=next((each.version for each in metadata.distributions(name=OTHER)), None),
-        results_file=str(history.results_path()),
-        results_problem=results_problem,
     )

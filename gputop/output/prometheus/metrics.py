@@ -78,41 +78,34 @@ def family(name: str, about: str, series: Iterable[Part], kind: Kind | None = No
     return Family(name, about, kind, tuple(unique.values()))
 
 
-def series_of(
-    records: Iterable[tuple[Labels, DeviceSample | Process]],
-    name: str,
-    parts: Callable[[Any], Iterable[Part]],
-) -> Iterator[Part]:
-    """Yield the numbers of the field `name` of those records that have a value."""
+def values_of(
+    records: Iterable[tuple[Labels, DeviceSample | Process]], *names: str
+) -> Iterator[tuple[Any, ...]]:
+    """Yield labels and these fields of the records that have a value in all of them."""
     for labels, record in records:
-        value = getattr(record, name)
-        if value is not None and name not in record.absent:
-            yield from (({**labels, **more}, number) for more, number in parts(value))
+        values = [getattr(record, name) for name in names]
+        if None not in values and not record.absent.keys() & {*names}:
+            yield labels, *values
 
 
-def parts_of(reading: Reading) -> Callable[[Any], Iterator[Part]]:
-    """Return what yields the numbers of a value of this reading, in base units.
+def parts_of(reading: Reading, value: Any) -> Iterator[Part]:
+    """Yield the numbers of a value of this reading, in base units.
 
     Each known word is a series: 1 if it applies, else 0. Words of later drivers have a series while
     they apply. Items of a list that are None have none.
     """
-    convert, label, known = reading.base_unit, reading.part_label, reading.words or ()
-
-    def words(value: str | tuple[str, ...]) -> Iterator[Part]:
+    convert, label = reading.base_unit, reading.part_label
+    if reading.words:
         current = (value,) if isinstance(value, str) else value
-        for name in dict.fromkeys((*known, *current)):
+        for name in dict.fromkeys((*reading.words, *current)):
             yield {label: visible(name, 200)}, float(name in current)
-
-    def numbers(value: Any) -> Iterator[Part]:
-        if isinstance(value, Mapping):
-            yield from (({label: visible(name, 200)}, number) for name, number in value.items())
-        elif isinstance(value, tuple):
-            each = enumerate(value)
-            yield from (({label: str(n)}, convert(part)) for n, part in each if part is not None)
-        else:
-            yield {}, convert(value)
-
-    return words if known else numbers
+    elif isinstance(value, Mapping):
+        yield from (({label: visible(name, 200)}, number) for name, number in value.items())
+    elif isinstance(value, tuple):
+        each = enumerate(value)
+        yield from (({label: str(n)}, convert(part)) for n, part in each if part is not None)
+    else:
+        yield {}, convert(value)
 
 
 def families(
@@ -219,11 +212,8 @@ def _states(devices: Sequence[LabelledDevice], sample: Sample, waited: float) ->
     ]
     about = "Whether a device answers: 1 for the state it is in, 0 for the others."
     yield family("gputop_device_state", about, states)
-    ages = [
-        (each.labels, each.sample.age_seconds + waited)
-        for each in devices
-        if each.sample.age_seconds is not None
-    ]
+    known = values_of([(each.labels, each.sample) for each in devices], "age_seconds")
+    ages = [(own, age + waited) for own, age in known]
     about = "Age of a device's readings; of one that does not answer, how long it has not."
     yield family("gputop_reading_age_seconds", about, ages)
     listed = [
@@ -237,7 +227,11 @@ def _states(devices: Sequence[LabelledDevice], sample: Sample, waited: float) ->
 def _measured(
     reading: Reading, records: Iterable[tuple[Labels, DeviceSample | Process]], prefix: str = ""
 ) -> Family:
-    series = series_of(records, reading.name, parts_of(reading))
+    series = (
+        ({**labels, **more}, number)
+        for labels, value in values_of(records, reading.name)
+        for more, number in parts_of(reading, value)
+    )
     return family(f"gputop_{prefix}{reading.metric_name}", reading.about, series)
 
 
@@ -332,14 +326,16 @@ def _dcgm(devices: Sequence[LabelledDevice], xids: Mapping[XidKey, XidCount]) ->
     for reading in CATALOGUE.values():
         name, about = reading.dcgm
         if name:
-            series = series_of(labelled, reading.name, _dcgm_parts(reading))
+            is_mask = reading.name == "clock_event_reasons"
+            convert = mask_of if is_mask else reading.dcgm_unit(name)
+            series = [(own, float(convert(n))) for own, n in values_of(labelled, reading.name)]
             kind: Kind = "unknown" if reading.is_counter else "gauge"
             yield family(f"DCGM_FI_{name}", about, series, kind)
-    remapped = _of_both(labelled, "remapped_rows", "remapped_rows_uncorrected")
+    remapped = values_of(labelled, "remapped_rows", "remapped_rows_uncorrected")
     corrected = [(own, float(every - uncorrected)) for own, every, uncorrected in remapped]
     about = "Number of remapped rows for correctable errors"
     yield family("DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", about, corrected, "unknown")
-    nvlink = _of_both(labelled, "nvlink_rx_bytes_per_second", "nvlink_tx_bytes_per_second")
+    nvlink = values_of(labelled, "nvlink_rx_bytes_per_second", "nvlink_tx_bytes_per_second")
     # DCGM calls it a counter, and gives MB per second.
     moved = [(own, (received + sent) / 1e6) for own, received, sent in nvlink]
     about = "Total number of NVLink bandwidth counters for all lanes."
@@ -355,23 +351,6 @@ def _dcgm(devices: Sequence[LabelledDevice], xids: Mapping[XidKey, XidCount]) ->
         words = XIDS[code].what if code in XIDS else "Unknown Error" if code else "No Error"
         last.append(({**each.labels, "err_code": str(code), "err_msg": words}, float(code)))
     yield family("DCGM_FI_DEV_XID_ERRORS", XID_HELP, last)
-
-
-def _of_both(
-    records: Iterable[tuple[Labels, DeviceSample]], first: str, second: str
-) -> Iterator[tuple[Labels, Any, Any]]:
-    """Yield two readings of each device that has both."""
-    for labels, sample in records:
-        pair = getattr(sample, first), getattr(sample, second)
-        if None not in pair:
-            yield labels, *pair
-
-
-def _dcgm_parts(reading: Reading) -> Callable[[Any], list[Part]]:
-    if reading.name == "clock_event_reasons":
-        return lambda reasons: [({}, float(mask_of(reasons)))]
-    convert = reading.dcgm_unit(reading.dcgm[0])
-    return lambda value: [({}, convert(value))]
 
 
 def _dcgm_labels(device: Device, inventory: Inventory) -> Labels:

@@ -89,58 +89,9 @@ def registry_of(look: Look) -> CollectorRegistry:
     return registry
 
 
-def application(look: Look, is_ready: Callable[[], bool]) -> WSGIApplication:
-    """Serve `/metrics`, and a page with a link to it."""
-    return routed({"/metrics": make_wsgi_app(registry_of(look))}, is_ready)
-
-
-def routed(
-    pages: Mapping[str, WSGIApplication], is_ready: Callable[[], bool] = lambda: True
-) -> WSGIApplication:
-    """Serve each page at its path, a page with links to them, and two probes.
-
-    `/-/healthy` always answers, `/-/ready` once there is something to scrape.
-    """
-    links = "".join(f'<p><a href="{path}">{path.removeprefix("/")}</a>\n' for path in pages)
-
-    def answer(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
-        path = environ.get("PATH_INFO", "")
-        if environ["REQUEST_METHOD"] != "GET":
-            start("405 Method Not Allowed", [*TEXT, ("Allow", "GET")])
-            return [b"Only GET.\n"]
-        if path in pages:
-            return pages[path](environ, start)
-        if path == "/-/healthy" or (path == "/-/ready" and is_ready()):
-            start("200 OK", [*TEXT])
-            return [b"gputop exporter is ready.\n" if path == "/-/ready" else b"Healthy.\n"]
-        if path == "/-/ready":
-            start("503 Service Unavailable", [*TEXT])
-            return [b"Nothing has been read yet.\n"]
-        if path == "/":
-            start("200 OK", [("Content-Type", "text/html; charset=utf-8")])
-            return [f"<!doctype html>\n<title>gputop exporter</title>\n{links}".encode()]
-        start("404 Not Found", [*TEXT])
-        return [b"Not here: see /metrics.\n"]
-
-    return answer
-
-
-def guarded(
-    app: WSGIApplication, *, on_loopback: bool, web_config: WebConfig | None
-) -> WSGIApplication:
-    """Refuse requests for a foreign `Host` on the loopback, and users without a valid login."""
-
-    def answer(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
-        if on_loopback and not _is_loopback(environ.get("HTTP_HOST", "localhost")):
-            start("403 Forbidden", [*TEXT])
-            return [b"Only for localhost: --listen says who else may ask.\n"]
-        login = environ.get("HTTP_AUTHORIZATION", "")
-        if web_config is not None and (refusal := web_config.refusal(login)):
-            start(refusal, [*TEXT, ("WWW-Authenticate", "Basic")])
-            return [b"Only for users in the file of --web-config.\n"]
-        return app(environ, start)
-
-    return answer
+def metrics_page(look: Look) -> WSGIApplication:
+    """Return the page with these metrics."""
+    return make_wsgi_app(registry_of(look))
 
 
 def _is_loopback(host: str) -> bool:
@@ -277,13 +228,22 @@ class _Handler(WSGIRequestHandler):
 
 
 class Server(ThreadingWSGIServer):
-    """Server with a thread for each request."""
+    """Server with a thread for each request.
+
+    It has some pages by their paths, one with links to them, and two probes: `/-/healthy` always
+    answers, `/-/ready` once there is something to scrape.
+    """
 
     allow_reuse_port = False
     request_queue_size = 128
 
     def __init__(
-        self, host: str, port: int, app: WSGIApplication, web_config: WebConfig | None = None
+        self,
+        host: str,
+        port: int,
+        pages: Mapping[str, WSGIApplication],
+        web_config: WebConfig | None = None,
+        is_ready: Callable[[], bool] = lambda: True,
     ) -> None:
         """Bind to this address, or to all interfaces if the host is empty; raises `OSError`."""
         if not host:
@@ -291,11 +251,44 @@ class Server(ThreadingWSGIServer):
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         address: Any
         self.address_family, _, _, _, address = found[0]
-        self.web_config = web_config
+        self._pages, self.web_config, self._is_ready = pages, web_config, is_ready
         super().__init__(address, _Handler)
         bound = ipaddress.ip_address(str(self.server_address[0]))
-        self.is_open = bound.is_unspecified
-        self.set_app(guarded(app, on_loopback=bound.is_loopback, web_config=web_config))
+        self.is_open, self._is_on_loopback = bound.is_unspecified, bound.is_loopback
+        self.set_app(self._answer)
+
+    def _answer(self, environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        """Answer a request.
+
+        On the loopback those for a foreign `Host` are refused, and users without a valid login.
+        """
+
+        def say(status: str, text: bytes, *headers: tuple[str, str]) -> list[bytes]:
+            start(status, [*TEXT, *headers])
+            return [text]
+
+        if self._is_on_loopback and not _is_loopback(environ.get("HTTP_HOST", "localhost")):
+            return say("403 Forbidden", b"Only for localhost: --listen says who else may ask.\n")
+        login = environ.get("HTTP_AUTHORIZATION", "")
+        if self.web_config is not None and (refusal := self.web_config.refusal(login)):
+            words = b"Only for users in the file of --web-config.\n"
+            return say(refusal, words, ("WWW-Authenticate", "Basic"))
+        if environ["REQUEST_METHOD"] != "GET":
+            return say("405 Method Not Allowed", b"Only GET.\n", ("Allow", "GET"))
+        path = environ.get("PATH_INFO", "")
+        if path in self._pages:
+            return self._pages[path](environ, start)
+        if path == "/-/healthy":
+            return say("200 OK", b"Healthy.\n")
+        if path == "/-/ready":
+            if self._is_ready():
+                return say("200 OK", b"gputop exporter is ready.\n")
+            return say("503 Service Unavailable", b"Nothing has been read yet.\n")
+        if path != "/":
+            return say("404 Not Found", b"Not here: see /metrics.\n")
+        start("200 OK", [("Content-Type", "text/html; charset=utf-8")])
+        links = "".join(f'<p><a href="{each}">{each[1:]}</a>\n' for each in self._pages)
+        return [f"<!doctype html>\n<title>gputop exporter</title>\n{links}".encode()]
 
     def server_bind(self) -> None:
         """Bind like the base class, but without the host name lookup, which can block."""

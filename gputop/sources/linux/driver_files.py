@@ -82,7 +82,7 @@ def inspect_system(root: Path = Path("/"), environment: Mapping[str, str] | None
     """Return the parts of the driver under that root; unreadable files count as missing."""
     environment = os.environ if environment is None else environment
     kernel = _text(root / "proc/sys/kernel/osrelease") or None
-    library, aside = _library(root, environment)
+    library, version, aside = _library(root, environment)
     files = tuple(
         f"/dev/{name}" for name in _names(root / "dev") if re.fullmatch(r"nvidia(ctl|\d+)", name)
     )
@@ -97,7 +97,7 @@ def inspect_system(root: Path = Path("/"), environment: Mapping[str, str] | None
         container=_container(root, environment),
         wsl="microsoft" in (kernel or "").lower() or (root / "dev/dxg").exists(),
         library=library,
-        library_version=_library_version(root, library),
+        library_version=version,
         library_aside=aside,
     )
 
@@ -180,34 +180,28 @@ _VARIABLES = {"KUBERNETES_SERVICE_HOST": "kubernetes", "APPTAINER_CONTAINER": "a
 
 
 def _container(root: Path, environment: Mapping[str, str]) -> str | None:
-    for variable, kind in _VARIABLES.items():
-        if environment.get(variable):
-            return kind
-    for mark, kind in _MARKS.items():
-        if (root / mark).exists():
-            return kind
+    known = [kind for variable, kind in _VARIABLES.items() if environment.get(variable)]
+    known += [kind for mark, kind in _MARKS.items() if (root / mark).exists()]
+    if known:
+        return known[0]
     inside = parse_cgroup(_text(root / "proc/self/cgroup")).container
     return _text(root / "run/systemd/container")[:40] or ("container" if inside else None)
 
 
-def _library(root: Path, environment: Mapping[str, str]) -> tuple[str | None, bool]:
-    """Return the library's path, and True if the loader does not search there."""
+def _library(root: Path, environment: Mapping[str, str]) -> tuple[str | None, str | None, bool]:
+    """Return the library's path and version, and True if the loader does not search there.
+
+    The version is in the name of the file that it links to: `libnvidia-ml.so.580.95.05`.
+    """
     named = environment.get("LD_LIBRARY_PATH", "").split(os.pathsep)
     searched = [os.path.normpath(name) for name in named if name.startswith("/")]
     searched += LIBRARY_FOLDERS
     for folder in (*searched, *OTHER_FOLDERS):
         file = f"{folder}/{LIBRARY}"
         if (root / file[1:]).exists():
-            return file, folder not in searched
-    return None, False
-
-
-def _library_version(root: Path, library: str | None) -> str | None:
-    """Return the version in the name of the file it links to: `libnvidia-ml.so.580.95.05`."""
-    if library is None:
-        return None
-    found = _VERSION.search(Path(os.path.realpath(root / library.lstrip("/"))).name)
-    return found[0] if found else None
+            version = _VERSION.search(Path(os.path.realpath(root / file[1:])).name)
+            return file, version and version[0], folder not in searched
+    return None, None, False
 
 
 _MOST_RECORDS = 100_000

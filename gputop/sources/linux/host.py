@@ -6,13 +6,13 @@ process: a data loader's workers are on no device, and the trainer that waits fo
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import os
 import pwd
 import re
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
@@ -23,8 +23,8 @@ import psutil
 from gputop.masking import masked_arguments
 from gputop.schema.codec import rounded
 from gputop.schema.device import Absence
-from gputop.schema.snapshot import Host
-from gputop.sources.interface import OWNER_FIELDS, Owner, unseen
+from gputop.schema.snapshot import Host, Process
+from gputop.sources.interface import OWNER_FIELDS, unseen, with_owner
 from gputop.sources.linux import procfs
 from gputop.sources.linux.procfs import PROC, Cgroup, Stat, parse_cgroup
 
@@ -32,8 +32,8 @@ Value = TypeVar("Value")
 
 SLOW_SECONDS = 2.0
 """Seconds between reads of clocks and temperatures, which cost a file for each core."""
-FIRST_WINDOW_SECONDS = 0.1
-"""Shortest window of a CPU percentage in seconds. Less would be noise."""
+WINDOW_SECONDS = 0.1
+"""Shortest window of a CPU percentage. Less would be noise: a tick is a hundredth of a second."""
 CPU_SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal", "acpitz")
 
 
@@ -51,7 +51,7 @@ class HostReader:
     def read(self) -> Host:
         """Return the machine now."""
         now = time.monotonic()
-        if now - self._read_at >= FIRST_WINDOW_SECONDS:
+        if now - self._read_at >= WINDOW_SECONDS:
             self._cores = _read_or_none(_core_percent)
             self._read_at = now
         cores = self._cores or ()
@@ -108,8 +108,6 @@ def _cpu_temperature() -> float | None:
 IDENTITY_SECONDS = 10.0
 """Seconds between looks at who a process is: it may execute another program, change its title or
 user, or be moved into a container, all with the same pid and start time."""
-WINDOW_SECONDS = 0.1
-"""Shortest window of a CPU percentage. Less would be noise: a tick is a hundredth of a second."""
 LISTED_SECONDS = 1.0
 """Age in seconds that the driver's list of processes may have. For so long a pid in it that was
 reused says nothing about the new process."""
@@ -123,7 +121,6 @@ CGROUP_BYTES = 1 << 16
 
 WAITING = "D"
 """State of a process in an uninterruptible wait, mostly for storage."""
-GONE = (FileNotFoundError, ProcessLookupError)
 CHILDREN_CPU = ("children_cpu_percent", "children_cpu_most_percent")
 CHILDREN = ("children", *CHILDREN_CPU)
 
@@ -148,21 +145,27 @@ class _Children(NamedTuple):
     """Child processes of a process, as they were at a look."""
 
     at: float
-    each: Mapping[int, tuple[int, _Cpu]]
-    """Start in ticks, and CPU, by pid."""
+    each: Mapping[tuple[int, int], _Cpu]
+    """CPU by pid and start in ticks."""
     values: Mapping[str, Any] = MappingProxyType({})
     """Values of `CHILDREN`: how many, and the CPU of those that were there for two looks."""
     absent: Mapping[str, Absence] = MappingProxyType({})
     waiting: bool = False
 
 
-@dataclasses.dataclass(slots=True)
+class _Identity(NamedTuple):
+    """What seldom changes of a process."""
+
+    values: Mapping[str, Any]
+    absent: Mapping[str, Absence]
+
+
+@dataclass(slots=True)
 class _Known:
     """State of a process at the last look."""
 
     stat: Stat
-    identity: Owner
-    """What seldom changes of it."""
+    identity: _Identity
     identity_at: float
     cpu: _Cpu
     children: _Children
@@ -170,7 +173,7 @@ class _Known:
     """Moment from which the pid is its own, if another process had it before."""
 
 
-def _owner(known: _Known, booted: float) -> Owner:
+def _completed(listed: Process, known: _Known, booted: float) -> Process:
     stat, children = known.stat, known.children
     absent = {**known.identity.absent, **children.absent}
     if known.cpu.percent is None:
@@ -178,15 +181,16 @@ def _owner(known: _Known, booted: float) -> Owner:
     if not stat.parent_pid:
         # Outside of the container that this is in.
         absent["parent_pid"] = Absence.LOST
-    return dataclasses.replace(
-        known.identity,
+    return with_owner(
+        listed,
+        absent,
         start_time=stat.started(booted),
         cpu_percent=known.cpu.percent,
         memory_resident_bytes=stat.resident_bytes,
         parent_pid=stat.parent_pid or None,
         io_wait=stat.state == WAITING or children.waiting,
+        **known.identity.values,
         **children.values,
-        absent=absent,
     )
 
 
@@ -203,20 +207,20 @@ class Owners:
         self._boot = procfs.BootTime(proc)
         self._known: dict[int, _Known] = {}
 
-    def find(self, pid: int) -> Owner:
-        """Return the owner of `pid` now, with its CPU since the look before.
+    def complete(self, listed: Process) -> Process:
+        """Return a process with its owner now, and its CPU since the look before.
 
         Never raises, but may block.
         """
-        now = time.monotonic()
+        pid, now = listed.pid, time.monotonic()
         try:
             known = self._updated(pid, procfs.read_stat(pid, self._proc), now)
         except (OSError, ValueError) as error:
-            return self._hidden(pid, error)
+            return self._hidden(listed, error)
         if now - known.seen_from < LISTED_SECONDS:
             # The driver may have listed the process that had the pid before.
-            return unseen(Absence.NO_DATA_YET)
-        return _owner(known, self._boot.now())
+            return unseen(listed, Absence.NO_DATA_YET)
+        return _completed(listed, known, self._boot.now())
 
     def forget_others(self, pids: set[int]) -> None:
         """Forget all processes but these."""
@@ -239,7 +243,7 @@ class Owners:
             known.identity, known.identity_at = self._identity(pid, stat), now
         return known
 
-    def _children(self, pid: int, now: float, before: Mapping[int, tuple[int, _Cpu]]) -> _Children:
+    def _children(self, pid: int, now: float, before: Mapping[tuple[int, int], _Cpu]) -> _Children:
         """Return the child processes now. Never raises: a process can be known without them."""
         try:
             pids = procfs.read_children(pid, self._proc)[:MOST_CHILDREN]
@@ -247,26 +251,24 @@ class Owners:
             return _Children(now, {}, absent=dict.fromkeys(CHILDREN, Absence.NO_PERMISSION))
         except (OSError, ValueError):  # a kernel that does not list them, or it has just gone
             return _Children(now, {}, absent=dict.fromkeys(CHILDREN, Absence.NOT_SUPPORTED))
-        each: dict[int, tuple[int, _Cpu]] = {}
+        each: dict[tuple[int, int], _Cpu] = {}
         waiting = False
         for child in pids:
             try:
                 stat = procfs.read_stat(child, self._proc)
             except (OSError, ValueError):
                 continue  # it has just ended
-            start, cpu = before.get(child, (None, None))
-            same = cpu is not None and start == stat.start_ticks
-            now_cpu = cpu.after(now, stat.cpu_ticks) if cpu and same else _Cpu(now, stat.cpu_ticks)
-            each[child] = stat.start_ticks, now_cpu
+            cpu = before.get((child, stat.start_ticks), _Cpu(now, stat.cpu_ticks))
+            each[child, stat.start_ticks] = cpu.after(now, stat.cpu_ticks)
             waiting = waiting or stat.state == WAITING
-        percents = [cpu.percent for _, cpu in each.values() if cpu.percent is not None]
+        percents = [cpu.percent for cpu in each.values() if cpu.percent is not None]
         if each and not percents:
             absent = dict.fromkeys(CHILDREN_CPU, Absence.NO_DATA_YET)
             return _Children(now, each, {"children": len(each)}, absent, waiting)
         values = len(each), rounded(sum(percents, 0.0)), max(percents, default=0.0)
         return _Children(now, each, dict(zip(CHILDREN, values, strict=True)), waiting=waiting)
 
-    def _identity(self, pid: int, stat: Stat) -> Owner:
+    def _identity(self, pid: int, stat: Stat) -> _Identity:
         """Return who a process is. Raises OSError if it is gone; what is refused is absent."""
         absent: dict[str, Absence] = {}
         cgroup = Cgroup()
@@ -289,8 +291,8 @@ class Owners:
             data = b""
         command, unmasked = _command_line(data)
         unmasked = unmasked if self._secrets and unmasked != command else ""
-        names = cgroup._asdict()
-        return Owner(user, command or stat.name, **names, unmasked=unmasked or None, absent=absent)
+        own = {"user": user, "command": command or stat.name, "unmasked": unmasked or None}
+        return _Identity(own | cgroup._asdict(), absent)
 
     def _user(self, pid: int) -> str:
         """Return the user's name. Raises OSError if it is hidden, ValueError for nonsense."""
@@ -307,20 +309,20 @@ class Owners:
             raise ValueError("not the content of /proc/PID/status")
         return user_name(int(match[1]))
 
-    def _hidden(self, pid: int, error: OSError | ValueError) -> Owner:
+    def _hidden(self, listed: Process, error: OSError | ValueError) -> Process:
         """Return what is known of a process whose numbers cannot be read."""
         if isinstance(error, PermissionError):
             # /proc is mounted with hidepid=1: all see the directory, only its user what is in it.
             try:
-                user = self._user(pid)
+                user = self._user(listed.pid)
             except (OSError, ValueError):
-                return unseen(Absence.NO_PERMISSION)
+                return unseen(listed, Absence.NO_PERMISSION)
             hidden = (name for name in OWNER_FIELDS if name != "user")
-            return Owner(user=user, absent=dict.fromkeys(hidden, Absence.NO_PERMISSION))
-        if not isinstance(error, GONE):
-            return unseen(Absence.ERROR)
+            return with_owner(listed, dict.fromkeys(hidden, Absence.NO_PERMISSION), user=user)
+        if not isinstance(error, (FileNotFoundError, ProcessLookupError)):
+            return unseen(listed, Absence.ERROR)
         # hidepid=2 hides the directory, too; else it is gone, or in a pid namespace of its own.
-        return unseen(Absence.NO_PERMISSION if _exists(pid) else Absence.LOST)
+        return unseen(listed, Absence.NO_PERMISSION if _exists(listed.pid) else Absence.LOST)
 
 
 def _exists(pid: int) -> bool:

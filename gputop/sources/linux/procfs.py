@@ -223,18 +223,16 @@ def explained(what: str) -> Iterator[None]:
     try:
         yield
     except (FileNotFoundError, ProcessLookupError, OverflowError):
-        problem = Problem(what, "it has ended", "The list is updated at the next reading")
+        why, remedy = "it has ended", "The list is updated at the next reading"
     except PermissionError:
-        problem = Problem(
-            what, "it is not yours, or protected", "Run gputop as its user or as root"
-        )
+        why, remedy = "it is not yours, or protected", "Run gputop as its user or as root"
     except OSError as error:
-        problem = Problem(what, error.strerror or str(error), "Try again")
+        why, remedy = error.strerror or str(error), "Try again"
     except ValueError as error:
-        problem = Problem(what, str(error), "Check that /proc is the kernel's")
+        why, remedy = str(error), "Check that /proc is the kernel's"
     else:
         return
-    raise ProblemError(problem)
+    raise ProblemError(Problem(what, why, remedy))
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,6 @@ GIVE_GPUS = {
     "kubernetes": "Ask for nvidia.com/gpu in the pod's limits",
     "apptainer": "Start it with --nv",
 }
-_GIVE_GPUS = "Start it with --gpus all"
 
 
 def no_library(system: System) -> Problem:
@@ -79,7 +78,7 @@ def _nouveau() -> Problem:
 
 
 def _bare_container(system: System, why: str) -> Problem:
-    remedy = GIVE_GPUS.get(system.container or "", _GIVE_GPUS)
+    remedy = GIVE_GPUS.get(system.container or "", "Start it with --gpus all")
     why = f"the host runs {system.module_version or 'the driver'}, {why}"
     return Problem("Container without the GPUs", why, remedy, "container")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 import itertools
 import math
 import struct
@@ -97,16 +96,11 @@ class FieldBatch:
         return tuple(key for key in dict.fromkeys(keys) if key not in found)
 
 
-@functools.lru_cache(maxsize=64)
-def _question(keys: tuple[FieldKey, ...]) -> bytes:
-    return b"".join(_ROW.pack(*key, 0, 0, 0, 0, b"") for key in keys)
-
-
 def fetch(handle: Any, keys: tuple[FieldKey, ...]) -> list[Any]:
     """Return the number of each field, or an `Absence`. Raises `NVMLError`."""
     if not keys:
         return []
-    question = _question(keys)
+    question = b"".join(_ROW.pack(*key, 0, 0, 0, 0, b"") for key in keys)
     room = (ctypes.c_char * len(question)).from_buffer_copy(question)
     call_directly("nvmlDeviceGetFieldValues", handle, len(keys), room)
     return [_value(kind, code, raw) for *_, kind, code, raw in _ROW.iter_unpack(room.raw)]

@@ -7,6 +7,7 @@ importing this module raises `DriverError` if there is no usable nvidia-ml-py.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import sys
 import warnings
@@ -17,6 +18,7 @@ from typing import Any
 
 from gputop.schema.device import READINGS, Absence, Device, DeviceSample, DeviceState
 from gputop.sources.interface import DeviceReading, DriverError
+from gputop.sources.linux.driver_files import LIBRARY
 from gputop.sources.nvml.diagnosis import diagnose_bindings
 
 NEWEST_FUNCTION = "nvmlDeviceGetMarginTemperature"
@@ -29,7 +31,7 @@ def _load() -> Any:
     Raises `DriverError` if there is none, or none that is new enough.
     """
     for module in _modules():
-        if hasattr(module, NEWEST_FUNCTION) and hasattr(module, "_nvmlGetFunctionPointer"):
+        if hasattr(module, NEWEST_FUNCTION):
             return module
     raise DriverError(diagnose_bindings())
 
@@ -73,7 +75,10 @@ def call_directly(name: str, *arguments: Any) -> None:
     A wrapper of a call that fills an array reads each field of each struct by name, in Python, and
     takes many times as long as the driver.
     """
-    code = nvml._nvmlGetFunctionPointer(name)(*arguments)  # noqa: SLF001 - each release has it
+    # Where nvidia-ml-py kept it elsewhere, the loader would find the same library.
+    library = getattr(nvml, "nvmlLib", None) or ctypes.CDLL(LIBRARY)
+    function = getattr(library, name, lambda *_: nvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+    code = function(*arguments)
     if code != nvml.NVML_SUCCESS:
         raise nvml.NVMLError(code)
 
@@ -174,18 +179,15 @@ class QueryCache:
         now, due, answers = self._clock(), self._due, self._answers
         end = now + ahead
         for query in queries:
-            if query not in due or end >= due[query]:
-                due[query] = now + self._renew(handle, query)
+            if query in due and end < due[query]:
+                continue
+            answer = self.ask(handle, query)
+            unsupported = isinstance(answer, int) and absence_of(answer) is Absence.NOT_SUPPORTED
+            seconds = AGAIN if unsupported else query.seconds
+            if query not in answers and seconds >= SLOW:
+                seconds *= self._share
+            answers[query], due[query] = answer, now + seconds
         return [answers[query] for query in queries]
-
-    def _renew(self, handle: Any, query: NvmlQuery) -> float:
-        """Ask, and return the seconds until that is due again."""
-        answer = self.ask(handle, query)
-        is_first = query not in self._answers
-        self._answers[query] = answer
-        unsupported = isinstance(answer, int) and absence_of(answer) is Absence.NOT_SUPPORTED
-        seconds = AGAIN if unsupported else query.seconds
-        return seconds * self._share if is_first and seconds >= SLOW else seconds
 
     def ask(self, handle: Any, query: NvmlQuery) -> Any:
         """Return the values of the first supported source, or the return code if none is.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,14 @@ def smi_values(handle: Any, names: Iterable[str], driver: tuple[int, ...]) -> di
     questions = {field.name: _parsed(field.question) for field in fields}
     calls = {(word, arguments) for word, arguments, _ in questions.values()}
     numbered = {call: keys for call in calls if (keys := _keys(*call, driver)) is not None}
-    values = _field_values(handle, sorted({key for keys in numbered.values() for key in keys}))
+    keys = tuple(sorted({key for keys in numbered.values() for key in keys}))
+    values: Mapping[FieldKey, Any]
+    try:
+        values = dict(zip(keys, fetch(handle, keys), strict=True))
+    except nvml.NVMLError as error:
+        if error.value == nvml.NVML_ERROR_GPU_IS_LOST:
+            raise
+        values = dict.fromkeys(keys, absence_of(error.value))
     answers = {call: first_value(values, keys) for call, keys in numbered.items()}
     answers |= {call: _ask(handle, *call) for call in calls - numbered.keys()}
     texts = {}
@@ -109,15 +116,6 @@ def _keys(word: str, arguments: str, driver: tuple[int, ...]) -> tuple[FieldKey,
         return None
     key = FieldKey(*map(int, arguments.split(",")))
     return () if key.field >= _RENUMBERED and driver < _NUMBERED_AGAIN else (key,)
-
-
-def _field_values(handle: Any, keys: Sequence[FieldKey]) -> Mapping[FieldKey, Any]:
-    try:
-        return dict(zip(keys, fetch(handle, tuple(keys)), strict=True))
-    except nvml.NVMLError as error:
-        if error.value == nvml.NVML_ERROR_GPU_IS_LOST:
-            raise
-        return dict.fromkeys(keys, absence_of(error.value))
 
 
 def _ask(handle: Any, word: str, arguments: str) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from gputop.sources.nvml.driver import driver_error, start
@@ -114,10 +115,7 @@ def _ranges(words: Iterable[int] | None) -> str | None:
     if words is None:
         return None
     numbers = [64 * n + bit for n, word in enumerate(words) for bit in range(64) if word >> bit & 1]
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and runs[-1][-1] == number - 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
+    # In a run of consecutive numbers, each is as far from its place in the list as the others.
+    groups = groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])
+    runs = ([number for _, number in group] for _, group in groups)
     return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs)

@@ -214,7 +214,8 @@ class NvLink(FieldReading):
         """Yield the number of links, until it is known, and the counters of each."""
         if not self._links:
             yield _LINK_COUNT
-            self._links = _links(found.get(_LINK_COUNT))
+            count = found.get(_LINK_COUNT)
+            self._links = count if isinstance(count, int) and 0 < count <= _MOST_LINKS else 0
         if self._links:
             yield from self._received.wanted(found, self._links, each=self._of_each)
             yield from self._sent.wanted(found, self._links, each=self._of_each)
@@ -223,7 +224,6 @@ class NvLink(FieldReading):
         """Return the totals received and sent, then the same of each link."""
         if not self._links:
             count = found[_LINK_COUNT]
-            self._links = _links(count)  # for the next request
             return [count if isinstance(count, Absence) else Absence.NOT_SUPPORTED] * 4
         now = self._clock()
         each = self._of_each
@@ -233,7 +233,3 @@ class NvLink(FieldReading):
             self._due = now + SLOW
         self._of_each = now + SECOND >= self._due
         return received, sent, received_each, sent_each
-
-
-def _links(count: Any) -> int:
-    return count if isinstance(count, int) and 0 < count <= _MOST_LINKS else 0

@@ -69,7 +69,13 @@ class BusySamples:
         set_back = silent and bool(rows) and rows[-1][0] < self._seen
         if set_back:
             self._seen = 0
-        new = [percent for time, percent in rows if self._is_next(time)]
+        new = []
+        for when, percent in rows:
+            if when > self._seen:
+                if self._seen:
+                    self._steps.append(when - self._seen)
+                self._seen = when
+                new.append(percent)
         if new or silent:
             self._new_at = now
         if set_back or not self._begun:
@@ -82,15 +88,6 @@ class BusySamples:
             return sound, Absence.NO_DATA_YET
         step = _median(self._steps) / 1e6
         return sound, rounded(step) or step
-
-    def _is_next(self, time: int) -> bool:
-        """Return True if a sample of that time is newer than all before it."""
-        if time <= self._seen:
-            return False
-        if self._seen:
-            self._steps.append(time - self._seen)
-        self._seen = time
-        return True
 
     def _fetch(self, handle: Any, since: int) -> list[tuple[int, int | None]]:
         """Return time and percentage of the driver's samples after that time, oldest first.

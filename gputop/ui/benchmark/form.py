@@ -44,10 +44,6 @@ EDITING = {
 """Keys that edit the text, and their actions of `Input`."""
 
 
-LONGEST_TEXT = 32
-"""Most characters of a number, far longer than any: a longer one is refused, not cut."""
-
-
 class NumberInput(Input):
     """An input that takes the characters of `letters`, and leaves other keys to the dashboard.
 
@@ -56,8 +52,8 @@ class NumberInput(Input):
     """
 
     def __init__(self, value: str, letters: str = "0123456789.", *, id: str) -> None:  # noqa: A002
-        restrict = f"[{letters}]*"
-        super().__init__(value, id=id, compact=True, restrict=restrict, max_length=LONGEST_TEXT)
+        # 32 is far longer than any number: a longer text is refused, not cut.
+        super().__init__(value, id=id, compact=True, restrict=f"[{letters}]*", max_length=32)
         self._letters = letters
 
     def check_consume_key(self, key: str, character: str | None) -> bool:  # noqa: ARG002
@@ -105,7 +101,10 @@ class Form(Container):
             "dtype": _dtypes((cpu,), DEFAULT_KIND),
         }
         """Label and value of every option, by field."""
-        self._lists = tuple(_select(name, options) for name, options in self._options.items())
+        self._lists = tuple(
+            Select(_inert(each), id=name, compact=True, allow_blank=False, type_to_search=False)
+            for name, each in self._options.items()
+        )
         self._kind_field, self._device_field, self._dtype_field = self._lists
         self._size_field = NumberInput("auto", "0123456789auto", id="size")
         self._seconds_field = NumberInput(f"{request.DEFAULT_SECONDS:g}", id="seconds")
@@ -326,10 +325,6 @@ class Form(Container):
 def field_of(why: str) -> str:
     """Return the id of the field of a refusal: its remedy names the option, as in `--size 4096`."""
     return next((name for name in ("size", "seconds", "dtype") if f"--{name}" in why), "device")
-
-
-def _select(name: str, options: Iterable[tuple[str, str]]) -> Select[str]:
-    return Select(_inert(options), id=name, compact=True, allow_blank=False, type_to_search=False)
 
 
 def _inert(options: Iterable[tuple[str, str]]) -> list[tuple[Content, str]]:

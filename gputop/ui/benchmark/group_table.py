@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gputop.bench.plan.devices import short_labels
+from gputop.bench.results.compare import ALONE, TOGETHER
 from gputop.bench.results.facts import best_row, ending, percent_of_peak, rate_text
 from gputop.console import INTERRUPTED
 from gputop.schema.snapshot import Host
@@ -49,11 +50,6 @@ PAIRS = ("DEVICE", "ALONE", "TOGETHER", "COST", *CONDITIONS)
 ROWS = ("DEVICE", "ROWS", "BEST", *CONDITIONS)
 
 
-def group_height(group: GroupState, width: int) -> int:
-    """Return the rows that `group_rows` needs."""
-    return 2 + len(group.runs) + len(_notes(group, width))
-
-
 def group_rows(group: GroupState, telemetry: Telemetry, width: int) -> list[Row]:
     """Draw a heading, a row for each device, the progress, and failures."""
     pairs = group.kind == "pairs"
@@ -95,6 +91,11 @@ def _cells(
     alone, together, cost = group.pair(target)
     errors = group.wrong_elements(target)
     rows = f"{len(run.rows)}/{run.planned.rows}" if run.planned else ABSENT
+    watts, _, clock, celsius = live_readings(target, telemetry)
+    if run.result is not None:  # the means and the highest temperature
+        known = run.result.known_conditions
+        watts, clock = known.power_watts_mean, known.sm_clock_mhz_mean
+        celsius = known.temperature_celsius_max
     name = target.place
     if target.number is None or len({each.name for each in group.runs}) > 1:
         name += f" {short_name(visible(target.name))}"
@@ -110,7 +111,9 @@ def _cells(
         "COST": (percentage(cost, digits=1), STRONG),
         "ROWS": (rows, TEXT),
         "BEST": (rate_text(best_row(run.rows)), STRONG),
-        **_conditions(run, target, telemetry),
+        "POWER": (quantity(watts, " W"), TEXT),
+        "TEMP": (quantity(celsius, "°C"), TEXT),
+        "CLOCK": (quantity(clock, " MHz"), TEXT),
         "ERRORS": (ABSENT if errors is None else str(errors), FAULT if errors else TEXT),
         "STATE": _state(group, target, behind.get(target)),
     }
@@ -123,23 +126,6 @@ def live_readings(target: Target, telemetry: Telemetry) -> tuple[float | None, .
         return None, None, host.cpu_clock_mhz, host.cpu_temperature_celsius
     now = telemetry.readings(target.gpu_uuid)
     return now.power_watts, now.power_limit_watts, now.sm_clock_mhz, now.temperature_celsius
-
-
-def _conditions(
-    run: RunState, target: Target, telemetry: Telemetry
-) -> dict[str, tuple[str, Style]]:
-    """Return current readings, or after the end the means and the highest temperature."""
-    if run.result is None:
-        watts, _, clock, celsius = live_readings(target, telemetry)
-    else:
-        known = run.result.known_conditions
-        watts, clock = known.power_watts_mean, known.sm_clock_mhz_mean
-        celsius = known.temperature_celsius_max
-    return {
-        "POWER": (quantity(watts, " W"), TEXT),
-        "TEMP": (quantity(celsius, "°C"), TEXT),
-        "CLOCK": (quantity(clock, " MHz"), TEXT),
-    }
 
 
 def _state(group: GroupState, target: Target, percent: float | None) -> tuple[str, Style]:
@@ -175,7 +161,10 @@ def _going(group: GroupState, target: Target, run: RunState) -> str:
         return "ready"
     if run.silent_seconds is not None:
         return f"silent {duration(run.silent_seconds)}"
-    return "running" if group.kind != "pairs" else group.pair_phase(target)
+    if group.kind != "pairs":
+        return "running"
+    *_, latest = (each for each, other in group.runs.items() if other.hello)
+    return TOGETHER if target in group.alone else ALONE if target is latest else "waits"
 
 
 def _progress(group: GroupState, width: int) -> Row:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cache, lru_cache, reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -99,50 +99,47 @@ def legend(title: str, lines: Iterable[tuple[str, Style]], width: int) -> Row:
     return row
 
 
-class Plot:
-    """Draws lines in their own colours. An unchanged plot is not drawn again."""
+@lru_cache(maxsize=1)  # an unchanged plot is not drawn again
+def plot_rows(lines: tuple[PlotLine, ...], area: PlotArea) -> list[Row]:
+    """Draw lines in their own colours, with the axis in the last of the `left` cells.
 
-    def __init__(self) -> None:
-        self._drawn: tuple[object, list[Row]] | None = None
+    The first line is in front.
+    """
+    # One at a time: plotext has no cell of two lines in which each keeps its dots.
+    layers = [_built(line.points, area) for line in lines]
+    styles = [line.style for line in lines]
+    rows = [_merged(each, styles) for each in zip(*layers, strict=True)]
+    _set_marks(rows, lines, area)
+    return [merged(row) for row in rows]
 
-    def rows(self, lines: Sequence[PlotLine], area: PlotArea) -> list[Row]:
-        """Return rows with the axis in the last of the `left` cells; the first line is in front."""
-        asked = (tuple(lines), area)
-        if self._drawn is None or self._drawn[0] != asked:
-            # One at a time: plotext has no cell of two lines in which each keeps its dots.
-            layers = [self._built(line.points, area) for line in lines]
-            styles = [line.style for line in lines]
-            rows = [_merged(each, styles) for each in zip(*layers, strict=True)]
-            _set_marks(rows, lines, area)
-            self._drawn = (asked, [merged(row) for row in rows])
-        return self._drawn[1]
 
-    def _built(self, points: Sequence[tuple[float, float]], area: PlotArea) -> list[str]:
-        x, y, left, width, height = area
-        figure = self._figure
-        figure.clear()
-        figure.theme("colorless")
-        figure.plot_size(width, height)
-        figure.axes(active=False)
-        figure.axes(active=True, side=[0])
-        ruler = figure.ruler("x", "lower").lim(x.low, x.high)
-        if x.ticks:
-            ruler.ticks([at for at, _ in x.ticks], [label for _, label in x.ticks])
-        figure.ruler("y", "left").lim(y.low, y.high).ticks(
-            [at for at, _ in y.ticks], [label.rjust(left - 1) for _, label in y.ticks]
-        )
-        # Beyond the axes plotext draws on, dot by dot, until there is no memory left.
-        xs, ys = [x.within(at) for at, _ in points], [y.within(value) for _, value in points]
-        figure.draw(figure.signal(xs, ys, marker="braille").lines())
-        return Text.from_ansi(str(figure.build())).plain.splitlines()
+def _built(points: Sequence[tuple[float, float]], area: PlotArea) -> list[str]:
+    x, y, left, width, height = area
+    figure = _figure()
+    figure.clear()
+    figure.theme("colorless")
+    figure.plot_size(width, height)
+    figure.axes(active=False)
+    figure.axes(active=True, side=[0])
+    ruler = figure.ruler("x", "lower").lim(x.low, x.high)
+    if x.ticks:
+        ruler.ticks([at for at, _ in x.ticks], [label for _, label in x.ticks])
+    figure.ruler("y", "left").lim(y.low, y.high).ticks(
+        [at for at, _ in y.ticks], [label.rjust(left - 1) for _, label in y.ticks]
+    )
+    # Beyond the axes plotext draws on, dot by dot, until there is no memory left.
+    xs, ys = [x.within(at) for at, _ in points], [y.within(value) for _, value in points]
+    figure.draw(figure.signal(xs, ys, marker="braille").lines())
+    return Text.from_ansi(str(figure.build())).plain.splitlines()
 
-    @cached_property
-    def _figure(self) -> Any:
-        """Not the module's, which any other user of plotext in this process would draw on."""
-        import plotext
 
-        plotext.terminal.limit(False, False)  # the widget's size counts, not the terminal's
-        return type(plotext.figure)(plotext.terminal)
+@cache
+def _figure() -> Any:
+    """Not the module's, which any other user of plotext in this process would draw on."""
+    import plotext
+
+    plotext.terminal.limit(False, False)  # the widget's size counts, not the terminal's
+    return type(plotext.figure)(plotext.terminal)
 
 
 def _merged(layers: Sequence[str], styles: Sequence[Style]) -> list[Span]:

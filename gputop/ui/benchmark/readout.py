@@ -178,14 +178,21 @@ class ReadoutView(TelemetryView, RunView):
             return 0
         if self.run:
             return 3 + len(_bad(self.run))
-        return group_table.group_height(self.group, width)
+        return len(self.draw(width, 0))
 
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - it has what it wants
         run = self.run
         if run is None:
             return group_table.group_rows(self.group, self._telemetry, width) if self.group else []
         if run.problem is not None:
-            return self._problem(run, run.problem, width)
+            if not run.measured or (run.stopping and not run.faulty):
+                return []
+            why, remedy = visible(run.problem.why), visible(run.problem.remedy)
+            style = FAULT if run.faulty else TEXT
+            return [
+                [Span(clip(f" {why}", width), style)],
+                [Span(clip(f" {remedy}", width), STRONG)],
+            ]
         figures = results.last_and_best(run, width) if run.is_table else _figures(run)
         if run.faulty:
             figures += [Span(f"  {wrong_elements_text(run)}", FAULT)]
@@ -195,15 +202,6 @@ class ReadoutView(TelemetryView, RunView):
         style = FAULT if run.faulty else WARN
         bad = [[Span(clip(f" {line}", width), style)] for line in _bad(run)]
         return [figures, self._progress(run, width), checks, *bad]
-
-    def _problem(self, run: RunState, problem: Problem, width: int) -> list[Row]:
-        if not run.measured or (run.stopping and not run.faulty):
-            return []
-        style = FAULT if run.faulty else TEXT
-        return [
-            [Span(clip(f" {visible(problem.why)}", width), style)],
-            [Span(clip(f" {visible(problem.remedy)}", width), STRONG)],
-        ]
 
     def _device(self, run: RunState) -> list[Row]:
         """Return current readings of the device, those with limits first.

@@ -171,38 +171,33 @@ class SweepLine:
 
 
 def sweep_rows(
-    run: RunState, results: Sequence[Result], plot: plots.Plot, width: int, height: int, under: int
+    run: RunState, results: Sequence[Result], width: int, height: int, under: int
 ) -> list[Row]:
     """Draw the chart, and below it notes if they fit.
 
-    It leaves `under` rows, unless the chart needs them.
+    It has the series of this run, then those of other devices, in the same types if any. It leaves
+    `under` rows, unless the chart needs them.
     """
     target = run.request.target
     device = run.hello.device_name if run.hello else target.name
-    earlier = compare.other_sweeps(results, device, target.uuid)
-    series = _series(run.rows, earlier)
+    own = compare.points_by_series(run.rows)
+    kept = compare.newest_series(compare.other_sweeps(results, device, target.uuid))
+    same = {key: value for key, value in kept.items() if key[1] in own}
+    series = [SweepLine(visible(name, 40), _logs(line), False) for name, line in own.items()]
+    for (_, name), (result, line) in (same or kept).items():
+        label = f"{visible(name, 40)} {short_name(visible(result.device, 60))}"
+        series.append(SweepLine(label, _logs(line), True))
+    series = [each for each in series if each.points][: len(plots.MARKS)]
     spare = max(0, height - LEAST_PLOT - 1)
     below = note_rows(run, width, min(spare, max(2, height // SHARE_OF_NOTES)), DIM)
     room = max(min(LEAST_PLOT + 1, height), height - len(below) - under)
-    return [*_chart(series, (run,), plot, width, room), *below]
+    return [*_chart(series, (run,), width, room), *below]
 
 
-def sweep_rows_of_group(group: GroupState, plot: plots.Plot, width: int, height: int) -> list[Row]:
+def sweep_rows_of_group(group: GroupState, width: int, height: int) -> list[Row]:
     """Draw the chart with a line for each device."""
     series = [SweepLine(target.place, _logs(run.rows), False) for target, run in group.runs.items()]
-    return _chart(series, group.runs.values(), plot, width, height)
-
-
-def _series(points: Sequence[Point], earlier: Sequence[Result]) -> list[SweepLine]:
-    """Return the series of this run, then those of other devices, in the same types if any."""
-    own = compare.points_by_series(points)
-    kept = compare.newest_series(earlier)
-    same = {key: value for key, value in kept.items() if key[1] in own}
-    found = [SweepLine(visible(name, 40), _logs(line), False) for name, line in own.items()]
-    for (_, name), (result, line) in (same or kept).items():
-        label = f"{visible(name, 40)} {short_name(visible(result.device, 60))}"
-        found.append(SweepLine(label, _logs(line), True))
-    return [each for each in found if each.points][: len(plots.MARKS)]
+    return _chart(series, group.runs.values(), width, height)
 
 
 def _logs(line: Sequence[Point]) -> tuple[tuple[float, float], ...]:
@@ -211,7 +206,7 @@ def _logs(line: Sequence[Point]) -> tuple[tuple[float, float], ...]:
 
 
 def _chart(
-    series: Sequence[SweepLine], runs: Iterable[RunState], plot: plots.Plot, width: int, height: int
+    series: Sequence[SweepLine], runs: Iterable[RunState], width: int, height: int
 ) -> list[Row]:
     styles = [DIM if each.earlier else plots.mark_of(n)[1] for n, each in enumerate(series)]
     marked = list(zip(series, styles, plots.MARKS, strict=False))
@@ -228,15 +223,15 @@ def _chart(
     high = max((min(USUAL, math.log2(n)) for n in expected if n > 0), default=0.0)
     x = _sizes(min(xs), max(high, *xs), width - plots.LABEL)
     y, scaled = rates(min(ys), max(ys), height - 1)
-    lines = [
+    lines = tuple(
         plots.PlotLine(
             tuple((at, scaled(factor * rate)) for at, rate in each.points),
             style,
             mark if len(series) > 1 else "",
         )
         for each, style, mark in marked
-    ]
-    rows = plot.rows(lines, plots.PlotArea(x, y, plots.LABEL, width, height - 1))
+    )
+    rows = plots.plot_rows(lines, plots.PlotArea(x, y, plots.LABEL, width, height - 1))
     return [head, *rows]
 
 
@@ -317,12 +312,6 @@ class ResultsView(Wheel, TelemetryView):
         rows += [self._line(each, columns, width) for each in listed]
         return [*note, *rows]
 
-    def _device_of(self, result: Result) -> str:
-        """Return the device, with its index on this machine: eight may have one name."""
-        name = short_name(visible(result.device))
-        device = self._telemetry.find_device(result.device_uuid)
-        return name if device is None else f"{device.number} {name}"
-
     def _heading(self, columns: tuple[tuple[ResultColumn, int], ...], width: int) -> Row:
         """Return the titles, and which results are shown if not all are."""
         total = len(self.results)
@@ -341,8 +330,11 @@ class ResultsView(Wheel, TelemetryView):
     ) -> Row:
         row: Row = []
         titles = {column.title for column, _ in columns}
+        device = self._telemetry.find_device(result.device_uuid)
         for column, cells in columns:
-            text = self._device_of(result) if column is DEVICE else column.text(result)
+            text = column.text(result)
+            if column is DEVICE and device is not None:  # eight may have one name
+                text = f"{device.number} {text}"
             if column.title == "TYPE" and "KIND" not in titles and result.points:
                 text = visible(result.kind, 20)  # tells more than its data type
             style = _style(result, column, text)

@@ -196,7 +196,8 @@ class BenchmarkTab(LiveTab):
             self._suite = Suite(DEFAULT_LEVEL, time.time(), {"devices": devices}, parts)
             self._follow_suite(requests)
         else:
-            self._follow(self._prepared(requests))
+            run = self._run(self._prepared(requests))
+            self.run_worker(run, group="bench", exclusive=True, exit_on_error=False)
 
     def _prepared(
         self, requests: list[Request], when: str = "", rest: float | None = None
@@ -218,10 +219,6 @@ class BenchmarkTab(LiveTab):
         for view in (self._title, self._chart, self._readout):
             view.group = group
         self._chart.hint = lambda *_: []
-
-    @work(exclusive=True, group="bench", exit_on_error=False)
-    async def _follow(self, group: GroupState) -> None:
-        await self._run(group)
 
     @work(exclusive=True, group="bench", exit_on_error=False)
     async def _follow_suite(self, requests: list[Request]) -> None:

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from gputop.bench.run.state import RunState
     from gputop.bench.run.trace import Trace, TraceMoment
     from gputop.problem import Problem
-    from gputop.ui.benchmark.plot import Plot
 
 LEFT, RIGHT = 13, 15
 """Cells beside the time axis: the row's label, and its value."""
@@ -57,23 +56,29 @@ class ThroughputChart(RunView):
         """Earlier results, newest first: sweeps of other devices are drawn too."""
         self.hint: Callable[[int, int], list[Row]] = lambda *_: []
         """Draws what to show without a run, for a width and height."""
-        self._plot = plots.Plot()
 
     def draw(self, width: int, height: int) -> list[Row]:
         run, group = self.run, self.group
         if group is None or not group.measured or height < 4 or width < LEAST_WIDTH:
             return self.hint(width, height)
         if run is None:
-            return group_chart_rows(group, self._plot, width, height)
+            return group_chart_rows(group, width, height)
         if not run.is_table:
             return self._over_time(run, width, height)
         wanted = _rows_of_readings(run, width)
         under = wanted + 1 if wanted else 0
         if run.request.kind == "sweep":
-            rows = results.sweep_rows(run, self.results, self._plot, width, height, under)
+            rows = results.sweep_rows(run, self.results, width, height, under)
         else:
             rows = results.result_rows(run, width, height, under)
-        return [*rows, *_meanwhile(run, width, height - len(rows))]
+        if not wanted or height - len(rows) < 2:
+            return rows
+        across = width - LEFT - RIGHT
+        seconds = max(0.1, run.elapsed_seconds, run.trace.moments[-1].seconds)
+        end = f"{seconds:.0f} s"
+        axis = f"{' ' * LEFT}0 {'─' * max(0, across - 3 - len(end))} {end}"
+        room = min(wanted, height - len(rows) - 1)
+        return [*rows, [Span(axis, DIM)], *trace_rows(run, TimeAxis(seconds, across), room)]
 
     def _over_time(self, run: RunState, width: int, height: int) -> list[Row]:
         wanted = _rows_of_readings(run, width)
@@ -92,7 +97,7 @@ class ThroughputChart(RunView):
         x, y = plots.PlotAxis(0, seconds), plots.linear_axis(0, top, rest)
         area = plots.PlotArea(x, y, left, left + room, rest - 1)
         head = Span(clip(f" {unit} over time (s)", left + room - len(plots.SIMULATION.text)), DIM)
-        plot = self._plot.rows([plots.PlotLine(tuple(points), BUSY)], area)
+        plot = plots.plot_rows((plots.PlotLine(tuple(points), BUSY),), area)
         return [[*plots.mark_of_simulation(run.request), head], *plot, *below]
 
 
@@ -101,17 +106,6 @@ def _rows_of_readings(run: RunState, width: int) -> int:
     lines, constant = _lines(run)
     wanted = len(lines) + bool(constant) + _reason_rows(run.trace)
     return wanted if width >= LEAST_WIDTH_FOR_STRIPS else 0
-
-
-def _meanwhile(run: RunState, width: int, room: int) -> list[Row]:
-    wanted = _rows_of_readings(run, width)
-    if not wanted or room < 2:
-        return []
-    across = width - LEFT - RIGHT
-    seconds = max(0.1, run.elapsed_seconds, run.trace.moments[-1].seconds)
-    end = f"{seconds:.0f} s"
-    axis = f"{' ' * LEFT}0 {'─' * max(0, across - 3 - len(end))} {end}"
-    return [[Span(axis, DIM)], *trace_rows(run, TimeAxis(seconds, across), min(wanted, room - 1))]
 
 
 def hint(kinds: Sequence[str], width: int, height: int, *, others: bool = False) -> list[Row]:
@@ -272,15 +266,15 @@ def _strips(trace: Trace, axis: TimeAxis, most: int) -> list[Row]:
     return drawn
 
 
-def group_chart_rows(group: GroupState, plot: Plot, width: int, height: int) -> list[Row]:
+def group_chart_rows(group: GroupState, width: int, height: int) -> list[Row]:
     if not group.is_table:
-        return _over_time(group, plot, width, height)
+        return _over_time(group, width, height)
     if group.kind == "sweep":
-        return results.sweep_rows_of_group(group, plot, width, height)
+        return results.sweep_rows_of_group(group, width, height)
     return _tables(group, width, height)
 
 
-def _over_time(group: GroupState, plot: Plot, width: int, height: int) -> list[Row]:
+def _over_time(group: GroupState, width: int, height: int) -> list[Row]:
     lines, named = [], []
     every = (*group.runs.values(), *group.alone.values())
     unit, factor = group.first.rate_scale(max(run.peak or 0.0 for run in every))
@@ -302,14 +296,14 @@ def _over_time(group: GroupState, plot: Plot, width: int, height: int) -> list[R
     scaled: Callable[[float], float] = float
     if 0 < high > results.FAR * min(lasts):  # a CPU beside a GPU
         y, scaled = results.rates(max(low, high / 1e6), high, height - 1)
-    shown = [
+    shown = tuple(
         plots.PlotLine(tuple((x, scaled(max(rate, high / 1e6))) for x, rate in drawn), style, mark)
         for drawn, style, mark in lines
-    ]
+    )
     area = plots.PlotArea(plots.PlotAxis(0, seconds), y, plots.LABEL, width, height - 1)
     badge = plots.mark_of_simulation(group.request)
     head = [*badge, *plots.legend(f" {unit} over time (s)", named, width - width_of(badge))]
-    return [head, *plot.rows(shown, area)]
+    return [head, *plots.plot_rows(shown, area)]
 
 
 def _tables(group: GroupState, width: int, height: int) -> list[Row]:

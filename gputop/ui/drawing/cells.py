@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import groupby, repeat, takewhile, zip_longest
 from typing import TYPE_CHECKING, NamedTuple
@@ -271,33 +271,13 @@ def _column(left: int, right: int, height: int) -> str:
     return "".join(chr(0x2800 + each) if each else " " for each in dots)
 
 
-NEAR_CELLS = 8
-"""Unchanged cells up to this are redrawn with those around them: fewer spans take less time."""
-
-
-def changed_spans(old: Row, new: Row) -> Iterator[tuple[int, int]]:
-    """Yield the (start, end) cells outside of which two rows of the same width are equal.
+def changed_span(old: Row, new: Row) -> tuple[int, int]:
+    """Return the (start, end) cells outside of which two rows of the same width are equal.
 
     They are those of whole spans: the terminal is sent only the cells that differ.
     """
-    x, start, end = 0, 0, -NEAR_CELLS - 1
-    for n, (was, now) in enumerate(zip(old, new, strict=False)):
-        cells = cells_of(now.text)
-        if was is not now and was != now:
-            if x - end > NEAR_CELLS:
-                if end > start:
-                    yield start, end
-                start = x
-            if cells_of(was.text) != cells:
-                end = width_of(new) - _equal_end(old[n:], new[n:])
-                break
-            end = x + cells
-        x += cells
-    if end > start:
-        yield start, end
-
-
-def _equal_end(old: Row, new: Row) -> int:
-    """Return the cells at the ends of two rows that are in equal spans."""
+    same = takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False))
+    start = width_of(now for _, now in same)
     pairs = zip(reversed(old), reversed(new), strict=False)
-    return width_of(now for _, now in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    after = takewhile(lambda pair: pair[0] == pair[1], pairs)
+    return start, width_of(new) - width_of(now for _, now in after)

@@ -12,7 +12,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from gputop.text import count, visible
-from gputop.ui.drawing.cells import Row, Span, cells_of, changed_spans, fit
+from gputop.ui.drawing.cells import Row, Span, cells_of, changed_span, fit
 from gputop.ui.drawing.palette import ACCENT, DIM, STRONG
 
 if TYPE_CHECKING:
@@ -53,7 +53,8 @@ class LiveView(Widget):
             Region(start, y, end - start, 1)
             for y, (old, new) in enumerate(zip(before, self._rows, strict=True))
             if old is not new and old != new
-            for start, end in changed_spans(old, new)
+            for start, end in [changed_span(old, new)]
+            if start < end
         ]
         if regions:  # without regions Textual refreshes everything
             self.refresh(*regions)

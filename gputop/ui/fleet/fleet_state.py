@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 LATE_INTERVALS = 3
 """Intervals without an answer after which the readings are old."""
-LONGEST_FILTER = 200
 
 
 class FleetState:
@@ -42,11 +41,12 @@ class FleetState:
         """Chosen label, or None for the one that suits."""
         self._unit = ""
         """Label with the most values among those that all GPUs have."""
-        self._suits: grouping.GroupingConditions | None = None
+        self._suits: object = None
         """Conditions that the grouping was chosen for, if the user did not choose it."""
         self.filter = grouping.GpuFilter("", ())
         self.typed = ""
-        self.typing = False
+        self._unfinished = False
+        """True while the filter is being typed."""
         self.on_list = False
         """True while keys go to the list of problems."""
         self._key: str | None = None
@@ -73,7 +73,7 @@ class FleetState:
     def _look(self) -> None:
         names = {name for gpu in self.fleet.gpus[:1] for name in gpu.labels}
         names.update(self.fleet.label_names)
-        self.filter = grouping.GpuFilter(self.typed, names, unfinished=self.typing)
+        self.filter = grouping.GpuFilter(self.typed, names, unfinished=self._unfinished)
         self.view = grouping.FilteredGpus(self.fleet, self._numbers, self.filter)
         self.grouping = grouping.Grouping(self.view, self.by)
 
@@ -117,9 +117,9 @@ class FleetState:
         self._group_by = names[(at + step) % len(names)]
         self.grouping = grouping.Grouping(self.view, self._group_by)
 
-    def type(self, text: str) -> None:
+    def type(self, text: str, *, unfinished: bool = False) -> None:
         """Show the GPUs that pass the text, as far as it is valid."""
-        self.typed = text[:LONGEST_FILTER]
+        self.typed, self._unfinished = text, unfinished
         self._look()
 
     # Cursor.
@@ -160,11 +160,6 @@ class FleetState:
             members = self.groups[group].members
             self._key = self.fleet.gpus[members[max(0, min(len(members) - 1, member))]].key
 
-    def move_by_groups(self, step: int) -> None:
-        """Move the cursor to the first GPU of another group."""
-        if self.groups:
-            self.move_to(max(0, min(len(self.groups) - 1, self.place[0] + step)), 0)
-
     def move_to_row(self, row: int) -> None:
         if self.view.wrong:
             wrong = self.view.wrong[max(0, min(len(self.view.wrong) - 1, row))]
@@ -177,20 +172,21 @@ class FleetState:
 
     def place_of(self, gpu: Gpu) -> str:
         """Return where a GPU is besides its host: its group, or the smallest unit above hosts."""
-        by = self._unit if self.by in (grouping.HOST, grouping.MODEL, grouping.NONE) else self.by
+        by = self._unit if self.by in (grouping.HOST, grouping.MODEL) else self.by
         name = grouping.name_of(by)(gpu) if by else ""
         return f"{by} {name}" if name else ""
 
     def fit(self, width: int, height: int) -> None:
         """Set the size of the map; group anew unless the user chose a label."""
         self._space = width, height
-        free = self._group_by is None and not self.typing  # while one types all stays in place
+        free = self._group_by is None and not self._unfinished  # while one types all stays
         if free and self.age_seconds is not None:
-            names, gpus = grouping.choices(self.fleet), len(self.view.numbers)
-            to = grouping.GroupingConditions(*self._space, self._wide(), self.halves, names, gpus)
-            if not to.suits_like(self._suits):
-                self._suits = to
-                self.grouping, self._unit = grouping.find_grouping(self.view, to)
+            room = self._space, self._wide()
+            conditions = room, self.halves, self.fleet.label_names, len(self.view.numbers)
+            if conditions != self._suits:
+                self._suits = conditions
+                found = grouping.find_grouping(self.view, *room, halves=self.halves)
+                self.grouping, self._unit = found
 
     @property
     def layout(self) -> MapLayout | None:

@@ -189,8 +189,8 @@ def _anywhere(wanted: str) -> Callable[[Gpu], bool]:
     )
 
 
-HOST, MODEL, NONE = "host", "model", "none"
-"""Groupings that need no label; `none` is one group for all."""
+HOST, MODEL = "host", "model"
+"""Groupings that need no label."""
 
 
 class GpuGroup(NamedTuple):
@@ -204,8 +204,8 @@ class GpuGroup(NamedTuple):
 
 def choices(fleet: Fleet) -> list[str]:
     """Return the labels that a fleet can be grouped by, from the smallest unit on."""
-    labels = [name for name in fleet.label_names if name not in (HOST, MODEL, NONE)]
-    return [HOST, *labels, MODEL, NONE]
+    labels = [name for name in fleet.label_names if name not in (HOST, MODEL)]
+    return [HOST, *labels, MODEL]
 
 
 def group_gpus(gpus: Sequence[Gpu], shown: Iterable[int], by: str) -> list[GpuGroup]:
@@ -224,8 +224,6 @@ def name_of(by: str) -> Callable[[Gpu], str]:
         return lambda gpu: gpu.host
     if by == MODEL:
         return lambda gpu: short_name(gpu.name)
-    if by == NONE:
-        return lambda _: "all"
     return lambda gpu: gpu.labels.get(by, "")
 
 
@@ -324,45 +322,23 @@ class Grouping:
         return self._medians[asked]
 
 
-CHANGED = 0.1
-"""Share of GPUs added or removed from which on another grouping may suit better."""
-
-
-class GroupingConditions(NamedTuple):
-    """Conditions that decide which grouping suits."""
-
-    width: int
-    height: int
-    wide: int
-    """Cells of a GPU with its number and value."""
-    halves: bool
-    names: list[str]
-    gpus: int
-
-    def suits_like(self, other: GroupingConditions | None) -> bool:
-        """Return True if the same grouping suits both: otherwise it would change to and fro."""
-        if other is None or self._replace(gpus=other.gpus) != other:
-            return False
-        return abs(self.gpus - other.gpus) <= CHANGED * other.gpus
-
-
-def find_grouping(view: FilteredGpus, to: GroupingConditions) -> tuple[Grouping, str]:
+def find_grouping(
+    view: FilteredGpus, space: tuple[int, int], wide: int, *, halves: bool
+) -> tuple[Grouping, str]:
     """Return the grouping that suits, and the label with the most values among common ones, or "".
 
     It is the smallest unit with a cell for every GPU, or else one with a line for every group.
+    `wide` is the width of a GPU with its number and value.
     """
-    made = [Grouping(view, name) for name in to.names]
+    made = [Grouping(view, name) for name in choices(view.fleet)]
     # A label with as many values as there are hosts is only another name for them.
     made = [each for each in made if each.by == HOST or len(each.groups) < view.totals.hosts]
     # Hosts first, then labels that all GPUs have, the most groups first.
     made.sort(key=lambda g: (g.by != HOST, "" in (each.name for each in g.groups), -len(g.groups)))
-    labels = [each.by for each in made if each.by not in (HOST, MODEL, NONE)]
-    layouts = [
-        arrange(each.sizes, each.labels, to.wide, (to.width, to.height), -1, halves=to.halves)
-        for each in made
-    ]
+    labels = [each.by for each in made if each.by not in (HOST, MODEL)]
+    layouts = [arrange(each.sizes, each.labels, wide, space, -1, halves=halves) for each in made]
     rows = [layout.height for layout in layouts]
     fitting = [n for n, layout in enumerate(layouts) if layout.density is not MapDensity.FOLDED]
-    lines = [n for n, each in enumerate(made) if rows[n] <= to.height and len(each.groups) > 1]
+    lines = [n for n, each in enumerate(made) if rows[n] <= space[1] and len(each.groups) > 1]
     best = (fitting or lines or [rows.index(min(rows))])[0]
     return made[best], labels[0] if labels else ""

@@ -17,7 +17,6 @@ from gputop.ui.drawing.palette import BADGE, DIM, FAULT, GOOD, LEVELS, POINTER, 
 from gputop.ui.fleet.grouping import (
     GRAVEST_FIRST,
     HEALTH,
-    NONE,
     SHAPE,
     SIGN_STYLES,
     SIGNS,
@@ -269,7 +268,7 @@ class MapView(Wheel, LiveView):
         if lag > 0:
             row.append(Span(f"{duration(lag)} older than the rest ", WARN))
         by = f"by {visible(state.by, 24)} ({len(state.groups):,})"
-        words = ["all in one" if state.by == NONE else by, DENSITY_WORDS[layout.density]]
+        words = [by, DENSITY_WORDS[layout.density]]
         if rows < layout.height:
             words.append(f"rows {self._first + 1}–{self._first + rows} of {layout.height}")
         room = width - width_of(row) - 1

@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gputop.fleet.findings import job_of
-from gputop.fleet.page import counted, since
+from gputop.fleet.page import counted, since, total_watts
 from gputop.health.findings import Severity
 from gputop.text import (
     ABSENT,
     brief,
     count,
     duration,
-    number,
     percentage,
     quantity,
     short_name,
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
     from gputop.ui.fleet.fleet_state import FleetState
 
 MOST_PROBLEMS = 3
+LONGEST_FILTER = 200
 NARROWEST, WITH_MEDIAN = 38, 48
 """Cells of a value's distribution: without, and with the word `median`."""
 
@@ -111,7 +111,7 @@ class FleetHeader(LiveView):
         if not found.findings and found.gpus:
             row.append(Span(" no problems ", GOOD))
         memory = used_of(found.memory_used_bytes, found.memory_total_bytes)
-        power = ABSENT if found.power_watts is None else _watts(found.power_watts)
+        power = ABSENT if found.power_watts is None else total_watts(found.power_watts)
         sums = [Span("  memory ", DIM), Span(memory), Span("  power ", DIM)]
         sums += [Span(f"{power} ")]
         while sums and width_of(row) + width_of(sums) > width:
@@ -132,35 +132,22 @@ class FilterLine(FilterView):
         """True if the line has something to show."""
         return self.typing or bool(self.typed)
 
-    @property
-    def typing(self) -> bool:
-        """True while keys go into the filter. The state keeps it, to read an unfinished word."""
-        return self._state.typing
-
-    @typing.setter
-    def typing(self, typing: bool) -> None:
-        self._state.typing = typing
-
-    @property
-    def typed(self) -> str:
-        """Words such as `rack=r3`."""
-        return self._state.typed
-
     def type(self, text: str) -> None:
-        self._state.type(text)
+        self._typed = text[:LONGEST_FILTER]
+        self._state.type(self._typed, unfinished=self.typing)
         self._changed()
 
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - always one row
         state = self._state
         if state.filter.refused:
             said, style = state.filter.refused, WARN
-        elif not state.typed:
+        elif not self.typed:
             said, style = f"labels, as in {EXAMPLE}; * is anything", DIM
         else:
             many = len(state.view.numbers)
             said, style = f"{many:,} GPU{'s' if many != 1 else ''}", TEXT if many else WARN
         keys = f"  {'Enter applies' if self.typing else '/ changes it'} · Esc shows all "
-        room = max(8, width - cells.cells_of(visible(state.typed)) - len(keys) - 8)
+        room = max(8, width - cells.cells_of(visible(self.typed)) - len(keys) - 8)
         right = [Span(clip(visible(said), room), style), Span(keys, DIM)]
         return [spread(self.prompt(width // 2), right, width)]
 
@@ -194,15 +181,6 @@ def _said(problem: Problem, width: int) -> list[Row]:
         [Span(f" {' ' if n else SIGNS[Severity.WARNING]} {line}", WARN)]
         for n, line in enumerate(lines)
     ]
-
-
-def _watts(watts: float) -> str:
-    """Return a text such as `812 W`, `6.12 kW` or `4.03 MW`."""
-    for unit in ("W", "kW"):
-        if watts < 999.5:
-            return f"{number(watts, whole=unit == 'W')} {unit}"
-        watts /= 1000
-    return f"{number(watts)} MW"
 
 
 LONGEST_NAME = 32

@@ -101,17 +101,6 @@ class ProcessesView(Wheel, TelemetryView, FilterView):
         self._table.set_filter(text[:LONGEST_FILTER])
         self.redraw()
 
-    def filter_key(self, key: str, character: str | None) -> bool:
-        """Handle a key while typing: arrows and pages move in the list."""
-        match key:
-            case "down" | "up":
-                self.action_move(1 if key == "down" else -1)
-            case "pagedown" | "pageup":
-                self.action_page(1 if key == "pagedown" else -1)
-            case _:
-                return super().filter_key(key, character)
-        return True
-
     def draw(self, width: int, height: int) -> list[Row]:
         table = self._listed()
         typed = self.typing or bool(table.filter)

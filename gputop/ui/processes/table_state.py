@@ -39,7 +39,8 @@ def rows_of(process: Process, processes: Iterable[Process]) -> list[Process]:
 def _passes(process: Process, text: str, word: str) -> bool:
     """Return True if the word is in the text, or is `user:ada,bob` or `pid:1,2` with its value."""
     name, _, values = word.partition(":")
-    has = {"user": (process.user or "").casefold(), "pid": str(process.pid)}.get(name)
+    fields = {"user": process.user or "", "pid": str(process.pid), "kind": process.kind}
+    has = fields[name].casefold() if name in fields else None
     return word in text if has is None or not values else has in values.split(",")
 
 

@@ -55,10 +55,9 @@ makes thousands of objects that soon go without it, and Python's own 700 took a 
 With its own 10 and 10, a screen that was closed stayed for an hour."""
 LAYOUT_SECONDS = 2.0
 """Seconds that the layout of a screen may take before it is painted as it is."""
-COLLECT_SECONDS, COLLECT_SHARE = 10.0, 0.002
-"""Seconds between returns of memory to the system, and the largest share of processor time for
-collecting garbage, some 10 to 30 ms each time. Python itself collects only when a quarter of the
-objects are new, and memory grows by that."""
+COLLECT_SECONDS = 15.0
+"""Seconds between returns of memory to the system. To collect garbage takes 10 to 30 ms each time.
+Python itself collects only when a quarter of the objects are new, and memory grows by that."""
 TICK_SECONDS = 0.5
 """Seconds between checks that the terminal still exists, and redraws of what changes with time."""
 
@@ -150,7 +149,7 @@ class GputopApp(App[None], inherit_bindings=False):  # Ctrl+Q is for who pressed
         gc.freeze()  # what is here now stays: a full collection would hold up a key by 20 ms
         gc.set_threshold(*THRESHOLDS)
         gc.enable()
-        self._return_at = self._collect_at = time.monotonic() + COLLECT_SECONDS
+        self._collect_at = time.monotonic() + COLLECT_SECONDS
         self.set_interval(TICK_SECONDS, self._tick)
         self.screen_change_signal.subscribe(self, self._screen_changed, immediate=True)
         # After Ctrl+Z and fg the terminal has nothing left of what it was sent; one that was
@@ -206,21 +205,17 @@ class GputopApp(App[None], inherit_bindings=False):  # Ctrl+Q is for who pressed
         if (screen := self._action_screen) is not None:
             screen.tick()
         now = time.monotonic()
-        if now >= self._return_at:
-            self._return_at = now + COLLECT_SECONDS
-            collect, before = now >= self._collect_at, time.thread_time()
-            self._return_memory(collect=collect)
-            if collect:  # by this thread's time: others may have had the processor
-                self._collect_at = now + (time.thread_time() - before) / COLLECT_SHARE
+        if now >= self._collect_at:
+            self._collect_at = now + COLLECT_SECONDS
+            self._return_memory()
 
-    def _return_memory(self, *, collect: bool) -> None:
+    def _return_memory(self) -> None:
         """Empty caches, collect garbage, and return to the system what glibc keeps of both."""
         import ctypes  # the first screen does without it
 
         views = (view for screen in self.screen_stack for view in screen.query(LiveView))
         textual_patches.forget_drawn(views)
-        if collect:
-            gc.collect()
+        gc.collect()
         with contextlib.suppress(AttributeError, OSError):  # other C libraries have no such call
             ctypes.CDLL(None).malloc_trim(0)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -326,14 +326,12 @@ class Dashboard(ActionScreen):
         return self._live[self._header.tab]
 
     def tick(self) -> None:
-        """Show that no data comes, or how far a replay or a recording is."""
+        """Show that no data comes, or how far a replay is."""
         if self.telemetry.silent_seconds is not None:
             self.show()
         elif self._bar is not None:
             self._bar.redraw()
             self._keys.redraw()  # the end comes without a record
-        elif self._recordings.current is not None:
-            self._header.redraw()  # also while the rest is paused
 
     async def action_tab(self, name: str) -> None:
         with self.app.batch_update():
@@ -441,8 +439,7 @@ class Dashboard(ActionScreen):
         self._recordings.toggle()
 
     def _recording_changed(self) -> None:
-        recording = self._recordings.current
-        self._header.recording = None if recording is None else recording.length
+        self._header.recording = self._recordings.current is not None
         self._header.redraw()
         self._ask_gpm()
 
@@ -504,17 +501,6 @@ class Dashboard(ActionScreen):
             hosts=bool(self.telemetry.machines),
         )
         self.app.push_screen(page)
-
-    def commands(self) -> Iterator[Action]:
-        """Yield the actions that the command palette offers: not those that change nothing."""
-        tab = self._header.tab
-        return (
-            a
-            for a in super().commands()
-            if a.action != f"tab('{tab}')"
-            and (a.id != "bench.stop" or self._is_testing)
-            and (a.id != "back" or tab != "monitor" or self._back_to)
-        )
 
     def report(self, error: BaseException) -> None:
         """Notify of a fault in gputop, or in the recording that is played."""

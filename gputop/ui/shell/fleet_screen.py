@@ -44,8 +44,6 @@ ACTIONS = (
     Action("fleet.previous", "up,k", "move(-1)", "Up"),
     Action("fleet.right", "right", "side(1)", "The next GPU"),
     Action("fleet.left", "left", "side(-1)", "The previous GPU"),
-    Action("group.next", "n", "next_group(1)", "The next group"),
-    Action("group.before", "p", "next_group(-1)", "The group before"),
     Action("fleet.page.next", "pagedown", "page(1)", "A page down"),
     Action("fleet.page.previous", "pageup", "page(-1)", "A page up"),
     Action("fleet.first", "home", "end(-1)", "To the first"),
@@ -212,9 +210,6 @@ class FleetScreen(ActionScreen):
         done = await super().act(action)
         self.show()
         return done
-
-    def action_next_group(self, step: int) -> None:
-        self.state.move_by_groups(step)
 
     def action_end(self, step: int) -> None:
         state = self.state

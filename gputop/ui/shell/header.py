@@ -17,8 +17,17 @@ from gputop.health.findings import (
     summarize,
 )
 from gputop.schema.device import DeviceSample, DeviceState
-from gputop.schema.snapshot import Machine, MachineState
-from gputop.text import duration, fit_columns, moment, number, percentage, rounded, used_of, visible
+from gputop.text import (
+    count,
+    duration,
+    fit_columns,
+    moment,
+    number,
+    percentage,
+    rounded,
+    used_of,
+    visible,
+)
 from gputop.ui.drawing.cells import Row, Span, bar, cells_of, clip, fit, spread, width_of
 from gputop.ui.drawing.live import TelemetryView
 from gputop.ui.drawing.palette import ACCENT, BADGE, DIM, FAULT, STRONG, TAB, WARN
@@ -46,8 +55,8 @@ class Header(TelemetryView):
         super().__init__(telemetry, id="header")
         self.tab = TABS[0][0]
         self._short = False
-        self.recording: Callable[[], str] | None = None
-        """Function that returns the length of the recording, while there is one."""
+        self.recording = False
+        """True while there is a recording."""
 
     def redraw(self) -> None:
         """Draw again, with rows for what slows the work, and for alerts or a remedy."""
@@ -101,8 +110,8 @@ class Header(TelemetryView):
                 parts[-1] += f" · every {inventory.interval_seconds:g} s"
         if telemetry.paused:
             left += [Span(gap), Span(" PAUSED ", BADGE)]
-        if self.recording is not None:
-            left += [Span(gap), Span(f" REC {self.recording()} " if gap else " REC ", BADGE)]
+        if self.recording:
+            left += [Span(gap), Span(" REC ", BADGE)]
         room = width - width_of(left) - 2
         while parts and cells_of(" · ".join(parts)) > room:  # the time is the last to go
             parts.pop(-2 if len(parts) > 1 else 0)
@@ -118,7 +127,8 @@ class Header(TelemetryView):
         if telemetry.silent_seconds is not None:
             return [Span(clip(self._silence(telemetry.silent_seconds), width), FAULT)]
         if telemetry.machines and not telemetry.devices:
-            return [Span(f" {_without_devices(telemetry.machines)}", WARN)]
+            many = len(telemetry.machines)
+            return [Span(f" No devices yet on {count(many, 'host')}", WARN)]
         if telemetry.starting:
             return [Span(" Waiting for the NVIDIA driver", WARN)]
         problem = telemetry.inventory.problem if telemetry.inventory else None
@@ -216,15 +226,6 @@ SUMS = 4
 """Number of parts of the summary that are not about one device."""
 
 
-def _without_devices(machines: Sequence[Machine]) -> str:
-    hosts = "the host" if len(machines) == 1 else f"{len(machines)} hosts"
-    if any(machine.state is MachineState.CONNECTING for machine in machines):
-        return f"Connecting to {hosts}"
-    if all(machine.state is MachineState.AWAY for machine in machines):
-        return "The host is away" if len(machines) == 1 else f"All {hosts} are away"
-    return f"No devices on {hosts}"
-
-
 def _slowness(cause: Cause, telemetry: Telemetry, width: int) -> Row:
     hint = "w Why " if width >= ROOMY else ""
     labels = {device.uuid: device.label for device in telemetry.devices}
@@ -254,12 +255,11 @@ SHORTEST_BAR = 8
 
 
 class ReplayBar(TelemetryView):
-    """The line of a replay: time, speed and position. A click on its bar seeks."""
+    """The line of a replay: time, speed and position."""
 
     def __init__(self, telemetry: Telemetry, replay: Replay) -> None:
         super().__init__(telemetry, id="replay")
         self._replay = replay
-        self._bar = range(0)
 
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - always one row
         replay = self._replay
@@ -271,9 +271,7 @@ class ReplayBar(TelemetryView):
         lost = [Span(f" {damaged} damaged ", WARN)] if damaged else []
         lost += [Span(f" {replay.recording.unread} ", WARN)] if replay.recording.unread else []
         room = width - width_of(row) - width_of(lost) - 1
-        self._bar = range(0)
         if room >= SHORTEST_BAR:
-            self._bar = range(width_of(row), width_of(row) + room)
             share = replay.position / replay.end if replay.end else 1.0
             row += [*bar(share, room, DIM), Span(" ")]
         return [fit([*row, *lost], width)]
@@ -296,11 +294,6 @@ class ReplayBar(TelemetryView):
     def action_speed(self, step: int) -> None:
         self._replay.change_speed(step)
         self.redraw()
-
-    def on_click(self, event: Click) -> None:
-        if event.x in self._bar and self._replay.end:
-            share = (event.x - self._bar.start) / max(1, len(self._bar) - 1)
-            self._replay.seek(share * self._replay.end - self._replay.position)
 
 
 def clock(seconds: float) -> str:

@@ -38,16 +38,11 @@ class RecordingThread(threading.Thread):
             self.path = path.absolute()
         self._notify, self._failed = notify, failed
         self._since = time.monotonic()
-        self._bytes = 0
         self._waiting: queue.Queue[Record | None] = queue.Queue(MOST_WAITING)
         self._over = False
         self.is_last = False
         """True if the dashboard ends with it, and nobody reads about it any more."""
         self.start()
-
-    def length(self) -> str:
-        """Return duration and size, such as `1:02, 1.2 MiB`."""
-        return f"{duration(time.monotonic() - self._since)}, {size(self._bytes)}"
 
     def write(self, record: Record) -> None:
         """Queue a record for writing."""
@@ -78,14 +73,13 @@ class RecordingThread(threading.Thread):
         try:
             while not self._over and (record := self._waiting.get()) is not None:
                 recorder.write(record)
-                self._bytes = recorder.file.size
         except OutputError as error:
             self._fail(error.problem)
         finally:
             recorder.close()
         if not self._over and not self.is_last:
-            text = f"{self.length()}. Play it with: gputop --replay {where}"
-            self._notify(text, title="Recorded")
+            length = f"{duration(time.monotonic() - self._since)}, {size(recorder.file.size)}"
+            self._notify(f"{length}. Play it with: gputop --replay {where}", title="Recorded")
 
 
 class Recordings:

@@ -323,7 +323,7 @@ class KeyParser:
             return [self._paste()]
         if held == ESCAPE:
             return [Key("escape", ESCAPE)]
-        return self._keys(held) if len(held) == 2 else []
+        return []
 
     def _is_flood(self, text: str, now: float) -> bool:
         if BRACKETED_PASTE_START in text:  # the terminal marks pastes
@@ -375,18 +375,16 @@ class KeyParser:
     def _keys(self, token: str) -> list[Message]:
         """Return Textual's messages for a token; none if it is unknown or fails."""
         is_sequence = token[0] == ESCAPE
-        if is_sequence and token[1] in "]PX^_" and len(token) > 2:
-            return []  # an unsolicited report
+        if is_sequence and (len(token) == 2 or token[1] in "]PX^_"):
+            return []  # Alt and a key, which does nothing here, or an unsolicited report
         try:
             found = [*self._parser.feed(token)]
-            if not found and len(token) == 2:  # Alt and a key: the parser waits for more
-                found = [_with_alt(each) for each in self._parser.feed("")]
         except Exception:  # noqa: BLE001 - malformed or huge numbers
             found = []
-        if not found or (is_sequence and len(token) == 2):
+        if not found:
             self._parser = XTermParser()  # the old one waits for the rest
             textual_patches.forget_keys()
-        if is_sequence and len(token) > 2 and token[-1] != "u":
+        if is_sequence and token[-1] != "u":
             # Textual takes an unknown function key for the character of its number.
             found = [each for each in found if not (isinstance(each, Key) and each.is_printable)]
         # Sizes come from the kernel only: reports of them can be forged.
@@ -402,13 +400,6 @@ def is_known() -> bool:
     except Exception:  # noqa: BLE001 - it may be anything by now
         return False
     return [each.key for each in found if isinstance(each, Key)] == ["a", "up"]
-
-
-def _with_alt(message: Message) -> Message:
-    """Return the key with Alt, which Textual adds to letters only."""
-    if isinstance(message, Key) and "alt+" not in message.key:
-        return Key(f"alt+{message.key}", message.character)
-    return message
 
 
 def _begun(text: str, end: str) -> str:

@@ -11,8 +11,7 @@ each widget on its own, when that is idle: some of it came in a frame of its own
 Textual keeps the last 1,024 pairs of colours that it mixed by the widget's cache of drawn lines,
 and so every line of a screen or a notification long after it was closed: tens of megabytes in an
 hour. The method does not look at the cache; it is replaced only where it has the shape that was
-tested. The last 1,024 keys are kept by the parser that read them, and with it its app. A strip that
-nothing cuts keeps itself as its only part: garbage of each line that was ever drawn.
+tested. The last 1,024 keys are kept by the parser that read them, and with it its app.
 """
 
 from __future__ import annotations
@@ -243,24 +242,7 @@ def collect_changes(*widgets: Widget) -> None:
 
 
 def install_caches() -> bool:
-    """Replace the methods that this Textual has in the known shape; return whether it has both."""
-    return all([_mix_by_colours(), _divide_without_circles()])
-
-
-def _divide_without_circles() -> bool:
-    if not has(Strip, {"divide": ["self", "cuts"]}):
-        return False
-    kept = Strip.divide
-
-    def divide(strip: Strip, cuts: Any) -> Any:
-        within = [cut for cut in cuts if cut <= strip.cell_length]
-        return [strip] if within == [strip.cell_length] else kept(strip, within)
-
-    Strip.divide = divide  # type: ignore[method-assign,assignment]
-    return True
-
-
-def _mix_by_colours() -> bool:
+    """Replace the method if it has the known shape; return True if so."""
     styles_cache = getattr(_styles_cache, "StylesCache", None)
     kept = getattr(styles_cache, "get_inner_outer", None)
     mixed = getattr(kept, "__wrapped__", None)
