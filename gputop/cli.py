@@ -10,7 +10,6 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from gputop import __version__
@@ -41,7 +40,6 @@ from gputop.settings import path as settings_path
 from gputop.stream.ssh import REMOTE_COMMAND
 from gputop.text import visible
 
-OUTPUT_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 COMMANDS = {
     "status": "the devices, a line each, as text or JSON; once, or every few seconds",
     "bench": "a stress test without the dashboard",
@@ -96,12 +94,8 @@ def parser(words: Collection[str] = tuple(COMMANDS)) -> Parser:
     for name, what in COMMANDS.items():
         sub = commands.add_parser(name, help=what, allow_abbrev=False)
         if name in words:
-            _command(name).add_arguments(sub)
+            import_module(f"gputop.commands.{name}").add_arguments(sub)
     return top
-
-
-def _command(name: str) -> ModuleType:
-    return import_module(f"gputop.commands.{name}")
 
 
 COLOUR_SYSTEMS = ("auto", "standard", "256", "truecolor")
@@ -128,7 +122,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         if error.errno in (errno.EMFILE, errno.ENFILE):
             fail(TOO_MANY_FILES, COULD_NOT_RUN)
-        if error.errno not in OUTPUT_FULL:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise
         discard_output()
         fail(
@@ -153,7 +147,7 @@ def run(arguments: argparse.Namespace) -> int:
     is_dashboard = arguments.command is None and is_attended and not arguments.once
     _check(arguments, is_dashboard=is_dashboard)
     if arguments.command is not None:
-        status: int = _command(arguments.command).run(arguments)
+        status: int = import_module(f"gputop.commands.{arguments.command}").run(arguments)
         return status
     if not is_dashboard:
         from gputop.commands.status import run_without_options

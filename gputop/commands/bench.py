@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from gputop.bench.run.state import RunState
     from gputop.commands.bench_results import Ends
 
-HERE = "auto"
-"""Address of the Ray cluster that this machine is in."""
-
 
 def add_arguments(parser: Parser) -> None:
     """Add the kind of run and the options of `gputop bench`."""
@@ -76,7 +73,7 @@ def add_arguments(parser: Parser) -> None:
         "on the GPUs of a Ray cluster, one worker on each that is free, begun together: the "
         "one that this machine is in, or the one at ADDRESS (see `ray start`)"
     )
-    parser.add_argument("--ray", nargs="?", const=HERE, metavar="ADDRESS", help=words)
+    parser.add_argument("--ray", nargs="?", const="auto", metavar="ADDRESS", help=words)
     parser.value("--devices", "N", count, "with --ray: how many GPUs (default: all)")
     words = (
         "run nothing: compare the devices in files that `gputop bench --json` wrote, for "

@@ -339,20 +339,18 @@ def page(inventory: Inventory, sample: Sample, view: View = PLAIN) -> str:
 def _heading(inventory: Inventory, sample: Sample, width: int | None) -> Line:
     """Return the heading, without its last parts if they do not fit."""
     host = sample.host
-    spans = [Span(visible(inventory.hostname), ansi.BOLD)]
-    if inventory.source is Source.SIMULATED:
-        spans.append(Span("SIMULATED", ansi.LOUD_YELLOW))
-    if inventory.devices_left_out:
-        spans.append(Span(inventory.gpus_text))
-    spans.append(Span(moment(sample.time, "%Y-%m-%d %H:%M:%S")))
-    if inventory.driver_version:
-        spans.append(Span(f"driver {visible(inventory.driver_version)}"))
-    if inventory.cuda_version:
-        spans.append(Span(f"CUDA {visible(inventory.cuda_version)}"))
-    spans.append(Span(f"CPU {percentage(host.cpu_percent)}"))
-    memory = used_of(host.memory_used_bytes, host.memory_total_bytes, " of ")
-    spans.append(Span(f"memory {memory}"))
-    first, *rest = spans
+    driver, cuda = inventory.driver_version, inventory.cuda_version
+    first = Span(visible(inventory.hostname), ansi.BOLD)
+    spans = [
+        Span("SIMULATED" if inventory.source is Source.SIMULATED else "", ansi.LOUD_YELLOW),
+        Span(inventory.gpus_text if inventory.devices_left_out else ""),
+        Span(moment(sample.time, "%Y-%m-%d %H:%M:%S")),
+        Span(f"driver {visible(driver)}" if driver else ""),
+        Span(f"CUDA {visible(cuda)}" if cuda else ""),
+        Span(f"CPU {percentage(host.cpu_percent)}"),
+        Span(f"memory {used_of(host.memory_used_bytes, host.memory_total_bytes, ' of ')}"),
+    ]
+    rest = [span for span in spans if span.text]
     if width is not None:
         rest = fit_columns(rest, width - cells(first.text), lambda span: 3 + cells(span.text))
     return ansi.with_dots([first, *rest])

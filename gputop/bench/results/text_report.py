@@ -95,7 +95,13 @@ def outliers_page(members: Sequence[DeviceOutcome]) -> str:
     found, known = outliers(members), distributions(members)
     lines = [_head(members, results), *heat_limit_lines(results)]
     if known:
-        lines += ["", *_distributions(list(known.values()), results[0])]
+        unit, shown = score_unit(results[0])
+        rows = [["", "count", unit, "p5", "p95", "min", "max"]]
+        for each in known.values():
+            model = visible(each.device) + (f", {visible(each.dtype)}" if len(known) > 1 else "")
+            values = map(shown, (each.p5, each.p95, each.least, each.most))
+            rows.append([model, str(each.count), f"median {shown(each.median)}", *values])
+        lines += ["", *aligned(rows, left=1)]
     if results and len(members) <= MOST_ROWS:
         odd = {id(each.member) for each in found}
         lines += ["", *_member_rows(members, known, results[0], odd)]
@@ -146,16 +152,6 @@ def heat_limit_lines(results: Sequence[Result]) -> list[str]:
     limits = [result.known_conditions.heat_limit for result in results]
     named = "; ".join(visible(limit, 120) for limit in dict.fromkeys(limits) if limit)
     return [f"heat limit: {named}"] if named else []
-
-
-def _distributions(known: Sequence[RateDistribution], like: Result) -> Iterator[str]:
-    unit, shown = score_unit(like)
-    lines = [["", "count", unit, "p5", "p95", "min", "max"]]
-    for each in known:
-        name = visible(each.device) + (f", {visible(each.dtype)}" if len(known) > 1 else "")
-        values = map(shown, (each.p5, each.p95, each.least, each.most))
-        lines.append([name, str(each.count), f"median {shown(each.median)}", *values])
-    yield from aligned(lines, left=1)
 
 
 def _member_rows(

@@ -65,7 +65,12 @@ class Ranks:
         run.notes += [f"set: {name}={os.environ[name][:80]}" for name in changing]
         limit = timedelta(seconds=run.request["prepare_seconds"])
         if host:
-            self.store = self._meet(host, int(port))
+            meet = timedelta(seconds=MEET_SECONDS)
+            try:
+                self.store = self.dist.TCPStore(host, int(port), self.count, self.rank == 0, meet)
+            except RuntimeError as error:
+                why, remedy = first_line(error), f"Check that the nodes can reach {host}:{port}"
+                raise RunError("not_ready", "The ranks did not meet", why, remedy) from error
             os.environ.setdefault(INTERFACES[0], interface_to(host))
         else:
             self.store = self.dist.FileStore(port, self.count)
@@ -73,14 +78,6 @@ class Ranks:
         self.store.set_timeout(limit)
         group = (self.backend, None, limit, self.count, self.rank, self.store)
         self.dist.init_process_group(*group)
-
-    def _meet(self, host: str, port: int) -> Any:
-        limit = timedelta(seconds=MEET_SECONDS)
-        try:
-            return self.dist.TCPStore(host, port, self.count, self.rank == 0, limit)
-        except RuntimeError as error:
-            why, remedy = first_line(error), f"Check that the nodes can reach {host}:{port}"
-            raise RunError("not_ready", "The ranks did not meet", why, remedy) from error
 
     def agree(self, *figures: float) -> list[list[float]]:
         """Return the figures that each rank gives here, in their order. All wait for the last."""

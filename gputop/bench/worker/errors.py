@@ -23,20 +23,6 @@ def hangs(place: str, work: str, expected: float, patience: float) -> RunError:
     return RunError("hang", "The device hangs", why, remedy)
 
 
-def not_ready(seconds: float) -> RunError:
-    """Return the error for a preparation that does not end."""
-    why = f"torch, memory and the first products took more than {seconds:.0f} s"
-    remedy = "See what else uses the device, or choose a smaller --size"
-    return RunError("not_ready", "The stress test did not get ready", why, remedy)
-
-
-def nobody_comes(seconds: float) -> RunError:
-    """Return the error for other devices of the group that do not get ready."""
-    why = f"the other devices were not ready within {seconds:.0f} s"
-    remedy = "Test the devices one at a time to see which one it is"
-    return RunError("not_ready", "The stress test was not begun", why, remedy)
-
-
 def too_slow(request: dict[str, Any], dtype: str, taken: str) -> RunError:
     """Return the error for products so long that none would end within the run."""
     what = f"No {dtype} product of size {request['size'] or 'auto'} ends in time"

@@ -236,13 +236,6 @@ TYPES: dict[str, type[Plain]] = {
 """Data types that `torch.mm` does not multiply."""
 
 
-def format_of(torch: Any, name: str, place: str) -> Plain:
-    """Return the format of a data type, set up; raise `RunError` if torch does not have it."""
-    if place == "cuda":
-        set_precision(torch.backends.cuda.matmul, name)
-    return TYPES.get(name, Plain)(torch, name, place)
-
-
 def set_precision(matmul: Any, dtype: str) -> None:
     """Choose IEEE or TF32 by the one setting that this torch has: using both raises."""
     if hasattr(matmul, "fp32_precision"):  # torch 2.9

@@ -20,7 +20,7 @@ from typing import Any, NoReturn, Optional
 from .backends import Cpu, open_cuda
 from .collective import collective
 from .copies import copy
-from .errors import RunError, explain, nobody_comes, not_ready
+from .errors import RunError, explain
 from .latency import latency
 from .loads import burn, pulse, soak
 from .memory import memory
@@ -56,8 +56,11 @@ class Run:
 
     def preparing(self) -> None:
         """Expect the end of the preparation."""
-        left = self._ready_by - time.monotonic()
-        self.expect(left, not_ready(self.request["prepare_seconds"]))
+        seconds = self.request["prepare_seconds"]
+        why = f"torch, memory and the first products took more than {seconds:.0f} s"
+        remedy = "See what else uses the device, or choose a smaller --size"
+        late = RunError("not_ready", "The stress test did not get ready", why, remedy)
+        self.expect(self._ready_by - time.monotonic(), late)
 
     def expect(self, seconds: float, otherwise: RunError) -> None:
         """End the run with that error unless something else is expected within that time."""
@@ -80,7 +83,10 @@ class Run:
         seconds: float = self.request["wait_seconds"]
         if seconds:
             began = time.monotonic()
-            self.expect(seconds, nobody_comes(seconds))
+            why = f"the other devices were not ready within {seconds:.0f} s"
+            remedy = "Test the devices one at a time to see which one it is"
+            late = RunError("not_ready", "The stress test was not begun", why, remedy)
+            self.expect(seconds, late)
             self._go.wait()
             self._ready_by += time.monotonic() - began
             self.preparing()

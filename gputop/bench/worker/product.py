@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .errors import RunError
-from .formats import ROWS, TRIED, TYPES, format_of, try_product
+from .formats import ROWS, TRIED, TYPES, Plain, set_precision, try_product
 from .throughput import Mismatches
 
 STEP = 64
@@ -72,6 +72,7 @@ class Product:
     """A product of m x k times k x n matrices. `place` is torch's name of the device.
 
     B is column-major on GPUs unless asked otherwise: the kernels reach their maximum more often.
+    Raise `RunError` if torch does not have the data type.
     """
 
     def __init__(
@@ -79,7 +80,9 @@ class Product:
     ) -> None:
         self.torch, self.dtype, self.place = torch, dtype, place
         self.shape = self.m, self.n, self.k = m, n, k = shape
-        self.format = made = format_of(torch, dtype, place)
+        if place == "cuda":
+            set_precision(torch.backends.cuda.matmul, dtype)
+        self.format = made = TYPES.get(dtype, Plain)(torch, dtype, place)
         wanted = place != "cpu" if column_major is None else column_major
         self.column_major = wanted or made.column_major_only
         self.a = made.empty(m, k, made.a)

@@ -164,7 +164,8 @@ class SoakTotals(Totals):
         window = self.seconds - self._window[0]
         if window < (FIRST_WINDOW_SECONDS if before < FIRST_SECONDS else WINDOW_SECONDS):
             return None
-        rate = self.since(self._window)
+        mark, spent = self._window, 0 if self.pulsed else 2
+        rate = self.rate(self.iterations - mark[1], self.now[spent] - mark[spent])
         self.peak = max(self.peak, rate)
         self._window = self.now
         return {
@@ -178,11 +179,6 @@ class SoakTotals(Totals):
     def rate(self, iterations: int, seconds: float) -> float:
         """Return TFLOP/s."""
         return self.flop * iterations / seconds / 1e12 if seconds > 0 else 0.0
-
-    def since(self, mark: Mark) -> float:
-        """Return TFLOP/s from a mark to now."""
-        spent = 0 if self.pulsed else 2
-        return self.rate(self.iterations - mark[1], self.now[spent] - mark[spent])
 
     def result(self) -> dict[str, Any]:
         """Return the figures of the run as it is now."""

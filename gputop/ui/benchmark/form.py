@@ -130,11 +130,8 @@ class Form(Container):
 
     def find_wrong(self) -> tuple[str, str]:
         """Return the first field whose number is wrong, and why; "" twice if none is."""
-        parsers = (
-            (self._size_field, request.parse_size),
-            (self._seconds_field, request.parse_seconds),
-        )
-        for field, parse in parsers:
+        size, seconds = self._size_field, self._seconds_field
+        for field, parse in ((size, request.parse_size), (seconds, request.parse_seconds)):
             try:
                 if not field.disabled:
                     parse(field.value)

@@ -17,8 +17,6 @@ from gputop.ui.drawing.palette import BADGE, DIM, TEXT
 if TYPE_CHECKING:
     from rich.style import Style
 
-    from gputop.bench.plan.request import Request
-
 LABEL = 8
 """Cells of the vertical axis and its labels."""
 BLANK, LAST = 0x2800, 0x28FF
@@ -64,11 +62,6 @@ def mark_of(n: int) -> tuple[str, Style]:
 
 
 SIMULATION = Span(" simulated ", BADGE)
-
-
-def mark_of_simulation(request: Request) -> Row:
-    """Return the mark in the frame of a chart that shows a simulated run."""
-    return [SIMULATION] if request.target.simulated else []
 
 
 class PlotArea(NamedTuple):

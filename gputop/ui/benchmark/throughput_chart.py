@@ -98,7 +98,8 @@ class ThroughputChart(RunView):
         area = plots.PlotArea(x, y, left, left + room, rest - 1)
         head = Span(clip(f" {unit} over time (s)", left + room - len(plots.SIMULATION.text)), DIM)
         plot = plots.plot_rows((plots.PlotLine(tuple(points), BUSY),), area)
-        return [[*plots.mark_of_simulation(run.request), head], *plot, *below]
+        badge = [plots.SIMULATION] if run.request.target.simulated else []
+        return [[*badge, head], *plot, *below]
 
 
 def _rows_of_readings(run: RunState, width: int) -> int:
@@ -271,7 +272,15 @@ def group_chart_rows(group: GroupState, width: int, height: int) -> list[Row]:
         return _over_time(group, width, height)
     if group.kind == "sweep":
         return results.sweep_rows_of_group(group, width, height)
-    return _tables(group, width, height)
+    drawn: list[Row] = []
+    devices = {target.place: run.rows for target, run in group.runs.items()}
+    for table in tables.device_tables(group.kind, devices):
+        block = results.table_rows(table, width)
+        room = height - len(drawn) - (1 if drawn else 0)
+        if drawn and room < len(block):
+            break
+        drawn += [*([[]] if drawn else []), *block[:room]]
+    return drawn
 
 
 def _over_time(group: GroupState, width: int, height: int) -> list[Row]:
@@ -301,18 +310,6 @@ def _over_time(group: GroupState, width: int, height: int) -> list[Row]:
         for drawn, style, mark in lines
     )
     area = plots.PlotArea(plots.PlotAxis(0, seconds), y, plots.LABEL, width, height - 1)
-    badge = plots.mark_of_simulation(group.request)
+    badge = [plots.SIMULATION] if group.request.target.simulated else []
     head = [*badge, *plots.legend(f" {unit} over time (s)", named, width - width_of(badge))]
     return [head, *plots.plot_rows(shown, area)]
-
-
-def _tables(group: GroupState, width: int, height: int) -> list[Row]:
-    drawn: list[Row] = []
-    devices = {target.place: run.rows for target, run in group.runs.items()}
-    for table in tables.device_tables(group.kind, devices):
-        block = results.table_rows(table, width)
-        room = height - len(drawn) - (1 if drawn else 0)
-        if drawn and room < len(block):
-            break
-        drawn += [*([[]] if drawn else []), *block[:room]]
-    return drawn

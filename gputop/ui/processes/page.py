@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from signal import Signals
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,7 +26,7 @@ from gputop.ui.processes.table_state import rows_of
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
-    from textual.events import Click, Key
+    from textual.events import Key
 
     from gputop.schema.device import Device
     from gputop.schema.snapshot import Process
@@ -293,12 +293,10 @@ def signal_target(
 class SignalList(LiveView):
     """Process and list of signals; once a signal is chosen, the question."""
 
-    def __init__(self, target: SignalTarget, clicked: Callable[[], None]) -> None:
-        """Call `clicked` when the mouse has chosen a signal."""
+    def __init__(self, target: SignalTarget) -> None:
         super().__init__(id="signals")
-        self._target, self._clicked = target, clicked
+        self._target = target
         self._at = 0
-        self._first_row = 0
         self.asking = False
         """True once a signal is chosen and the question is open."""
         self.ready = False
@@ -323,7 +321,6 @@ class SignalList(LiveView):
         who = self._who(width)[: height - 1]
         room = height - len(who)
         first = max(0, min(self._at - room // 2, len(SIGNALS) - room))
-        self._first_row = len(who) - first
         numbers = range(first, min(first + room, len(SIGNALS)))
         return [*who, *(self._offer(number, width) for number in numbers)]
 
@@ -365,12 +362,6 @@ class SignalList(LiveView):
         lines: list[Row] = [[Span(line, WARN)] for line in wrap(asked, width)]
         return [*lines, [], [*answers, Span(" Back to the signals")]]
 
-    def on_click(self, event: Click) -> None:
-        number = event.y - self._first_row
-        if not self.asking and 0 <= number < len(SIGNALS):
-            self.move(number - self._at)
-            self._clicked()
-
 
 class SendSignal(Dialog[Signals | None]):
     """Dialog that answers with the signal to send, or None.
@@ -382,7 +373,7 @@ class SendSignal(Dialog[Signals | None]):
         """Ask for a signal to `target` on the right, or on the `left`."""
         super().__init__()
         self.styles.align_horizontal = "left" if left else "right"
-        self._list = SignalList(target, lambda: self._ask(True))
+        self._list = SignalList(target)
         self._quiet = QuietPeriod(self, self._show_keys)
 
     def compose(self) -> ComposeResult:
