@@ -40,7 +40,6 @@ from gputop.settings import path as settings_path
 from gputop.stream.ssh import REMOTE_COMMAND
 from gputop.text import visible
 
-OUTPUT_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 COMMANDS = {
     "status": "the devices, a line each, as text or JSON; once, or every few seconds",
     "bench": "a stress test without the dashboard",
@@ -123,7 +122,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         if error.errno in (errno.EMFILE, errno.ENFILE):
             fail(TOO_MANY_FILES, COULD_NOT_RUN)
-        if error.errno not in OUTPUT_FULL:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise
         discard_output()
         fail(

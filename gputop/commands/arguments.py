@@ -336,7 +336,6 @@ async def _recorded(path: Path) -> AsyncGenerator[Snapshot | Interruption]:
         raise StreamError(error.problem) from None
 
 
-COLUMN = 24
 DEPENDENT = {
     *("gpm", "verbose", "pid", "compute"),
     *("remote_command", "match", "only_visible", "record"),
@@ -396,4 +395,4 @@ def _name(action: argparse.Action) -> str:
 def _line(name: str, text: str) -> str:
     """Return a line with the first clause of the text, moved by a name that is too long."""
     clause = text.partition(";")[0].partition(" (")[0]
-    return f"{name:<{COLUMN - 2}}  {clause}"
+    return f"{name:<22}  {clause}"

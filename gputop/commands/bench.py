@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from gputop.bench.run.state import RunState
     from gputop.commands.bench_results import Ends
 
-HERE = "auto"
-"""Address of the Ray cluster that this machine is in."""
-
 
 def add_arguments(parser: Parser) -> None:
     """Add the kind of run and the options of `gputop bench`."""
@@ -76,7 +73,7 @@ def add_arguments(parser: Parser) -> None:
         "on the GPUs of a Ray cluster, one worker on each that is free, begun together: the "
         "one that this machine is in, or the one at ADDRESS (see `ray start`)"
     )
-    parser.add_argument("--ray", nargs="?", const=HERE, metavar="ADDRESS", help=words)
+    parser.add_argument("--ray", nargs="?", const="auto", metavar="ADDRESS", help=words)
     parser.value("--devices", "N", count, "with --ray: how many GPUs (default: all)")
     words = (
         "run nothing: compare the devices in files that `gputop bench --json` wrote, for "
@@ -116,7 +113,10 @@ def run(args: argparse.Namespace) -> int:
         if args.history:
             return _history(args)
         if args.compare:
-            return _compare(args)
+            from gputop.bench.results.collect import differences
+
+            print_text(differences(*map(_result, args.compare)))
+            return FINE
         from gputop.commands import bench_results as results
 
         if args.collect:
@@ -134,13 +134,6 @@ def run(args: argparse.Namespace) -> int:
         print_message(f"error: {error}")
         return error.status
     return results.report(ends, others, args)
-
-
-def _compare(args: argparse.Namespace) -> int:
-    from gputop.bench.results.collect import differences
-
-    print_text(differences(*map(_result, args.compare)))
-    return FINE
 
 
 def _result(named: str) -> Result:

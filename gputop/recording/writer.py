@@ -15,7 +15,6 @@ from gputop.files import refusal
 from gputop.problem import Problem, ProblemError
 from gputop.schema.snapshot import Inventory, Record, encode
 
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 GZIP = 31
 """Window bits of zlib for a gzip header and trailer around the largest window."""
 
@@ -90,7 +89,7 @@ class GrowingFile:
             return OutputError(Problem(what, "it is there already", "Remove it, or name another"))
         remedy = (
             "Free some space, or name a file elsewhere"
-            if error.errno in FULL
+            if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
             else "Name a file where you may write"
         )
         return OutputError(Problem(what, error.strerror or str(error), remedy))

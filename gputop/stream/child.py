@@ -216,12 +216,9 @@ class StreamChild:
         self._process = None
 
 
-_CRASHES = {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV}
-
-
 def _crash(status: int | None) -> Problem | None:
     """Return the problem if native code crashed the child: that is the driver's, except Python."""
-    if status is None or -status not in _CRASHES:
+    if status is None or -status not in {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV}:
         return None
     return Problem(
         "The NVIDIA library crashed",

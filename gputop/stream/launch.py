@@ -131,9 +131,6 @@ def die_with(parent: int) -> None:
         os._exit(0)
 
 
-SLOWEST_POLL_SECONDS = 0.05
-
-
 def can_fork() -> bool:
     """Return True if this process has a single thread, as a fork copies no others."""
     try:
@@ -186,7 +183,7 @@ class Forked:
             left = deadline - time.monotonic()
             if left <= 0:
                 raise subprocess.TimeoutExpired("the sampler", timeout)
-            pause = min(2 * pause, left, SLOWEST_POLL_SECONDS)
+            pause = min(2 * pause, left, 0.05)
             time.sleep(pause)
         return status
 

@@ -106,7 +106,6 @@ _RULES = (
 )
 # fmt: on
 """Exit status (None for any) and pattern of the last output, and why and remedy that they mean."""
-SSH_FAILED = 255
 
 
 def explain_absence(host: str, interruption: Interruption) -> Problem:
@@ -119,7 +118,7 @@ def explain_absence(host: str, interruption: Interruption) -> Problem:
             return Problem(what, why, remedy.format(host=host))
     remedy = "It is tried again" if host == THIS_MACHINE else f"`ssh {host}` may say more"
     if not interruption.errors and status is not None and interruption.problem.why == "it ended":
-        connection = status <= 0 or status == SSH_FAILED
+        connection = status <= 0 or status == 255  # with which `ssh` itself fails
         why = "the connection ended" if connection else f"gputop there ended with status {status}"
         return Problem(what, why, remedy)
     why = interruption.problem.why.removeprefix("ssh: ").rstrip(".")

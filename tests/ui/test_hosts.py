@@ -102,7 +102,7 @@ async def test_one_that_is_away_says_why_and_what_to_do(size: tuple[int, int]) -
         await settle(pilot)
         text = shown(pilot, DevicesView)
         assert "AWAY for 12 s, tried again in 5 s" in text
-        assert "it wants a password or another key. `ssh-copy-id gpu-2`, or `ssh-add` the" in text
+        assert "it wants a password or another key.\n  `ssh-copy-id gpu-2`, or" in text
         assert "▲ Host gpu-2 is away" in shown(pilot, Header)
 
 
@@ -161,7 +161,7 @@ async def test_the_page_of_a_device_whose_host_is_behind_says_so() -> None:
         await settle(pilot)
         await pilot.press("end", "enter")
         await settle(pilot)
-        assert "gpu-2 is 2.0 s behind. These are the last readings received" in shown(
+        assert "gpu-2 is 2.0 s behind.\nThese are the last readings received" in shown(
             pilot, DeviceTitle
         )
 

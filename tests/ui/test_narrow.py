@@ -127,9 +127,8 @@ async def test_without_a_driver_what_to_press_is_whole() -> None:
     app = GputopApp(PreparedStream(no_driver(), sample()))
     async with app.run_test(size=(60, 24)) as pilot:
         await settle(pilot)
-        lines_shown = [line.strip() for line in shown(pilot, HostView).splitlines()]
-        assert "Press b to stress-test the CPU." in lines_shown
-        assert "gputop --demo simulates devices." in lines_shown
+        text = " ".join(shown(pilot, HostView).split())
+        assert "Press b to stress-test the CPU. gputop --demo simulates devices." in text
 
 
 @pytest.mark.parametrize("size", [(60, 24), (80, 24), (200, 60)])

@@ -288,7 +288,6 @@ def test_nobody_s_selection_stays_at_the_top() -> None:
 steps = st.lists(
     st.one_of(
         st.tuples(st.just("move"), st.integers(-40, 40)),
-        st.tuples(st.just("scroll"), st.integers(-40, 40)),
         st.tuples(st.just("sort"), st.integers(-3, 3)),
         st.tuples(st.just("keep"), st.integers(0, 30)),
         st.tuples(st.just("filter"), st.integers(0, 9)),
@@ -308,8 +307,6 @@ def test_the_window_is_full_and_has_the_selected_row(
         match step:
             case "move":
                 table.move(number)
-            case "scroll":
-                table.scroll(number, room)
             case "sort":
                 table.sort_by_next(number)
             case "keep":
@@ -325,19 +322,6 @@ def test_the_window_is_full_and_has_the_selected_row(
             assert table.selected in [line.process for line in shown]
         else:
             assert table.selected is None
-
-
-def test_scrolling_takes_the_selection_along_only_as_far_as_it_must() -> None:
-    table = table_of(*crowd(30))
-    table.window(10)
-    table.move(2)
-    kept = table.selected
-    table.scroll(2, 10)
-    assert (table.first, table.selected) == (2, kept)
-    table.scroll(1, 10)
-    assert (table.first, table.at) == (3, 3)
-    table.scroll(-99, 10)
-    assert (table.first, table.at) == (0, 3)
 
 
 def test_work_is_done_once_and_only_after_a_change(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -341,16 +341,15 @@ async def test_the_wheel_scrolls() -> None:
     app = TableApp(*crowd(50, 2))
     async with app.run_test(size=(120, 12)) as pilot:
         await settle(pilot)
-        top = lines(pilot)[1:-1]
         where = (app.view, 5, 5, 0, 1, 0, False, False, False)
-        app.view.post_message(events.MouseScrollDown(*where))
+        for _ in range(4):
+            app.view.post_message(events.MouseScrollDown(*where))
         await settle(pilot)
-        assert lines(pilot)[2:8] == top[4:]
-        assert lines(pilot)[1].startswith("▌")
+        assert lines(pilot)[-2].startswith("▌")
         assert "4 to 13 of 50 processes" in lines(pilot)[-1]
         app.view.post_message(events.MouseScrollUp(*where))
         await settle(pilot)
-        assert "1 to 10 of 50 processes" in lines(pilot)[-1]
+        assert lines(pilot)[-5].startswith("▌")
 
 
 async def test_pages_go_by_what_is_on_screen() -> None:

@@ -126,19 +126,6 @@ async def test_keys_that_come_at_once_are_taken_in_their_order() -> None:
         assert app.answers == [Signals.SIGINT]
 
 
-async def test_a_click_chooses_and_asks() -> None:
-    app = SignalApp(process(4242, 0))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
-        row = next(n for n, line in enumerate(dialog(pilot).splitlines()) if "KILL" in line)
-        await pilot.click(SignalList, offset=(5, row))
-        await settle(pilot)
-        assert "Send KILL to 4242" in dialog(pilot)
-        await pilot.click(SignalList, offset=(5, row))
-        await settle(pilot)
-        assert app.answers == []
-
-
 @pytest.mark.parametrize("size", [(60, 12), (80, 24), (20, 6), (1, 1)])
 async def test_the_chosen_signal_and_the_question_always_show(size: tuple[int, int]) -> None:
     app = SignalApp(*(process(4242, index) for index in range(12)))

@@ -266,16 +266,13 @@ def _xids(text: str, now: float) -> Iterator[LoggedXid]:
             yield LoggedXid(found["address"], int(found["code"]), age)
 
 
+_ADDRESS = re.compile(r"([0-9a-f]+):([0-9a-f]+):([0-9a-f]+)(?:\..*)?", re.IGNORECASE)
+
+
 def same_address(one: str, other: str) -> bool:
     """Return True if two PCI addresses name one device: `0000:17:00` and `00000000:17:00.0`."""
-    numbers = _numbers(one)
-    return numbers is not None and numbers == _numbers(other)
-
-
-def _numbers(address: str) -> tuple[int, ...] | None:
-    parts = address.partition(".")[0].split(":")
-    try:
-        domain, bus, device = (int(part, 16) for part in parts)
-    except ValueError:
-        return None
-    return domain, bus, device
+    first, second = (
+        found and [int(number, 16) for number in found.groups()]
+        for found in map(_ADDRESS.fullmatch, (one, other))
+    )
+    return first is not None and first == second

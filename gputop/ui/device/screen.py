@@ -55,17 +55,15 @@ class DeviceTitle(DeviceView):
         since = telemetry.history.since(device.uuid)
         right = [] if since is None else [Span(f" statistics since {moment(since)} ", DIM)]
         right = right if width_of([*left, *right]) <= width else []
-        return [rule_of(left, right, width), *self._fault_rows(width)]
+        rows = [rule_of(left, right, width)]
+        if self.fault is not None:
+            what, remedy = self.fault
+            rows += [[Span(f"{what}.", FAULT)], [Span(remedy, TEXT)]]
+        return rows
 
-    def rows(self, width: int) -> int:
-        return 1 + len(self._fault_rows(width))
-
-    def _fault_rows(self, width: int) -> list[Row]:
-        if self.fault is None:
-            return []
-        what, remedy = Span(f"{self.fault[0]}. ", FAULT), Span(self.fault[1], TEXT)
-        row = [what, remedy]
-        return [row] if width_of(row) <= width else [[part] for part in row]
+    @property
+    def rows_needed(self) -> int:
+        return 1 if self.fault is None else 3
 
     @property
     def fault(self) -> tuple[str, str] | None:
@@ -101,8 +99,6 @@ class EventsView(DeviceView):
         if not events:
             none = "none so far" if self._telemetry.replayed else "none since gputop started"
             return [[Span("Events", ACCENT)], [Span(none, DIM)]]
-        if height < 2:
-            return [_row(events[0], width)]
         shown = events[: height - 1]
         some = f", the newest {len(shown)} of {len(events)}" if len(shown) < len(events) else ""
         heading = [Span("Events", ACCENT), Span(some, DIM)]
@@ -287,7 +283,7 @@ class DevicePage(DeviceTab):
         width, height = space_of(self)
         if not (width and height):
             return
-        title = self._title.rows(width)
+        title = self._title.rows_needed
         height -= title
         events, wide = self._events.rows_needed, width >= WIDE
         if wide:

@@ -30,9 +30,8 @@ class LiveView(Widget):
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
-        self._made: list[Row] = []
         self._rows: list[Row] = []
-        """Those rows fitted to the width, with control characters made visible."""
+        """Rows as shown: fitted to the width, with control characters made visible."""
         self._drawn_size = (0, 0)
 
     def draw(self, width: int, height: int) -> list[Row]:
@@ -52,7 +51,7 @@ class LiveView(Widget):
         regions = [
             Region(start, y, end - start, 1)
             for y, (old, new) in enumerate(zip(before, self._rows, strict=True))
-            if old is not new and old != new
+            if old != new
             for start, end in [changed_span(old, new)]
             if start < end
         ]
@@ -61,18 +60,10 @@ class LiveView(Widget):
 
     def _draw(self) -> None:
         width, height = self.size
-        if self._drawn_size != (width, height):
-            self._made, self._rows = [], []
-        before, shown = self._made, self._rows
         drawn = self.draw(width, height)[:height]
         drawn += [[] for _ in range(height - len(drawn))]
-        self._rows = []
-        for y, row in enumerate(drawn):
-            if before and row == before[y]:
-                self._rows.append(shown[y])
-            else:
-                self._rows.append(fit(_inert(row), width))
-        self._made, self._drawn_size = drawn, (width, height)
+        self._rows = [fit(_inert(row), width) for row in drawn]
+        self._drawn_size = (width, height)
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """Return the rows of a region, without Textual's work for borders and padding."""

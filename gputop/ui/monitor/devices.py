@@ -152,7 +152,7 @@ class DevicesView(Wheel, TelemetryView):
     def _layout(self, chosen: Density | None) -> DeviceLayout:
         telemetry = self._telemetry
         sections = [*Counter(device.machine for device in telemetry.devices).values()]
-        titles = sum(row.title_rows(each, self._space[0]) for each in telemetry.machines)
+        titles = sum(row.title_rows(each) for each in telemetry.machines)
         return plan_layout(sections, telemetry.process_count, *self._space, chosen, titles)
 
     @property
@@ -279,7 +279,7 @@ class DevicesView(Wheel, TelemetryView):
         for machine in self._telemetry.machines or [None]:
             own = self._telemetry.devices
             if machine is not None:
-                lines.append(PanelLine(row.title_rows(machine, self._space[0]), machine=machine))
+                lines.append(PanelLine(row.title_rows(machine), machine=machine))
                 own = tuple(each for each in own if each.machine == machine.name)
             starts = range(0, len(own), now.columns)
             lines += [PanelLine(now.panel_height, own[n : n + now.columns]) for n in starts]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
@@ -52,8 +52,6 @@ class DrawingCache:
         """Readings that the lines of second rank show."""
         self._ends: dict[tuple[str, int], int] = {}
         """Half cells of each bar, by its name and width."""
-        self._rows: dict[str, tuple[object, list[Row]]] = {}
-        """Rows, and what they are made of."""
 
     def bar(self, name: str, share: float | None, width: int, style: Style) -> Row:
         """Draw a bar, whose end stays unless it is wrong by half a cell."""
@@ -62,12 +60,6 @@ class DrawingCache:
         end = cells.half_cells(share, width, self._ends.get((name, width)))
         self._ends[name, width] = end
         return cells.bar(share, width, style, end)
-
-    def rows(self, name: str, made_of: object, draw: Callable[[], list[Row]]) -> list[Row]:
-        """Return rows as drawn before where they are made of the same, else as drawn now."""
-        if name not in self._rows or self._rows[name][0] != made_of:
-            self._rows[name] = made_of, draw()
-        return self._rows[name][1]
 
 
 class PanelHistory(NamedTuple):
@@ -188,17 +180,12 @@ def _readings(panel: Panel, density: Density, width: int, room: int) -> list[Row
             last = [finding_line(panel.finding, width)]
         elif panel.finding_row:
             last = [[]]
-        made_of: object = (panel.details, panel.device, width, room)
-        most = room - len(body) - LEAST_HISTORY - len(last)
-        details = panel.cache.rows("details", made_of, lambda: _details(panel, width, most))
+        details = _details(panel, width, room - len(body) - LEAST_HISTORY - len(last))
         if room - len(body) > LEAST_HISTORY or not last:
             body += details
         elif not any(last):  # there is no room for both
             last = details
-        left = room - len(body) - len(last)
-        scales = [(each.label, each.top) for each in panel.histories]
-        made_of = (panel.count // 2, scales, width, left, panel.interval, panel.scroll)
-        body += panel.cache.rows("histories", made_of, lambda: _histories(panel, width, left))
+        body += _histories(panel, width, room - len(body) - len(last))
     return [*(faded(body) if old else body), *last]
 
 

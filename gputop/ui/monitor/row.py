@@ -194,9 +194,9 @@ def _value(text: str, width: int, style: Style = TEXT) -> Span:
 LONGEST_HOST = 40
 
 
-def title_rows(machine: Machine, width: int) -> int:
+def title_rows(machine: Machine) -> int:
     """Return the number of rows of a host's title: rows after the first say what is wrong."""
-    return 1 + len(_problem(machine, width))
+    return 1 + len(_problem(machine))
 
 
 def host_title(machine: Machine, width: int, behind: float | None, limit: float) -> list[Row]:
@@ -210,18 +210,17 @@ def host_title(machine: Machine, width: int, behind: float | None, limit: float)
         left += [Span(" SIMULATED ", BADGE), Span(" ")]
     room = width - width_of(right) - 4 - width_of(left)
     left += [span for part in fit_columns(_facts(machine), room, width_of) for span in part]
-    return [rule_of(left, right, width), *_problem(machine, width)]
+    return [rule_of(left, right, width), *_problem(machine)]
 
 
-def _problem(machine: Machine, width: int) -> list[Row]:
+def _problem(machine: Machine) -> list[Row]:
     problem = machine.problem
     if problem is None:
         return []
     why = f"{visible(problem.why)}. "
     if machine.state is not MachineState.AWAY:
         why = f"{visible(problem.what)}: {why}"
-    row = [Span("  "), Span(why, FAULT), Span(visible(problem.remedy), TEXT)]
-    return [row] if width_of(row) <= width else [row[:2], [row[0], row[2]]]
+    return [[Span("  "), Span(why, FAULT)], [Span("  "), Span(visible(problem.remedy), TEXT)]]
 
 
 def _facts(machine: Machine) -> list[Row]:

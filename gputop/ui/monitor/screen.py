@@ -10,7 +10,7 @@ from gputop.settings import CHARTS
 from gputop.text import ABSENT, duration, fit_columns, in_unit_of, number, percentage, size, visible
 from gputop.ui.drawing.cells import Row, Span, bar, beside, cell, fit, paragraph, share_of, width_of
 from gputop.ui.drawing.live import TelemetryView, space_of
-from gputop.ui.drawing.palette import ACCENT, CPU, DIM, MEMORY, STRONG, TEXT, WARN
+from gputop.ui.drawing.palette import CPU, DIM, MEMORY, STRONG, TEXT, WARN
 from gputop.ui.monitor.devices import DevicesView, process_rows
 from gputop.ui.processes.screen import ListTab, ProcessesView
 
@@ -174,12 +174,8 @@ class HostView(TelemetryView):
             what = f"{visible(problem.what)}: {visible(problem.why)}"
             remedy = visible(problem.remedy)
         rows = [[], *paragraph(f"{what}.", width, WARN), *paragraph(f"{remedy}.", width, TEXT)]
-        press = [Span("Press ", DIM), Span("b", ACCENT), Span(" to stress-test the CPU. ", DIM)]
-        demo = [Span("gputop --demo", TEXT), Span(" simulates devices.", DIM)]
-        hints = [[*press, *demo]] if width_of([*press, *demo]) <= width else [press, demo]
-        if width_of(demo) > width:
-            hints = paragraph("".join(span.text for span in (*press, *demo)), width, DIM)
-        return [*rows, *hints, []]
+        hints = "Press b to stress-test the CPU. gputop --demo simulates devices."
+        return [*rows, *paragraph(hints, width, DIM), []]
 
 
 def _line(label: str, share: float | None, value: Row, width: int) -> Row:

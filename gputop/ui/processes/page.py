@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from signal import Signals
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,7 +26,7 @@ from gputop.ui.processes.table_state import rows_of
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
-    from textual.events import Click, Key
+    from textual.events import Key
 
     from gputop.schema.device import Device
     from gputop.schema.snapshot import Process
@@ -40,8 +40,6 @@ ON_DEVICE = (
 )
 ON_HOST = (columns.CPU, columns.RESIDENT)
 NOT_PERMITTED = "not permitted: run gputop as its user or as root"
-GPU_PREFIXES = ("CUDA_", "NCCL_", "NVIDIA_", "SLURM_", "TORCH")
-"""Prefixes of variables that control how a process uses GPUs."""
 INDENT = "    "
 _WORDS = ("running", "sleeping", "waiting for storage or a driver", "suspended", "a zombie")
 STATES = dict(zip("RSDTZ", _WORDS, strict=True))
@@ -52,17 +50,12 @@ class Variable(NamedTuple):
 
     name: str
     value: str
-    about_gpus: bool
     secret: bool
 
 
 def variables_of(environment: Iterable[tuple[str, str]]) -> list[Variable]:
-    """Return the variables about GPUs, then the others, each group sorted by name."""
-    found = [
-        Variable(visible(n), visible(value), n.startswith(GPU_PREFIXES), is_secret(n, value))
-        for n, value in environment
-    ]
-    return sorted(found, key=lambda v: (not v.about_gpus, v.name))
+    """Return the variables sorted by name."""
+    return sorted(Variable(visible(n), visible(v), is_secret(n, v)) for n, v in environment)
 
 
 class ProcessDetailsView(ScrolledView, FilterView):
@@ -203,7 +196,7 @@ def _variable_rows(variable: Variable, text: str, width: int) -> list[Row]:
     chunks = [text[n : n + room] for n in starts] if text.isascii() else chop_cells(text, room)
     name, value = chunks[0][: len(variable.name)], chunks[0][len(variable.name) :]
     style = TEXT if text.endswith(variable.value) else DIM
-    row = [Span(name, ACCENT if variable.about_gpus else STRONG), Span(value, style)]
+    row = [Span(name, STRONG), Span(value, style)]
     return [row, *([Span(INDENT), Span(chunk, style)] for chunk in chunks[1:])]
 
 
@@ -293,12 +286,10 @@ def signal_target(
 class SignalList(LiveView):
     """Process and list of signals; once a signal is chosen, the question."""
 
-    def __init__(self, target: SignalTarget, clicked: Callable[[], None]) -> None:
-        """Call `clicked` when the mouse has chosen a signal."""
+    def __init__(self, target: SignalTarget) -> None:
         super().__init__(id="signals")
-        self._target, self._clicked = target, clicked
+        self._target = target
         self._at = 0
-        self._first_row = 0
         self.asking = False
         """True once a signal is chosen and the question is open."""
         self.ready = False
@@ -323,7 +314,6 @@ class SignalList(LiveView):
         who = self._who(width)[: height - 1]
         room = height - len(who)
         first = max(0, min(self._at - room // 2, len(SIGNALS) - room))
-        self._first_row = len(who) - first
         numbers = range(first, min(first + room, len(SIGNALS)))
         return [*who, *(self._offer(number, width) for number in numbers)]
 
@@ -365,12 +355,6 @@ class SignalList(LiveView):
         lines: list[Row] = [[Span(line, WARN)] for line in wrap(asked, width)]
         return [*lines, [], [*answers, Span(" Back to the signals")]]
 
-    def on_click(self, event: Click) -> None:
-        number = event.y - self._first_row
-        if not self.asking and 0 <= number < len(SIGNALS):
-            self.move(number - self._at)
-            self._clicked()
-
 
 class SendSignal(Dialog[Signals | None]):
     """Dialog that answers with the signal to send, or None.
@@ -382,7 +366,7 @@ class SendSignal(Dialog[Signals | None]):
         """Ask for a signal to `target` on the right, or on the `left`."""
         super().__init__()
         self.styles.align_horizontal = "left" if left else "right"
-        self._list = SignalList(target, lambda: self._ask(True))
+        self._list = SignalList(target)
         self._quiet = QuietPeriod(self, self._show_keys)
 
     def compose(self) -> ComposeResult:

@@ -218,8 +218,7 @@ class ProcessesView(Wheel, TelemetryView, FilterView):
         return None
 
     def wheel(self, step: int) -> None:
-        self._listed().scroll(step, self._room)
-        self.redraw()
+        self.action_move(step)
 
 
 def _command(line: ProcessLine, cells: int, skipped: int) -> Row:

@@ -210,13 +210,6 @@ class ProcessTable:
     def move(self, step: int) -> None:
         self.select(self.at + step)
 
-    def scroll(self, step: int, room: int) -> None:
-        """Scroll the window of `room` lines; the selection moves only to stay visible."""
-        self.first = max(0, min(self.first + step, len(self.lines) - room))
-        at = max(self.first, min(self.at, self.first + room - 1))
-        if at != self.at:
-            self.select(at)
-
     def window(self, room: int) -> Sequence[ProcessLine]:
         """Return the visible lines for that room, with the selected one among them."""
         lines, at = self.lines, self.at
