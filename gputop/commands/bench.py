@@ -113,7 +113,10 @@ def run(args: argparse.Namespace) -> int:
         if args.history:
             return _history(args)
         if args.compare:
-            return _compare(args)
+            from gputop.bench.results.collect import differences
+
+            print_text(differences(*map(_result, args.compare)))
+            return FINE
         from gputop.commands import bench_results as results
 
         if args.collect:
@@ -131,13 +134,6 @@ def run(args: argparse.Namespace) -> int:
         print_message(f"error: {error}")
         return error.status
     return results.report(ends, others, args)
-
-
-def _compare(args: argparse.Namespace) -> int:
-    from gputop.bench.results.collect import differences
-
-    print_text(differences(*map(_result, args.compare)))
-    return FINE
 
 
 def _result(named: str) -> Result:

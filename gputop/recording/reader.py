@@ -319,7 +319,13 @@ class Recording:
             if line.kind is Sample and known:
                 return
             if line.kind is Inventory and not known:
-                known = self._is_known(line.data or b"")
+                try:
+                    known = isinstance(decode(line.data or b""), Inventory)
+                except NewerSchemaError as error:
+                    why, _, remedy = str(error).partition(": ")
+                    raise RecordingError(self.path, why, remedy.capitalize()) from None
+                except DecodeError:
+                    continue
         if not seen:
             why = "it is empty"
         elif known:
@@ -327,17 +333,6 @@ class Recording:
         else:
             why = "it does not say what devices it is of" if any(seen) else "it is no recording"
         raise RecordingError(self.path, why)
-
-    def _is_known(self, inventory: bytes) -> bool:
-        """Return True if it can be read. Raises `RecordingError` if it is of a later gputop."""
-        try:
-            decode(inventory)
-        except NewerSchemaError as error:
-            why, _, remedy = str(error).partition(": ")
-            raise RecordingError(self.path, why, remedy.capitalize()) from None
-        except DecodeError:
-            return False
-        return True
 
     @property
     def damaged(self) -> int:

@@ -174,15 +174,11 @@ class MachineStream:
     @property
     def processes(self) -> tuple[Process, ...]:
         """Its processes; none while it is away."""
-        return self._sample.processes if self._sample and self._answers else ()
-
-    @property
-    def _answers(self) -> bool:
-        return self.state is MachineState.OK
+        return self._sample.processes if self._sample and self.state is MachineState.OK else ()
 
     def readings(self, now: float) -> tuple[DeviceSample, ...]:
         """Return the readings of each device; all are absent while it is away."""
-        if not self._answers or self._sample is None:
+        if self.state is not MachineState.OK or self._sample is None:
             return tuple(DeviceSample(d.uuid, absent=UNREACHABLE) for d in self.devices)
         devices = self._sample.devices
         if not self.fresh:
@@ -203,12 +199,12 @@ class MachineStream:
 
     def arrived_since(self, moment: float) -> bool:
         """Return True if it has sent a sample after that moment, and is not away."""
-        return self._answers and self._arrived_at >= moment
+        return self.state is MachineState.OK and self._arrived_at >= moment
 
     def machine(self, now: float) -> Machine:
         """Return its state and what does not belong to a device."""
         inventory, sample = self.inventory, self._sample
-        answers = self._answers and sample is not None
+        answers = self.state is MachineState.OK and sample is not None
         since = self.made_at if answers else self._asked_at
         # A bad line between good ones is no problem, nor is a shell's output before them.
         late = now - since > silence_limit(inventory.interval_seconds if inventory else 1.0)
@@ -230,17 +226,17 @@ class MachineStream:
             replace(
                 device,
                 machine=self.name,
-                uuid=self._uuid(device.uuid),
-                parent_uuid=None if device.parent_uuid is None else self._uuid(device.parent_uuid),
+                uuid=qualified(self.name, device.uuid),
+                parent_uuid=device.parent_uuid and qualified(self.name, device.parent_uuid),
             )
             for device in inventory.devices
         )
         return replace(inventory, devices=devices)
 
     def _renamed(self, sample: Sample) -> Sample:
-        devices = tuple(replace(d, uuid=self._uuid(d.uuid)) for d in sample.devices)
+        devices = tuple(replace(d, uuid=qualified(self.name, d.uuid)) for d in sample.devices)
         processes = tuple(
-            replace(p, machine=self.name, device_uuid=self._uuid(p.device_uuid))
+            replace(p, machine=self.name, device_uuid=qualified(self.name, p.device_uuid))
             for p in sample.processes
         )
         return replace(sample, devices=devices, processes=processes)
@@ -248,11 +244,8 @@ class MachineStream:
     def _event(self, event: Event, ahead: float, now: float) -> Event:
         at = event.time + ahead
         at = at if abs(at) < LIMIT else now  # or nobody could decode the merged sample
-        uuid = None if event.device_uuid is None else self._uuid(event.device_uuid)
+        uuid = event.device_uuid and qualified(self.name, event.device_uuid)
         return replace(event, machine=self.name, device_uuid=uuid, time=at)
-
-    def _uuid(self, uuid: str) -> str:
-        return qualified(self.name, uuid)
 
 
 NOT_ASKED = no_host(Absence.DISABLED)

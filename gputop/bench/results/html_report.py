@@ -102,7 +102,13 @@ def _y_axis(series: Mapping[str, Curve], title: str) -> SvgAxis:
 def chart(series: Mapping[str, Curve], x: SvgAxis, title: str, height: int = 260) -> str:
     """Return lines over `x`, with their names in a legend above."""
     y = _y_axis(series, title)
-    drawn = [*_grid(x, y, height)]
+    drawn = []
+    for tick in y.ticks():
+        down = _to_y(y, tick, height)
+        drawn.append(f'<path class="grid" d="M{LEFT} {down:.1f}H{WIDTH - RIGHT}"/>')
+        said = label(tick, y.title)
+        drawn.append(f'<text class="y" x="{LEFT - 6}" y="{down + 4:.1f}">{said}</text>')
+    drawn += _x_labels(x, height)
     for n, line in enumerate(series.values()):
         points = [(_to_x(x, at), _to_y(y, value, height)) for at, value in line]
         path = " ".join(f"{across:.1f},{down:.1f}" for across, down in points)
@@ -171,14 +177,6 @@ def _to_x(axis: SvgAxis, value: float) -> float:
 
 def _to_y(axis: SvgAxis, value: float, height: int) -> float:
     return height - BOTTOM - axis.at(value) * (height - TOP - BOTTOM)
-
-
-def _grid(x: SvgAxis, y: SvgAxis, height: int) -> Iterator[str]:
-    for tick in y.ticks():
-        down = _to_y(y, tick, height)
-        yield f'<path class="grid" d="M{LEFT} {down:.1f}H{WIDTH - RIGHT}"/>'
-        yield f'<text class="y" x="{LEFT - 6}" y="{down + 4:.1f}">{label(tick, y.title)}</text>'
-    yield from _x_labels(x, height)
 
 
 def _x_labels(x: SvgAxis, height: int) -> Iterator[str]:
@@ -344,7 +342,7 @@ def by_value(points: Iterable[Point]) -> Mapping[str, Mapping[str, Curve]]:
 
 
 def _rows(result: Result) -> Iterator[str]:
-    points, size = result.points, BYTES if kind_of(result.kind).moves_bytes else ""
+    points, axis = result.points, BYTES if kind_of(result.kind).moves_bytes else ""
     names = list(dict.fromkeys(name for point in points for name in point.values))
     if not names:
         return
@@ -356,18 +354,15 @@ def _rows(result: Result) -> Iterator[str]:
     for point in points:
         spoiled = point.values.get("spread_percent", 0.0) > SPOILED_PERCENT
         values = (_value(name, point.values.get(name), units[name][1]) for name in names)
-        cells = _cells("td", point.series, _x(point, size), *values)
+        shape = "×".join(map(str, point.shape))
+        size = shape if len(set(point.shape)) > 1 else label(point.x, axis)
+        cells = _cells("td", point.series, size, *values)
         body += f"<tr{' class=spoiled' * spoiled}>{cells}</tr>\n"
     yield f'<h2>Rows</h2>\n<div class="scroll"><table class="rows">{body}</table></div>'
 
 
 def _cells(tag: str, *texts: str) -> str:
     return "".join(f"<{tag}>{text(each)}</{tag}>" for each in texts)
-
-
-def _x(point: Point, title: str) -> str:
-    m_n_k = map(str, point.shape)
-    return "×".join(m_n_k) if len(set(point.shape)) > 1 else label(point.x, title)
 
 
 def _value(name: str, value: float | None, factor: float) -> str:

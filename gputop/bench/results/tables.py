@@ -146,7 +146,17 @@ def table(kind: str, points: Sequence[Point], most: int = FASTEST) -> TextTable:
     layout = LAYOUTS.get(kind)
     if layout is not None and any(BETWEEN in point.series for point in points):
         layout = replace(layout, by_series=True)
-    return _fastest(points, most) if layout is None else _grid(points, layout)
+    if layout is not None:
+        return _grid(points, layout)
+    lines, spoiled = [["TFLOP/s", "m", "n", "k", "time", SCATTER, "layout"]], set()
+    for y, point in enumerate(ranked_shapes(points)[:most], 1):
+        seconds, scatter = brief(point.values.get("seconds")), point.values.get("spread_percent")
+        rate = _rate_and_shape(point)
+        lines.append([*rate, seconds, percentage(scatter, digits=1), point.series])
+        if (scatter or 0.0) > SPOILED_PERCENT:
+            spoiled |= {(y, 0), (y, 5)}
+    best = ((1, column) for column in range(len(lines[0])) if points)
+    return TextTable(lines, frozenset(best), frozenset(spoiled), named=False)
 
 
 def device_tables(kind: str, devices: Mapping[str, Sequence[Point]]) -> list[TextTable]:
@@ -241,18 +251,6 @@ def _table(
         scattered = ((cell.scatter or 0.0) > SPOILED_PERCENT for cell in found)
         spoiled |= {(y, x) for y, many in enumerate(scattered, 1) if many}
     return TextTable([[heading, *columns], *shown], frozenset(best), frozenset(spoiled))
-
-
-def _fastest(points: Sequence[Point], most: int) -> TextTable:
-    lines, spoiled = [["TFLOP/s", "m", "n", "k", "time", SCATTER, "layout"]], set()
-    for y, point in enumerate(ranked_shapes(points)[:most], 1):
-        seconds, scatter = brief(point.values.get("seconds")), point.values.get("spread_percent")
-        rate = _rate_and_shape(point)
-        lines.append([*rate, seconds, percentage(scatter, digits=1), point.series])
-        if (scatter or 0.0) > SPOILED_PERCENT:
-            spoiled |= {(y, 0), (y, 5)}
-    best = ((1, column) for column in range(len(lines[0])) if points)
-    return TextTable(lines, frozenset(best), frozenset(spoiled), named=False)
 
 
 def _best_shapes(devices: Mapping[str, Sequence[Point]]) -> TextTable:

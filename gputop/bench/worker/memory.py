@@ -174,7 +174,16 @@ class MemoryUnderTest:
         for row in differs.any(1).nonzero().flatten()[:FEW].tolist():
             for column in differs[row].nonzero().flatten().tolist():
                 offset = at * self.totals.block_bytes + 8 * (row * BITS + column)
-                self._note(offset, int(expected[row, column]), int(block[row, column]))
+                if offset in self.named or len(self.named) == FEW:
+                    continue
+                self.named.add(offset)
+                right, found = int(expected[row, column]), int(block[row, column])
+                bits = ", ".join(str(bit) for bit in range(BITS) if (right ^ found) >> bit & 1)
+                self.run.notes.append(
+                    f"wrong word at offset 0x{offset:x}: expected 0x{right & WORD:016x}, found "
+                    f"0x{found & WORD:016x}, flipped bits {bits} "
+                    f"({self.pattern}, pass {self.number + 1})"
+                )
         return int(differs.sum())
 
     def put(self, at: int, mask: int, to: Any) -> None:
@@ -182,16 +191,6 @@ class MemoryUnderTest:
         key = (at * self.stride ^ mask) & WORD
         signed = key - WORD - 1 if key >> BITS - 1 else key
         self.device.torch.bitwise_xor(self.words, signed, out=to)
-
-    def _note(self, offset: int, expected: int, found: int) -> None:
-        if offset in self.named or len(self.named) == FEW:
-            return
-        self.named.add(offset)
-        bits = ", ".join(str(bit) for bit in range(BITS) if (expected ^ found) >> bit & 1)
-        self.run.notes.append(
-            f"wrong word at offset 0x{offset:x}: expected 0x{expected & WORD:016x}, found "
-            f"0x{found & WORD:016x}, flipped bits {bits} ({self.pattern}, pass {self.number + 1})"
-        )
 
     def note_missing(self) -> None:
         """Note the patterns that there was no time for, unless the run was stopped."""

@@ -295,7 +295,11 @@ class Form(Container):
     def requests(self, python: str | None) -> list[Request]:
         """Return a request for each device; raise `ValueError` with the remedy."""
         targets = self.choice.available_targets(self.kind)
-        dtype, *further = self._chosen_dtypes()
+        usual = devices.common_dtype(self._targets)
+        dtypes = [str(self._dtype_field.value) if KINDS[self.kind].has_dtype else usual]
+        if dtypes == [ALL]:  # the usual one first: a run stopped early has that
+            dtypes = [*dict.fromkeys((usual, *devices.shared_dtypes(self._targets)))]
+        dtype, *further = dtypes
         sized = KINDS[self.kind].has_size
         size = request.parse_size(self._size_field.value) if sized else None
         seconds = LEVELS[DEFAULT_LEVEL].seconds
@@ -307,16 +311,6 @@ class Form(Container):
             Request(target, dtype, size, seconds, python, self.kind, tuple(further), hertz=hertz)
             for target in targets
         ]
-
-    def _chosen_dtypes(self) -> tuple[str, ...]:
-        """Return the data types, the usual one first: a run stopped early has that."""
-        usual = devices.common_dtype(self._targets)
-        if not KINDS[self.kind].has_dtype:
-            return (usual,)
-        chosen = str(self._dtype_field.value)
-        if chosen != ALL:
-            return (chosen,)
-        return tuple(dict.fromkeys((usual, *devices.shared_dtypes(self._targets))))
 
 
 def field_of(why: str) -> str:

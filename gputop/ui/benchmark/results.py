@@ -331,27 +331,22 @@ class ResultsView(Wheel, TelemetryView):
         row: Row = []
         titles = {column.title for column, _ in columns}
         device = self._telemetry.find_device(result.device_uuid)
+        bad = result.known_comparison.slower or (result.verdict and result.verdict.bad)
         for column, cells in columns:
             text = column.text(result)
             if column is DEVICE and device is not None:  # eight may have one name
                 text = f"{device.number} {text}"
             if column.title == "TYPE" and "KIND" not in titles and result.points:
                 text = visible(result.kind, 20)  # tells more than its data type
-            style = _style(result, column, text)
+            style = STRONG if column is SPEED else TEXT
+            if result.wrong_elements:  # a fault is red all over
+                style = FAULT
+            elif bad and column in (VERDICT, SPEED):
+                style = WARN
+            elif text == ABSENT:
+                style = DIM
             row += [Span(" "), cell(text, cells, style, right=column.right)]
         # What is red stays red under the cursor.
         chosen, calm = result is self.selected, not result.wrong_elements
         line = list_row(fit(row[1:], width - 1), selected=chosen, focused=calm)
         return [Span("=", ACCENT), *line[1:]] if result is self.marked else line
-
-
-def _style(result: Result, column: ResultColumn, text: str) -> Style:
-    """Return the style of a cell: a fault is red all over, a slow result where it says so."""
-    if result.wrong_elements:
-        return FAULT
-    bad = result.known_comparison.slower or (result.verdict and result.verdict.bad)
-    if bad and column in (VERDICT, SPEED):
-        return WARN
-    if text == ABSENT:
-        return DIM
-    return STRONG if column is SPEED else TEXT
