@@ -40,8 +40,6 @@ ON_DEVICE = (
 )
 ON_HOST = (columns.CPU, columns.RESIDENT)
 NOT_PERMITTED = "not permitted: run gputop as its user or as root"
-GPU_PREFIXES = ("CUDA_", "NCCL_", "NVIDIA_", "SLURM_", "TORCH")
-"""Prefixes of variables that control how a process uses GPUs."""
 INDENT = "    "
 _WORDS = ("running", "sleeping", "waiting for storage or a driver", "suspended", "a zombie")
 STATES = dict(zip("RSDTZ", _WORDS, strict=True))
@@ -52,17 +50,12 @@ class Variable(NamedTuple):
 
     name: str
     value: str
-    about_gpus: bool
     secret: bool
 
 
 def variables_of(environment: Iterable[tuple[str, str]]) -> list[Variable]:
-    """Return the variables about GPUs, then the others, each group sorted by name."""
-    found = [
-        Variable(visible(n), visible(value), n.startswith(GPU_PREFIXES), is_secret(n, value))
-        for n, value in environment
-    ]
-    return sorted(found, key=lambda v: (not v.about_gpus, v.name))
+    """Return the variables sorted by name."""
+    return sorted(Variable(visible(n), visible(v), is_secret(n, v)) for n, v in environment)
 
 
 class ProcessDetailsView(ScrolledView, FilterView):
@@ -203,7 +196,7 @@ def _variable_rows(variable: Variable, text: str, width: int) -> list[Row]:
     chunks = [text[n : n + room] for n in starts] if text.isascii() else chop_cells(text, room)
     name, value = chunks[0][: len(variable.name)], chunks[0][len(variable.name) :]
     style = TEXT if text.endswith(variable.value) else DIM
-    row = [Span(name, ACCENT if variable.about_gpus else STRONG), Span(value, style)]
+    row = [Span(name, STRONG), Span(value, style)]
     return [row, *([Span(INDENT), Span(chunk, style)] for chunk in chunks[1:])]
 
 
