@@ -111,6 +111,8 @@ class Scaled(Plain):
     column_major_only = True
     fast = False
     """True to add in the tensor cores' own format, which is less exact."""
+    packed = 1
+    """Numbers in an element of an operand."""
 
     def __init__(self, torch: Any, name: str, place: str) -> None:
         self.torch, self.name, self.place = torch, name, place
@@ -123,11 +125,8 @@ class Scaled(Plain):
     def fill(self, operand: Any) -> None:
         """Fill with random normal numbers, cast a few rows at a time."""
         for rows in operand.split(ROWS):
-            self.store(rows, self.random(*rows.shape))
-
-    def random(self, rows: int, columns: int) -> Any:
-        """Return random numbers in float32."""
-        return self.torch.randn((rows, columns), device=self.place)
+            shape = len(rows), self.packed * rows.shape[1]
+            self.store(rows, self.torch.randn(shape, device=self.place))
 
     def prepare(self, product: Any) -> None:
         """Set scales of one, which random normal numbers need."""
@@ -152,6 +151,7 @@ class Scaled(Plain):
 class Float4(Scaled):
     """float4: two numbers in a byte along k, and a float8 scale for every 16 of them."""
 
+    packed = 2
     magnitudes = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
     """Values of e2m1 by their three low bits. The fourth bit is the sign."""
 
@@ -167,10 +167,6 @@ class Float4(Scaled):
             raise no_dtype(self.name, f"{columns} is odd, and two numbers share a byte")
         bytes_ = self.torch.empty((rows, columns // 2), dtype=self.torch.uint8, device=self.place)
         return bytes_.view(kind)
-
-    def random(self, rows: int, columns: int) -> Any:
-        """Return random numbers in float32, two for each byte."""
-        return self.torch.randn((rows, 2 * columns), device=self.place)
 
     def store(self, operand: Any, values: Any) -> None:
         """Write the nearest numbers that the type holds."""

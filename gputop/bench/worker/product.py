@@ -96,7 +96,7 @@ class Product:
         made.prepare(self)
         self.epsilon = made.epsilon
         self.relative_error = 0.0
-        self._columns: Any = None
+        self._columns: Any = None  # the lengths of B's columns, once they are needed
         self.sums: Any = None
         """`Checksums` that verify every product, or None if some are compared."""
 
@@ -214,7 +214,12 @@ class Product:
         if not self.epsilon:
             return int((self.c_bits != self.first_bits).sum())
         if self._columns is None:
-            self._columns = self._lengths_of_columns()
+            b = self.stored_b
+            parts = (self.format.to_float64(b[at : at + ROWS]) for at in range(0, len(b), ROWS))
+            if self.column_major:
+                self._columns = torch.cat([part.norm(dim=1) for part in parts])
+            else:
+                self._columns = torch.as_tensor(sum(part.square().sum(0) for part in parts)).sqrt()
         slack = self.slack() / self.k**0.5
         wrong = 0
         for at in range(0, self.m, ROWS):
@@ -230,13 +235,6 @@ class Product:
         """Return the allowed error of the sums of products, relative to their own size."""
         rounding = 4 * self.k**0.5 * min(self.epsilon, 2.0**-23)
         return float(rounding + 8 * max(0.0, self.relative_error - self.epsilon / 4))
-
-    def _lengths_of_columns(self) -> Any:
-        torch, b = self.torch, self.stored_b
-        blocks = (self.format.to_float64(b[at : at + ROWS]) for at in range(0, b.shape[0], ROWS))
-        if self.column_major:
-            return torch.cat([block.norm(dim=1) for block in blocks])
-        return torch.as_tensor(sum(block.square().sum(0) for block in blocks)).sqrt()
 
 
 def require(torch: Any, dtype: str, place: str) -> None:
