@@ -218,7 +218,6 @@ def dashboard(arguments: argparse.Namespace) -> int:
         record=arguments.record,
         show_secrets=arguments.show_secrets,
         search=_search(arguments),
-        sample=lambda asked: import_module("gputop.stream.sender").run(asked),
     )
 
 

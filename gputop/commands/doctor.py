@@ -23,7 +23,7 @@ from gputop.commands.arguments import Parser, fail, output_width, print_text
 from gputop.console import FAULT, FINE, USAGE, terminal_size
 from gputop.health.findings import Finding, Severity
 from gputop.output.ansi import CYAN, GREEN, LOUD_RED, YELLOW, Span, painted, wanted
-from gputop.text import visible
+from gputop.text import count, visible
 
 if TYPE_CHECKING:
     from gputop.health.doctor.facts import DoctorFacts
@@ -87,8 +87,7 @@ def document(findings: Sequence[Finding], facts: DoctorFacts) -> dict[str, Any]:
     """Return findings and versions as JSON values; a device is named by its UUID."""
     from gputop.health.doctor import BY_NAME
 
-    torch = facts.torch
-    devices = {device.uuid: device for device in facts.gpus}
+    torch, gpus = facts.torch, facts.gpus
     return {
         "versions": {
             "gputop": __version__,
@@ -107,7 +106,7 @@ def document(findings: Sequence[Finding], facts: DoctorFacts) -> dict[str, Any]:
                 "group": BY_NAME[each.rule].group,
                 "status": STATUSES[each.severity][0],
                 "finding": each.sentence,
-                "remedy": remedy(each, _found_on(each, devices)) or None,
+                "remedy": remedy(each, _found_on(each, gpus)) or None,
                 "device": each.device_uuid or None,
                 "rows": list(each.rows),
             }
@@ -129,8 +128,8 @@ def page(
     """
     from gputop.health.doctor import BY_NAME
 
-    devices = {device.uuid: device for device in facts.gpus}
-    merged = list(_merged(findings, devices))
+    gpus = facts.gpus
+    merged = _merged(findings, gpus)
     titles = max(len(BY_NAME[finding.rule].title) for finding, _ in merged)
     indent = 2 + MARK_WIDTH + 2 + titles + 2
     room = None if width is None else max(LEAST_TEXT, width - indent)
@@ -143,7 +142,7 @@ def page(
             lines += ["", group] if lines else [group]
         word, look = STATUSES[severity]
         word = word.upper() if severity is Severity.FAULT else word
-        first, *rest = _texts(finding, found_on, len(devices), room)
+        first, *rest = _texts(finding, found_on, len(gpus), room)
         text = f"  {check.title:<{titles}}  {first}"
         mark = Span(f"{word:<{MARK_WIDTH}}", look)
         lines.append(painted([Span("  "), mark, Span(text)], colour=colour))
@@ -159,20 +158,19 @@ def remedy(finding: Finding, devices: Iterable[Device]) -> str:
     return finding.advice.replace(INDEX, ",".join(str(each.index) for each in devices))
 
 
-def _found_on(finding: Finding, devices: dict[str, Device]) -> list[Device]:
-    device = devices.get(finding.device_uuid)
-    return [] if device is None else [device]
+def _found_on(finding: Finding, gpus: Iterable[Device]) -> list[Device]:
+    return [device for device in gpus if device.uuid == finding.device_uuid]
 
 
 def _merged(
-    findings: Iterable[Finding], devices: dict[str, Device]
-) -> Iterator[tuple[Finding, list[Device]]]:
+    findings: Iterable[Finding], gpus: Iterable[Device]
+) -> Sequence[tuple[Finding, list[Device]]]:
     """Merge what several devices have in common, at the place of the first."""
     groups: dict[Finding, list[Device]] = {}
     for finding in findings:
         same = groups.setdefault(replace(finding, device_uuid=""), [])
-        same += _found_on(finding, devices)
-    yield from groups.items()
+        same += _found_on(finding, gpus)
+    return [*groups.items()]
 
 
 def _named(devices: Sequence[Device], gpus: int) -> str:
@@ -202,14 +200,10 @@ def _broken(text: str, room: int | None, indent: str = "") -> list[str]:
 
 
 def _summary(severities: Sequence[Severity], *, colour: bool) -> str:
-    counts = {severity: severities.count(severity) for severity in reversed(STATUSES)}
-    parts = [
-        f"{count} {STATUSES[severity][0]}{'s' if count != 1 else ''}"
-        for severity, count in counts.items()
-        if count and severity is not Severity.OK
-    ]
+    found = [s for s in reversed(STATUSES) if s in severities and s is not Severity.OK]
+    parts = [count(severities.count(severity), STATUSES[severity][0]) for severity in found]
     text = f"{', '.join(parts)}." if parts else "Nothing is wrong."
-    if parts and not counts[Severity.FAULT]:
+    if parts and Severity.FAULT not in severities:
         text = f"No problem found; {text}"
     _, look = STATUSES[max(severities, default=Severity.OK)]
     return painted([Span(text, look)], colour=colour)

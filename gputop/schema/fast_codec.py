@@ -54,7 +54,9 @@ class FastCodec(Generic[T]):
 
     def encode(self, record: T) -> str | None:
         """Return the line that `codec` would write, or None."""
-        if not _are_written_alike(self._floats([record])):
+        floats = {each for each in self._floats([record]) if each is not None}
+        # `codec` rounds them.
+        if not all(-LARGEST < each < LARGEST and rounded(each) == each for each in floats):
             return None
         try:
             line = self._begin + self._write(record)[1:]
@@ -90,15 +92,6 @@ def _line_of(cls: Any, bounds: Mapping[str, int], **tag: Any) -> Any:
 
 Floats = Callable[[Iterable[Any]], Iterable[Any]]
 """Function that returns all floats in values of one type, and perhaps None."""
-
-
-def _are_written_alike(floats: Iterable[Any]) -> bool:
-    """Return True if msgspec writes each as `codec` does, which rounds them to three digits."""
-    return all(
-        -LARGEST < each < LARGEST and rounded(each) == each
-        for each in set(floats)
-        if each is not None
-    )
 
 
 def _floats_of(hint: Any) -> Floats:

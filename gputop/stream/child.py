@@ -28,7 +28,7 @@ from gputop.schema.snapshot import (
     decode,
     load_fast,
 )
-from gputop.stream.launch import Forked, StreamOptions, launch
+from gputop.stream.launch import StreamOptions, launch
 
 LONG_LIFE_SECONDS = 10.0
 """Seconds that a crashing child never lives: its first records come before it asks the driver."""
@@ -72,7 +72,7 @@ class StreamChild:
         self,
         arguments: Sequence[str],
         interval: float,
-        process: subprocess.Popen[bytes] | Forked | None = None,
+        process: subprocess.Popen[bytes] | None = None,
         patience: Patience = Patience(),  # noqa: B008 - it cannot change
     ) -> None:
         """Watch a child with these arguments; `process` is one that was started already."""

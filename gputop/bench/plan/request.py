@@ -334,18 +334,14 @@ def parse_python(text: str) -> str:
 def available_bytes() -> int | None:
     """Return the memory available without swapping, to the machine and its control groups."""
     found = []
-    try:
+    with contextlib.suppress(OSError, ValueError, IndexError):
         lines = Path("/proc/meminfo").read_text().splitlines()
         found += [int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")]
-    except (OSError, ValueError, IndexError):
-        pass
     for group in (own := _own_group(), *own.parents):
-        try:
+        with contextlib.suppress(OSError, ValueError):  # no such group, or "max"
             limit = int((group / "memory.max").read_text())
             used = int((group / "memory.current").read_text())
             found.append(max(0, limit - used))
-        except (OSError, ValueError):  # no such group, or "max"
-            pass
     return min(found) if found else None
 
 

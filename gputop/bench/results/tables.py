@@ -162,11 +162,19 @@ def table(kind: str, points: Sequence[Point], most: int = FASTEST) -> TextTable:
 def device_tables(kind: str, devices: Mapping[str, Sequence[Point]]) -> list[TextTable]:
     """Return the rows of several devices, by their labels, side by side.
 
-    It is one table at the largest size, or one for each size, from the smallest on.
+    It is one table at the largest size, or one for each size, from the smallest on. Of a search it
+    is the best shape of each.
     """
     layout = LAYOUTS.get(kind)
     if layout is None:
-        return [_best_shapes(devices)]
+        columns = ["TFLOP/s", "m", "n", "k", "layout"]
+        lines: dict[str, dict[str, Cell]] = {}
+        for device, points in devices.items():
+            top = ranked_shapes(points)[:1]
+            texts = (text for point in top for text in (*_rate_and_shape(point), point.series))
+            ranks = [point.values.get("tflops") for point in top] + [None] * 4
+            lines[device] = dict(zip(columns, map(Cell, texts, ranks), strict=False))
+        return [_table("", columns, lines)]
     rows = [(device, point) for device, points in devices.items() for point in points]
     ways = list(dict.fromkeys(_way(point) for _, point in rows))
     blocks: dict[str, dict[str, dict[str, Cell]]] = {}
@@ -251,17 +259,6 @@ def _table(
         scattered = ((cell.scatter or 0.0) > SPOILED_PERCENT for cell in found)
         spoiled |= {(y, x) for y, many in enumerate(scattered, 1) if many}
     return TextTable([[heading, *columns], *shown], frozenset(best), frozenset(spoiled))
-
-
-def _best_shapes(devices: Mapping[str, Sequence[Point]]) -> TextTable:
-    columns = ["TFLOP/s", "m", "n", "k", "layout"]
-    lines: dict[str, dict[str, Cell]] = {}
-    for device, points in devices.items():
-        top = ranked_shapes(points)[:1]
-        texts = (text for point in top for text in (*_rate_and_shape(point), point.series))
-        ranks = [point.values.get("tflops") for point in top] + [None] * 4
-        lines[device] = dict(zip(columns, map(Cell, texts, ranks), strict=False))
-    return _table("", columns, lines)
 
 
 def _rate_and_shape(point: Point) -> list[str]:

@@ -137,17 +137,15 @@ class Run:
             expected = self._expected
             # Overdue twice: where this process itself was held up, it needs the time between.
             if expected is overdue:
-                self._overdue(expected[1])
+                error, totals = expected[1], self.totals
+                if error.kind == "too_slow" and isinstance(totals, TableTotals) and totals.rows:
+                    self.notes.append(f"the time was up in the middle: {error.fields['why']}")
+                    self.finish()  # the rows before it are worth having
+                self.end("error", **error.fields)
             overdue = expected if time.monotonic() > expected[0] else None
         # The main thread ends by itself between two products; in a long one it cannot.
         threading.Event().wait(STOP_SECONDS)
         self.finish()
-
-    def _overdue(self, refusal: RunError) -> NoReturn:
-        if refusal.kind == "too_slow" and isinstance(self.totals, TableTotals) and self.totals.rows:
-            self.notes.append(f"the time was up in the middle: {refusal.fields['why']}")
-            self.finish()  # the rows before it are worth having
-        self.end("error", **refusal.fields)
 
 
 def own_channel() -> int:

@@ -50,20 +50,16 @@ def _modules() -> Iterator[Any]:
     for folder in sys.path:
         file = Path(folder, "pynvml.py")
         if file.is_file():
+            from importlib.util import module_from_spec, spec_from_file_location
+
             with contextlib.suppress(Exception):
-                yield _load_file(file)
-
-
-def _load_file(file: Path) -> Any:
-    from importlib.util import module_from_spec, spec_from_file_location
-
-    spec = spec_from_file_location("pynvml", file)
-    assert spec is not None
-    assert spec.loader is not None
-    # It looks itself up under that name while it is loaded.
-    module = sys.modules["pynvml"] = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+                spec = spec_from_file_location("pynvml", file)
+                assert spec is not None
+                assert spec.loader is not None
+                # It looks itself up under that name while it is loaded.
+                module = sys.modules["pynvml"] = module_from_spec(spec)
+                spec.loader.exec_module(module)
+                yield module
 
 
 nvml: Any = _load()

@@ -50,8 +50,7 @@ def result_rows(run: RunState, width: int, height: int, under: int) -> list[Row]
     if found.named and not _fits(found, width):  # the columns of others are not of one sort
         found = found.transposed()
     shown = table_rows(found, width)[:height]
-    room = height - len(shown) - 1
-    notes = note_rows(run, width, room, TEXT)
+    notes = note_rows(run, width, height - len(shown) - 1, TEXT)
     return [*shown, [], *notes] if notes else shown
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import errno
 import io
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from gputop.problem import Problem
     from gputop.recording.reader import Recording
     from gputop.settings import Settings
-    from gputop.stream.launch import Forked
     from gputop.ui.shell.dashboard import Dashboard, RecordSource
     from gputop.ui.shell.fleet_screen import FleetSource
 
@@ -46,7 +44,6 @@ def run(
     record: Path | None = None,
     show_secrets: bool = False,
     search: str = "",
-    sample: Callable[[StreamOptions], None],
 ) -> int:
     """Run the dashboard until it is left; return the exit status.
 
@@ -55,12 +52,11 @@ def run(
     instead of this machine, or a `recording` is played. `record` is a file to record to.
     `show_secrets` leaves command lines and environments of this machine's processes unmasked.
     `search` is the first filter of the list of processes.
-    `sample` does in a fork what the command of the sampler does.
     """
     interval, replay, process = settings.interval, None, None
     asked = StreamOptions(interval, gpm=False, control=True, secrets=show_secrets, **chosen)
     if not hosts and recording is None:
-        process = _start_sampler(asked, sample)
+        process = launch(asked.command)
     load_asyncio()
     source: RecordSource
     if recording is not None:
@@ -79,18 +75,6 @@ def run(
     load()
     shown = {"replay": replay, "record": record, "show_secrets": show_secrets, "search": search}
     return _show(source, python, settings, problems=problems, config=config, **shown)
-
-
-def _start_sampler(
-    asked: StreamOptions, sample: Callable[[StreamOptions], None]
-) -> Forked | subprocess.Popen[bytes]:
-    from gputop.stream.launch import Forked, can_fork
-
-    if not can_fork():
-        return launch(asked.command)
-    import gputop.schema.snapshot  # noqa: F401 - both need it
-
-    return Forked(lambda: sample(asked), ["gputop", *asked.words])
 
 
 def run_fleet(
