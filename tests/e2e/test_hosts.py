@@ -138,7 +138,7 @@ def test_leaving_leaves_nothing_of_any_host(ssh: FakeSsh) -> None:
     names = ("a", "slow", "secret", "noisy")
     with watching(ssh, *names) as terminal:
         see(terminal, "─ a ", "Host secret is away", "─ noisy ", "4 GPUs")
-        see(terminal, "it wants a password or another key. `ssh-copy-id secret`")
+        see(terminal, "it wants a password or another key.", "`ssh-copy-id secret`")
         assert "connecting" in under(terminal, "slow").splitlines()[0]
         terminal.send("q")
         assert terminal.wait() == 0

@@ -294,7 +294,6 @@ def test_the_dashboard_records_and_what_it_recorded_plays(tmp_path: Path) -> Non
     path = tmp_path / "a.jsonl.gz"
     with dashboard("--demo", *FAST, "--record", str(path)) as terminal:
         see(terminal, " REC ")
-        see(terminal, "KiB")
         terminal.send("q")
         assert terminal.wait(SOON) == 0
     records = list(Recording(path).records())
