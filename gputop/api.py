@@ -10,10 +10,9 @@ import contextlib
 import threading
 import warnings
 import weakref
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from functools import partial
 from typing import TypeVar
 
 from gputop.health.idle_devices import Requirements, parse_amount
@@ -133,9 +132,9 @@ class _Follower:
         self._is_new = False
         self._problem = Problem("No sample came", "the sampler is silent", "Try again")
         self._ended = self._failed = False
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._cancel: Callable[[], object] | None = None
-        """Cancels the reading, while it runs."""
+        self._stop = asyncio.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._follow()), daemon=True)
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def latest(self) -> Snapshot | None:
         """Return the newest snapshot, if there is one."""
@@ -166,22 +165,24 @@ class _Follower:
         with self._changed:
             self._ended = True
             self._changed.notify_all()
-            if self._cancel is not None:
-                self._cancel()
+            if self._loop is not None and not self._failed:
+                self._loop.call_soon_threadsafe(self._stop.set)
         if self._thread.ident is not None:
             self._thread.join()
 
-    def _run(self) -> None:
-        with contextlib.suppress(asyncio.CancelledError):
-            asyncio.run(self._read())
-
-    async def _read(self) -> None:
-        task = asyncio.current_task()
-        assert task is not None
+    async def _follow(self) -> None:
         with self._changed:
             if self._ended:
                 return
-            self._cancel = partial(asyncio.get_running_loop().call_soon_threadsafe, task.cancel)
+            self._loop = asyncio.get_running_loop()
+        reading = asyncio.create_task(self._read())
+        stopping = asyncio.create_task(self._stop.wait())
+        await asyncio.wait((reading, stopping), return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        reading.cancel()
+        await asyncio.gather(reading, stopping, return_exceptions=True)
+
+    async def _read(self) -> None:
         try:
             async with contextlib.aclosing(streams.snapshots(self._child)) as found:
                 async for each in found:
@@ -193,7 +194,7 @@ class _Follower:
                             self._problem = each.problem
         except ProblemError as error:
             with self._changed:
-                self._problem, self._failed, self._cancel = error.problem, True, None
+                self._problem, self._failed = error.problem, True
                 self._changed.notify_all()
 
 

@@ -100,7 +100,7 @@ class EventsView(DeviceView):
             none = "none so far" if self._telemetry.replayed else "none since gputop started"
             return [[Span("Events", ACCENT)], [Span(none, DIM)]]
         shown = events[: height - 1]
-        some = f", the newest {len(shown)} of {len(events)}" if len(shown) < len(events) else ""
+        some = f", the newest {len(shown)} of {len(events)}" if 0 < len(shown) < len(events) else ""
         heading = [Span("Events", ACCENT), Span(some, DIM)]
         return [heading, *(_row(event, width) for event in shown)]
 
