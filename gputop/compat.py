@@ -1,4 +1,4 @@
-"""What the standard library of Python 3.10 lacks, which is that of Ubuntu 22.04."""
+"""Replacements for what the standard library of Python 3.10, that of Ubuntu 22.04, lacks."""
 
 from __future__ import annotations
 

@@ -7,9 +7,8 @@ is `None` (`null`), with the reason under its name in `absent`: zero never stand
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 
 from gputop.compat import StrEnum
 from gputop.text import visible
@@ -159,7 +158,7 @@ class Device:
             return self
         start = qualified(self.machine, "")
         parent = self.parent_uuid
-        return dataclasses.replace(
+        return replace(
             self,
             machine=None,
             uuid=self.uuid.removeprefix(start),
@@ -264,7 +263,7 @@ class DeviceSample:
 
 READINGS: tuple[str, ...] = tuple(
     f.name
-    for f in dataclasses.fields(DeviceSample)
+    for f in fields(DeviceSample)
     if f.name not in ("uuid", "state", "age_seconds", "nvidia_smi", "absent")
 )
 SERIES_READINGS = ("gpu_utilization_samples_percent", "gpu_utilization_samples_seconds")

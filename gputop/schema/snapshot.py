@@ -6,11 +6,10 @@ Devices are keyed by UUID; see `schema.device` for their fields.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any
@@ -214,7 +213,7 @@ class Sample:
     echo_seconds: float | None = None
     """`time` by the clock of a reader that acknowledges, less the acknowledgement's way."""
     problem: Problem | None = None
-    """What was left out of the sample, and why."""
+    """Parts that were left out of the sample, with the reason."""
 
     def device(self, uuid: str) -> DeviceSample | None:
         """Return the readings of that device, or None if it has none in this sample."""
@@ -232,10 +231,10 @@ class Sample:
         if not any(process.unmasked for process in self.processes):
             return self
         processes = (
-            dataclasses.replace(p, command=(shown and p.unmasked) or p.command, unmasked=None)
+            replace(p, command=(shown and p.unmasked) or p.command, unmasked=None)
             for p in self.processes
         )
-        return dataclasses.replace(self, processes=tuple(processes))
+        return replace(self, processes=tuple(processes))
 
 
 MOST_WAITING = 256
@@ -246,7 +245,7 @@ def without_samples(readings: DeviceSample) -> DeviceSample:
     """Return the readings as they are sent again: the driver's samples are sent only once."""
     if not readings.gpu_utilization_samples_percent:
         return readings
-    return dataclasses.replace(readings, gpu_utilization_samples_percent=())
+    return replace(readings, gpu_utilization_samples_percent=())
 
 
 def carry_samples(
@@ -258,14 +257,14 @@ def carry_samples(
         before, after = waiting.get(readings.uuid), readings.gpu_utilization_samples_percent
         if before and after is not None:
             both = (before + after)[-MOST_WAITING:]
-            yield dataclasses.replace(readings, gpu_utilization_samples_percent=both)
+            yield replace(readings, gpu_utilization_samples_percent=both)
         else:
             yield readings
 
 
 def merge_samples(unsent: Sample, newer: Sample) -> Sample:
     """Return the newer sample with the events and utilization samples of the one before it."""
-    return dataclasses.replace(
+    return replace(
         newer,
         devices=tuple(carry_samples(unsent.devices, newer.devices)),
         events=(unsent.events + newer.events)[-EVENTS:],
@@ -359,7 +358,7 @@ def decode(line: str | bytes) -> Record:
     record = from_json(cls, document)
     if problem is None or (cls is Inventory and record.problem is not None):
         return record  # the reason for a missing driver matters more
-    return dataclasses.replace(record, problem=problem)
+    return replace(record, problem=problem)
 
 
 _BOUNDS = {"devices": DEVICES, "machines": DEVICES, "processes": PROCESSES, "events": EVENTS}

@@ -9,14 +9,13 @@ Python's lock and waits to get it back, which takes longer than the call.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import socket
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from gputop import __version__
@@ -91,7 +90,7 @@ class _Slot:
     asked_at: float = 0.0
     """Time of the question that it answers, or answered last."""
     known: _Current = field(default_factory=_Current)
-    """What was read last."""
+    """Values that were read last."""
     sent: bool = False
     """True if that has been sent before."""
     late: bool = False
@@ -114,7 +113,7 @@ class _Slot:
         if not known.devices:
             return _Current(devices, (_silent(devices[0], Absence.NO_DATA_YET),))
         new = map(without_samples, known.samples) if self.sent else known.samples
-        samples = (dataclasses.replace(sample, age_seconds=age) for sample in new)
+        samples = (replace(sample, age_seconds=age) for sample in new)
         return known._replace(samples=tuple(samples))
 
 
@@ -180,7 +179,7 @@ class Sampler:
             # Both at one moment: a reader may learn more about its device between them.
             devices, sample = self._current(opened.slots)
             inventory = self._inventory(opened, devices)
-            if sent is None or dataclasses.replace(inventory, time=sent.time) != sent:
+            if sent is None or replace(inventory, time=sent.time) != sent:
                 sent = inventory
                 yield inventory
             yield sample

@@ -1,4 +1,4 @@
-"""What to run and where: targets, requests, and the memory that they need."""
+"""Requests: targets, kinds and options of a run, and the memory that it needs."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ PARTS = 8
 
 
 class Backend:
-    """What all devices have in common."""
+    """Common base of all devices."""
 
     timed: Callable[..., float]
     compare: Callable[[Product], Any]

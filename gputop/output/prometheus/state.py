@@ -1,4 +1,4 @@
-"""What is known when Prometheus asks: the newest records of a stream, what was counted, and pods.
+"""State of the exporter between scrapes: the newest records of a stream, counts, and pods.
 
 The containers that hold GPUs are listed by the kubelet on its pod-resources socket. The service is
 `v1.PodResourcesLister` of

@@ -154,7 +154,7 @@ class _Children(NamedTuple):
 
 
 class _Identity(NamedTuple):
-    """What seldom changes of a process."""
+    """Facts of a process that seldom change."""
 
     values: Mapping[str, Any]
     absent: Mapping[str, Absence]

@@ -343,7 +343,7 @@ def parse_cgroup(cgroup: str) -> Cgroup:
     return Cgroup(
         next(filter(None, map(_container, paths)), None),
         next(filter(None, map(_pod, paths)), None),
-        next(filter(None, map(_slurm_job, paths)), None),
+        next((found[1] for path in paths if (found := _JOB.search(path))), None),
     )
 
 
@@ -361,11 +361,6 @@ def _container(path: str) -> str | None:
 def _pod(path: str) -> str | None:
     uids: list[str] = _POD.findall(path) if "kubepods" in path else []
     return uids[-1].replace("_", "-") if uids else None
-
-
-def _slurm_job(path: str) -> str | None:
-    match = _JOB.search(path)
-    return match[1] if match else None
 
 
 def cpu_name() -> str | None:
