@@ -89,7 +89,7 @@ class Client:
         document = _document(body)
         if "status" not in document:
             url = visible(self._server.url, 200)
-            why = f"{url} answers with something other than its JSON"
+            why = f"{url} answers with something other than JSON"
             raise AskError(Problem("No answer of Prometheus", why, "Check what is at that URL"))
         if document["status"] != "success":
             raise AskError(_failed(_words(document)), whole=False)

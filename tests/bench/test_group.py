@@ -187,7 +187,7 @@ async def test_who_leaves_in_the_middle_leaves_no_worker() -> None:
 @needs_torch
 def test_a_worker_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "gputop.bench.run.session.worker_request", partial(worker_request, wait_seconds=0.2)
+        "tests.bench.workers.worker_request", partial(worker_request, wait_seconds=0.2)
     )
     with RawWorker(request()) as raw:
         *_, last = raw.events()

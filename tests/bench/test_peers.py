@@ -182,7 +182,7 @@ def test_a_worker_is_bound_to_the_processors_near_its_gpu(
 @needs_torch
 async def test_the_result_says_what_the_worker_was_bound_to(tmp_path: Path) -> None:
     node(tmp_path / "sysfs", 0, f"{min(os.sched_getaffinity(0))}")
-    fault = f"from pathlib import Path\nenvironment.SYSFS = Path({str(tmp_path / 'sysfs')!r})\n"
+    fault = f"from pathlib import Path\nmain.SYSFS = Path({str(tmp_path / 'sysfs')!r})\n"
     python = fake_interpreter(tmp_path, broken_worker(fault))
     near = dataclasses.replace(CPU, pci_bus_id="00000000:1A:00.0")
     for target, says in ((near, "NUMA node 0, processors: 1"), (CPU, None)):

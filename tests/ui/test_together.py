@@ -371,7 +371,7 @@ async def test_tables_of_several_run_to_their_ends(
         assert states(pilot, 2) == ["ok", "ok"]
         assert "GPU 1" in shown(pilot, ThroughputChart)
     assert [each.kind for each in kept] == [kind, kind]
-    copied = kind == "copy"
+    copied = kind in ("copy", "collective")
     peers = [[peer.number for peer in each.peers] for each in scripted.requests]
     assert peers == ([["1"], ["0"]] if copied else [[], []])
 

@@ -6,6 +6,7 @@ import heapq
 import math
 import platform
 import statistics
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
@@ -116,15 +117,17 @@ def ranked_shapes(points: Sequence[Point]) -> list[Point]:
 
 
 def with_comparisons(results: Iterable[Result], among: Iterable[Result]) -> list[Result]:
-    """Return the results, each compared with the runs of `among` that were made before it.
+    """Return the results, each `compared` with the runs of `among`."""
+    groups: dict[tuple[object, ...], list[Result]] = defaultdict(list)
+    for other in among:
+        groups[comparable(other)].append(other)
+    return [compared(each, groups[comparable(each)]) for each in results]
 
-    A result that already has a comparison stays as it is.
-    """
-    known = list(among)
-    return [each if each.comparison else _compared(each, known) for each in results]
 
-
-def _compared(result: Result, among: Iterable[Result]) -> Result:
+def compared(result: Result, among: Iterable[Result]) -> Result:
+    """Return the result compared with those before it; as it is if it has a comparison."""
+    if result.comparison is not None:
+        return result
     like, mine = last_runs(result, among), score(result)
     scores = [value for each in like if (value := score(each)) is not None]
     under = percent_below(mine, statistics.median(scores)) if scores and mine is not None else None

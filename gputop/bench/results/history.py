@@ -56,7 +56,7 @@ def results_path() -> Path:
 def compared(result: Result) -> Result:
     """Return a result compared with the like runs before it; raise `ProblemError`."""
     earlier = of_device(result.device_uuid, result.device)
-    return compare.with_comparisons([result], earlier)[0]
+    return compare.compared(result, earlier)
 
 
 def judged(results: Iterable[Result], limits: VerdictLimits = DEFAULTS) -> list[Result]:
