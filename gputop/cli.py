@@ -53,6 +53,19 @@ COMMANDS = {
 }
 """Commands in the order of the help, each with its line."""
 
+UNSET: Mapping[str, Any] = {
+    **dict.fromkeys(option.removeprefix("--").replace("-", "_") for option in SHARED),
+    **dict.fromkeys(("only_visible", "compute", "demo", "once"), False),
+    "id": (),
+    "remote_command": REMOTE_COMMAND,
+}
+"""Values of the options that a command can be given before its name, where they are not given."""
+NOT_FOR = {
+    "replay": "`{}` cannot read a recording. Leave out --replay.",
+    "host": "`{}` works on this machine only. Leave out --host.",
+    "prometheus": "`{}` does not work on a fleet. Leave out --prometheus.",
+}
+
 
 def parser(words: Collection[str] = tuple(COMMANDS)) -> Parser:
     """Return the parser, with the options of the commands that are among the words.
@@ -68,11 +81,8 @@ def parser(words: Collection[str] = tuple(COMMANDS)) -> Parser:
     show = "show the version and exit; with --verbose, those of all else, for bug reports"
     top.flag("--version -V", show)
     top.flag("--verbose", "with --version: also the versions of Python, dependencies and driver")
-    # None is unset.
-    top.set_defaults(interval=None, demo=False, gpm=None, replay=None, host=None)
-    top.set_defaults(id=(), only_visible=False, user=None, pid=None, compute=False)
-    top.set_defaults(remote_command=REMOTE_COMMAND, prometheus=None, match=None)
-    top.set_defaults(whole_parser=parser)  # for the completion of every word
+    # `whole_parser` is for the completion of every word.
+    top.set_defaults(**UNSET, whole_parser=parser)
     top.flag("--once -1", "the same as `gputop status`")
     add_shared(top, *SHARED)
     top.value("--record", "FILE", Path, "record what the dashboard shows to a new file, as r does")
@@ -93,6 +103,7 @@ def parser(words: Collection[str] = tuple(COMMANDS)) -> Parser:
     commands = top.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
     for name, what in COMMANDS.items():
         sub = commands.add_parser(name, help=what, allow_abbrev=False)
+        sub.set_defaults(shared=())
         if name in words:
             import_module(f"gputop.commands.{name}").add_arguments(sub)
     return top
@@ -158,26 +169,30 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _check(arguments: argparse.Namespace, *, is_dashboard: bool) -> None:
     """End the program if options contradict each other or the command."""
+    if arguments.command is not None:
+        _refuse_dropped(arguments)
     if arguments.replay is not None:
-        if arguments.command not in (None, "status", "stream"):
-            fail(f"`{arguments.command}` cannot read a recording. Leave out --replay.", USAGE)
         options = ("demo", "id", "only_visible", "interval", "gpm", "host", "record")
         refuse(arguments, (*options, "show_secrets"), "a recording", "--replay")
     check_fleet(arguments)
-    if arguments.command not in (None, "status", "stream", "exporter"):
-        refuse(
-            arguments, ("user", "pid", "compute"), f"`{arguments.command}`", "see `gputop status`"
-        )
     hosts = hosts_of(arguments)
-    if hosts and arguments.command not in (None, "status", "stream"):
-        fail(f"`{arguments.command}` works on this machine only. Leave out --host.", USAGE)
-    if arguments.prometheus is not None and arguments.command not in (None, "status"):
-        fail(f"`{arguments.command}` does not work on a fleet. Leave out --prometheus.", USAGE)
     if arguments.record is not None and not is_dashboard:
         fail("--record is for the dashboard. Try `gputop stream --output FILE`.", USAGE)
     if arguments.show_secrets and (hosts or not is_dashboard):
         why = "other hosts mask theirs" if hosts else "what is printed is masked"
         fail(f"--show-secrets is for the dashboard of this machine: {why}. Leave it out.", USAGE)
+
+
+def _refuse_dropped(arguments: argparse.Namespace) -> None:
+    """End the program if an option before the command is none of the command's."""
+    command = arguments.command
+    for name, unset in UNSET.items():
+        option = f"--{name.replace('_', '-')}"
+        if (value := getattr(arguments, name)) == unset or option in arguments.shared:
+            continue
+        if command == "bench" and name == "id":
+            fail(f"--id is not for `bench`. Choose with --device {','.join(value)}.", USAGE)
+        fail(NOT_FOR.get(name, f"{option} is not for `{{}}`. Leave it out.").format(command), USAGE)
 
 
 def dashboard(arguments: argparse.Namespace) -> int:

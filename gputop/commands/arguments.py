@@ -224,7 +224,8 @@ FLEET = ("--prometheus", "--match")
 
 
 def add_shared(command: argparse.ArgumentParser, *names: str) -> None:
-    """Add these options of `SHARED`."""
+    """Add these options of `SHARED`. Before the command they are refused unless it has them."""
+    command.set_defaults(shared=names)
     for name in names:
         # A default of the command would overwrite what was given before it.
         short = [SHORT[name]] if name in SHORT else []

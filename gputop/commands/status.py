@@ -70,7 +70,10 @@ def add_arguments(parser: Parser) -> None:
         "its device, as user:command/pid(memory))",
     )
     parser.switch("--color", "in colour, or not (default: on a terminal, unless NO_COLOR is set)")
-    add_shared(parser, "--id", "--only-visible", *PROCESSES, "--demo", *HOSTS, "--replay", *FLEET)
+    source = ("--gpm", "--id", "--only-visible", *PROCESSES, "--demo")
+    add_shared(parser, *source, *HOSTS, "--replay", *FLEET)
+    # Before the command, --interval is --watch.
+    parser.set_defaults(shared=(*source, *HOSTS, "--replay", *FLEET, "--interval", "--once"))
 
 
 def run_without_options(arguments: argparse.Namespace) -> int:
@@ -93,6 +96,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _status(arguments: argparse.Namespace) -> int:
+    if arguments.watch is None and not arguments.once:
+        arguments.watch = arguments.interval
     every, hosts = arguments.watch, hosts_of(arguments)
     if arguments.json and (arguments.columns or arguments.processes is not None):
         fail("--json has every reading. Leave out --columns and --processes.", USAGE)
@@ -110,7 +115,8 @@ def _status(arguments: argparse.Namespace) -> int:
 
         watch = open_watch(arguments, max(1.0, every or FLEET_INTERVAL), at_once=True)
         return asyncio.run(_print_fleets(arguments, watch))
-    gpm = arguments.json or any(column.needs_gpm for column in arguments.columns or ())
+    wanted = arguments.json or any(column.needs_gpm for column in arguments.columns or ())
+    gpm = arguments.gpm is not False and wanted
     if hosts:
         import asyncio
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from gputop.commands.arguments import Parser, fail, print_text, refuse
+from gputop.commands.arguments import Parser, fail, print_text
 from gputop.console import COULD_NOT_RUN, FINE
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ def add_arguments(parser: Parser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the matrix. A driver that does not answer is a problem, and does not hang."""
-    refuse(arguments, ("demo", "id", "only_visible"), "`topo`", "see `gputop status`")
     found = _read()
     if arguments.json:
         print_text(json.dumps({"gpus": [asdict(gpu) for gpu in found]}, indent=2))

@@ -9,7 +9,7 @@ import platform
 import re
 import subprocess
 import sys
-from importlib import metadata
+from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -102,7 +102,9 @@ REFUSED = [
     (["status", "--json", "--columns", "busy"], "Leave out --columns and --processes."),
     (["status", "--json", "--no-processes"], "Leave out --columns and --processes."),
     (["stream", "--demo=1"], "Try `gputop stream --help`."),
-    (["--demo", "doctor"], "Leave out --demo."),
+    (["--demo", "doctor"], "--demo is not for `doctor`. Leave it out."),
+    (["-i", "1,GPU-4f", "bench"], "Choose with --device 1,GPU-4f."),
+    (["-1", "bench"], "--once is not for `bench`. Leave it out."),
     (["doctor", "more"], HELP),
     (["doctor", "--python"], "Try `gputop doctor --help`."),
     (["pick", "-n", "0"], COUNT),
@@ -252,6 +254,61 @@ def test_users_and_processes_that_cannot_be_chosen(
         cli.main(words)
     assert end.value.code == 2
     assert says in capsys.readouterr().err
+
+
+SHARED_OPTIONS = {
+    "--once": (),
+    "--interval": ("2",),
+    "--no-gpm": (),
+    "--id": ("1",),
+    "--only-visible": (),
+    "--user": ("ada",),
+    "--pid": ("1",),
+    "--compute": (),
+    "--demo": (),
+    "--host": ("gpu-1",),
+    "--prometheus": ("http://p:9090",),
+    "--replay": ("x",),
+}
+SOURCE = {"--interval", "--no-gpm", "--id", "--only-visible", "--user", "--pid", "--compute"}
+HONOURED = {
+    "status": {*SHARED_OPTIONS},
+    "stream": {*SOURCE, "--demo", "--host", "--replay"},
+    "exporter": {*SOURCE, "--demo"},
+    "pick": {"--demo"},
+}
+NEEDED = {"completion": ["bash"], "exporter": ["--processes"], "schema": ["status"]}
+
+
+@pytest.mark.parametrize("command", cli.COMMANDS)
+@pytest.mark.parametrize("option", SHARED_OPTIONS)
+def test_an_option_before_a_command_is_its_own_or_refused(
+    option: str, command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """None is dropped: `gputop -i 1 bench` must not put another device under stress."""
+    given: list[argparse.Namespace] = []
+    module = import_module(f"gputop.commands.{command}")
+
+    def run(arguments: argparse.Namespace) -> int:
+        given.append(arguments)
+        return 0
+
+    monkeypatch.setattr(module, "run", run)
+    words = [option, *SHARED_OPTIONS[option], command, *NEEDED.get(command, ())]
+    try:
+        status: object = cli.main(words)
+    except SystemExit as end:
+        status = end.code
+    said = capsys.readouterr()
+    name = option[2:].replace("no-", "").replace("-", "_")
+    if option in HONOURED.get(command, ()):
+        assert (status, said.err) == (0, "")
+        assert getattr(given[0], name) != cli.UNSET[name]
+    else:
+        assert (status, said.out, given) == (2, "", [])
+        (line,) = said.err.splitlines()
+        assert f"`{command}`" in line
+        assert name.replace("_", "-") in line
 
 
 @pytest.mark.parametrize(
