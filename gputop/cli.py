@@ -124,6 +124,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command, and return the exit status."""
     try:
         words = sys.argv[1:] if argv is None else argv
+        if words and words[0] != "stream":
+            from gputop.commands.other_tools import translated
+
+            words = translated(words, COMMANDS)
         return run(parser(words).parse_args(words))
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -16,6 +16,7 @@ import pytest
 
 from gputop import __version__, cli
 from gputop.commands.arguments import chosen_processes, interval
+from gputop.commands.other_tools import translated
 from gputop.compat import module_command
 from gputop.schema.snapshot import Host, Process, ProcessKind, Sample
 from gputop.settings import Settings
@@ -104,6 +105,13 @@ REFUSED = [
     (["stream", "--demo=1"], "Try `gputop stream --help`."),
     (["--demo", "doctor"], "--demo is not for `doctor`. Leave it out."),
     (["-i", "1,GPU-4f", "bench"], "Choose with --device 1,GPU-4f."),
+    (["dmon"], "gputop has no dmon. Use `gputop stream --format csv`."),
+    (["pmon", "-c", "1"], "--query-compute-apps pid,process_name,used_memory`."),
+    (["-i", "0", "-q"], "gputop has no -q. Use `gputop status --json`."),
+    (["nvlink", "-s"], "Use `gputop topo`, or a GPU's page in the dashboard (Enter)."),
+    (["-pm", "1"], "Use nvidia-smi: gputop sets nothing."),
+    (["-cpu"], "-cpu is gpustat's. `gputop status` shows users, pids and commands anyway."),
+    (["status", "-cupP"], "`gputop status` shows users, pids and commands anyway."),
     (["-1", "bench"], "--once is not for `bench`. Leave it out."),
     (["doctor", "more"], HELP),
     (["doctor", "--python"], "Try `gputop doctor --help`."),
@@ -254,6 +262,38 @@ def test_users_and_processes_that_cannot_be_chosen(
         cli.main(words)
     assert end.value.code == 2
     assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("--query-gpu=index,name --format=csv", "--query-gpu=index,name --format=csv --count 1"),
+        ("--query-gpu index --count 3", "--query-gpu index --count 3"),
+        ("--query-gpu=index --format=csv -l 5", "--query-gpu=index --format=csv --interval 5"),
+        ("--query-gpu=index -l -i 0", "--query-gpu=index --interval 5 -i 0"),
+        ("--query-gpu=index --loop=2 -f x.csv", "--query-gpu=index --interval 2 --output x.csv"),
+        ("-lms 500 --query-compute-apps=pid", "--interval 0.5 --query-compute-apps=pid"),
+        ("--query-gpu=index -lms", "--query-gpu=index --interval 5"),
+        ("--query-gpu=index --interval 2", "--query-gpu=index --interval 2"),
+    ],
+)
+def test_a_query_of_nvidia_smi_is_printed_once_or_in_a_loop(typed: str, meant: str) -> None:
+    assert translated(typed.split(), cli.COMMANDS) == ["stream", *meant.split()]
+
+
+@pytest.mark.parametrize("words", ["status -L", "stream --query-gpu index", "-l 5", "-cu ada"])
+def test_words_of_gputop_stay(words: str) -> None:
+    assert translated(words.split(), cli.COMMANDS) == words.split()
+
+
+def test_queries_and_lists_of_nvidia_smi() -> None:
+    queried = run("--demo", "--query-gpu=index,memory.total", "--format=csv,noheader")
+    assert (queried.returncode, queried.stderr) == (0, "")
+    assert queried.stdout.splitlines()[0] == "0, 81559 MiB"
+    assert len(queried.stdout.splitlines()) == 8
+    listed = run("--demo", "-L")
+    assert listed.stdout == run("status", "-L", "--demo").stdout
+    assert listed.stdout.startswith("GPU 0: NVIDIA H100")
 
 
 SHARED_OPTIONS = {
