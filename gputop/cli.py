@@ -34,6 +34,7 @@ from gputop.console import (
     USAGE,
     discard_output,
     in_notebook_cell,
+    print_message,
 )
 from gputop.settings import AUTO, KEYS, THEMES, load
 from gputop.settings import path as settings_path
@@ -185,6 +186,19 @@ def _check(arguments: argparse.Namespace, *, is_dashboard: bool) -> None:
     if arguments.show_secrets and (hosts or not is_dashboard):
         why = "other hosts mask theirs" if hosts else "what is printed is masked"
         fail(f"--show-secrets is for the dashboard of this machine: {why}. Leave it out.", USAGE)
+    if not (hosts or is_dashboard or arguments.demo or arguments.replay):
+        for user in arguments.user or ():
+            if _is_unknown(user):
+                print_message(f"note: this machine has no user {user}")
+
+
+def _is_unknown(user: str) -> bool:
+    import pwd
+
+    try:
+        return not (user.isdecimal() or pwd.getpwnam(user))  # a uid without a name is its number
+    except KeyError:
+        return True
 
 
 def _refuse_dropped(arguments: argparse.Namespace) -> None:

@@ -206,8 +206,16 @@ def _text(arguments: argparse.Namespace, seen: Snapshot) -> str:
         return title + gpu_list(seen.inventory)
     places: dict[bool | None, Processes] = {None: "beside", True: "below", False: "none"}
     columns, processes = arguments.columns or OWN, places[arguments.processes]
-    view = View(columns, processes, output_width(), _colour(arguments))
+    view = View(columns, processes, output_width(), _colour(arguments), _chosen(arguments))
     return page(seen.inventory, chosen_processes(arguments, seen.sample), view)
+
+
+def _chosen(arguments: argparse.Namespace) -> str:
+    """Return which processes are shown, such as `processes 4242 of ada`; empty for all."""
+    pids = " ".join(["", *map(str, arguments.pid or ())])
+    users = f" of {', '.join(arguments.user)}" if arguments.user else ""
+    kind = "compute " if arguments.compute else ""
+    return f"{kind}processes{pids}{users}" if pids or users or kind else ""
 
 
 def _document(arguments: argparse.Namespace, seen: Snapshot | Problem) -> dict[str, Any]:

@@ -297,6 +297,8 @@ class View:
     processes: Processes = "beside"
     width: int | None = None
     colour: bool = False
+    chosen: str = ""
+    """Which processes are shown, if not all."""
 
 
 PLAIN = View()
@@ -324,7 +326,7 @@ def page(inventory: Inventory, sample: Sample, view: View = PLAIN) -> str:
 
     No line is longer than the width, and no number is cut.
     """
-    lines: list[Line] = [_heading(inventory, sample, view.width)]
+    lines: list[Line] = [_heading(inventory, sample, view)]
     held = sample.processes_by_device()
     beside = view.processes == "beside"
     columns = [column for column in view.columns if beside or column != PROCESSES]
@@ -336,7 +338,7 @@ def page(inventory: Inventory, sample: Sample, view: View = PLAIN) -> str:
     return ansi.rendered(lines, view.width, colour=view.colour)
 
 
-def _heading(inventory: Inventory, sample: Sample, width: int | None) -> Line:
+def _heading(inventory: Inventory, sample: Sample, view: View) -> Line:
     """Return the heading, without its last parts if they do not fit."""
     host = sample.host
     driver, cuda = inventory.driver_version, inventory.cuda_version
@@ -344,6 +346,7 @@ def _heading(inventory: Inventory, sample: Sample, width: int | None) -> Line:
     spans = [
         Span("SIMULATED" if inventory.source is Source.SIMULATED else "", ansi.LOUD_YELLOW),
         Span(inventory.gpus_text if inventory.devices_left_out else ""),
+        Span(visible(view.chosen), ansi.YELLOW),
         Span(moment(sample.time, "%Y-%m-%d %H:%M:%S")),
         Span(f"driver {visible(driver)}" if driver else ""),
         Span(f"CUDA {visible(cuda)}" if cuda else ""),
@@ -351,8 +354,8 @@ def _heading(inventory: Inventory, sample: Sample, width: int | None) -> Line:
         Span(f"memory {used_of(host.memory_used_bytes, host.memory_total_bytes, ' of ')}"),
     ]
     rest = [span for span in spans if span.text]
-    if width is not None:
-        rest = fit_columns(rest, width - cells(first.text), lambda span: 3 + cells(span.text))
+    if view.width is not None:
+        rest = fit_columns(rest, view.width - cells(first.text), lambda span: 3 + cells(span.text))
     return ansi.with_dots([first, *rest])
 
 

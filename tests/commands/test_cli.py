@@ -302,7 +302,7 @@ SHARED_OPTIONS = {
     "--no-gpm": (),
     "--id": ("1",),
     "--only-visible": (),
-    "--user": ("ada",),
+    "--user": ("root",),
     "--pid": ("1",),
     "--compute": (),
     "--demo": (),
@@ -374,6 +374,38 @@ def test_only_the_chosen_processes_are_kept(words: list[str], kept: set[int]) ->
     sample = Sample(0.0, Host(), processes=found)
     arguments = cli.parser(()).parse_args(words)
     assert {each.pid for each in chosen_processes(arguments, sample).processes} == kept
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["-u", "ada", "-u", "bob"], "processes of ada, bob"),
+        (["-c"], "compute processes"),
+        (["-p", "48211,7", "-u", "ada"], "processes 48211 7 of ada"),
+        ([], ""),
+    ],
+)
+def test_the_heading_says_which_processes_are_shown(words: list[str], says: str) -> None:
+    done = run("status", "--demo", *words)
+    heading = done.stdout.splitlines()[0].split(" · ")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert heading[2].startswith("20") if not says else heading[2] == says
+
+
+@pytest.mark.parametrize(
+    ("user", "note"),
+    [
+        ("root", ""),
+        ("4242", ""),  # a uid without a name
+        ("pP\x1b", "gputop: note: this machine has no user pP␛\n"),
+    ],
+)
+def test_a_user_that_the_machine_does_not_know(
+    user: str, note: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("gputop.commands.status.run", lambda _: 0)
+    assert cli.main(["status", "-u", user]) == 0
+    assert capsys.readouterr().err == note
 
 
 @pytest.mark.parametrize("command", [["status"], ["stream"], ["bench"], ["pick"]])
