@@ -57,7 +57,6 @@ COMMANDS = {
 UNSET: Mapping[str, Any] = {
     **dict.fromkeys(option.removeprefix("--").replace("-", "_") for option in SHARED),
     **dict.fromkeys(("only_visible", "compute", "demo", "once"), False),
-    "id": (),
     "remote_command": REMOTE_COMMAND,
 }
 """Values of the options that a command can be given before its name, where they are not given."""

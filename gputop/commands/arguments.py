@@ -161,6 +161,7 @@ SHARED: Mapping[str, Mapping[str, Any]] = {
     },
     "--id": {
         "type": argument("gputop.sources.visible_devices:parse_ids"),
+        "action": "extend",
         "metavar": "LIST",
         "help": "only these GPUs; indices, PCI addresses or starts of UUIDs, such as 0,2",
     },
@@ -246,8 +247,8 @@ def hosts_of(arguments: argparse.Namespace) -> list[str]:
 
 def source_of(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the options of `StreamOptions` that say which devices of this machine are read."""
-    demo, ids, only_visible = arguments.demo, arguments.id, arguments.only_visible
-    return {"demo": demo, "ids": ids, "only_visible": only_visible}
+    ids, only_visible = tuple(arguments.id or ()), arguments.only_visible
+    return {"demo": arguments.demo, "ids": ids, "only_visible": only_visible}
 
 
 def check_fleet(arguments: argparse.Namespace) -> None:

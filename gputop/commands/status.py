@@ -160,7 +160,9 @@ async def _once(arguments: argparse.Namespace, found: SnapshotStream) -> int:
             if not waits:
                 break
     assert seen is not None
-    if text := _text(arguments, seen):
+    text = _text(arguments, seen)
+    is_choice = arguments.id or arguments.only_visible
+    if text and (arguments.json or not (is_choice and seen.problem)):
         print_text(text)
     if seen.problem is not None:
         fail(str(seen.problem), COULD_NOT_RUN)

@@ -85,6 +85,11 @@ _ID = re.compile(r"[0-9]{1,4}|GPU-[0-9a-f-]+|[0-9a-f:.]{7,16}", re.IGNORECASE)
 def parse_ids(text: str) -> tuple[str, ...]:
     """Parse what `--id` takes: indices, PCI addresses or starts of UUIDs. Raises `ValueError`."""
     ids = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
+    if any(each.upper().startswith("MIG-") for each in ids):
+        raise ValueError(
+            f"{text!r} names a MIG instance, and instances are shown with their GPU. Give the GPU, "
+            "as `gputop status -L` lists it."
+        )
     if not all(map(_ID.fullmatch, ids)):
         raise ValueError(
             f"{text!r} names no GPUs. Give indices, PCI addresses or the start of UUIDs, such as "
@@ -112,6 +117,8 @@ def chosen(gpus: Sequence[Device], ids: Sequence[str], *, only_visible: bool) ->
             none = f"none of its {len(gpus)} GPUs has"
             raise ValueError(f"{number if has else none} the id {each}")
         named |= has & found
+    if ids and not named:
+        raise ValueError(f"{VARIABLE} hides the GPUs with the id {', '.join(ids)}")
     return frozenset(named) if ids else found
 
 

@@ -105,6 +105,7 @@ REFUSED = [
     (["stream", "--demo=1"], "Try `gputop stream --help`."),
     (["--demo", "doctor"], "--demo is not for `doctor`. Leave it out."),
     (["-i", "1,GPU-4f", "bench"], "Choose with --device 1,GPU-4f."),
+    (["-i", "MIG-3c4b"], "Give the GPU, as `gputop status -L` lists it."),
     (["dmon"], "gputop has no dmon. Use `gputop stream --format csv`."),
     (["pmon", "-c", "1"], "--query-compute-apps pid,process_name,used_memory`."),
     (["-i", "0", "-q"], "gputop has no -q. Use `gputop status --json`."),
@@ -349,6 +350,28 @@ def test_an_option_before_a_command_is_its_own_or_refused(
         (line,) = said.err.splitlines()
         assert f"`{command}`" in line
         assert name.replace("_", "-") in line
+
+
+@pytest.mark.parametrize(
+    "command", [["status"], ["status", "-L"], ["stream", "--query-gpu=index", "--count=1"]]
+)
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["-i", "99"], "none of its 8 GPUs has the id 99"),
+        (["--only-visible", "-i", "0"], "CUDA_VISIBLE_DEVICES hides the GPUs with the id 0"),
+    ],
+)
+def test_choosing_nothing_is_one_message(command: list[str], options: list[str], why: str) -> None:
+    done = run(*command, "--demo", *options, env={**os.environ, "CUDA_VISIBLE_DEVICES": "1,2"})
+    assert (done.returncode, done.stdout) == (3, "")
+    (line,) = done.stderr.splitlines()
+    assert f"No GPU was chosen: {why}. See `gputop status -L`" in line
+
+
+def test_ids_add_up() -> None:
+    done = run("-i", "0", "-i", "3,4", "--demo", "-L")
+    assert [line[:5] for line in done.stdout.splitlines()] == ["GPU 0", "GPU 3", "GPU 4"]
 
 
 @pytest.mark.parametrize(

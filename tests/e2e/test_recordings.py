@@ -146,9 +146,8 @@ def test_csv_of_the_driver(driver: FakeDriver, tmp_path: Path) -> None:
 def test_csv_without_a_driver_says_so() -> None:
     done = gputop("stream", "--format=csv,noheader", "--count", "1", *FAST)
     assert (done.returncode, done.stdout) == (3, "")
-    problem, end = done.stderr.splitlines()
+    (problem,) = done.stderr.splitlines()
     assert problem.startswith("gputop: No NVIDIA driver: ")
-    assert end == "gputop: error: there are no devices. Try `gputop status`"
 
 
 def test_a_recording_becomes_csv(tmp_path: Path) -> None:
