@@ -205,7 +205,7 @@ def _text(arguments: argparse.Namespace, seen: Snapshot) -> str:
         return _dumps(arguments, _document(arguments, seen))
     if arguments.list_gpus:
         title = f"{visible(seen.inventory.hostname)}\n" if arguments.host else ""
-        return title + gpu_list(seen.inventory)
+        return title + gpu_list(seen.inventory, seen.sample)
     places: dict[bool | None, Processes] = {None: "beside", True: "below", False: "none"}
     columns, processes = arguments.columns or OWN, places[arguments.processes]
     view = View(columns, processes, output_width(), _colour(arguments), _chosen(arguments))

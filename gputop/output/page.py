@@ -309,10 +309,17 @@ def document(inventory: Inventory, sample: Sample) -> dict[str, Any]:
     return {"inventory": to_json(inventory), "sample": to_json(sample)}
 
 
-def gpu_list(inventory: Inventory) -> str:
-    """Return a line for each GPU and MIG instance with its UUID, as `nvidia-smi -L` prints them."""
+def gpu_list(inventory: Inventory, sample: Sample) -> str:
+    """Return a line for each GPU and MIG instance with its UUID, as `nvidia-smi -L` prints them.
+
+    One that has not told its UUID has its state instead.
+    """
     lines = []
     for device in inventory.devices:
+        readings = sample.device(device.uuid)
+        if "uuid" in device.absent and readings is not None:
+            lines.append(f"GPU {device.index}: {_state(device, readings).text.lower()}")
+            continue
         start = f"GPU {device.index}: {visible(device.name)}"
         if device.mig_index is not None:
             profile = visible(device.name.rpartition(" MIG ")[2])
