@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
@@ -286,8 +287,14 @@ def open_recording(path: Path) -> Recording:
 
 
 def output_width() -> int | None:
-    """Return the columns of the terminal on standard output, or None without one."""
-    return terminal_size()[0] if sys.stdout.isatty() else None
+    """Return the columns of the terminal on standard output, or what COLUMNS says without one.
+
+    None means that lines are not broken. `watch` sets COLUMNS.
+    """
+    if sys.stdout.isatty():
+        return terminal_size()[0]
+    columns = os.environ.get("COLUMNS", "")
+    return int(columns) if re.fullmatch("[1-9][0-9]{0,3}", columns) else None
 
 
 def print_again(arguments: argparse.Namespace, text: str, *, first: bool) -> None:

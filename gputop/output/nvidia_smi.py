@@ -281,7 +281,8 @@ class CsvLines:
     def _look_for_answers(self, readings: DeviceSample) -> None:
         if readings.state is DeviceState.OK and readings.age_seconds is not None:
             answers = readings.nvidia_smi
-            self.unanswered = tuple(name for name in self.questions if name not in answers)
+            without = (c.name for c in self.columns if c.question and c.question not in answers)
+            self.unanswered = tuple(dict.fromkeys(without))
 
     def _processes(self, row: Row) -> Iterator[Row]:
         """Yield a row for each compute process of the GPU and its instances."""

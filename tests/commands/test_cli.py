@@ -106,6 +106,10 @@ REFUSED = [
     (["--demo", "doctor"], "--demo is not for `doctor`. Leave it out."),
     (["-i", "1,GPU-4f", "bench"], "Choose with --device 1,GPU-4f."),
     (["-i", "MIG-3c4b"], "Give the GPU, as `gputop status -L` lists it."),
+    (
+        ["completion", "powershell"],
+        "(choose from 'bash', 'zsh', 'fish'). Try `gputop completion --help`.",
+    ),
     (["dmon"], "gputop has no dmon. Use `gputop stream --format csv`."),
     (["pmon", "-c", "1"], "--query-compute-apps pid,process_name,used_memory`."),
     (["-i", "0", "-q"], "gputop has no -q. Use `gputop status --json`."),
@@ -592,6 +596,14 @@ def test_status_is_the_same_however_it_is_asked_for() -> None:
         assert "SIMULATED" in done.stdout.splitlines()[0]
         assert len(done.stdout.splitlines()) == 2 + 8 + 1
     assert shape(pages[0].stdout) == shape(pages[1].stdout) == shape(pages[2].stdout)
+
+
+@pytest.mark.parametrize(("columns", "most"), [("60", 60), ("0", None), ("wide", None)])
+def test_columns_count_without_a_terminal(columns: str, most: int | None) -> None:
+    """`watch gputop status`."""
+    lines = run("status", "--demo", env={**os.environ, "COLUMNS": columns}).stdout.splitlines()
+    widest = max(map(len, lines))
+    assert widest > 100 if most is None else widest <= most
 
 
 def test_status_as_json() -> None:
