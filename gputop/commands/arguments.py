@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from gputop import from_checkout
 from gputop.bounds import LONGEST_INTERVAL, SHORTEST_INTERVAL
-from gputop.console import COULD_NOT_RUN, USAGE, terminal_size
+from gputop.console import COULD_NOT_RUN, USAGE, terminal_size, without_colours
 from gputop.stream.ssh import REMOTE_COMMAND, parse_command, parse_host
 from gputop.text import visible
 from gputop.ui.terminal.skeleton import SKELETON
@@ -51,6 +51,16 @@ class Parser(argparse.ArgumentParser):
         self.add_argument(
             *names.split(), type=kind, metavar=metavar, help=words, default=default, **more
         )
+
+    def print_help(self, file: Any = None) -> None:
+        """Print the help: on a terminal headings are bold, and options and commands in colour."""
+        text = self.format_help()
+        plain = without_colours(os.environ) or os.environ.get("TERM") == "dumb"
+        if sys.version_info < (3, 14) and sys.stdout.isatty() and not plain:
+            text = re.sub(r"^(usage:|\S.*:$)", "\x1b[1m\\1\x1b[0m", text, flags=re.MULTILINE)
+            names = r"(?<![\w-])--?(?:\[no-\])?[a-zA-Z0-9][\w-]*|(?<=^  )[a-z]+(?=  )"
+            text = re.sub(names, "\x1b[36m\\g<0>\x1b[0m", text, flags=re.MULTILINE)
+        self._print_message(text, file or sys.stdout)
 
     def error(self, message: str) -> NoReturn:
         remedy = "" if message.endswith(".") else f". Try `{self.prog} --help`."

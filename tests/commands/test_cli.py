@@ -445,6 +445,31 @@ def test_help_names_every_option(command: list[str], capsys: pytest.CaptureFixtu
     assert all(option in shown for option in ("--help", *WITH_COMMAND[" ".join(command)]))
 
 
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="argparse has its own colours")
+@pytest.mark.parametrize("words", [["--help"], ["status", "--help"], ["bench", "--help"]])
+@pytest.mark.parametrize("no_color", ["", "1"])
+def test_help_is_in_colour_on_a_terminal_only(
+    words: list[str],
+    no_color: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("NO_COLOR", no_color)
+    monkeypatch.setenv("TERM", "xterm")
+
+    def shown(*, terminal: bool) -> str:
+        monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
+        with pytest.raises(SystemExit, match=r"^0$"):
+            cli.main(words)
+        return capsys.readouterr().out
+
+    plain, painted = shown(terminal=False), shown(terminal=True)
+    assert "\x1b" not in plain
+    assert re.sub(r"\x1b\[\d*m", "", painted) == plain
+    assert ("\x1b[1musage:\x1b[0m gputop" in painted) is (not no_color)
+    assert ("\x1b[36m--json\x1b[0m" in painted) is (not no_color and len(words) > 1)
+
+
 WITH_COMMAND = {
     "status": ("--json", "--demo", "--watch", "--columns", "--no-processes", "--no-color"),
     "stream": ("--interval", "--demo", "--count"),

@@ -65,7 +65,7 @@ def test_bash_offers_what_fits(bash: Path, words: tuple[str, ...], offered: set[
 
 
 def test_what_only_scripts_ask_for_is_not_offered(bash: Path) -> None:
-    assert completed(bash, "completion", "") == {*SHELLS, "-h", "--help"}
+    assert completed(bash, "completion", "") == {*SHELLS}
 
 
 def test_bash_offers_files_where_a_file_is_wanted(bash: Path, tmp_path: Path) -> None:
