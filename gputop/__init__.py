@@ -17,9 +17,9 @@ def from_checkout(what: str = ".") -> str:
 
 FROM_CHECKOUT = from_checkout()
 _PUBLIC = (
-    *("Absence", "Device", "DeviceSample", "DeviceState", "DriverState", "Event", "Host"),
-    *("Inventory", "Problem", "ProblemError", "Process", "ProcessKind", "Sample", "Snapshot"),
-    *("Source", "Stream", "pick", "snapshot", "snapshots"),
+    *("Absence", "Device", "DeviceSample", "DeviceState", "Event", "Host", "Inventory", "Problem"),
+    *("ProblemError", "Process", "ProcessKind", "Sample", "Snapshot", "Stream"),
+    *("pick", "snapshot", "snapshots"),
 )
 __all__ = list(_PUBLIC)
 

@@ -2,7 +2,6 @@ from gputop.api import Absence as Absence
 from gputop.api import Device as Device
 from gputop.api import DeviceSample as DeviceSample
 from gputop.api import DeviceState as DeviceState
-from gputop.api import DriverState as DriverState
 from gputop.api import Event as Event
 from gputop.api import Host as Host
 from gputop.api import Inventory as Inventory
@@ -12,7 +11,6 @@ from gputop.api import Process as Process
 from gputop.api import ProcessKind as ProcessKind
 from gputop.api import Sample as Sample
 from gputop.api import Snapshot as Snapshot
-from gputop.api import Source as Source
 from gputop.api import Stream as Stream
 from gputop.api import pick as pick
 from gputop.api import snapshot as snapshot

@@ -18,16 +18,7 @@ from typing import TypeVar
 from gputop.health.idle_devices import Amount, Requirements, parse_amount
 from gputop.problem import Problem, ProblemError
 from gputop.schema.device import Absence, Device, DeviceSample, DeviceState
-from gputop.schema.snapshot import (
-    DriverState,
-    Event,
-    Host,
-    Inventory,
-    Process,
-    ProcessKind,
-    Sample,
-    Source,
-)
+from gputop.schema.snapshot import Event, Host, Inventory, Process, ProcessKind, Sample
 from gputop.stream import child as streams
 from gputop.stream.child import ANSWER_SECONDS, Snapshot, StreamChild, first_snapshot
 from gputop.stream.launch import StreamOptions
@@ -37,7 +28,6 @@ __all__ = [
     "Device",
     "DeviceSample",
     "DeviceState",
-    "DriverState",
     "Event",
     "Host",
     "Inventory",
@@ -47,7 +37,6 @@ __all__ = [
     "ProcessKind",
     "Sample",
     "Snapshot",
-    "Source",
     "Stream",
     "pick",
     "snapshot",

@@ -60,11 +60,6 @@ UNSET: Mapping[str, Any] = {
     "remote_command": REMOTE_COMMAND,
 }
 """Values of the options that a command can be given before its name, where they are not given."""
-NOT_FOR = {
-    "replay": "`{}` cannot read a recording. Leave out --replay.",
-    "host": "`{}` works on this machine only. Leave out --host.",
-    "prometheus": "`{}` does not work on a fleet. Leave out --prometheus.",
-}
 
 
 def parser(words: Collection[str] = tuple(COMMANDS)) -> Parser:
@@ -186,18 +181,18 @@ def _check(arguments: argparse.Namespace, *, is_dashboard: bool) -> None:
         why = "other hosts mask theirs" if hosts else "what is printed is masked"
         fail(f"--show-secrets is for the dashboard of this machine: {why}. Leave it out.", USAGE)
     if not (hosts or is_dashboard or arguments.demo or arguments.replay):
-        for user in arguments.user or ():
-            if _is_unknown(user):
-                print_message(f"note: this machine has no user {user}")
+        _note_unknown(arguments.user or ())
 
 
-def _is_unknown(user: str) -> bool:
+def _note_unknown(users: Sequence[str]) -> None:
     import pwd
 
-    try:
-        return not (user.isdecimal() or pwd.getpwnam(user))  # a uid without a name is its number
-    except KeyError:
-        return True
+    for user in users:
+        try:
+            pwd.getpwnam(user)
+        except KeyError:
+            if not user.isdecimal():  # a uid without a name is shown as its number
+                print_message(f"note: this machine has no user {user}")
 
 
 def _refuse_dropped(arguments: argparse.Namespace) -> None:
@@ -207,9 +202,9 @@ def _refuse_dropped(arguments: argparse.Namespace) -> None:
         option = f"--{name.replace('_', '-')}"
         if (value := getattr(arguments, name)) == unset or option in arguments.shared:
             continue
-        if command == "bench" and name == "id":
-            fail(f"--id is not for `bench`. Choose with --device {','.join(value)}.", USAGE)
-        fail(NOT_FOR.get(name, f"{option} is not for `{{}}`. Leave it out.").format(command), USAGE)
+        is_device = (command, name) == ("bench", "id")
+        remedy = f"Choose with --device {','.join(value)}" if is_device else "Leave it out"
+        fail(f"{option} is not for `{command}`. {remedy}.", USAGE)
 
 
 def dashboard(arguments: argparse.Namespace) -> int:

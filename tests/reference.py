@@ -17,6 +17,7 @@ from gputop import __version__, api
 from gputop.cli import COMMANDS, parser
 from gputop.console import COULD_NOT_RUN, DEGRADED, FAULT, FINE, INTERRUPTED, USAGE
 from gputop.schema.catalogue import CATALOGUE
+from gputop.schema.snapshot import DriverState, Source
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "reference.md"
@@ -34,9 +35,9 @@ TYPES = (
     api.Problem,
     api.Absence,
     api.DeviceState,
-    api.DriverState,
     api.ProcessKind,
-    api.Source,
+    DriverState,
+    Source,
 )
 
 

@@ -389,19 +389,16 @@ def _options(actions: list[argparse.Action]) -> Iterator[str]:
         if isinstance(each, argparse.BooleanOptionalAction) and each.dest != "gpm"
     ]
     for number, action in enumerate(actions):
-        if _is_dependent(action):
+        if action.dest in DEPENDENT:
             continue
         after = actions[number + 1 :]
         if action not in switches:
-            more = "".join(f"  {_name(each)}" for each in takewhile(_is_dependent, after))
+            refining = takewhile(lambda each: each.dest in DEPENDENT, after)
+            more = "".join(f"  {_name(each)}" for each in refining)
             yield _line(f"  {_name(action)}{more}", action.help or "")
         elif action is switches[-1]:
             names = "  ".join(_name(each) for each in switches)
             yield f"  {names}"
-
-
-def _is_dependent(action: argparse.Action) -> bool:
-    return action.dest in DEPENDENT
 
 
 def _name(action: argparse.Action) -> str:

@@ -11,6 +11,7 @@ from gputop.console import USAGE
 QUERIES = {"--query-gpu", "--query-compute-apps"}
 LOOPS = {"-l": 1, "--loop": 1, "-lms": 1000, "--loop-ms": 1000}
 """nvidia-smi's options for more than one sample, with their units in a second."""
+OPTIONS = {"-f": "--output", "--filename": "--output"}
 INSTEAD = {
     **dict.fromkeys(("-q", "--query", "-x"), "`gputop status --json`"),
     "dmon": "`gputop stream --format csv`",
@@ -54,8 +55,6 @@ def _query(words: Sequence[str]) -> list[str]:
             seconds = f"{int(value) / LOOPS[name]:g}" if value.isdecimal() else value
             found += ["--interval", seconds]
         else:
-            found.append(
-                {"-f": "--output", "--filename": "--output"}.get(name, name) + given + value
-            )
+            found.append(OPTIONS.get(name, name) + given + value)
     is_told = any(word.partition("=")[0] in ("--interval", "--count") for word in found)
     return found if is_told else [*found, "--count", "1"]

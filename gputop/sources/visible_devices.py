@@ -85,15 +85,10 @@ _ID = re.compile(r"[0-9]{1,4}|GPU-[0-9a-f-]+|[0-9a-f:.]{7,16}", re.IGNORECASE)
 def parse_ids(text: str) -> tuple[str, ...]:
     """Parse what `--id` takes: indices, PCI addresses or starts of UUIDs. Raises `ValueError`."""
     ids = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
-    if any(each.upper().startswith("MIG-") for each in ids):
-        raise ValueError(
-            f"{text!r} names a MIG instance, and instances are shown with their GPU. Give the GPU, "
-            "as `gputop status -L` lists it."
-        )
     if not all(map(_ID.fullmatch, ids)):
         raise ValueError(
             f"{text!r} names no GPUs. Give indices, PCI addresses or the start of UUIDs, such as "
-            "0,2 or GPU-4f2a; `gputop status -L` lists them."
+            "0,2 or GPU-4f2a; `gputop status -L` lists them. MIG instances come with their GPU."
         )
     return ids
 

@@ -84,7 +84,7 @@ REFUSED = [
     (["stream", "--replay", "x", "--demo"], "Leave it out, or --replay."),
     (["stream", "--replay", "x", "--interval", "2"], "Leave it out, or --replay."),
     (["--replay", "x", "--record", "y"], "Leave it out, or --replay."),
-    (["--replay", "x", "bench"], "`bench` cannot read a recording. Leave out --replay."),
+    (["--replay", "x", "bench"], "--replay is not for `bench`. Leave it out."),
     (["status", "--replay", "x", "--watch"], "or play it with gputop --replay."),
     (["--theme", "pink"], HELP),
     (["--theme"], HELP),
@@ -105,7 +105,7 @@ REFUSED = [
     (["stream", "--demo=1"], "Try `gputop stream --help`."),
     (["--demo", "doctor"], "--demo is not for `doctor`. Leave it out."),
     (["-i", "1,GPU-4f", "bench"], "Choose with --device 1,GPU-4f."),
-    (["-i", "MIG-3c4b"], "Give the GPU, as `gputop status -L` lists it."),
+    (["-i", "MIG-3c4b"], "MIG instances come with their GPU."),
     (
         ["completion", "powershell"],
         "(choose from 'bash', 'zsh', 'fish'). Try `gputop completion --help`.",

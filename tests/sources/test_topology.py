@@ -103,7 +103,7 @@ def test_the_document(nvml: FakeDriver, capsys: pytest.CaptureFixture[str]) -> N
         (FakeDevice(code=RESET_REQUIRED), "NEEDS RESET: the driver has given it up"),
         (FakeDevice(hang=True), "NOT RESPONDING: calls to its driver hang or fail"),
         (
-            FakeDevice(fail={"nvmlDeviceGetTopologyCommonAncestor": GPU_IS_LOST}),
+            FakeDevice(fail={"nvmlDeviceGetCpuAffinity": GPU_IS_LOST}),
             "LOST: it no longer answers on its bus",
         ),
     ],

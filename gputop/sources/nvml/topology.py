@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from concurrent import futures
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -55,35 +55,40 @@ def read_topology() -> tuple[GpuTopology, ...]:
     The driver itself may block. Raises `DriverError` for it, and if no GPU answers.
     """
     driver = start()
-    indices = [reader.index for reader in driver.readers()]
-    found = _answers([partial(_Gpu, index) for index in indices])
-    gpus = [each if isinstance(each, _Gpu) else None for each in found]
-    links = _answers([partial(_links, gpu, gpus) for gpu in gpus])
-    if all(each is not None for each in (*found, *links)):
-        driver.close()  # it would wait for those that hang
-    if not any(gpus):
+    found = _ask_each(len(driver.readers()))
+    gpus = tuple(_topology(*each, found) for each in enumerate(found))
+    if not any(each is None for each in found):
+        driver.close()  # it would wait for one that hangs
+    if all(gpu.uuid is None for gpu in gpus):
         raise next(map(driver_error, filter(None, found)), DriverError(_SILENT))
-    nothing = ("N/A",) * len(gpus)
-    return tuple(_topology(*each, nothing) for each in zip(indices, found, links, strict=True))
+    return gpus
 
 
-def _answers(calls: Sequence[Callable[[], Any]]) -> list[Any]:
-    """Make each call in a thread of its own, for one may hang.
+def _ask_each(count: int) -> list[Any]:
+    """Return a `_Gpu` for each index, or its `NVMLError`; None for one that hangs."""
+    found: list[Any] = [None] * count
 
-    Return their values or `NVMLError`s, and None for those that hang.
-    """
-    waiting: list[futures.Future[Any]] = [futures.Future() for _ in calls]
-
-    def make(call: Callable[[], Any], future: futures.Future[Any]) -> None:
+    def ask(index: int) -> None:
         try:
-            future.set_result(call())
+            found[index] = _Gpu(index)
         except nvml.NVMLError as error:
-            future.set_result(error)
+            found[index] = error
 
-    for pair in zip(calls, waiting, strict=True):
-        threading.Thread(target=make, args=pair, daemon=True).start()
-    futures.wait(waiting, ANSWER_SECONDS)
-    return [future.result() if future.done() else None for future in waiting]
+    threads = [threading.Thread(target=ask, args=(n,), daemon=True) for n in range(count)]
+    for thread in threads:
+        thread.start()
+    until = time.monotonic() + ANSWER_SECONDS
+    for thread in threads:
+        thread.join(max(0.0, until - time.monotonic()))
+    return [*found]
+
+
+def _topology(index: int, gpu: Any, others: Sequence[Any]) -> GpuTopology:
+    if not isinstance(gpu, _Gpu):
+        state = STATE_OF_CODE.get(getattr(gpu, "value", None), DeviceState.NOT_RESPONDING)
+        return GpuTopology(index, None, ("N/A",) * len(others), state=state)
+    links = tuple(gpu.link(other) if isinstance(other, _Gpu) else "N/A" for other in others)
+    return GpuTopology(index, gpu.uuid, links, gpu.cpus, gpu.nodes, gpu.numa_id)
 
 
 class _Gpu:
@@ -108,21 +113,10 @@ class _Gpu:
         links = self.nvlinks[other.address] + min(self.nvlinks[None], other.nvlinks[None])
         if links:
             return f"NV{links}"
-        ancestor = _answer(nvml.nvmlDeviceGetTopologyCommonAncestor, self.handle, other.handle)
-        return _PATHS.get(ancestor, "N/A")
-
-
-def _links(gpu: _Gpu | None, others: Iterable[_Gpu | None]) -> tuple[str, ...]:
-    return tuple(gpu.link(other) if gpu and other else "N/A" for other in others)
-
-
-def _topology(index: int, found: Any, links: Any, none: tuple[str, ...]) -> GpuTopology:
-    if isinstance(found, _Gpu) and isinstance(links, tuple):
-        near = (found.cpus, found.nodes, found.numa_id)
-        return GpuTopology(index, found.uuid, links, *near)
-    code = next((each.value for each in (found, links) if isinstance(each, nvml.NVMLError)), None)
-    state = STATE_OF_CODE.get(code, DeviceState.NOT_RESPONDING)
-    return GpuTopology(index, getattr(found, "uuid", None), none, state=state)
+        with suppress(nvml.NVMLError):
+            level = nvml.nvmlDeviceGetTopologyCommonAncestor(self.handle, other.handle)
+            return _PATHS.get(level, "N/A")
+        return "N/A"
 
 
 def _address(pci: Any) -> Address:
