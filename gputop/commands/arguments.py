@@ -54,13 +54,13 @@ class Parser(argparse.ArgumentParser):
 
     def print_help(self, file: Any = None) -> None:
         """Print the help: on a terminal headings are bold, and options and commands in colour."""
-        text = self.format_help()
+        text, file = self.format_help(), file or sys.stdout
         plain = without_colours(os.environ) or os.environ.get("TERM") == "dumb"
-        if sys.version_info < (3, 14) and sys.stdout.isatty() and not plain:
+        if sys.version_info < (3, 14) and file.isatty() and not plain:
             text = re.sub(r"^(usage:|\S.*:$)", "\x1b[1m\\1\x1b[0m", text, flags=re.MULTILINE)
             names = r"(?<![\w-])--?(?:\[no-\])?[a-zA-Z0-9][\w-]*|(?<=^  )[a-z]+(?=  )"
             text = re.sub(names, "\x1b[36m\\g<0>\x1b[0m", text, flags=re.MULTILINE)
-        self._print_message(text, file or sys.stdout)
+        self._print_message(text, file)
 
     def error(self, message: str) -> NoReturn:
         remedy = "" if message.endswith(".") else f". Try `{self.prog} --help`."
