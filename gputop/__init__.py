@@ -16,10 +16,12 @@ def from_checkout(what: str = ".") -> str:
 
 
 FROM_CHECKOUT = from_checkout()
-_PUBLIC = {
-    *("Device", "DeviceSample", "Host", "Inventory", "ProblemError", "Process", "Sample"),
-    *("Snapshot", "Stream", "pick", "snapshot", "snapshots"),
-}
+_PUBLIC = (
+    *("Absence", "Device", "DeviceSample", "DeviceState", "Event", "Host", "Inventory", "Problem"),
+    *("ProblemError", "Process", "ProcessKind", "Sample", "Snapshot", "Stream"),
+    *("pick", "snapshot", "snapshots"),
+)
+__all__ = list(_PUBLIC)
 
 
 def __getattr__(name: str) -> object:
@@ -28,3 +30,7 @@ def __getattr__(name: str) -> object:
     from importlib import import_module
 
     return getattr(import_module("gputop.api"), name)  # it takes time that commands do not have
+
+
+def __dir__() -> list[str]:
+    return [*_PUBLIC, "__version__"]

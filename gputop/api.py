@@ -15,21 +15,26 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import TypeVar
 
-from gputop.health.idle_devices import Requirements, parse_amount
+from gputop.health.idle_devices import Amount, Requirements, parse_amount
 from gputop.problem import Problem, ProblemError
-from gputop.schema.device import Device, DeviceSample
-from gputop.schema.snapshot import Host, Inventory, Process, Sample
+from gputop.schema.device import Absence, Device, DeviceSample, DeviceState
+from gputop.schema.snapshot import Event, Host, Inventory, Process, ProcessKind, Sample
 from gputop.stream import child as streams
 from gputop.stream.child import ANSWER_SECONDS, Snapshot, StreamChild, first_snapshot
 from gputop.stream.launch import StreamOptions
 
 __all__ = [
+    "Absence",
     "Device",
     "DeviceSample",
+    "DeviceState",
+    "Event",
     "Host",
     "Inventory",
+    "Problem",
     "ProblemError",
     "Process",
+    "ProcessKind",
     "Sample",
     "Snapshot",
     "Stream",
@@ -58,7 +63,7 @@ def snapshots(interval: float = 1.0, *, demo: bool = False) -> Stream:
 def pick(
     count: int = 1,
     *,
-    min_free: str | None = None,
+    min_free: str | int | None = None,
     max_busy: float | None = None,
     wait: float = 0.0,
     demo: bool = False,
@@ -66,14 +71,17 @@ def pick(
     """Return the UUIDs of the devices that did least over a second and have most free memory.
 
     They are for CUDA_VISIBLE_DEVICES, and among those that it has already. The list is empty if
-    fewer than `count` fit, also after `wait` seconds. `min_free` is memory such as "20GiB" or
-    "80%", `max_busy` a mean utilization in percent. It reserves nothing. Raises `ValueError` for
-    another `min_free` and an ambiguous CUDA_VISIBLE_DEVICES, and `ProblemError` if there is no
-    driver or no device.
+    fewer than `count` fit, also after `wait` seconds. `min_free` is memory such as "20GiB", "80%"
+    or a number of bytes, `max_busy` a mean utilization in percent. It reserves nothing. Raises
+    `ValueError` for another `min_free`, a `count` under 1 and an ambiguous CUDA_VISIBLE_DEVICES,
+    and `ProblemError` if there is no driver or no device.
     """
     from gputop.commands.pick import INTERVAL_SECONDS, look
 
-    needs = Requirements(parse_amount(min_free) if min_free else None, max_busy)
+    if not (hasattr(count, "__index__") and count >= 1):
+        raise ValueError(f"the count is {count!r}. Give a whole number from 1")
+    least = parse_amount(min_free) if isinstance(min_free, str) else Amount(int(min_free or 0))
+    needs = Requirements(least if min_free is not None else None, max_busy)
     found = streams.snapshots(_child(INTERVAL_SECONDS, demo=demo))
     outcome = _run(look(found, count, needs, wait, lambda _: None))
     if outcome.note is not None:
@@ -90,8 +98,8 @@ class Stream(Iterator[Snapshot], AsyncIterator[Snapshot], AbstractContextManager
 
     def __init__(self, interval: float = 1.0, *, demo: bool = False) -> None:
         """Set the seconds between samples, and `demo` for simulated devices."""
-        if not 0.25 <= interval <= 60:
-            raise ValueError(f"the interval is {interval:g}. Give seconds from 0.25 to 60")
+        if not (hasattr(interval, "__float__") and 0.25 <= interval <= 60):
+            raise ValueError(f"the interval is {interval!r}. Give seconds from 0.25 to 60")
         self._follower = _Follower(_child(interval, demo=demo), ANSWER_SECONDS + interval)
         self._end = weakref.finalize(self, self._follower.close)
         self._end.atexit = False  # the sampler ends with this process anyway

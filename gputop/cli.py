@@ -34,6 +34,7 @@ from gputop.console import (
     USAGE,
     discard_output,
     in_notebook_cell,
+    print_message,
 )
 from gputop.settings import AUTO, KEYS, THEMES, load
 from gputop.settings import path as settings_path
@@ -53,6 +54,13 @@ COMMANDS = {
 }
 """Commands in the order of the help, each with its line."""
 
+UNSET: Mapping[str, Any] = {
+    **dict.fromkeys(option.removeprefix("--").replace("-", "_") for option in SHARED),
+    **dict.fromkeys(("only_visible", "compute", "demo", "once"), False),
+    "remote_command": REMOTE_COMMAND,
+}
+"""Values of the options that a command can be given before its name, where they are not given."""
+
 
 def parser(words: Collection[str] = tuple(COMMANDS)) -> Parser:
     """Return the parser, with the options of the commands that are among the words.
@@ -68,11 +76,8 @@ def parser(words: Collection[str] = tuple(COMMANDS)) -> Parser:
     show = "show the version and exit; with --verbose, those of all else, for bug reports"
     top.flag("--version -V", show)
     top.flag("--verbose", "with --version: also the versions of Python, dependencies and driver")
-    # None is unset.
-    top.set_defaults(interval=None, demo=False, gpm=None, replay=None, host=None)
-    top.set_defaults(id=(), only_visible=False, user=None, pid=None, compute=False)
-    top.set_defaults(remote_command=REMOTE_COMMAND, prometheus=None, match=None)
-    top.set_defaults(whole_parser=parser)  # for the completion of every word
+    # `whole_parser` is for the completion of every word.
+    top.set_defaults(**UNSET, whole_parser=parser)
     top.flag("--once -1", "the same as `gputop status`")
     add_shared(top, *SHARED)
     top.value("--record", "FILE", Path, "record what the dashboard shows to a new file, as r does")
@@ -93,6 +98,7 @@ def parser(words: Collection[str] = tuple(COMMANDS)) -> Parser:
     commands = top.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
     for name, what in COMMANDS.items():
         sub = commands.add_parser(name, help=what, allow_abbrev=False)
+        sub.set_defaults(shared=())
         if name in words:
             import_module(f"gputop.commands.{name}").add_arguments(sub)
     return top
@@ -113,6 +119,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command, and return the exit status."""
     try:
         words = sys.argv[1:] if argv is None else argv
+        if words and words[0] != "stream":
+            from gputop.commands.other_tools import translated
+
+            words = translated(words, COMMANDS)
         return run(parser(words).parse_args(words))
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -158,26 +168,43 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _check(arguments: argparse.Namespace, *, is_dashboard: bool) -> None:
     """End the program if options contradict each other or the command."""
+    if arguments.command is not None:
+        _refuse_dropped(arguments)
     if arguments.replay is not None:
-        if arguments.command not in (None, "status", "stream"):
-            fail(f"`{arguments.command}` cannot read a recording. Leave out --replay.", USAGE)
         options = ("demo", "id", "only_visible", "interval", "gpm", "host", "record")
         refuse(arguments, (*options, "show_secrets"), "a recording", "--replay")
     check_fleet(arguments)
-    if arguments.command not in (None, "status", "stream", "exporter"):
-        refuse(
-            arguments, ("user", "pid", "compute"), f"`{arguments.command}`", "see `gputop status`"
-        )
     hosts = hosts_of(arguments)
-    if hosts and arguments.command not in (None, "status", "stream"):
-        fail(f"`{arguments.command}` works on this machine only. Leave out --host.", USAGE)
-    if arguments.prometheus is not None and arguments.command not in (None, "status"):
-        fail(f"`{arguments.command}` does not work on a fleet. Leave out --prometheus.", USAGE)
     if arguments.record is not None and not is_dashboard:
         fail("--record is for the dashboard. Try `gputop stream --output FILE`.", USAGE)
     if arguments.show_secrets and (hosts or not is_dashboard):
         why = "other hosts mask theirs" if hosts else "what is printed is masked"
         fail(f"--show-secrets is for the dashboard of this machine: {why}. Leave it out.", USAGE)
+    if not (hosts or is_dashboard or arguments.demo or arguments.replay):
+        _note_unknown(arguments.user or ())
+
+
+def _note_unknown(users: Sequence[str]) -> None:
+    import pwd
+
+    for user in users:
+        try:
+            pwd.getpwnam(user)
+        except KeyError:
+            if not user.isdecimal():  # a uid without a name is shown as its number
+                print_message(f"note: this machine has no user {user}")
+
+
+def _refuse_dropped(arguments: argparse.Namespace) -> None:
+    """End the program if an option before the command is none of the command's."""
+    command = arguments.command
+    for name, unset in UNSET.items():
+        option = f"--{name.replace('_', '-')}"
+        if (value := getattr(arguments, name)) == unset or option in arguments.shared:
+            continue
+        is_device = (command, name) == ("bench", "id")
+        remedy = f"Choose with --device {','.join(value)}" if is_device else "Leave it out"
+        fail(f"{option} is not for `{command}`. {remedy}.", USAGE)
 
 
 def dashboard(arguments: argparse.Namespace) -> int:

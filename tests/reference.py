@@ -10,12 +10,14 @@ import ast
 import inspect
 import re
 from collections.abc import Iterator
+from enum import Enum
 from pathlib import Path
 
 from gputop import __version__, api
 from gputop.cli import COMMANDS, parser
 from gputop.console import COULD_NOT_RUN, DEGRADED, FAULT, FINE, INTERRUPTED, USAGE
 from gputop.schema.catalogue import CATALOGUE
+from gputop.schema.snapshot import DriverState, Source
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "reference.md"
@@ -29,6 +31,13 @@ TYPES = (
     api.DeviceSample,
     api.Process,
     api.Host,
+    api.Event,
+    api.Problem,
+    api.Absence,
+    api.DeviceState,
+    api.ProcessKind,
+    DriverState,
+    Source,
 )
 
 
@@ -144,7 +153,10 @@ def fields() -> str:
     for each in TYPES:
         about = _sentence((each.__doc__ or "").partition(".")[0])
         parts += [f"<details><summary><code>{each.__name__}</code></summary>\n", f"{about}\n"]
-        parts += ["| field | type | |", "|---|---|---|", *_rows(each), "\n</details>\n"]
+        head = ["| value | |", "|---|---|"]
+        if not issubclass(each, Enum):
+            head = ["| field | type | |", "|---|---|---|"]
+        parts += [*head, *_rows(each), "\n</details>\n"]
     return "\n".join(parts)
 
 
@@ -152,13 +164,16 @@ def _rows(of: type) -> Iterator[str]:
     (body,) = ast.parse(inspect.getsource(of)).body
     assert isinstance(body, ast.ClassDef)
     for field, after in zip(body.body, [*body.body[1:], None], strict=True):
+        said = after.value if isinstance(after, ast.Expr) else ast.Constant("")
+        if isinstance(field, ast.Assign):
+            yield f"| `{ast.literal_eval(field.value)}` | {ast.literal_eval(said)} |"
         if isinstance(field, ast.AnnAssign):
             kind = _escaped(ast.unparse(field.annotation))
             name = ast.unparse(field.target)
             reading = CATALOGUE.get(name) if of is api.DeviceSample else None
             # Of the metric, whose unit is a ratio.
             about = reading.about.replace(", 0 to 1", "") + " " if reading else ""
-            about += ast.literal_eval(after.value) if isinstance(after, ast.Expr) else ""
+            about += ast.literal_eval(said)
             yield f"| `{name}` | `{kind}` | {_escaped(' '.join(about.split()))} |"
 
 

@@ -69,6 +69,8 @@ def test_all_that_is_public_is_there_and_nothing_else() -> None:
     for name in api.__all__:
         assert getattr(gputop, name) is getattr(api, name)
         assert getattr(gputop, name).__doc__
+    assert vars(gputop)["__all__"] == api.__all__
+    assert dir(gputop) == sorted([*api.__all__, "__version__"])
     with pytest.raises(AttributeError, match="no attribute 'Pick'"):
         gputop.Pick  # type: ignore[attr-defined]  # noqa: B018
 
@@ -192,10 +194,21 @@ def test_a_sampler_that_cannot_start_is_an_error(monkeypatch: pytest.MonkeyPatch
         next(stream)
 
 
-@pytest.mark.parametrize("interval", [0.1, 61.0, float("nan")])
-def test_another_interval_is_refused(interval: float) -> None:
+@pytest.mark.parametrize("interval", [0.1, 61.0, float("nan"), "a", None])
+def test_another_interval_is_refused(interval: Any) -> None:
     with pytest.raises(ValueError, match=r"from 0.25 to 60"):
         gputop.snapshots(interval)
+
+
+@pytest.mark.parametrize("count", [0, -1, 1.5, "2", None])
+def test_another_count_is_refused(count: Any) -> None:
+    with pytest.raises(ValueError, match="Give a whole number from 1"):
+        gputop.pick(count, demo=True)
+
+
+def test_free_memory_as_a_number_of_bytes() -> None:
+    assert len(gputop.pick(min_free=1 << 30, demo=True)) == 1
+    assert gputop.pick(min_free=1 << 40, demo=True) == []
 
 
 def test_a_variable_that_hides_every_device_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ import yaml
 
 from gputop.commands.exporter import SOCKET
 from gputop.compat import module_command
+from gputop.console import INTERRUPTED
 from gputop.health.judge import BY_NAME
 from gputop.schema.clock_events import BY_WORD
 from gputop.schema.device import DeviceState
@@ -175,6 +176,27 @@ def test_every_query_of_the_dashboard_on_a_real_prometheus(tmp_path: Path) -> No
                 assert [each["metric"] for each in ask(documented)] == [{"namespace": "team"}]
             finally:
                 prometheus.kill()
+
+
+def test_totals_of_the_dashboard_do_not_count_instances_beside_their_gpu() -> None:
+    totals = [query for _, query in queries() if re.match(r"(sum|avg)\(", query)]
+    assert len(totals) == 3
+    assert all('parent=""' in query for query in totals)
+
+
+def test_the_operator_calls_the_job_as_the_alert_does() -> None:
+    (down,) = [rule["expr"] for rule in rules() if rule.get("alert") == "GpuExporterDown"]
+    (name,) = re.findall(r'job="(.*?)"', down)
+    assert {"targetLabel": "job", "replacement": name} in relabelings()
+    (job,) = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text())["scrape_configs"]
+    assert job["job_name"] == name
+
+
+def test_a_recording_ends_by_itself_after_a_day() -> None:
+    unit = (DEPLOY / "systemd/gputop-recorder.service").read_text()
+    ((interval, count),) = re.findall(r"--interval (\d+) --count (\d+)", unit)
+    assert int(interval) * int(count) == 24 * 60 * 60
+    assert f"SuccessExitStatus={INTERRUPTED}" in unit
 
 
 def relabelings() -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from gputop import from_checkout
 from gputop.bounds import LONGEST_INTERVAL, SHORTEST_INTERVAL
-from gputop.console import COULD_NOT_RUN, USAGE, terminal_size
+from gputop.console import COULD_NOT_RUN, USAGE, terminal_size, without_colours
 from gputop.stream.ssh import REMOTE_COMMAND, parse_command, parse_host
 from gputop.text import visible
 from gputop.ui.terminal.skeleton import SKELETON
@@ -50,6 +51,16 @@ class Parser(argparse.ArgumentParser):
         self.add_argument(
             *names.split(), type=kind, metavar=metavar, help=words, default=default, **more
         )
+
+    def print_help(self, file: Any = None) -> None:
+        """Print the help: on a terminal headings are bold, and options and commands in colour."""
+        text, file = self.format_help(), file or sys.stdout
+        plain = without_colours(os.environ) or os.environ.get("TERM") == "dumb"
+        if sys.version_info < (3, 14) and file.isatty() and not plain:
+            text = re.sub(r"^(usage:|\S.*:$)", "\x1b[1m\\1\x1b[0m", text, flags=re.MULTILINE)
+            names = r"(?<![\w-])--?(?:\[no-\])?[a-zA-Z0-9][\w-]*|(?<=^  )[a-z]+(?=  )"
+            text = re.sub(names, "\x1b[36m\\g<0>\x1b[0m", text, flags=re.MULTILINE)
+        self._print_message(text, file)
 
     def error(self, message: str) -> NoReturn:
         remedy = "" if message.endswith(".") else f". Try `{self.prog} --help`."
@@ -161,6 +172,7 @@ SHARED: Mapping[str, Mapping[str, Any]] = {
     },
     "--id": {
         "type": argument("gputop.sources.visible_devices:parse_ids"),
+        "action": "extend",
         "metavar": "LIST",
         "help": "only these GPUs; indices, PCI addresses or starts of UUIDs, such as 0,2",
     },
@@ -224,7 +236,8 @@ FLEET = ("--prometheus", "--match")
 
 
 def add_shared(command: argparse.ArgumentParser, *names: str) -> None:
-    """Add these options of `SHARED`."""
+    """Add these options of `SHARED`. Before the command they are refused unless it has them."""
+    command.set_defaults(shared=names)
     for name in names:
         # A default of the command would overwrite what was given before it.
         short = [SHORT[name]] if name in SHORT else []
@@ -245,8 +258,8 @@ def hosts_of(arguments: argparse.Namespace) -> list[str]:
 
 def source_of(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the options of `StreamOptions` that say which devices of this machine are read."""
-    demo, ids, only_visible = arguments.demo, arguments.id, arguments.only_visible
-    return {"demo": demo, "ids": ids, "only_visible": only_visible}
+    ids, only_visible = tuple(arguments.id or ()), arguments.only_visible
+    return {"demo": arguments.demo, "ids": ids, "only_visible": only_visible}
 
 
 def check_fleet(arguments: argparse.Namespace) -> None:
@@ -284,8 +297,14 @@ def open_recording(path: Path) -> Recording:
 
 
 def output_width() -> int | None:
-    """Return the columns of the terminal on standard output, or None without one."""
-    return terminal_size()[0] if sys.stdout.isatty() else None
+    """Return the columns of the terminal on standard output, or what COLUMNS says without one.
+
+    None means that lines are not broken. `watch` sets COLUMNS.
+    """
+    if sys.stdout.isatty():
+        return terminal_size()[0]
+    columns = os.environ.get("COLUMNS", "")
+    return int(columns) if re.fullmatch("[1-9][0-9]{0,3}", columns) else None
 
 
 def print_again(arguments: argparse.Namespace, text: str, *, first: bool) -> None:
@@ -370,19 +389,16 @@ def _options(actions: list[argparse.Action]) -> Iterator[str]:
         if isinstance(each, argparse.BooleanOptionalAction) and each.dest != "gpm"
     ]
     for number, action in enumerate(actions):
-        if _is_dependent(action):
+        if action.dest in DEPENDENT:
             continue
         after = actions[number + 1 :]
         if action not in switches:
-            more = "".join(f"  {_name(each)}" for each in takewhile(_is_dependent, after))
+            refining = takewhile(lambda each: each.dest in DEPENDENT, after)
+            more = "".join(f"  {_name(each)}" for each in refining)
             yield _line(f"  {_name(action)}{more}", action.help or "")
         elif action is switches[-1]:
             names = "  ".join(_name(each) for each in switches)
             yield f"  {names}"
-
-
-def _is_dependent(action: argparse.Action) -> bool:
-    return action.dest in DEPENDENT
 
 
 def _name(action: argparse.Action) -> str:

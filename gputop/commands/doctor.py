@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gputop import DISTRIBUTION, __version__
-from gputop.commands.arguments import Parser, fail, output_width, print_text
-from gputop.console import FAULT, FINE, USAGE, terminal_size
+from gputop.commands.arguments import Parser, output_width, print_text
+from gputop.console import FAULT, FINE, terminal_size
 from gputop.health.findings import Finding, Severity
 from gputop.output.ansi import CYAN, GREEN, LOUD_RED, YELLOW, Span, painted, wanted
 from gputop.text import count, visible
@@ -61,8 +61,6 @@ def run(arguments: argparse.Namespace) -> int:
     from gputop.health.doctor import examine
     from gputop.health.doctor.facts import gather
 
-    if arguments.demo:
-        fail("doctor checks this machine, not simulated devices. Leave out --demo.", USAGE)
     _print_progress(WAITING)
     try:
         facts = asyncio.run(gather(arguments.python))

@@ -70,7 +70,10 @@ def add_arguments(parser: Parser) -> None:
         "its device, as user:command/pid(memory))",
     )
     parser.switch("--color", "in colour, or not (default: on a terminal, unless NO_COLOR is set)")
-    add_shared(parser, "--id", "--only-visible", *PROCESSES, "--demo", *HOSTS, "--replay", *FLEET)
+    source = ("--gpm", "--id", "--only-visible", *PROCESSES, "--demo")
+    add_shared(parser, *source, *HOSTS, "--replay", *FLEET)
+    # Before the command, --interval is --watch.
+    parser.set_defaults(shared=(*source, *HOSTS, "--replay", *FLEET, "--interval", "--once"))
 
 
 def run_without_options(arguments: argparse.Namespace) -> int:
@@ -93,6 +96,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _status(arguments: argparse.Namespace) -> int:
+    if arguments.watch is None and not arguments.once:
+        arguments.watch = arguments.interval
     every, hosts = arguments.watch, hosts_of(arguments)
     if arguments.json and (arguments.columns or arguments.processes is not None):
         fail("--json has every reading. Leave out --columns and --processes.", USAGE)
@@ -110,7 +115,8 @@ def _status(arguments: argparse.Namespace) -> int:
 
         watch = open_watch(arguments, max(1.0, every or FLEET_INTERVAL), at_once=True)
         return asyncio.run(_print_fleets(arguments, watch))
-    gpm = arguments.json or any(column.needs_gpm for column in arguments.columns or ())
+    wanted = arguments.json or any(column.needs_gpm for column in arguments.columns or ())
+    gpm = arguments.gpm is not False and wanted
     if hosts:
         import asyncio
 
@@ -154,7 +160,9 @@ async def _once(arguments: argparse.Namespace, found: SnapshotStream) -> int:
             if not waits:
                 break
     assert seen is not None
-    if text := _text(arguments, seen):
+    text = _text(arguments, seen)
+    is_choice = arguments.id or arguments.only_visible
+    if text and (arguments.json or not (is_choice and seen.problem)):
         print_text(text)
     if seen.problem is not None:
         fail(str(seen.problem), COULD_NOT_RUN)
@@ -197,11 +205,19 @@ def _text(arguments: argparse.Namespace, seen: Snapshot) -> str:
         return _dumps(arguments, _document(arguments, seen))
     if arguments.list_gpus:
         title = f"{visible(seen.inventory.hostname)}\n" if arguments.host else ""
-        return title + gpu_list(seen.inventory)
+        return title + gpu_list(seen.inventory, seen.sample)
     places: dict[bool | None, Processes] = {None: "beside", True: "below", False: "none"}
     columns, processes = arguments.columns or OWN, places[arguments.processes]
-    view = View(columns, processes, output_width(), _colour(arguments))
+    view = View(columns, processes, output_width(), _colour(arguments), _chosen(arguments))
     return page(seen.inventory, chosen_processes(arguments, seen.sample), view)
+
+
+def _chosen(arguments: argparse.Namespace) -> str:
+    """Return which processes are shown, such as `processes 4242 of ada`; empty for all."""
+    pids = " ".join(["", *map(str, arguments.pid or ())])
+    users = f" of {', '.join(arguments.user)}" if arguments.user else ""
+    kind = "compute " if arguments.compute else ""
+    return f"{kind}processes{pids}{users}" if pids or users or kind else ""
 
 
 def _document(arguments: argparse.Namespace, seen: Snapshot | Problem) -> dict[str, Any]:

@@ -100,8 +100,8 @@ def run(arguments: argparse.Namespace) -> int:
         _print_losses(recording)
         return status
     if status == FINE and csv is not None and not csv.devices:
-        print_message("error: there are no devices. Try `gputop status`")
         status = COULD_NOT_RUN
+        _print_nothing(csv)
     # A reader thread may hang inside the driver; a normal exit would wait for it.
     os._exit(status)
 
@@ -191,20 +191,22 @@ def _with_remarks(
 ) -> Callable[[Record], None]:
     """Return a writer that also prints what CSV has no column for.
 
-    That are problems of the driver, and once a note on names without a value in the stream.
+    That are problems of the driver, and once a note on names without a value in the stream, and
+    on GPUs without an answer.
     """
     said: Problem | None = None
-    noted = False
+    noted = set()
 
     def saying(record: Record) -> None:
-        nonlocal said, noted
+        nonlocal said
         if record.problem is not None and record.problem != said:
             said = record.problem
             print_message(f"{said}.")
         write(record)
-        if csv.unanswered and not noted:
-            noted = True
-            print_message(_note(arguments, csv.unanswered))
+        for names, note in ((csv.unanswered, _note), (csv.silent, _silence)):
+            if names and note not in noted:
+                noted.add(note)
+                print_message(note(arguments, names))
 
     return saying
 
@@ -218,6 +220,15 @@ def _note(arguments: argparse.Namespace, names: tuple[str, ...]) -> str:
     elif hosts_of(arguments):
         why = "gputop there does not send it"
     return f"note: [N/A] for {fold_list(names, 4)}: {why}"
+
+
+def _silence(_: argparse.Namespace, names: tuple[str, ...]) -> str:
+    return f"note: no answer yet from {fold_list(names, 4)}"
+
+
+def _print_nothing(csv: CsvLines) -> None:
+    if csv.inventory is None or csv.inventory.problem is None:  # or `_with_remarks` printed it
+        print_message("error: there are no devices. Try `gputop status`")
 
 
 def _print_losses(recording: Recording) -> None:

@@ -9,8 +9,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from gputop.commands.arguments import Parser, fail, print_text, refuse
-from gputop.console import COULD_NOT_RUN, FINE
+from gputop.commands.arguments import Parser, fail, print_text
+from gputop.console import COULD_NOT_RUN, FINE, print_message
+from gputop.health.conditions import STATES
+from gputop.schema.device import DeviceState
 
 if TYPE_CHECKING:
     from gputop.sources.nvml.topology import GpuTopology
@@ -37,8 +39,10 @@ def add_arguments(parser: Parser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the matrix. A driver that does not answer is a problem, and does not hang."""
-    refuse(arguments, ("demo", "id", "only_visible"), "`topo`", "see `gputop status`")
     found = _read()
+    for gpu in found:
+        if gpu.state is not DeviceState.OK:
+            print_message(f"GPU {gpu.index}: {STATES[gpu.state]}")
     if arguments.json:
         print_text(json.dumps({"gpus": [asdict(gpu) for gpu in found]}, indent=2))
     else:

@@ -95,7 +95,7 @@ class Fleet:
     Readings that seldom change are asked seldom, and so are older than others.
     """
     simulated: bool = False
-    """True if any of it comes from `gputop exporter --demo` or `--demo-fleet`."""
+    """True if any of it comes from `gputop exporter --demo`."""
 
     @property
     def moment(self) -> float:

@@ -249,7 +249,9 @@ class CsvLines:
     """Questions for which a device that answers has nothing, not even a reason."""
     devices: int = 0
     """GPUs that had lines so far, each counted in each sample."""
-    _inventory: Inventory | None = None
+    silent: tuple[str, ...] = ()
+    """GPUs of the last sample that have not answered since the stream began."""
+    inventory: Inventory | None = None
 
     @cached_property
     def questions(self) -> tuple[str, ...]:
@@ -259,17 +261,19 @@ class CsvLines:
     def lines_of(self, record: Record) -> Iterator[str]:
         """Yield the lines of a record."""
         if isinstance(record, Inventory):
-            self._inventory = record
+            self.inventory = record
             return
-        if self.header:
+        inventory, self.silent = self.inventory, ()
+        if self.header and inventory and inventory.devices:
             self.header = False
             yield ", ".join(column.title for column in self.columns)
-        inventory = self._inventory
         for device in inventory.devices if inventory else ():
             readings = record.device(device.uuid)
             if inventory and readings and device.parent_uuid is None:
                 row = Row(inventory, record, device, readings)
                 self.devices += 1
+                if readings.age_seconds is None:
+                    self.silent += (f"GPU {device.label}",)
                 self._look_for_answers(readings)
                 for each in self._processes(row) if self.apps else (row,):
                     yield ", ".join(c.text(each, units=self.units) for c in self.columns)
@@ -277,7 +281,8 @@ class CsvLines:
     def _look_for_answers(self, readings: DeviceSample) -> None:
         if readings.state is DeviceState.OK and readings.age_seconds is not None:
             answers = readings.nvidia_smi
-            self.unanswered = tuple(name for name in self.questions if name not in answers)
+            without = (c.name for c in self.columns if c.question and c.question not in answers)
+            self.unanswered = tuple(dict.fromkeys(without))
 
     def _processes(self, row: Row) -> Iterator[Row]:
         """Yield a row for each compute process of the GPU and its instances."""

@@ -297,6 +297,8 @@ class View:
     processes: Processes = "beside"
     width: int | None = None
     colour: bool = False
+    chosen: str = ""
+    """Which processes are shown, if not all."""
 
 
 PLAIN = View()
@@ -307,10 +309,17 @@ def document(inventory: Inventory, sample: Sample) -> dict[str, Any]:
     return {"inventory": to_json(inventory), "sample": to_json(sample)}
 
 
-def gpu_list(inventory: Inventory) -> str:
-    """Return a line for each GPU and MIG instance with its UUID, as `nvidia-smi -L` prints them."""
+def gpu_list(inventory: Inventory, sample: Sample) -> str:
+    """Return a line for each GPU and MIG instance with its UUID, as `nvidia-smi -L` prints them.
+
+    One that has not told its UUID has its state instead.
+    """
     lines = []
     for device in inventory.devices:
+        readings = sample.device(device.uuid)
+        if "uuid" in device.absent and readings is not None:
+            lines.append(f"GPU {device.index}: {_state(device, readings).text.lower()}")
+            continue
         start = f"GPU {device.index}: {visible(device.name)}"
         if device.mig_index is not None:
             profile = visible(device.name.rpartition(" MIG ")[2])
@@ -324,7 +333,7 @@ def page(inventory: Inventory, sample: Sample, view: View = PLAIN) -> str:
 
     No line is longer than the width, and no number is cut.
     """
-    lines: list[Line] = [_heading(inventory, sample, view.width)]
+    lines: list[Line] = [_heading(inventory, sample, view)]
     held = sample.processes_by_device()
     beside = view.processes == "beside"
     columns = [column for column in view.columns if beside or column != PROCESSES]
@@ -336,7 +345,7 @@ def page(inventory: Inventory, sample: Sample, view: View = PLAIN) -> str:
     return ansi.rendered(lines, view.width, colour=view.colour)
 
 
-def _heading(inventory: Inventory, sample: Sample, width: int | None) -> Line:
+def _heading(inventory: Inventory, sample: Sample, view: View) -> Line:
     """Return the heading, without its last parts if they do not fit."""
     host = sample.host
     driver, cuda = inventory.driver_version, inventory.cuda_version
@@ -344,6 +353,7 @@ def _heading(inventory: Inventory, sample: Sample, width: int | None) -> Line:
     spans = [
         Span("SIMULATED" if inventory.source is Source.SIMULATED else "", ansi.LOUD_YELLOW),
         Span(inventory.gpus_text if inventory.devices_left_out else ""),
+        Span(visible(view.chosen), ansi.YELLOW),
         Span(moment(sample.time, "%Y-%m-%d %H:%M:%S")),
         Span(f"driver {visible(driver)}" if driver else ""),
         Span(f"CUDA {visible(cuda)}" if cuda else ""),
@@ -351,8 +361,8 @@ def _heading(inventory: Inventory, sample: Sample, width: int | None) -> Line:
         Span(f"memory {used_of(host.memory_used_bytes, host.memory_total_bytes, ' of ')}"),
     ]
     rest = [span for span in spans if span.text]
-    if width is not None:
-        rest = fit_columns(rest, width - cells(first.text), lambda span: 3 + cells(span.text))
+    if view.width is not None:
+        rest = fit_columns(rest, view.width - cells(first.text), lambda span: 3 + cells(span.text))
     return ansi.with_dots([first, *rest])
 
 

@@ -88,7 +88,7 @@ def parse_ids(text: str) -> tuple[str, ...]:
     if not all(map(_ID.fullmatch, ids)):
         raise ValueError(
             f"{text!r} names no GPUs. Give indices, PCI addresses or the start of UUIDs, such as "
-            "0,2 or GPU-4f2a; `gputop status -L` lists them."
+            "0,2 or GPU-4f2a; `gputop status -L` lists them. MIG instances come with their GPU."
         )
     return ids
 
@@ -112,6 +112,8 @@ def chosen(gpus: Sequence[Device], ids: Sequence[str], *, only_visible: bool) ->
             none = f"none of its {len(gpus)} GPUs has"
             raise ValueError(f"{number if has else none} the id {each}")
         named |= has & found
+    if ids and not named:
+        raise ValueError(f"{VARIABLE} hides the GPUs with the id {', '.join(ids)}")
     return frozenset(named) if ids else found
 
 

@@ -9,13 +9,14 @@ import platform
 import re
 import subprocess
 import sys
-from importlib import metadata
+from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from gputop import __version__, cli
 from gputop.commands.arguments import chosen_processes, interval
+from gputop.commands.other_tools import translated
 from gputop.compat import module_command
 from gputop.schema.snapshot import Host, Process, ProcessKind, Sample
 from gputop.settings import Settings
@@ -83,7 +84,7 @@ REFUSED = [
     (["stream", "--replay", "x", "--demo"], "Leave it out, or --replay."),
     (["stream", "--replay", "x", "--interval", "2"], "Leave it out, or --replay."),
     (["--replay", "x", "--record", "y"], "Leave it out, or --replay."),
-    (["--replay", "x", "bench"], "`bench` cannot read a recording. Leave out --replay."),
+    (["--replay", "x", "bench"], "--replay is not for `bench`. Leave it out."),
     (["status", "--replay", "x", "--watch"], "or play it with gputop --replay."),
     (["--theme", "pink"], HELP),
     (["--theme"], HELP),
@@ -102,7 +103,21 @@ REFUSED = [
     (["status", "--json", "--columns", "busy"], "Leave out --columns and --processes."),
     (["status", "--json", "--no-processes"], "Leave out --columns and --processes."),
     (["stream", "--demo=1"], "Try `gputop stream --help`."),
-    (["--demo", "doctor"], "Leave out --demo."),
+    (["--demo", "doctor"], "--demo is not for `doctor`. Leave it out."),
+    (["-i", "1,GPU-4f", "bench"], "Choose with --device 1,GPU-4f."),
+    (["-i", "MIG-3c4b"], "MIG instances come with their GPU."),
+    (
+        ["completion", "powershell"],
+        "(choose from 'bash', 'zsh', 'fish'). Try `gputop completion --help`.",
+    ),
+    (["dmon"], "gputop has no dmon. Use `gputop stream --format csv`."),
+    (["pmon", "-c", "1"], "--query-compute-apps pid,process_name,used_memory`."),
+    (["-i", "0", "-q"], "gputop has no -q. Use `gputop status --json`."),
+    (["nvlink", "-s"], "Use `gputop topo`, or a GPU's page in the dashboard (Enter)."),
+    (["-pm", "1"], "Use nvidia-smi: gputop sets nothing."),
+    (["-cpu"], "-cpu is gpustat's. `gputop status` shows users, pids and commands anyway."),
+    (["status", "-cupP"], "`gputop status` shows users, pids and commands anyway."),
+    (["-1", "bench"], "--once is not for `bench`. Leave it out."),
     (["doctor", "more"], HELP),
     (["doctor", "--python"], "Try `gputop doctor --help`."),
     (["pick", "-n", "0"], COUNT),
@@ -255,6 +270,115 @@ def test_users_and_processes_that_cannot_be_chosen(
 
 
 @pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("--query-gpu=index,name --format=csv", "--query-gpu=index,name --format=csv --count 1"),
+        ("--query-gpu index --count 3", "--query-gpu index --count 3"),
+        ("--query-gpu=index --format=csv -l 5", "--query-gpu=index --format=csv --interval 5"),
+        ("--query-gpu=index -l -i 0", "--query-gpu=index --interval 5 -i 0"),
+        ("--query-gpu=index --loop=2 -f x.csv", "--query-gpu=index --interval 2 --output x.csv"),
+        ("-lms 500 --query-compute-apps=pid", "--interval 0.5 --query-compute-apps=pid"),
+        ("--query-gpu=index -lms", "--query-gpu=index --interval 5"),
+        ("--query-gpu=index --interval 2", "--query-gpu=index --interval 2"),
+    ],
+)
+def test_a_query_of_nvidia_smi_is_printed_once_or_in_a_loop(typed: str, meant: str) -> None:
+    assert translated(typed.split(), cli.COMMANDS) == ["stream", *meant.split()]
+
+
+@pytest.mark.parametrize("words", ["status -L", "stream --query-gpu index", "-l 5", "-cu ada"])
+def test_words_of_gputop_stay(words: str) -> None:
+    assert translated(words.split(), cli.COMMANDS) == words.split()
+
+
+def test_queries_and_lists_of_nvidia_smi() -> None:
+    queried = run("--demo", "--query-gpu=index,memory.total", "--format=csv,noheader")
+    assert (queried.returncode, queried.stderr) == (0, "")
+    assert queried.stdout.splitlines()[0] == "0, 81559 MiB"
+    assert len(queried.stdout.splitlines()) == 8
+    listed = run("--demo", "-L")
+    assert listed.stdout == run("status", "-L", "--demo").stdout
+    assert listed.stdout.startswith("GPU 0: NVIDIA H100")
+
+
+SHARED_OPTIONS = {
+    "--once": (),
+    "--interval": ("2",),
+    "--no-gpm": (),
+    "--id": ("1",),
+    "--only-visible": (),
+    "--user": ("root",),
+    "--pid": ("1",),
+    "--compute": (),
+    "--demo": (),
+    "--host": ("gpu-1",),
+    "--prometheus": ("http://p:9090",),
+    "--replay": ("x",),
+}
+SOURCE = {"--interval", "--no-gpm", "--id", "--only-visible", "--user", "--pid", "--compute"}
+HONOURED = {
+    "status": {*SHARED_OPTIONS},
+    "stream": {*SOURCE, "--demo", "--host", "--replay"},
+    "exporter": {*SOURCE, "--demo"},
+    "pick": {"--demo"},
+}
+NEEDED = {"completion": ["bash"], "exporter": ["--processes"], "schema": ["status"]}
+
+
+@pytest.mark.parametrize("command", cli.COMMANDS)
+@pytest.mark.parametrize("option", SHARED_OPTIONS)
+def test_an_option_before_a_command_is_its_own_or_refused(
+    option: str, command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """None is dropped: `gputop -i 1 bench` must not put another device under stress."""
+    given: list[argparse.Namespace] = []
+    module = import_module(f"gputop.commands.{command}")
+
+    def run(arguments: argparse.Namespace) -> int:
+        given.append(arguments)
+        return 0
+
+    monkeypatch.setattr(module, "run", run)
+    words = [option, *SHARED_OPTIONS[option], command, *NEEDED.get(command, ())]
+    try:
+        status: object = cli.main(words)
+    except SystemExit as end:
+        status = end.code
+    said = capsys.readouterr()
+    name = option[2:].replace("no-", "").replace("-", "_")
+    if option in HONOURED.get(command, ()):
+        assert (status, said.err) == (0, "")
+        assert getattr(given[0], name) != cli.UNSET[name]
+    else:
+        assert (status, said.out, given) == (2, "", [])
+        (line,) = said.err.splitlines()
+        assert f"`{command}`" in line
+        assert name.replace("_", "-") in line
+
+
+@pytest.mark.parametrize(
+    "command", [["status"], ["status", "-L"], ["stream", "--query-gpu=index", "--count=1"]]
+)
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["-i", "99"], "none of its 8 GPUs has the id 99"),
+        (["--only-visible", "-i", "0"], "CUDA_VISIBLE_DEVICES hides the GPUs with the id 0"),
+    ],
+)
+def test_choosing_nothing_is_one_message(command: list[str], options: list[str], why: str) -> None:
+    done = run(*command, "--demo", *options, env={**os.environ, "CUDA_VISIBLE_DEVICES": "1,2"})
+    assert (done.returncode, done.stdout) == (3, "")
+    (line,) = done.stderr.splitlines()
+    assert f"No GPU was chosen: {why}. See `gputop status -L`" in line
+
+
+def test_ids_add_up() -> None:
+    done = run("-i", "0", "-i", "3,4", "--demo", "-L")
+    assert [line[:5] for line in done.stdout.splitlines()] == ["GPU 0", "GPU 3", "GPU 4"]
+
+
+@pytest.mark.parametrize(
     ("words", "kept"),
     [
         ([], {1, 2, 3}),
@@ -279,6 +403,38 @@ def test_only_the_chosen_processes_are_kept(words: list[str], kept: set[int]) ->
     assert {each.pid for each in chosen_processes(arguments, sample).processes} == kept
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["-u", "ada", "-u", "bob"], "processes of ada, bob"),
+        (["-c"], "compute processes"),
+        (["-p", "48211,7", "-u", "ada"], "processes 48211 7 of ada"),
+        ([], ""),
+    ],
+)
+def test_the_heading_says_which_processes_are_shown(words: list[str], says: str) -> None:
+    done = run("status", "--demo", *words)
+    heading = done.stdout.splitlines()[0].split(" · ")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert heading[2].startswith("20") if not says else heading[2] == says
+
+
+@pytest.mark.parametrize(
+    ("user", "note"),
+    [
+        ("root", ""),
+        ("4242", ""),  # a uid without a name
+        ("pP\x1b", "gputop: note: this machine has no user pP␛\n"),
+    ],
+)
+def test_a_user_that_the_machine_does_not_know(
+    user: str, note: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("gputop.commands.status.run", lambda _: 0)
+    assert cli.main(["status", "-u", user]) == 0
+    assert capsys.readouterr().err == note
+
+
 @pytest.mark.parametrize("command", [["status"], ["stream"], ["bench"], ["pick"]])
 def test_help_names_every_option(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
@@ -287,6 +443,31 @@ def test_help_names_every_option(command: list[str], capsys: pytest.CaptureFixtu
     shown = capsys.readouterr().out
     assert "usage: gputop" in shown
     assert all(option in shown for option in ("--help", *WITH_COMMAND[" ".join(command)]))
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="argparse has its own colours")
+@pytest.mark.parametrize("words", [["--help"], ["status", "--help"], ["bench", "--help"]])
+@pytest.mark.parametrize("no_color", ["", "1"])
+def test_help_is_in_colour_on_a_terminal_only(
+    words: list[str],
+    no_color: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("NO_COLOR", no_color)
+    monkeypatch.setenv("TERM", "xterm")
+
+    def shown(*, terminal: bool) -> str:
+        monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
+        with pytest.raises(SystemExit, match=r"^0$"):
+            cli.main(words)
+        return capsys.readouterr().out
+
+    plain, painted = shown(terminal=False), shown(terminal=True)
+    assert "\x1b" not in plain
+    assert re.sub(r"\x1b\[\d*m", "", painted) == plain
+    assert ("\x1b[1musage:\x1b[0m gputop" in painted) is (not no_color)
+    assert ("\x1b[36m--json\x1b[0m" in painted) is (not no_color and len(words) > 1)
 
 
 WITH_COMMAND = {
@@ -440,6 +621,14 @@ def test_status_is_the_same_however_it_is_asked_for() -> None:
         assert "SIMULATED" in done.stdout.splitlines()[0]
         assert len(done.stdout.splitlines()) == 2 + 8 + 1
     assert shape(pages[0].stdout) == shape(pages[1].stdout) == shape(pages[2].stdout)
+
+
+@pytest.mark.parametrize(("columns", "most"), [("60", 60), ("0", None), ("wide", None)])
+def test_columns_count_without_a_terminal(columns: str, most: int | None) -> None:
+    """`watch gputop status`."""
+    lines = run("status", "--demo", env={**os.environ, "COLUMNS": columns}).stdout.splitlines()
+    widest = max(map(len, lines))
+    assert widest > 100 if most is None else widest <= most
 
 
 def test_status_as_json() -> None:

@@ -46,6 +46,7 @@ offers = pytest.mark.parametrize(
     [
         (("be",), {"bench"}),
         (("bench", "sw"), {"sweep"}),
+        (("completion", "z"), {"zsh"}),
         (("bench", "--dt"), {"--dtype"}),
         (("--theme", "colour"), {"colour-blind", "colour-blind-light"}),
         (("--no-m",), {"--no-mouse"}),
@@ -61,6 +62,10 @@ offers = pytest.mark.parametrize(
 @offers
 def test_bash_offers_what_fits(bash: Path, words: tuple[str, ...], offered: set[str]) -> None:
     assert completed(bash, *words) == offered
+
+
+def test_what_only_scripts_ask_for_is_not_offered(bash: Path) -> None:
+    assert completed(bash, "completion", "") == {*SHELLS}
 
 
 def test_bash_offers_files_where_a_file_is_wanted(bash: Path, tmp_path: Path) -> None:

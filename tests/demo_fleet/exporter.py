@@ -199,7 +199,7 @@ METRICS = ("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 DCGM_EXPORTER_PORT = 9400
 """Port of a real exporter, used only in names of instances."""
 CONFIG = """\
-# Scrapes the simulated fleet of `gputop exporter --demo-fleet`: a target for each host.
+# Scrapes the simulated fleet of `python -m tests.demo_fleet`: a target for each host.
 global: {{scrape_interval: 15s}}
 scrape_configs:
   - job_name: dcgm-exporter

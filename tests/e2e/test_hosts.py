@@ -272,7 +272,7 @@ def test_a_stream_of_several_hosts_ends_with_its_reader(ssh: FakeSsh) -> None:
         (["--host", "a", "--demo"], "--host and --demo are two sources"),
         (["--remote-command", "x"], "--remote-command is for other machines"),
         (["--host", "a", "--remote-command", "'x"], "is not a command: No closing quotation"),
-        (["--host", "a", "bench"], "`bench` works on this machine only"),
+        (["--host", "a", "bench"], "--host is not for `bench`"),
         (["status", "--host", "a", "--watch"], "--watch is for one machine"),
     ],
 )

@@ -19,6 +19,7 @@ from gputop.schema.device import Device, DeviceSample
 from gputop.schema.snapshot import SCHEMA, Host, Inventory, Process, Sample, decode, encode
 from gputop.ui.model import Telemetry
 from tests import recordings
+from tests.driver import GPU_IS_LOST, RESET_REQUIRED, FakeDevice
 from tests.e2e.shipped import GPUTOP, SOON, children, dashboard, device, held_by, see
 
 if TYPE_CHECKING:
@@ -143,12 +144,26 @@ def test_csv_of_the_driver(driver: FakeDriver, tmp_path: Path) -> None:
     assert gzip.decompress(path.read_bytes()).decode().splitlines() == [header, *rows]
 
 
+@pytest.mark.driver
+def test_gpus_that_do_not_answer_are_named(driver: FakeDriver) -> None:
+    faults = (FakeDevice(hang=True), FakeDevice(code=GPU_IS_LOST), FakeDevice(code=RESET_REQUIRED))
+    driver.write(device(0), *faults)
+    listed = gputop("status", "-L", env=driver.environment())
+    assert (listed.returncode, listed.stderr) == (0, "")
+    first, *others = listed.stdout.splitlines()
+    assert first.startswith("GPU 0: NVIDIA Test 0 (UUID: GPU-")
+    assert others == ["GPU 1: no answer yet", "GPU 2: lost", "GPU 3: needs reset"]
+    words = ("stream", "--query-gpu", "index,temperature.gpu", "--count", "1", *FAST)
+    done = gputop(*words, env=driver.environment())
+    assert (done.returncode, done.stderr) == (0, "gputop: note: no answer yet from GPU 1\n")
+    assert done.stdout.splitlines()[2] == "1, [N/A]"
+
+
 def test_csv_without_a_driver_says_so() -> None:
     done = gputop("stream", "--format=csv,noheader", "--count", "1", *FAST)
     assert (done.returncode, done.stdout) == (3, "")
-    problem, end = done.stderr.splitlines()
+    (problem,) = done.stderr.splitlines()
     assert problem.startswith("gputop: No NVIDIA driver: ")
-    assert end == "gputop: error: there are no devices. Try `gputop status`"
 
 
 def test_a_recording_becomes_csv(tmp_path: Path) -> None:

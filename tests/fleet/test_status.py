@@ -172,7 +172,7 @@ def test_nobody_there_is_one_line() -> None:
         (["status", "--prometheus", "http://a", "--demo"], "--demo is not for a fleet"),
         (["--prometheus", "http://a", "--host", "b"], "--host is not for a fleet"),
         (["--prometheus", "http://a", "--replay", "b"], "not for a fleet"),
-        (["--prometheus", "http://a", "stream"], "does not work on a fleet"),
+        (["--prometheus", "http://a", "stream"], "--prometheus is not for `stream`"),
         (["--prometheus", "http://a", "--record", "x"], "--record is not for a fleet"),
         (["status", "--prometheus", "http://a", "--columns", "busy"], "no columns"),
     ],

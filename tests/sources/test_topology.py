@@ -10,8 +10,9 @@ import pytest
 from gputop.cli import main
 from gputop.commands import topo
 from gputop.sources.interface import DriverError
+from gputop.sources.nvml import topology
 from gputop.sources.nvml.topology import read_topology
-from tests.driver import GPU_IS_LOST, FakeDevice, FakeDriver
+from tests.driver import GPU_IS_LOST, RESET_REQUIRED, FakeDevice, FakeDriver
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -90,8 +91,50 @@ def test_the_document(nvml: FakeDriver, capsys: pytest.CaptureFixture[str]) -> N
         "cpu_affinity": "0-3,48-55,64",
         "numa_affinity": "0,2",
         "gpu_numa_id": 2,
+        "state": "ok",
     }
     assert second["cpu_affinity"] is None
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        (FakeDevice(code=GPU_IS_LOST), "LOST: it no longer answers on its bus"),
+        (FakeDevice(code=RESET_REQUIRED), "NEEDS RESET: the driver has given it up"),
+        (FakeDevice(hang=True), "NOT RESPONDING: calls to its driver hang or fail"),
+        (
+            FakeDevice(fail={"nvmlDeviceGetCpuAffinity": GPU_IS_LOST}),
+            "LOST: it no longer answers on its bus",
+        ),
+    ],
+)
+def test_one_bad_gpu_does_not_hide_the_others(
+    nvml: FakeDriver,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    fault: FakeDevice,
+    says: str,
+) -> None:
+    monkeypatch.setattr(topology, "ANSWER_SECONDS", 0.5)
+    fine = {"topology.0": "50", "topology.1": "50", "topology.2": "50"}
+    nvml.write(FakeDevice(texts=fine), fault, FakeDevice(texts=fine))
+    assert main(["topo"]) == 0
+    said = capsys.readouterr()
+    assert said.err == f"gputop: GPU 1: {says}\n"
+    first, bad, last = (line.split("\t")[1:4] for line in said.out.splitlines()[1:4])
+    assert bad == ["N/A", "N/A", "N/A"]
+    assert (first[0], first[2], last[0], last[2]) == (" X ", "SYS", "SYS", " X ")
+
+
+def test_no_gpu_answers(
+    nvml: FakeDriver, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topology, "ANSWER_SECONDS", 0.2)
+    nvml.write(FakeDevice(hang=True))
+    assert failed(capsys) == (
+        3,
+        "gputop: error: No GPU answers: calls to its driver hang. Read dmesg, or reboot.\n",
+    )
 
 
 def failed(capsys: pytest.CaptureFixture[str], *options: str) -> tuple[Any, str]:

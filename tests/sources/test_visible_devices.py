@@ -166,6 +166,8 @@ def test_only_those_that_cuda_sees(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,1")
     assert chosen(GPUS, (), only_visible=True) == {B, C}
     assert chosen(GPUS, ("1", "0"), only_visible=True) == {B}
+    with pytest.raises(ValueError, match="CUDA_VISIBLE_DEVICES hides the GPUs with the id 0"):
+        chosen(GPUS, ("0",), only_visible=True)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
     with pytest.raises(ValueError, match="ends at '7': there is no such device"):
         chosen(GPUS, (), only_visible=True)

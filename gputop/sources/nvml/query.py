@@ -104,7 +104,7 @@ _ABSENCES = {
 }
 
 # In the order in which they count.
-_STATES = {
+STATE_OF_CODE = {
     nvml.NVML_ERROR_GPU_IS_LOST: DeviceState.LOST,
     nvml.NVML_ERROR_RESET_REQUIRED: DeviceState.NEEDS_RESET,
 }
@@ -242,7 +242,7 @@ def state_of(answers: Sequence[Any]) -> DeviceState:
     A device that needs a reset may still answer some queries. One that answers none with a value
     does not respond.
     """
-    for code, state in _STATES.items():
+    for code, state in STATE_OF_CODE.items():
         if code in answers:
             return state
     silent = common_failure(answers) is not None
@@ -253,7 +253,7 @@ def unreadable(device: Device, code: int) -> DeviceReading:
     """Return the reading of a device that answers everything with that code."""
     sample = DeviceSample(
         uuid=device.uuid,
-        state=_STATES.get(code, DeviceState.NOT_RESPONDING),
+        state=STATE_OF_CODE.get(code, DeviceState.NOT_RESPONDING),
         age_seconds=0.0,
         absent=dict.fromkeys((*READINGS, "processes"), absence_of(code)),
     )

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+from gputop.problem import Problem
+from gputop.schema.device import DeviceState
+from gputop.sources.interface import DriverError
 from gputop.sources.nvml.driver import driver_error, start
-from gputop.sources.nvml.query import UNAVAILABLE, nvml
+from gputop.sources.nvml.query import STATE_OF_CODE, UNAVAILABLE, nvml
+
+ANSWER_SECONDS = 5.0
+"""Longest wait for the GPUs, which are asked at once."""
+_SILENT = Problem("No GPU answers", "calls to its driver hang", "Read dmesg, or reboot")
 
 _PATHS = {0: "PSB", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
 """nvidia-smi's words for the nearest common part of two paths through PCIe."""
@@ -26,49 +36,75 @@ class GpuTopology:
     """A GPU, and its connections in nvidia-smi's words."""
 
     index: int
-    uuid: str
+    uuid: str | None
     links: tuple[str, ...]
     """Connection with each GPU, in order: `NV18`, `PIX`, `SYS`; `X` with itself."""
-    cpu_affinity: str | None
+    cpu_affinity: str | None = None
     """Processors near it, such as `0-23,48-71`; None if the driver does not tell."""
-    numa_affinity: str | None
+    numa_affinity: str | None = None
     """NUMA nodes near it."""
-    gpu_numa_id: int | None
+    gpu_numa_id: int | None = None
     """NUMA node of the GPU's own memory, where it is one."""
+    state: DeviceState = DeviceState.OK
+    """How it answered. Without an answer nothing else is known."""
 
 
 def read_topology() -> tuple[GpuTopology, ...]:
-    """Return all GPUs. May block; raises `DriverError`."""
+    """Return all GPUs, also those that do not answer.
+
+    The driver itself may block. Raises `DriverError` for it, and if no GPU answers.
+    """
     driver = start()
-    try:
-        gpus = [_Gpu(reader.index) for reader in driver.readers()]
-        return tuple(gpu.topology(gpus) for gpu in gpus)
-    except nvml.NVMLError as error:
-        raise driver_error(error) from None
-    finally:
-        driver.close()
+    found = _ask_each(len(driver.readers()))
+    gpus = tuple(_topology(*each, found) for each in enumerate(found))
+    if not any(each is None for each in found):
+        driver.close()  # it would wait for one that hangs
+    if all(gpu.uuid is None for gpu in gpus):
+        raise next(map(driver_error, filter(None, found)), DriverError(_SILENT))
+    return gpus
+
+
+def _ask_each(count: int) -> list[Any]:
+    """Return a `_Gpu` for each index, or its `NVMLError`; None for one that hangs."""
+    found: list[Any] = [None] * count
+
+    def ask(index: int) -> None:
+        try:
+            found[index] = _Gpu(index)
+        except nvml.NVMLError as error:
+            found[index] = error
+
+    threads = [threading.Thread(target=ask, args=(n,), daemon=True) for n in range(count)]
+    for thread in threads:
+        thread.start()
+    until = time.monotonic() + ANSWER_SECONDS
+    for thread in threads:
+        thread.join(max(0.0, until - time.monotonic()))
+    return [*found]
+
+
+def _topology(index: int, gpu: Any, others: Sequence[Any]) -> GpuTopology:
+    if not isinstance(gpu, _Gpu):
+        state = STATE_OF_CODE.get(getattr(gpu, "value", None), DeviceState.NOT_RESPONDING)
+        return GpuTopology(index, None, ("N/A",) * len(others), state=state)
+    links = tuple(gpu.link(other) if isinstance(other, _Gpu) else "N/A" for other in others)
+    return GpuTopology(index, gpu.uuid, links, gpu.cpus, gpu.nodes, gpu.numa_id)
 
 
 class _Gpu:
-    """A GPU that answers. Its methods raise `NVMLError` if it does not."""
+    """A GPU that answers. Raises `NVMLError` if it does not."""
 
     def __init__(self, index: int) -> None:
-        self.index = index
         self.handle = nvml.nvmlDeviceGetHandleByIndex(index)
         self.address = _address(nvml.nvmlDeviceGetPciInfo(self.handle))
         self.nvlinks = _nvlinks(self.handle)
-
-    def topology(self, gpus: Iterable[_Gpu]) -> GpuTopology:
+        self.uuid = nvml.nvmlDeviceGetUUID(self.handle)
         node = nvml.NVML_AFFINITY_SCOPE_NODE
+        self.cpus = _ranges(_answer(nvml.nvmlDeviceGetCpuAffinity, self.handle, _CPU_WORDS))
+        words = _answer(nvml.nvmlDeviceGetMemoryAffinity, self.handle, _NODE_WORDS, node)
+        self.nodes = _ranges(words)
         numa_id = _answer(nvml.nvmlDeviceGetNumaNodeId, self.handle)
-        return GpuTopology(
-            self.index,
-            nvml.nvmlDeviceGetUUID(self.handle),
-            tuple(self.link(other) for other in gpus),
-            _ranges(_answer(nvml.nvmlDeviceGetCpuAffinity, self.handle, _CPU_WORDS)),
-            _ranges(_answer(nvml.nvmlDeviceGetMemoryAffinity, self.handle, _NODE_WORDS, node)),
-            None if numa_id in UNAVAILABLE else numa_id,
-        )
+        self.numa_id = None if numa_id in UNAVAILABLE else numa_id
 
     def link(self, other: _Gpu) -> str:
         """Return the fastest connection with another GPU: NVLinks, direct or through switches."""
@@ -77,8 +113,10 @@ class _Gpu:
         links = self.nvlinks[other.address] + min(self.nvlinks[None], other.nvlinks[None])
         if links:
             return f"NV{links}"
-        ancestor = _answer(nvml.nvmlDeviceGetTopologyCommonAncestor, self.handle, other.handle)
-        return _PATHS.get(ancestor, "N/A")
+        with suppress(nvml.NVMLError):
+            level = nvml.nvmlDeviceGetTopologyCommonAncestor(self.handle, other.handle)
+            return _PATHS.get(level, "N/A")
+        return "N/A"
 
 
 def _address(pci: Any) -> Address:
@@ -101,11 +139,11 @@ def _nvlinks(handle: Any) -> Counter[Address | None]:
 
 
 def _answer(call: Callable[..., Any], *arguments: Any) -> Any:
-    """Return the driver's answer, or None without one. Raises `NVMLError` for a lost device."""
+    """Return the driver's answer, or None without one. Raises `NVMLError` for a device's fault."""
     try:
         return call(*arguments)
     except nvml.NVMLError as error:
-        if error.value == nvml.NVML_ERROR_GPU_IS_LOST:
+        if error.value in STATE_OF_CODE:
             raise
         return None
 
