@@ -247,8 +247,6 @@ class CsvLines:
     apps: bool = False
     unanswered: tuple[str, ...] = ()
     """Questions for which a device that answers has nothing, not even a reason."""
-    devices: int = 0
-    """GPUs that had lines so far, each counted in each sample."""
     _inventory: Inventory | None = None
 
     @cached_property
@@ -269,7 +267,6 @@ class CsvLines:
             readings = record.device(device.uuid)
             if inventory and readings and device.parent_uuid is None:
                 row = Row(inventory, record, device, readings)
-                self.devices += 1
                 self._look_for_answers(readings)
                 for each in self._processes(row) if self.apps else (row,):
                     yield ", ".join(c.text(each, units=self.units) for c in self.columns)
