@@ -44,7 +44,7 @@ COMMANDS = {
     "status": "the devices, a line each, as text or JSON; once, or every few seconds",
     "bench": "a stress test without the dashboard",
     "pick": "the idlest devices, for CUDA_VISIBLE_DEVICES",
-    "doctor": "problems of driver, devices and torch; with remedies",
+    "doctor": "check driver, devices and torch; say what to do about problems",
     "stream": "snapshots as JSON lines or CSV, until stopped",
     "exporter": "metrics for Prometheus, over HTTP, until stopped",
     "topo": "how the GPUs are connected; as nvidia-smi topo -m shows it",

@@ -17,7 +17,7 @@ from gputop.bounds import LONGEST_INTERVAL, SHORTEST_INTERVAL
 from gputop.console import COULD_NOT_RUN, USAGE, terminal_size
 from gputop.stream.ssh import REMOTE_COMMAND, parse_command, parse_host
 from gputop.text import visible
-from gputop.ui.terminal.skeleton import SKELETON
+from gputop.ui.terminal.skeleton import FLAGS, SKELETON
 
 if TYPE_CHECKING:
     from gputop.recording.reader import Recording
@@ -51,26 +51,32 @@ class Parser(argparse.ArgumentParser):
             *names.split(), type=kind, metavar=metavar, help=words, default=default, **more
         )
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse words, and end at those that are not known.
+
+        argparse would leave a command's to the parser above it, which has other options.
+        """
+        parsed, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return parsed, unknown
+
     def error(self, message: str) -> NoReturn:
-        remedy = "" if message.endswith(".") else f". Try `{self.prog} --help`."
+        remedy = f"Try `{self.prog} --help`."
         wrong = re.search(r"(invalid choice: '|unrecognized arguments: )([\w-]+)", message)
         if wrong:
             from difflib import get_close_matches
 
             choices = re.findall(r"'([\w-]+)'", message[wrong.end() :])
-            options = {option for each in actions_of(self) for option in each.option_strings}
+            options = vars(self)["_option_string_actions"]  # undocumented, as all that lists them
             for nearest in get_close_matches(wrong[2], choices or options, 1, cutoff=0.75):
                 fail(f"{wrong[2]} is not known. Did you mean {nearest}?", USAGE)
-        fail(f"{message}{remedy}", USAGE)
-
-
-def actions_of(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """Yield the options and arguments of a parser and of its commands."""
-    for action in vars(parser)["_actions"]:  # undocumented, as all that lists them
-        yield action
-        if isinstance(action.choices, dict):
-            for command in action.choices.values():
-                yield from actions_of(command)
+            name = wrong[2].removeprefix("--").removeprefix("no-")
+            if name in ("theme", "config", *FLAGS) and name != "gpm":
+                fail(f"{wrong[2]} is for the dashboard. Leave it out.", USAGE)
+            if re.match("--?[a-z]", wrong[2]):
+                fail(f"`{self.prog}` has no {wrong[2]}. {remedy}", USAGE)
+        fail(message if message.endswith(".") else f"{message}. {remedy}", USAGE)
 
 
 def fail(message: str, status: int) -> NoReturn:
@@ -200,7 +206,7 @@ SHARED: Mapping[str, Mapping[str, Any]] = {
     "--prometheus": {
         "type": argument("gputop.fleet.server:parse_url"),
         "metavar": "URL",
-        "help": "the fleet that a Prometheus scrapes; URL is such as http://prometheus:9090; to "
+        "help": "GPUs known to a Prometheus server; URL is such as http://prometheus:9090; to "
         "sign in, set GPUTOP_PROMETHEUS_TOKEN_FILE, _USER and _PASSWORD, _CERT, _KEY and _CA, or "
         "use ~/.netrc; GPUTOP_PROMETHEUS_HEADERS adds headers, such as 'X-Scope-OrgID: TENANT'",
     },
@@ -212,7 +218,7 @@ SHARED: Mapping[str, Mapping[str, Any]] = {
     "--replay": {
         "type": Path,
         "metavar": "FILE",
-        "help": "play a recording of `stream --output` or r",
+        "help": "play a recording; `stream --output` or r in the dashboard makes one",
     },
 }
 PROCESSES = ("--user", "--pid", "--compute")
@@ -336,11 +342,9 @@ async def _recorded(path: Path) -> AsyncGenerator[Snapshot | Interruption]:
         raise StreamError(error.problem) from None
 
 
-DEPENDENT = {
-    *("gpm", "verbose", "pid", "compute"),
-    *("remote_command", "match", "only_visible", "record"),
-}
-"""Options that refine the one before them."""
+DEPENDENT = {"verbose": "", "only_visible": "", "pid": "", "compute": "", "match": ""}
+DEPENDENT |= {"gpm": "profiling counters", "remote_command": "", "record": "record the dashboard"}
+"""Options on the line of the one before them, with words of their own if its words do not do."""
 
 
 class Overview(Parser):
@@ -374,8 +378,9 @@ def _options(actions: list[argparse.Action]) -> Iterator[str]:
             continue
         after = actions[number + 1 :]
         if action not in switches:
-            more = "".join(f"  {_name(each)}" for each in takewhile(_is_dependent, after))
-            yield _line(f"  {_name(action)}{more}", action.help or "")
+            more = [*takewhile(_is_dependent, after)]
+            names = "".join(f"  {_name(each)}" for each in (action, *more))
+            yield _line(names, action.help or "", *(DEPENDENT[each.dest] for each in more))
         elif action is switches[-1]:
             names = "  ".join(_name(each) for each in switches)
             yield f"  {names}"
@@ -392,7 +397,7 @@ def _name(action: argparse.Action) -> str:
     return f"{long} {action.metavar}" if action.metavar else long
 
 
-def _line(name: str, text: str) -> str:
+def _line(name: str, text: str, *more: str) -> str:
     """Return a line with the first clause of the text, moved by a name that is too long."""
-    clause = text.partition(";")[0].partition(" (")[0]
-    return f"{name:<22}  {clause}"
+    clauses = (text.partition(";")[0].partition(" (")[0], *more)
+    return f"{name:<22}  {', '.join(filter(None, clauses))}"
