@@ -178,17 +178,17 @@ SHARED: Mapping[str, Mapping[str, Any]] = {
         "type": argument(parse_users),
         "action": "extend",
         "metavar": "LIST",
-        "help": "only their processes; LIST has users, such as ada,bob; every GPU stays",
+        "help": "only processes of these users; LIST is such as ada,bob; all GPUs are still shown",
     },
     "--pid": {
         "type": argument(parse_pids),
         "action": "extend",
         "metavar": "LIST",
-        "help": "only the processes with these numbers; LIST is such as 4242,4243; every GPU stays",
+        "help": "only processes with these numbers; LIST is such as 42,43; all GPUs are still shown",
     },
     "--compute": {
         "action": "store_true",
-        "help": "only processes that compute, such as those of CUDA; every GPU stays",
+        "help": "only processes that compute, such as those of CUDA; all GPUs are still shown",
     },
     "--demo": {"action": "store_true", "help": "simulated devices, marked as such"},
     "--host": {
@@ -201,7 +201,7 @@ SHARED: Mapping[str, Mapping[str, Any]] = {
     "--remote-command": {
         "type": argument(parse_command),
         "metavar": "CMD",
-        "help": "how gputop is started there, such as ~/venv/bin/gputop (default: gputop)",
+        "help": "command that starts gputop there, such as ~/venv/bin/gputop (default: gputop)",
     },
     "--prometheus": {
         "type": argument("gputop.fleet.server:parse_url"),
