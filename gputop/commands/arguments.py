@@ -184,7 +184,7 @@ SHARED: Mapping[str, Mapping[str, Any]] = {
         "type": argument(parse_pids),
         "action": "extend",
         "metavar": "LIST",
-        "help": "only processes with these numbers; LIST is such as 42,43; all GPUs are still shown",
+        "help": "only processes with these PIDs; LIST is such as 42,43; all GPUs are still shown",
     },
     "--compute": {
         "action": "store_true",

@@ -38,9 +38,7 @@ def add_arguments(parser: Parser) -> None:
     parser.value("--device", "DEVICE", devices.parse_devices, words)
     usual = "for a sweep several with commas (default: the fastest usual one for training)"
     parser.value("--dtype", "TYPE", parse_dtypes, f"{', '.join(DTYPES)}; {usual}")
-    words = (
-        "multiply N x N matrices; largest N of sweep and peak (default: auto, as large as helps)"
-    )
+    words = "multiply N x N matrices; for sweep and peak, the largest N (default: auto)"
     parser.value("--size", "N", request.parse_size, words, "auto")
     how_long = f"duration (default {request.DEFAULT_SECONDS:g}; of a suite, as its level says)"
     parser.value("--seconds", "S", request.parse_seconds, how_long)
@@ -65,8 +63,8 @@ def add_arguments(parser: Parser) -> None:
     parser.value("--python", "PATH", request.parse_python, words, argparse.SUPPRESS)
     parser.flag("--ignore-busy", "test even if another process uses the device")
     words = (
-        "run on all free GPUs of a Ray cluster at the same time; ADDRESS is as for `ray start` "
-        "(default: the cluster that this machine is in)"
+        "run on the free GPUs of a Ray cluster, all at the same time; ADDRESS is as `ray start` "
+        "prints it (default: the cluster that this machine is in)"
     )
     parser.add_argument("--ray", nargs="?", const="auto", metavar="ADDRESS", help=words)
     parser.value("--devices", "N", count, "with --ray: how many GPUs (default: all)")
