@@ -201,12 +201,8 @@ def dashboard(arguments: argparse.Namespace) -> int:
     given = {key: value for key in KEYS if (value := getattr(arguments, key, None)) is not None}
     config = settings_path(arguments.config)
     kept, problems = load(config, given=given)
-    options: dict[str, Any] = {
-        "settings": kept,
-        "problems": problems,
-        "config": config,
-        "python": arguments.python,
-    }
+    options: dict[str, Any] = {"settings": kept, "problems": problems, "config": config}
+    options["python"] = arguments.python
     if arguments.prometheus is not None:
         return fleet_dashboard(arguments, options)
     return start(

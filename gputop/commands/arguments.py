@@ -155,71 +155,69 @@ def argument(parse: Parse) -> Callable[[str], Any]:
     return parsed
 
 
-SHARED: Mapping[str, Mapping[str, Any]] = {
-    "--interval": {
-        "type": interval,
-        "metavar": "S",
-        "help": "seconds between samples (0.25 to 60, default 1)",
-    },
-    "--gpm": {
-        "action": argparse.BooleanOptionalAction,
-        "help": "profiling counters: SM, tensor and DRAM activity (default: yes)",
-    },
-    "--id": {
-        "type": argument("gputop.sources.visible_devices:parse_ids"),
-        "metavar": "LIST",
-        "help": "only these GPUs; indices, PCI addresses or starts of UUIDs, such as 0,2",
-    },
-    "--only-visible": {
-        "action": "store_true",
-        "help": "only GPUs that CUDA_VISIBLE_DEVICES leaves visible",
-    },
-    "--user": {
-        "type": argument(parse_users),
-        "action": "extend",
-        "metavar": "LIST",
-        "help": "only processes of these users; LIST is such as ada,bob; all GPUs are still shown",
-    },
-    "--pid": {
-        "type": argument(parse_pids),
-        "action": "extend",
-        "metavar": "LIST",
-        "help": "only processes with these PIDs; LIST is such as 42,43; all GPUs are still shown",
-    },
-    "--compute": {
-        "action": "store_true",
-        "help": "only processes that compute, such as those of CUDA; all GPUs are still shown",
-    },
-    "--demo": {"action": "store_true", "help": "simulated devices, marked as such"},
-    "--host": {
-        "type": argument(parse_host),
-        "action": "append",
-        "metavar": "NAME",
-        "help": "another machine, over ssh; NAME is a host such as gpu-1 or ada@gpu-1; repeat "
-        "--host for several; `localhost` is this machine, without ssh",
-    },
-    "--remote-command": {
-        "type": argument(parse_command),
-        "metavar": "CMD",
-        "help": "command that starts gputop there, such as ~/venv/bin/gputop (default: gputop)",
-    },
-    "--prometheus": {
-        "type": argument("gputop.fleet.server:parse_url"),
-        "metavar": "URL",
-        "help": "GPUs known to a Prometheus server; URL is such as http://prometheus:9090; to "
-        "sign in, set GPUTOP_PROMETHEUS_TOKEN_FILE, _USER and _PASSWORD, _CERT, _KEY and _CA, or "
-        "use ~/.netrc; GPUTOP_PROMETHEUS_HEADERS adds headers, such as 'X-Scope-OrgID: TENANT'",
-    },
-    "--match": {
-        "type": argument("gputop.fleet.server:parse_match"),
-        "metavar": "LABELS",
-        "help": """only these GPUs of the fleet, as PromQL matchers: 'cluster="a",rack=~"r1.*"'""",
-    },
-    "--replay": {
-        "type": Path,
-        "metavar": "FILE",
-        "help": "play a recording; `stream --output` or r in the dashboard makes one",
-    },
+def _value(metavar: str, parse: Parse, words: str, action: str = "store") -> Mapping[str, Any]:
+    return {"metavar": metavar, "type": argument(parse), "help": words, "action": action}
+
+
+def _flag(words: str, action: Any = "store_true") -> Mapping[str, Any]:
+    return {"help": words, "action": action}
+
+
+SHARED = {
+    "--interval": _value("S", interval, "seconds between samples (0.25 to 60, default 1)"),
+    "--gpm": _flag(
+        "profiling counters: SM, tensor and DRAM activity (default: yes)",
+        argparse.BooleanOptionalAction,
+    ),
+    "--id": _value(
+        "LIST",
+        "gputop.sources.visible_devices:parse_ids",
+        "only these GPUs; indices, PCI addresses or starts of UUIDs, such as 0,2",
+    ),
+    "--only-visible": _flag("only GPUs that CUDA_VISIBLE_DEVICES leaves visible"),
+    "--user": _value(
+        "LIST",
+        parse_users,
+        "only processes of these users; LIST is such as ada,bob; all GPUs are still shown",
+        "extend",
+    ),
+    "--pid": _value(
+        "LIST",
+        parse_pids,
+        "only processes with these PIDs; LIST is such as 42,43; all GPUs are still shown",
+        "extend",
+    ),
+    "--compute": _flag(
+        "only processes that compute, such as those of CUDA; all GPUs are still shown"
+    ),
+    "--demo": _flag("simulated devices, marked as such"),
+    "--host": _value(
+        "NAME",
+        parse_host,
+        "another machine, over ssh; NAME is a host such as gpu-1 or ada@gpu-1; repeat --host for "
+        "several; `localhost` is this machine, without ssh",
+        "append",
+    ),
+    "--remote-command": _value(
+        "CMD",
+        parse_command,
+        "command that starts gputop there, such as ~/venv/bin/gputop (default: gputop)",
+    ),
+    "--prometheus": _value(
+        "URL",
+        "gputop.fleet.server:parse_url",
+        "GPUs known to a Prometheus server; URL is such as http://prometheus:9090; to sign in, set "
+        "GPUTOP_PROMETHEUS_TOKEN_FILE, _USER and _PASSWORD, _CERT, _KEY and _CA, or use ~/.netrc; "
+        "GPUTOP_PROMETHEUS_HEADERS adds headers, such as 'X-Scope-OrgID: TENANT'",
+    ),
+    "--match": _value(
+        "LABELS",
+        "gputop.fleet.server:parse_match",
+        """only these GPUs of the fleet, as PromQL matchers: 'cluster="a",rack=~"r1.*"'""",
+    ),
+    "--replay": _value(
+        "FILE", Path, "play a recording; `stream --output` or r in the dashboard makes one"
+    ),
 }
 PROCESSES = ("--user", "--pid", "--compute")
 SHORT = {"--id": "-i", "--interval": "-l", "--user": "-u", "--pid": "-p", "--compute": "-c"}
@@ -368,11 +366,8 @@ class Overview(Parser):
 
 
 def _options(actions: list[argparse.Action]) -> Iterator[str]:
-    switches = [
-        each
-        for each in actions
-        if isinstance(each, argparse.BooleanOptionalAction) and each.dest != "gpm"
-    ]
+    kind = argparse.BooleanOptionalAction
+    switches = [each for each in actions if isinstance(each, kind) and not _is_dependent(each)]
     for number, action in enumerate(actions):
         if _is_dependent(action):
             continue
@@ -382,8 +377,7 @@ def _options(actions: list[argparse.Action]) -> Iterator[str]:
             names = "".join(f"  {_name(each)}" for each in (action, *more))
             yield _line(names, action.help or "", *(DEPENDENT[each.dest] for each in more))
         elif action is switches[-1]:
-            names = "  ".join(_name(each) for each in switches)
-            yield f"  {names}"
+            yield "".join(f"  {_name(each)}" for each in switches)
 
 
 def _is_dependent(action: argparse.Action) -> bool:

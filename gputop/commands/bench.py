@@ -75,9 +75,8 @@ def add_arguments(parser: Parser) -> None:
         "or a number in --history, where 1 is the newest"
     )
     parser.add_argument("--compare", nargs=2, metavar="RESULT", help=words)
-    parser.flag(
-        "--no-verdict", "print the numbers only; the exit status tells wrong results and failures"
-    )
+    words = "print numbers only; the exit status is about wrong results and failures"
+    parser.flag("--no-verdict", words)
     least, most = request.DEFAULT_MIN_PERCENT_OF_PEAK, request.DEFAULT_TOLERANCE_PERCENT
     peak = "the datasheet's dense peak or memory bandwidth"
     words = f"a GPU below this share of {peak} is degraded (default {least:g})"

@@ -93,11 +93,10 @@ def run(arguments: argparse.Namespace) -> int:
         fail(f"{error}.", COULD_NOT_RUN)
     if output is not None:
         print_message(f"writing {'CSV' if form else 'JSON lines'} to {output}")
-    remarks = Remarks(arguments, form) if form else None
+    remarks = Remarks(arguments, form, write_to) if form else None
+    write_to = remarks.write if remarks else write_to
     status = FINE
     try:
-        if remarks:
-            write_to = remarks.after(write_to)
         with whole_records(write_to) if output else nullcontext(write_to) as write:
             if recording is not None:
                 for record in counted(recording.records(), arguments.count):
@@ -202,28 +201,22 @@ def _live(
 
 
 class Remarks:
-    """Messages about what lines of text have no place for: problems, names without a value."""
+    """Writes records, and prints what their lines have no place for on standard error."""
 
-    def __init__(self, arguments: argparse.Namespace, form: LineFormat) -> None:
+    def __init__(
+        self, arguments: argparse.Namespace, form: LineFormat, write: Callable[[Record], None]
+    ) -> None:
         self.has_devices = False
         """True from the first sample with a device."""
-        self._arguments, self._form = arguments, form
+        self._arguments, self._form, self._write = arguments, form, write
         self._problem: Problem | None = None
         self._is_noted = False
 
-    def after(self, write: Callable[[Record], None]) -> Callable[[Record], None]:
-        """Return a writer that also prints what is new with each record."""
-
-        def write_and_remark(record: Record) -> None:
-            write(record)
-            self.add(record)
-
-        return write_and_remark
-
-    def add(self, record: Record) -> None:
-        """Print what is new with a record whose lines are written."""
+    def write(self, record: Record) -> None:
+        """Write a record; print a new problem, and once the names that have no value."""
         from gputop.schema.snapshot import Sample
 
+        self._write(record)
         self.has_devices |= isinstance(record, Sample) and bool(record.devices)
         if record.problem not in (None, self._problem):
             self._problem = record.problem

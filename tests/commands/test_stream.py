@@ -47,12 +47,15 @@ def test_between_two_records_it_ends_at_once() -> None:
 
 
 def test_devices_without_processes_are_devices() -> None:
-    remarks = Remarks(argparse.Namespace(), CsvLines(parse_apps_query("pid"), apps=True))
+    written: list[Record] = []
+    form = CsvLines(parse_apps_query("pid"), apps=True)
+    remarks = Remarks(argparse.Namespace(), form, written.append)
     for record, has_devices in (
         (streams.inventory(1), False),  # nothing was read yet
         (streams.sample(0), False),
         (streams.sample(1), True),
         (streams.sample(0), True),
     ):
-        remarks.add(record)
+        remarks.write(record)
         assert remarks.has_devices is has_devices
+        assert written[-1] is record
