@@ -45,11 +45,11 @@ COMMANDS = {
     "status": "the devices, a line each, as text or JSON; once, or every few seconds",
     "bench": "a stress test without the dashboard",
     "pick": "the idlest devices, for CUDA_VISIBLE_DEVICES",
-    "doctor": "problems of driver, devices and torch; with remedies",
+    "doctor": "check driver, devices and torch; say what to do about problems",
     "stream": "snapshots as JSON lines or CSV, until stopped",
     "exporter": "metrics for Prometheus, over HTTP, until stopped",
     "topo": "how the GPUs are connected; as nvidia-smi topo -m shows it",
-    "schema": "JSON Schema of what the others print",
+    "schema": "JSON Schema of what other commands print",
     "completion": "shell completion for bash, zsh or fish",
 }
 """Commands in the order of the help, each with its line."""
@@ -73,7 +73,7 @@ def parser(words: Collection[str] = tuple(COMMANDS)) -> Parser:
         epilog="gputop COMMAND --help says more",
         allow_abbrev=False,
     )
-    show = "show the version and exit; with --verbose, those of all else, for bug reports"
+    show = "show the version and exit; with --verbose, all versions that a bug report needs"
     top.flag("--version -V", show)
     top.flag("--verbose", "with --version: also the versions of Python, dependencies and driver")
     # `whole_parser` is for the completion of every word.
@@ -83,13 +83,13 @@ def parser(words: Collection[str] = tuple(COMMANDS)) -> Parser:
     top.value("--record", "FILE", Path, "record what the dashboard shows to a new file, as r does")
     top.switch(
         "--show-secrets",
-        "do not mask passwords and tokens in command lines and environments; on this screen "
-        "only, of this machine only: what is recorded stays masked, and other hosts mask theirs",
+        "show passwords and tokens in command lines and environments; only on this screen and of "
+        "this machine: recordings and other hosts mask them",
     )
     torch = "the interpreter whose torch runs stress tests (default: the active environment's)"
     top.value("--python", "PATH", "gputop.bench.plan.request:parse_python", torch)
     screen = top.add_argument_group("the dashboard", "also kept in its settings file")
-    themes = f"{' '.join((AUTO, *THEMES))}; auto is what suits the terminal"
+    themes = f"{' '.join((AUTO, *THEMES))}; auto suits the terminal"
     screen.add_argument("--theme", choices=(AUTO, *THEMES), metavar="NAME", help=themes)
     for name, what in SWITCHES.items():
         screen.add_argument(f"--{name}", action=argparse.BooleanOptionalAction, help=what)
@@ -107,8 +107,8 @@ def parser(words: Collection[str] = tuple(COMMANDS)) -> Parser:
 COLOUR_SYSTEMS = ("auto", "standard", "256", "truecolor")
 """Values of TEXTUAL_COLOR_SYSTEM; Textual raises a KeyError for others."""
 SWITCHES = {
-    "ascii": "draw in ASCII alone (default: where TERM=linux, or the locale is not UTF-8)",
-    "mouse": "take the mouse, or leave it to the terminal (default: take it)",
+    "ascii": "draw with ASCII characters only (default: if TERM=linux or the locale is not UTF-8)",
+    "mouse": "use the mouse, or leave it to the terminal (default: use it)",
     "bell": "ring the terminal's bell at a new alert",
     "readonly": "never signal a process",
 }
@@ -228,12 +228,8 @@ def dashboard(arguments: argparse.Namespace) -> int:
     given = {key: value for key in KEYS if (value := getattr(arguments, key, None)) is not None}
     config = settings_path(arguments.config)
     kept, problems = load(config, given=given)
-    options: dict[str, Any] = {
-        "settings": kept,
-        "problems": problems,
-        "config": config,
-        "python": arguments.python,
-    }
+    options: dict[str, Any] = {"settings": kept, "problems": problems, "config": config}
+    options["python"] = arguments.python
     if arguments.prometheus is not None:
         return fleet_dashboard(arguments, options)
     return start(

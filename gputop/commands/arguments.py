@@ -18,7 +18,7 @@ from gputop.bounds import LONGEST_INTERVAL, SHORTEST_INTERVAL
 from gputop.console import COULD_NOT_RUN, USAGE, terminal_size, without_colours
 from gputop.stream.ssh import REMOTE_COMMAND, parse_command, parse_host
 from gputop.text import visible
-from gputop.ui.terminal.skeleton import SKELETON
+from gputop.ui.terminal.skeleton import FLAGS, SKELETON
 
 if TYPE_CHECKING:
     from gputop.recording.reader import Recording
@@ -62,26 +62,32 @@ class Parser(argparse.ArgumentParser):
             text = re.sub(names, "\x1b[36m\\g<0>\x1b[0m", text, flags=re.MULTILINE)
         self._print_message(text, file)
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse words, and end at those that are not known.
+
+        argparse would leave a command's to the parser above it, which has other options.
+        """
+        parsed, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return parsed, unknown
+
     def error(self, message: str) -> NoReturn:
-        remedy = "" if message.endswith(".") else f". Try `{self.prog} --help`."
+        remedy = f"Try `{self.prog} --help`."
         wrong = re.search(r"(invalid choice: '|unrecognized arguments: )([\w-]+)", message)
         if wrong:
             from difflib import get_close_matches
 
             choices = re.findall(r"'([\w-]+)'", message[wrong.end() :])
-            options = {option for each in actions_of(self) for option in each.option_strings}
+            options = vars(self)["_option_string_actions"]  # undocumented, as all that lists them
             for nearest in get_close_matches(wrong[2], choices or options, 1, cutoff=0.75):
                 fail(f"{wrong[2]} is not known. Did you mean {nearest}?", USAGE)
-        fail(f"{message}{remedy}", USAGE)
-
-
-def actions_of(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """Yield the options and arguments of a parser and of its commands."""
-    for action in vars(parser)["_actions"]:  # undocumented, as all that lists them
-        yield action
-        if isinstance(action.choices, dict):
-            for command in action.choices.values():
-                yield from actions_of(command)
+            name = wrong[2].removeprefix("--").removeprefix("no-")
+            if name in ("theme", "config", *FLAGS) and name != "gpm":
+                fail(f"{wrong[2]} is for the dashboard. Leave it out.", USAGE)
+            if re.match("--?[a-z]", wrong[2]):
+                fail(f"`{self.prog}` has no {wrong[2]}. {remedy}", USAGE)
+        fail(message if message.endswith(".") else f"{message}. {remedy}", USAGE)
 
 
 def fail(message: str, status: int) -> NoReturn:
@@ -160,72 +166,70 @@ def argument(parse: Parse) -> Callable[[str], Any]:
     return parsed
 
 
-SHARED: Mapping[str, Mapping[str, Any]] = {
-    "--interval": {
-        "type": interval,
-        "metavar": "S",
-        "help": "seconds between samples (0.25 to 60, default 1)",
-    },
-    "--gpm": {
-        "action": argparse.BooleanOptionalAction,
-        "help": "profiling counters: SM, tensor and DRAM activity (default: yes)",
-    },
-    "--id": {
-        "type": argument("gputop.sources.visible_devices:parse_ids"),
-        "action": "extend",
-        "metavar": "LIST",
-        "help": "only these GPUs; indices, PCI addresses or starts of UUIDs, such as 0,2",
-    },
-    "--only-visible": {
-        "action": "store_true",
-        "help": "only GPUs that CUDA_VISIBLE_DEVICES leaves visible",
-    },
-    "--user": {
-        "type": argument(parse_users),
-        "action": "extend",
-        "metavar": "LIST",
-        "help": "only their processes; LIST has users, such as ada,bob; every GPU stays",
-    },
-    "--pid": {
-        "type": argument(parse_pids),
-        "action": "extend",
-        "metavar": "LIST",
-        "help": "only the processes with these numbers; LIST is such as 4242,4243; every GPU stays",
-    },
-    "--compute": {
-        "action": "store_true",
-        "help": "only processes that compute, such as those of CUDA; every GPU stays",
-    },
-    "--demo": {"action": "store_true", "help": "simulated devices, marked as such"},
-    "--host": {
-        "type": argument(parse_host),
-        "action": "append",
-        "metavar": "NAME",
-        "help": "another machine, over ssh; NAME is a host such as gpu-1 or ada@gpu-1; repeat "
-        "--host for several; `localhost` is this machine, without ssh",
-    },
-    "--remote-command": {
-        "type": argument(parse_command),
-        "metavar": "CMD",
-        "help": "how gputop is started there, such as ~/venv/bin/gputop (default: gputop)",
-    },
-    "--prometheus": {
-        "type": argument("gputop.fleet.server:parse_url"),
-        "metavar": "URL",
-        "help": "the fleet that a Prometheus scrapes; URL is such as http://prometheus:9090; to "
-        "sign in, set GPUTOP_PROMETHEUS_TOKEN_FILE, _USER and _PASSWORD, _CERT, _KEY and _CA, or "
-        "use ~/.netrc; GPUTOP_PROMETHEUS_HEADERS adds headers, such as 'X-Scope-OrgID: TENANT'",
-    },
-    "--match": {
-        "type": argument("gputop.fleet.server:parse_match"),
-        "metavar": "LABELS",
-        "help": """only these GPUs of the fleet, as PromQL matchers: 'cluster="a",rack=~"r1.*"'""",
-    },
-    "--replay": {
-        "type": Path,
-        "metavar": "FILE",
-        "help": "play a recording of `stream --output` or r",
-    },
+def _value(metavar: str, parse: Parse, words: str, action: str = "store") -> Mapping[str, Any]:
+    return {"metavar": metavar, "type": argument(parse), "help": words, "action": action}
+
+
+def _flag(words: str, action: Any = "store_true") -> Mapping[str, Any]:
+    return {"help": words, "action": action}
+
+
+SHARED = {
+    "--interval": _value("S", interval, "seconds between samples (0.25 to 60, default 1)"),
+    "--gpm": _flag(
+        "profiling counters: SM, tensor and DRAM activity (default: yes)",
+        argparse.BooleanOptionalAction,
+    ),
+    "--id": _value(
+        "LIST",
+        "gputop.sources.visible_devices:parse_ids",
+        "only these GPUs; indices, PCI addresses or starts of UUIDs, such as 0,2",
+        "extend",
+    ),
+    "--only-visible": _flag("only GPUs that CUDA_VISIBLE_DEVICES leaves visible"),
+    "--user": _value(
+        "LIST",
+        parse_users,
+        "only processes of these users; LIST is such as ada,bob; all GPUs are still shown",
+        "extend",
+    ),
+    "--pid": _value(
+        "LIST",
+        parse_pids,
+        "only processes with these PIDs; LIST is such as 42,43; all GPUs are still shown",
+        "extend",
+    ),
+    "--compute": _flag(
+        "only processes that compute, such as those of CUDA; all GPUs are still shown"
+    ),
+    "--demo": _flag("simulated devices, marked as such"),
+    "--host": _value(
+        "NAME",
+        parse_host,
+        "another machine, over ssh; NAME is a host such as gpu-1 or ada@gpu-1; repeat --host for "
+        "several; `localhost` is this machine, without ssh",
+        "append",
+    ),
+    "--remote-command": _value(
+        "CMD",
+        parse_command,
+        "command that starts gputop there, such as ~/venv/bin/gputop (default: gputop)",
+    ),
+    "--prometheus": _value(
+        "URL",
+        "gputop.fleet.server:parse_url",
+        "GPUs known to a Prometheus server; URL is such as http://prometheus:9090; to sign in, set "
+        "GPUTOP_PROMETHEUS_TOKEN_FILE, _USER and _PASSWORD, _CERT, _KEY and _CA, or use ~/.netrc; "
+        "GPUTOP_PROMETHEUS_HEADERS adds headers, such as 'X-Scope-OrgID: TENANT'",
+    ),
+    "--match": _value(
+        "LABELS",
+        "gputop.fleet.server:parse_match",
+        """only these GPUs of the fleet, as PromQL matchers: 'cluster="a",rack=~"r1.*"'""",
+    ),
+    "--replay": _value(
+        "FILE", Path, "play a recording; `stream --output` or r in the dashboard makes one"
+    ),
 }
 PROCESSES = ("--user", "--pid", "--compute")
 SHORT = {"--id": "-i", "--interval": "-l", "--user": "-u", "--pid": "-p", "--compute": "-c"}
@@ -355,11 +359,9 @@ async def _recorded(path: Path) -> AsyncGenerator[Snapshot | Interruption]:
         raise StreamError(error.problem) from None
 
 
-DEPENDENT = {
-    *("gpm", "verbose", "pid", "compute"),
-    *("remote_command", "match", "only_visible", "record"),
-}
-"""Options that refine the one before them."""
+DEPENDENT = {"verbose": "", "only_visible": "", "pid": "", "compute": "", "match": ""}
+DEPENDENT |= {"gpm": "profiling counters", "remote_command": "", "record": "record the dashboard"}
+"""Options on the line of the one before them, with words of their own if its words do not do."""
 
 
 class Overview(Parser):
@@ -383,22 +385,18 @@ class Overview(Parser):
 
 
 def _options(actions: list[argparse.Action]) -> Iterator[str]:
-    switches = [
-        each
-        for each in actions
-        if isinstance(each, argparse.BooleanOptionalAction) and each.dest != "gpm"
-    ]
+    kind = argparse.BooleanOptionalAction
+    switches = [each for each in actions if isinstance(each, kind) and each.dest not in DEPENDENT]
     for number, action in enumerate(actions):
         if action.dest in DEPENDENT:
             continue
         after = actions[number + 1 :]
         if action not in switches:
-            refining = takewhile(lambda each: each.dest in DEPENDENT, after)
-            more = "".join(f"  {_name(each)}" for each in refining)
-            yield _line(f"  {_name(action)}{more}", action.help or "")
+            more = [*takewhile(lambda each: each.dest in DEPENDENT, after)]
+            names = "".join(f"  {_name(each)}" for each in (action, *more))
+            yield _line(names, action.help or "", *(DEPENDENT[each.dest] for each in more))
         elif action is switches[-1]:
-            names = "  ".join(_name(each) for each in switches)
-            yield f"  {names}"
+            yield "".join(f"  {_name(each)}" for each in switches)
 
 
 def _name(action: argparse.Action) -> str:
@@ -408,7 +406,7 @@ def _name(action: argparse.Action) -> str:
     return f"{long} {action.metavar}" if action.metavar else long
 
 
-def _line(name: str, text: str) -> str:
+def _line(name: str, text: str, *more: str) -> str:
     """Return a line with the first clause of the text, moved by a name that is too long."""
-    clause = text.partition(";")[0].partition(" (")[0]
-    return f"{name:<22}  {clause}"
+    clauses = (text.partition(";")[0].partition(" (")[0], *more)
+    return f"{name:<22}  {', '.join(filter(None, clauses))}"

@@ -32,76 +32,60 @@ def add_arguments(parser: Parser) -> None:
     kind = parser.add_argument("kind", nargs="?", choices=tuple(KINDS), default=DEFAULT_KIND)
     kind.metavar, kind.help = "KIND", f"{kinds} (default: {DEFAULT_KIND})"
     words = (
-        "cpu, an index, that of a MIG instance such as 0:1, or the start of a UUID; several at "
-        "once with commas, or `all` GPUs that CUDA_VISIBLE_DEVICES leaves (default: the first of "
-        "those, or else the CPU)"
+        "cpu, an index such as 0, or 0:1 of a MIG instance, or the start of a UUID; several with "
+        "commas; `all`: all that CUDA_VISIBLE_DEVICES leaves (default: the first, or the CPU)"
     )
     parser.value("--device", "DEVICE", devices.parse_devices, words)
-    types = f"{', '.join(DTYPES)}; several for a sweep, with commas "
-    usual = "(default: the fastest that people train with on the device)"
-    parser.value("--dtype", "TYPE", parse_dtypes, types + usual)
-    usual = "as large as is useful; for a sweep and a search the largest"
-    words = f"multiply N x N matrices, or `auto` (default): {usual}"
+    usual = "for a sweep several with commas (default: the fastest usual one for training)"
+    parser.value("--dtype", "TYPE", parse_dtypes, f"{', '.join(DTYPES)}; {usual}")
+    words = "multiply N x N matrices; for sweep and peak, the largest N (default: auto)"
     parser.value("--size", "N", request.parse_size, words, "auto")
-    how_long = f"how long (default {request.DEFAULT_SECONDS:g}; of a suite that of its level)"
+    how_long = f"duration (default {request.DEFAULT_SECONDS:g}; of a suite, as its level says)"
     parser.value("--seconds", "S", request.parse_seconds, how_long)
     hertz = f"frequency of pulse, from 0.1 to 20 (default {request.DEFAULT_HERTZ:g})"
     parser.value("--frequency", "HZ", request.parse_hertz, hertz)
     share = request.DEFAULT_MEMORY_SHARE
-    how_much = f"how much of the free memory may be used, up to 1 (default {share:g})"
+    how_much = f"most of the free memory to use, up to 1 (default {share:g})"
     parser.value("--memory-share", "SHARE", request.parse_share, how_much, share)
-    words = (
-        "some: compare as many products as cost little; all: verify every product of a run of "
-        "one shape by checksums (default: some)"
-    )
+    words = "products to verify in a run of one shape: some (default; costs little) or all"
     parser.add_argument("--verify", choices=("some", "all"), default="some", help=words)
-    levels = "quick: 2 minutes (default); standard: 10 minutes; burn-in: an hour"
-    parser.add_argument(
-        "--level", choices=("quick", "standard", "burn-in"), help=f"of a suite: {levels}"
-    )
-    parser.flag("--until-steady", "of a suite: end soak and burn once the device is steady")
-    words = "of a suite: keep each part in FILE, and go on with what it has if it is there"
+    levels = ("quick", "standard", "burn-in")
+    words = "length of a suite: quick (2 minutes, default), standard (10 minutes), burn-in (1 hour)"
+    parser.add_argument("--level", choices=levels, help=words)
+    parser.flag("--until-steady", "in a suite: end soak and burn once the device is steady")
+    words = "save each part of a suite to FILE; if it exists, run only the missing parts"
     parser.value("--resume", "FILE", str, words)
-    parser.flag("--json", "the result as one JSON document")
-    words = "of collective on the CPU: how many processes (default: 2 to 4, by the cores)"
+    parser.flag("--json", "print the result as one JSON document")
+    words = "processes of collective on the CPU (default: 2 to 4, depending on the cores)"
     parser.value("--ranks", "N", count, words)
     words = "the interpreter whose torch is used (default: the active environment's)"
     # Without a default, which would overwrite the one before the command.
     parser.value("--python", "PATH", request.parse_python, words, argparse.SUPPRESS)
     parser.flag("--ignore-busy", "test even if another process uses the device")
     words = (
-        "on the GPUs of a Ray cluster, one worker on each that is free, begun together: the "
-        "one that this machine is in, or the one at ADDRESS (see `ray start`)"
+        "run on the free GPUs of a Ray cluster, all at the same time; ADDRESS is as `ray start` "
+        "prints it (default: the cluster that this machine is in)"
     )
     parser.add_argument("--ray", nargs="?", const="auto", metavar="ADDRESS", help=words)
     parser.value("--devices", "N", count, "with --ray: how many GPUs (default: all)")
-    words = (
-        "run nothing: compare the devices in files that `gputop bench --json` wrote, for "
-        "example one for each GPU with `srun`"
-    )
+    words = "run nothing: compare the devices in files that `gputop bench --json` wrote"
     parser.add_argument("--collect", nargs="+", metavar="FILE", help=words)
     words = (
-        "run nothing: say what differs between two results, each a file that `--json` wrote, "
+        "run nothing: show what differs between two results; each is a file that `--json` wrote, "
         "or a number in --history, where 1 is the newest"
     )
     parser.add_argument("--compare", nargs=2, metavar="RESULT", help=words)
-    parser.flag(
-        "--no-verdict", "print the numbers only; the exit status tells wrong results and failures"
-    )
+    words = "print numbers only; the exit status is about wrong results and failures"
+    parser.flag("--no-verdict", words)
     least, most = request.DEFAULT_MIN_PERCENT_OF_PEAK, request.DEFAULT_TOLERANCE_PERCENT
-    words = (
-        "least percentage of the datasheet's dense peak, or of its memory bandwidth, of a GPU that "
-        f"is not degraded (default {least:g})"
-    )
+    peak = "the datasheet's dense peak or memory bandwidth"
+    words = f"a GPU below this share of {peak} is degraded (default {least:g})"
     parser.value("--min-percent-of-peak", "PERCENT", request.parse_percent, words, least)
-    usual = f"the median of the others like it in the run (default {most:g})"
-    words = f"most that a device may be under {usual}"
+    words = f"how far a device may be below the median of others like it (default {most:g})"
     parser.value("--tolerance", "PERCENT", request.parse_percent, words, most)
     parser.flag("--history", "list earlier results (of --device), newest first")
-    parser.flag("--csv", "the result, or the history, as comma-separated values")
-    parser.value(
-        "--report", "FILE", str, "also write the run as one HTML page, to send to somebody"
-    )
+    parser.flag("--csv", "print the result, or the history, as comma-separated values")
+    parser.value("--report", "FILE", str, "also write the run as an HTML page, to send to others")
     parser.flag("--force", "with --report: overwrite a file that is not a report")
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gputop.commands.arguments import actions_of, print_text
+from gputop.commands.arguments import print_text
 from gputop.console import FINE
 
 SHELLS = ("bash", "zsh", "fish")
@@ -73,6 +74,15 @@ def _ask(values: str) -> dict[str, Any]:
     name = found["zsh"] = f"_gputop_{values}"
     define = f'{name}() {{ compadd -- ${{(f)"$({command})"}} }}'
     return found | {"preamble": {**found["preamble"], "zsh": define}}
+
+
+def actions_of(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    """Yield the options and arguments of a parser and of its commands."""
+    for action in vars(parser)["_actions"]:  # undocumented, as all that lists them
+        yield action
+        if isinstance(action.choices, dict):
+            for command in action.choices.values():
+                yield from actions_of(command)
 
 
 def script(top: argparse.ArgumentParser, shell: str) -> str:

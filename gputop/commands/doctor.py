@@ -45,13 +45,10 @@ LEAST_TEXT = 30
 def add_arguments(parser: Parser) -> None:
     """Add the options of `gputop doctor`."""
     parser.flag("--json", "the findings as one JSON document")
-    parser.value(
-        "--python",
-        "PATH",
-        "gputop.bench.plan.request:parse_python",
-        "the interpreter whose torch is checked (default: the one that stress tests use)",
-        argparse.SUPPRESS,  # or it would overwrite the one before the command
-    )
+    words = "the interpreter whose torch is checked (default: the one that stress tests use)"
+    parse = "gputop.bench.plan.request:parse_python"
+    # Without a default, which would overwrite the one before the command.
+    parser.value("--python", "PATH", parse, words, argparse.SUPPRESS)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -65,15 +65,15 @@ def add_arguments(parser: Parser) -> None:
     """Add the options of `gputop exporter`."""
     parser.description = ABOUT
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    where = f"where to listen (default {DEFAULT}: this machine alone); :9835 is all interfaces"
+    where = f"where to listen (default {DEFAULT}: this machine only); :9835 is all interfaces"
     parser.value("--listen", "HOST:PORT", parse_address, where, DEFAULT)
-    toolkit = "TLS and basic authentication, by the web configuration file of Prometheus exporters"
+    toolkit = "TLS and basic authentication, from a web configuration file of Prometheus exporters"
     parser.value("--web-config", "FILE", str, toolkit)
     largest = "also metrics of processes: the 32 with the most memory on each device"
     parser.flag("--processes", largest)
     dcgm = "the devices' metrics under the names, units and labels of dcgm-exporter instead"
     parser.flag("--dcgm-names", dcgm)
-    kubelet = "where the kubelet says which pods have the devices: labels of their metrics"
+    kubelet = "the kubelet's socket, which tells the pods of the devices, for labels"
     parser.value("--pod-resources-kubelet-socket", "FILE", str, f"{kubelet} (default {SOCKET})")
     add_shared(parser, *SOURCE)
 

@@ -46,22 +46,22 @@ def parse_wait(text: str) -> float:
 def add_arguments(parser: Parser) -> None:
     """Add the options of `gputop pick`."""
     parser.description = (
-        "Prints the UUIDs of the devices that did least over a second and have most free memory: "
+        "Print the UUIDs of the devices that did least over a second and have most free memory: "
         "gpus=$(gputop pick -n 2) && CUDA_VISIBLE_DEVICES=$gpus python train.py. "
-        "Looks among those that CUDA_VISIBLE_DEVICES leaves. It reserves nothing."
+        "Only devices that CUDA_VISIBLE_DEVICES leaves are considered. Nothing is reserved."
     )
     parser.value("-n --count", "N", count, "how many (default 1)", 1)
     parse = "gputop.health.idle_devices:parse_amount"
-    least = "at least so much free memory, such as 20GiB, 20GB or 80%%"
+    least = "at least this much free memory, such as 20GiB, 20GB or 80%%"
     parser.value("--min-free", "SIZE", parse, least)
-    most = "at most that mean utilization over a second"
+    most = "at most this mean utilization, over a second"
     parser.value("--max-busy", "PERCENT", parse_percent, most)
-    words = "wait until enough devices fit, up to S seconds, or as long as it takes"
+    words = "wait until enough devices fit; without S, as long as it takes"
     parser.value("--wait", "S", parse_wait, words, 0.0, nargs="?", const=math.inf)
     parser.flag(
         "--index",
-        "indices instead of UUIDs: those of CUDA_DEVICE_ORDER=PCI_BUS_ID, which must be set with "
-        "them, because by default CUDA counts the fastest device first",
+        "print indices instead of UUIDs; set CUDA_DEVICE_ORDER=PCI_BUS_ID with them: by default "
+        "CUDA counts the fastest device first",
     )
     parser.flag("--json", "every device, with the reason if it does not fit")
     add_shared(parser, "--demo")

@@ -57,18 +57,13 @@ def add_arguments(parser: Parser) -> None:
     parser.flag("-L --list-gpus", words)
     words = "every S seconds (default 1), in place on a terminal; Ctrl+C ends it"
     parser.value("--watch -l -w", "S", interval, words, nargs="?", const=1.0)
-    parser.value(
-        "--columns",
-        "NAME,...",
-        "gputop.output.page:parse_columns",
-        "these columns, such as GPU,busy,memory,power,sm-active,pcie-rx: any reading, by its name "
-        "on a device's page or in the JSON (a wrong name lists them all)",
+    words = (
+        "these columns, such as GPU,busy,memory,power,sm-active,pcie-rx: readings by their names "
+        "on a device's page or in the JSON (a wrong name lists them all)"
     )
-    parser.switch(
-        "--processes",
-        "each process on a line of its own, with its command, or none (default: on the line of "
-        "its device, as user:command/pid(memory))",
-    )
+    parser.value("--columns", "NAME,...", "gputop.output.page:parse_columns", words)
+    words = "each process on a line of its own, or none (default: on the line of its device)"
+    parser.switch("--processes", words)
     parser.switch("--color", "in colour, or not (default: on a terminal, unless NO_COLOR is set)")
     source = ("--gpm", "--id", "--only-visible", *PROCESSES, "--demo")
     add_shared(parser, *source, *HOSTS, "--replay", *FLEET)

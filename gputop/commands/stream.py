@@ -6,11 +6,11 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from gputop.commands.arguments import (
     HOSTS,
@@ -29,13 +29,27 @@ from gputop.text import count as plural
 from gputop.text import fold_list
 
 if TYPE_CHECKING:
-    from gputop.output.nvidia_smi import CsvLines
     from gputop.problem import Problem
     from gputop.recording.reader import Recording
     from gputop.schema.snapshot import Record
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 CSV_WORDS = ("noheader", "nounits")
+
+
+class LineFormat(Protocol):
+    """Lines of text in place of JSON, such as `output.nvidia_smi.CsvLines`."""
+
+    @property
+    def questions(self) -> tuple[str, ...]:
+        """nvidia-smi's names of the values to ask for that are no readings."""
+
+    @property
+    def unanswered(self) -> tuple[str, ...]:
+        """Those of them that the stream has no value for."""
+
+    def lines_of(self, record: Record) -> Iterable[str]:
+        """Return the lines of a record."""
 
 
 def parse_format(text: str) -> tuple[str, ...]:
@@ -71,24 +85,24 @@ def run(arguments: argparse.Namespace) -> int:
     from gputop.recording.writer import OutputError
     from gputop.stream.sender import counted
 
-    csv, output = _csv(arguments), arguments.output
+    form, output = _line_format(arguments), arguments.output
     recording = open_recording(arguments.replay) if arguments.replay else None
     try:
-        write_to, close = open_sink(output, csv)
+        write_to, close = open_sink(output, form)
     except OutputError as error:
         fail(f"{error}.", COULD_NOT_RUN)
     if output is not None:
-        print_message(f"writing {'CSV' if csv else 'JSON lines'} to {output}")
+        print_message(f"writing {'CSV' if form else 'JSON lines'} to {output}")
+    remarks = Remarks(arguments, form, write_to) if form else None
+    write_to = remarks.write if remarks else write_to
     status = FINE
     try:
-        if csv:
-            write_to = _with_remarks(arguments, write_to, csv)
         with whole_records(write_to) if output else nullcontext(write_to) as write:
             if recording is not None:
                 for record in counted(recording.records(), arguments.count):
                     write(chosen_processes(arguments, record))
             else:
-                _live(arguments, lambda each: write(chosen_processes(arguments, each)), csv)
+                _live(arguments, lambda each: write(chosen_processes(arguments, each)), form)
     except KeyboardInterrupt:
         status = INTERRUPTED
     except OutputError as error:
@@ -99,15 +113,16 @@ def run(arguments: argparse.Namespace) -> int:
     if recording is not None:
         _print_losses(recording)
         return status
-    if status == FINE and csv is not None and not csv.devices:
+    if status == FINE and remarks and not remarks.has_devices:
         status = COULD_NOT_RUN
-        _print_nothing(csv)
+        if remarks.problem is None:
+            print_message("error: there are no devices. Try `gputop status`")
     # A reader thread may hang inside the driver; a normal exit would wait for it.
     os._exit(status)
 
 
 def open_sink(
-    path: Path | None, csv: CsvLines | None
+    path: Path | None, form: LineFormat | None
 ) -> tuple[Callable[[Record], None], Callable[[], None]]:
     """Return functions that write a record, and that close the output.
 
@@ -116,7 +131,7 @@ def open_sink(
     from gputop.recording.writer import GrowingFile, Recorder
     from gputop.stream.sender import write_all, write_to_stdout
 
-    if csv is None:
+    if form is None:
         if path is None:
             return write_to_stdout, lambda: None
         recorder = Recorder(path)
@@ -124,7 +139,7 @@ def open_sink(
     file = None if path is None else GrowingFile(path)
 
     def write(record: Record) -> None:
-        text = "".join(f"{line}\n" for line in csv.lines_of(record)).encode()
+        text = "".join(f"{line}\n" for line in form.lines_of(record)).encode()
         if text and file is not None:
             file.write(text)
         elif text:
@@ -164,7 +179,7 @@ def whole_records(write: Callable[[Record], None]) -> Iterator[Callable[[Record]
 
 
 def _live(
-    arguments: argparse.Namespace, write: Callable[[Record], None], csv: CsvLines | None
+    arguments: argparse.Namespace, write: Callable[[Record], None], form: LineFormat | None
 ) -> None:
     from gputop.stream.launch import StreamOptions, end_with_parent
     from gputop.stream.sender import run as run_one
@@ -175,8 +190,8 @@ def _live(
         1.0 if arguments.interval is None else arguments.interval,
         count=arguments.count,
         **source_of(arguments),
-        gpm=csv is None and arguments.gpm is not False,
-        smi=csv.questions if csv else (),
+        gpm=form is None and arguments.gpm is not False,
+        smi=form.questions if form else (),
         control=arguments.control,
         secrets=arguments.control and arguments.unmasked,
     )
@@ -186,49 +201,54 @@ def _live(
         run_one(options, write)
 
 
-def _with_remarks(
-    arguments: argparse.Namespace, write: Callable[[Record], None], csv: CsvLines
-) -> Callable[[Record], None]:
-    """Return a writer that also prints what CSV has no column for.
+class Remarks:
+    """Writes records, and prints what their lines have no place for on standard error.
 
-    That are problems of the driver, and once a note on names without a value in the stream, and
-    on GPUs without an answer.
+    These are problems of the driver, and once a note on names without a value, and on GPUs
+    without an answer.
     """
-    said: Problem | None = None
-    noted = set()
 
-    def saying(record: Record) -> None:
-        nonlocal said
-        if record.problem is not None and record.problem != said:
-            said = record.problem
-            print_message(f"{said}.")
-        write(record)
-        for names, note in ((csv.unanswered, _note), (csv.silent, _silence)):
-            if names and note not in noted:
-                noted.add(note)
-                print_message(note(arguments, names))
+    def __init__(
+        self, arguments: argparse.Namespace, form: LineFormat, write: Callable[[Record], None]
+    ) -> None:
+        self.has_devices = False
+        """True from the first sample with a device."""
+        self.problem: Problem | None = None
+        """Last problem that was printed."""
+        self._arguments, self._form, self._write = arguments, form, write
+        self._gpus: dict[str, str] = {}
+        self._noted: set[str] = set()
 
-    return saying
+    def write(self, record: Record) -> None:
+        """Write a record, and print what is new about it."""
+        from gputop.schema.snapshot import Inventory
+
+        if record.problem not in (None, self.problem):
+            self.problem = record.problem
+            print_message(f"{record.problem}.")
+        self._write(record)
+        if isinstance(record, Inventory):
+            gpus = (each for each in record.devices if each.parent_uuid is None)
+            self._gpus = {each.uuid: f"GPU {each.label}" for each in gpus}
+            return
+        self.has_devices |= bool(record.devices)
+        hang = [each.uuid for each in record.devices if each.age_seconds is None]
+        silent = [self._gpus[uuid] for uuid in hang if uuid in self._gpus]
+        self._note_once("no answer yet from", silent)
+        self._note_once("[N/A] for", self._form.unanswered, _why_missing(self._arguments))
+
+    def _note_once(self, what: str, names: Sequence[str], why: str = "") -> None:
+        if names and what not in self._noted:
+            self._noted.add(what)
+            print_message(f"note: {what} {fold_list(names, 4)}{why}")
 
 
-def _note(arguments: argparse.Namespace, names: tuple[str, ...]) -> str:
-    why = "NVML does not have it"
+def _why_missing(arguments: argparse.Namespace) -> str:
     if arguments.replay:
-        why = "the recording does not have it"
-    elif arguments.demo:
-        why = "simulated devices do not have it"
-    elif hosts_of(arguments):
-        why = "gputop there does not send it"
-    return f"note: [N/A] for {fold_list(names, 4)}: {why}"
-
-
-def _silence(_: argparse.Namespace, names: tuple[str, ...]) -> str:
-    return f"note: no answer yet from {fold_list(names, 4)}"
-
-
-def _print_nothing(csv: CsvLines) -> None:
-    if csv.inventory is None or csv.inventory.problem is None:  # or `_with_remarks` printed it
-        print_message("error: there are no devices. Try `gputop status`")
+        return ": the recording does not have it"
+    if arguments.demo:
+        return ": simulated devices do not have it"
+    return ": gputop there does not send it" if hosts_of(arguments) else ": NVML does not have it"
 
 
 def _print_losses(recording: Recording) -> None:
@@ -238,7 +258,7 @@ def _print_losses(recording: Recording) -> None:
         print_message(f"{recording.path}: {recording.unread}")
 
 
-def _csv(arguments: argparse.Namespace) -> CsvLines | None:
+def _line_format(arguments: argparse.Namespace) -> LineFormat | None:
     gpus, apps = arguments.query, arguments.query_compute_apps
     if gpus is not None and apps is not None:
         fail("--query and --query-compute-apps are two tables. Leave one of them out.", USAGE)

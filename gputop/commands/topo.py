@@ -33,8 +33,8 @@ Legend:
 
 def add_arguments(parser: Parser) -> None:
     """Add the options of `gputop topo`."""
-    parser.flag("-m --matrix", "the matrix, which is shown anyway")
-    parser.flag("--json", "the same as one JSON document")
+    parser.flag("-m --matrix", "print the matrix (the default)")
+    parser.flag("--json", "print the topology as one JSON document")
 
 
 def run(arguments: argparse.Namespace) -> int:

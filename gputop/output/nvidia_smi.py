@@ -247,10 +247,6 @@ class CsvLines:
     apps: bool = False
     unanswered: tuple[str, ...] = ()
     """Questions for which a device that answers has nothing, not even a reason."""
-    devices: int = 0
-    """GPUs that had lines so far, each counted in each sample."""
-    silent: tuple[str, ...] = ()
-    """GPUs of the last sample that have not answered since the stream began."""
     inventory: Inventory | None = None
 
     @cached_property
@@ -263,7 +259,7 @@ class CsvLines:
         if isinstance(record, Inventory):
             self.inventory = record
             return
-        inventory, self.silent = self.inventory, ()
+        inventory = self.inventory
         if self.header and inventory and inventory.devices:
             self.header = False
             yield ", ".join(column.title for column in self.columns)
@@ -271,9 +267,6 @@ class CsvLines:
             readings = record.device(device.uuid)
             if inventory and readings and device.parent_uuid is None:
                 row = Row(inventory, record, device, readings)
-                self.devices += 1
-                if readings.age_seconds is None:
-                    self.silent += (f"GPU {device.label}",)
                 self._look_for_answers(readings)
                 for each in self._processes(row) if self.apps else (row,):
                     yield ", ".join(c.text(each, units=self.units) for c in self.columns)

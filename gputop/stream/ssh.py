@@ -97,7 +97,7 @@ _RULES = (
           "its host key is another one than before", "Find out why, then `ssh-keygen -R {host}`"),
     (None, "Host key verification failed", "its host key is not known",
           "Look at it with `ssh {host}` once"),
-    (2, "unrecognized arguments|invalid choice|is not known. Did you mean",
+    (2, "unrecognized arguments|invalid choice|is not known. Did you mean|` has no --",
           "its gputop is too old, or is another program", f"Upgrade it: {FROM_CHECKOUT} there"),
     (None, "upgrade this gputop", "its gputop is newer than this one",
           f"Upgrade this one: {FROM_CHECKOUT}"),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import signal
 from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.commands.stream import SIGNALS, whole_records
+from gputop.commands.stream import SIGNALS, Remarks, whole_records
+from gputop.output.nvidia_smi import CsvLines, parse_apps_query
 from tests import streams
 
 if TYPE_CHECKING:
@@ -42,3 +44,18 @@ def test_between_two_records_it_ends_at_once() -> None:
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGTERM)
     assert len(written) == 1
+
+
+def test_devices_without_processes_are_devices() -> None:
+    written: list[Record] = []
+    form = CsvLines(parse_apps_query("pid"), apps=True)
+    remarks = Remarks(argparse.Namespace(), form, written.append)
+    for record, has_devices in (
+        (streams.inventory(1), False),  # nothing was read yet
+        (streams.sample(0), False),
+        (streams.sample(1), True),
+        (streams.sample(0), True),
+    ):
+        remarks.write(record)
+        assert remarks.has_devices is has_devices
+        assert written[-1] is record

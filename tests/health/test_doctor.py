@@ -203,8 +203,8 @@ Driver
   ok       versions       library and kernel module agree: 580.95.05
   ok       permission     2 device files, all may be opened
   ok       nouveau        not loaded
-  ok       container      not in one
-  ok       WSL            not in it
+  ok       container      none
+  ok       WSL            no
   ok       NVML           answers; CUDA up to 13.0
   ok       devices        3 GPUs
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from gputop.compat import StrEnum
 from gputop.problem import Problem
+from gputop.schema.catalogue import CATALOGUE
 from gputop.schema.codec import LIMIT, DecodeError, from_json, to_json
 from gputop.schema.device import (
     READINGS,
@@ -334,31 +335,17 @@ def test_the_readings_are_what_a_device_is_asked_for() -> None:
 
 UNITS = ("_percent", "_bytes", "_celsius", "_watts", "_mhz", "_seconds", "_joules")
 PER_SECOND = tuple(f"{unit}_per_second" for unit in ("_bytes",))
-WITHOUT_A_UNIT = {
+QUANTITIES = {"clock", "energy", "frequency", "memory", "power", "temperature", "utilization"}
+COUNTS = {name for name in CATALOGUE if QUANTITIES.isdisjoint(name.split("_"))}
+"""Readings that may be numbers without a unit: errors, lanes, a generation."""
+WITHOUT_A_UNIT = COUNTS | {
     "children",  # processes
     "devices_left_out",
-    "ecc_corrected",  # errors
-    "ecc_corrected_lifetime",
-    "ecc_uncorrected",
-    "ecc_uncorrected_lifetime",
     "index",
     "load_average",  # processes
-    "mig_compute_instance",
-    "mig_gpu_instance",
-    "mig_index",
-    "minor_number",
     "parent_pid",
-    "pcie_generation",
-    "pcie_generation_max",
-    "pcie_replays",
-    "pcie_width",  # lanes
-    "pcie_width_max",
-    "performance_state",
     "pid",
-    "remapped_rows",
-    "remapped_rows_uncorrected",
     "schema",
-    "sm_count",
     "start_time",  # Unix seconds, as every time
     "time",
 }

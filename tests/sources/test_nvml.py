@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -27,7 +28,7 @@ from gputop.schema.snapshot import Host, Process, ProcessKind, Sample, decode, e
 from gputop.sources.interface import UTILIZATIONS, DeviceReading, DriverError
 from gputop.sources.nvml.device_queries import reading_queries
 from gputop.sources.nvml.driver import NvmlDriver, NvmlReader, start
-from gputop.sources.nvml.query import string
+from gputop.sources.nvml.query import SECOND, SLOW, string
 from gputop.sources.nvml.xid_events import XidEvents
 from tests.driver import (
     DRIVER_NOT_LOADED,
@@ -48,6 +49,7 @@ from tests.driver import (
     FakeProcess,
     loaded,
 )
+from tests.sources.readings import FUNCTIONS, OLDER, RATES, WITHOUT_A_DEFAULT
 
 if TYPE_CHECKING:
     from gputop.problem import Problem
@@ -56,55 +58,13 @@ pytestmark = pytest.mark.driver
 
 MIB = 1 << 20
 DEVICE = FakeDevice(fan_percent=38, fans=2, power_limit_enforced_milliwatts=650_500)
-
-RATES = (
-    "nvlink_link_rx_bytes_per_second",
-    "nvlink_link_tx_bytes_per_second",
-    "nvlink_rx_bytes_per_second",
-    "nvlink_tx_bytes_per_second",
-    "pcie_rx_bytes_per_second",
-    "pcie_tx_bytes_per_second",
-)
-"""What a second reading is needed for."""
-FUNCTIONS = {
-    "nvmlDeviceGetUtilizationRates": ("gpu_utilization_percent", "memory_utilization_percent"),
-    "nvmlDeviceGetSamples": SERIES_READINGS,
-    "nvmlDeviceGetPowerUsage": ("power_watts",),
-    "nvmlDeviceGetClockInfo": ("sm_clock_mhz", "memory_clock_mhz", "video_clock_mhz"),
-    "nvmlDeviceGetPerformanceState": ("performance_state",),
-    "nvmlDeviceGetFanSpeed": ("fan_percent",),
-    "nvmlDeviceGetMemoryInfo_v2": (
-        "memory_used_bytes",
-        "memory_total_bytes",
-        "memory_free_bytes",
-        "memory_reserved_bytes",
-        "memory_unattributed_bytes",
-    ),
-    "nvmlDeviceGetTemperatureV": ("temperature_celsius",),
-    "nvmlDeviceGetEnforcedPowerLimit": ("power_limit_watts",),
-    "nvmlDeviceGetPowerManagementLimit": ("power_limit_requested_watts",),
-    "nvmlDeviceGetEncoderUtilization": ("encoder_utilization_percent",),
-    "nvmlDeviceGetDecoderUtilization": ("decoder_utilization_percent",),
-    "nvmlDeviceGetJpgUtilization": ("jpeg_utilization_percent",),
-    "nvmlDeviceGetOfaUtilization": ("ofa_utilization_percent",),
-    "nvmlDeviceGetMarginTemperature": ("temperature_margin_celsius",),
-    "nvmlDeviceGetNumFans": ("fans_percent",),
-    "nvmlDeviceGetBAR1MemoryInfo": ("bar1_used_bytes",),
-    "nvmlDeviceGetCurrPcieLinkGeneration": ("pcie_generation",),
-    "nvmlDeviceGetCurrPcieLinkWidth": ("pcie_width",),
-    "nvmlDeviceGetCurrentClocksEventReasons": ("clock_event_reasons",),
+FUNCTION_OF = {
+    query: function
+    for query in reading_queries()
+    for function, names in FUNCTIONS.items()
+    if query.names[0] in names
 }
-NOT_ASKED = ("memory_attributed_bytes", *GPM_READINGS)
-FUNCTIONS["nvmlDeviceGetFieldValues"] = tuple(
-    {*READINGS} - {*NOT_ASKED, *(name for names in FUNCTIONS.values() for name in names)}
-)
-"""All others are fields."""
-OLDER = {
-    "nvmlDeviceGetMemoryInfo_v2": "nvmlDeviceGetMemoryInfo",
-    "nvmlDeviceGetTemperatureV": "nvmlDeviceGetTemperature",
-    "nvmlDeviceGetCurrentClocksEventReasons": "nvmlDeviceGetCurrentClocksThrottleReasons",
-}
-"""What is asked where the first is not supported."""
+"""The function that each query calls first."""
 
 
 class Clock:
@@ -123,7 +83,7 @@ def only_reader() -> NvmlReader:
 
 
 def reasons(sample: DeviceSample) -> dict[str, Absence]:
-    """Why readings are missing, but for those that need another reading or to be asked for."""
+    """Why readings are missing, but for those that need another reading, a value or GPM."""
     return settled(sample.absent)
 
 
@@ -132,6 +92,7 @@ def settled(absent: Mapping[str, Absence]) -> dict[str, Absence]:
         name: reason
         for name, reason in absent.items()
         if not (name in (*RATES, *SERIES_READINGS) and reason is Absence.NO_DATA_YET)
+        and not (name in WITHOUT_A_DEFAULT and reason is Absence.NOT_SUPPORTED)
         and not (name in GPM_READINGS and reason is Absence.DISABLED)
     }
 
@@ -358,15 +319,12 @@ def test_a_function_that_is_not_there_is_not_called_again(nvml: FakeDriver) -> N
     reader = only_reader()
     for _ in range(3):
         sample = reader.read(gpm=False)[0].sample
-    # Several sources call for clocks, and for fields, memory and BAR1 also for who the device is.
+    # Several queries call for clocks, and for fields, memory and BAR1 also for who the device is.
+    identity = ("FieldValues", "MemoryInfo_v2", "BAR1MemoryInfo")
     calls = nvml.calls(0)
-    assert {name: calls[name] for name in FUNCTIONS} == {
-        **dict.fromkeys(FUNCTIONS, 1),
-        "nvmlDeviceGetClockInfo": 3,
-        "nvmlDeviceGetFieldValues": 4,
-        "nvmlDeviceGetMemoryInfo_v2": 2,
-        "nvmlDeviceGetBAR1MemoryInfo": 2,
-    }
+    assert {name: calls[name] for name in FUNCTIONS} == Counter(
+        (*FUNCTION_OF.values(), *(f"nvmlDeviceGet{name}" for name in identity))
+    )
     assert calls["nvmlDeviceGetTemperature"] == 3
     assert sample.temperature_celsius == 64
     assert sample.absent["power_watts"] is Absence.NOT_SUPPORTED
@@ -737,13 +695,28 @@ def test_what_costs_more_is_asked_less_often(nvml: FakeDriver) -> None:
     assert reading.sample.fan_percent == 50
     assert reading.processes[0].pid == 2
     assert nvml.calls(0) == {
+        **calls_in_ten_seconds(),
         **dict.fromkeys(EVERY_TICK, 20),
         **dict.fromkeys(EVERY_SECOND, 10),
         **dict.fromkeys(EVERY_FIVE_SECONDS, 2),
-        "nvmlDeviceGetClockInfo": 2 * 20 + 2,  # the video clock changes less often
         "nvmlDeviceGetFieldValues": 20 + 10 + 2,
         "nvmlDeviceGetFanSpeed_v2": 4,  # for each fan
     }
+
+
+def calls_in_ten_seconds() -> Counter[str]:
+    """Calls for the readings that a `FakeDevice` supports, asked twice a second."""
+    calls: Counter[str] = Counter()
+    for query, function in FUNCTION_OF.items():
+        if query.names[0] not in WITHOUT_A_DEFAULT:
+            calls[function] += {0.0: 20, SECOND: 10, SLOW: 2}[query.seconds]
+    return calls
+
+
+def test_the_video_clock_is_asked_less_often_than_the_others() -> None:
+    seconds = {query.names[0]: query.seconds for query in FUNCTION_OF}
+    assert seconds["sm_clock_mhz"] == seconds["memory_clock_mhz"] == 0.0
+    assert seconds["video_clock_mhz"] == SLOW
 
 
 @pytest.mark.parametrize("interval", [0.25, 0.5, 1.0, 2.0])

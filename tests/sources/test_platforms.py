@@ -16,6 +16,7 @@ from gputop.sources.nvml.device_queries import memory_is_shared
 from gputop.sources.nvml.driver import NvmlReader, start
 from tests.driver import NOT_SUPPORTED, FakeDevice, FakeDriver, FakeInstance
 from tests.driver.platforms import PLATFORMS, gb10, h100, orin
+from tests.sources.readings import WITHOUT_A_DEFAULT
 
 if TYPE_CHECKING:
     from gputop.sources.interface import DeviceReading
@@ -186,7 +187,7 @@ def test_each_absence_has_its_reason(nvml: FakeDriver, platform: str) -> None:
     assert sample.absent == {
         **dict.fromkeys(GPM_READINGS, Absence.DISABLED),
         **dict.fromkeys((*counters, *links, *SERIES_READINGS), Absence.NO_DATA_YET),
-        **dict.fromkeys(NOT_THERE[platform], Absence.NOT_SUPPORTED),
+        **dict.fromkeys((*NOT_THERE[platform], *WITHOUT_A_DEFAULT), Absence.NOT_SUPPORTED),
         **dict.fromkeys(DISABLED.get(platform, ()), Absence.DISABLED),
     }
     assert sample.state is DeviceState.OK

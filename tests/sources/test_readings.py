@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -17,7 +17,6 @@ from gputop.schema.snapshot import Host, Sample, decode, encode
 from gputop.sources.nvml.driver import NvmlReader, start
 from gputop.sources.nvml.fields import Durations, FieldBatch, FieldKey
 from tests.driver import (
-    ALL_LINKS,
     FIELDS,
     FUNCTION_NOT_FOUND,
     NO_DATA,
@@ -30,219 +29,22 @@ from tests.driver import (
     FakeProcess,
     FakeSample,
 )
-from tests.sources.test_nvml import OLDER, RATES, Clock
+from tests.sources.readings import (
+    A_SECOND_LATER,
+    INVENTORY,
+    OLDER,
+    RATES,
+    SAMPLE,
+    SECONDS,
+    Row,
+    device,
+    field,
+    get,
+)
+from tests.sources.test_nvml import Clock
 
 pytestmark = pytest.mark.driver
 
-GIB = 1 << 30
-
-
-class Row(NamedTuple):
-    """A reading: what the driver says, what the JSON says, and what makes it missing."""
-
-    name: str
-    driver: dict[str, Any]
-    value: Any
-    fails: tuple[str, ...]
-    """The functions or fields that it comes from."""
-
-
-def get(function: str) -> tuple[str, ...]:
-    """The function, and the older one that is asked in its place."""
-    name = f"nvmlDeviceGet{function}"
-    return (name, OLDER[name]) if name in OLDER else (name,)
-
-
-def field(*numbers: int) -> tuple[str, ...]:
-    return tuple(f"field.{number}" for number in numbers)
-
-
-MEMORY = {"memory_total_bytes": 80 * GIB, "memory_used_bytes": 50 * GIB}
-HELD = (FakeProcess(11, memory_bytes=30 * GIB), FakeProcess(12, "graphics", 5 * GIB))
-LISTS = tuple(
-    f"nvmlDeviceGet{kind}RunningProcesses_{version}"
-    for kind in ("Compute", "Graphics")
-    for version in ("v2", "v3")
-)
-EVENTS = {74: 5_000_000_000, 75: 1, 76: 2_000_000_000, 77: 0, 78: 0, 79: 0, 269: 4_100_000, 270: 0}
-SECONDS = {
-    "sw_power_cap": 5.0,
-    "sync_boost": 2.0,
-    "board_limit": 0.0,
-    "low_utilization": 0.0,
-    "reliability": 0.0,
-    "sw_thermal": 0.004,
-    "hw_thermal": 0.0,
-    "hw_power_brake": 7.0,
-}
-
-SAMPLE = (
-    Row("gpu_utilization_percent", {"gpu_utilization_percent": 93}, 93, get("UtilizationRates")),
-    Row(
-        "gpu_utilization_samples_percent",
-        {"samples": (FakeSample(1_000_000, 70), FakeSample(1_200_000, 71))},
-        [72, 73],
-        get("Samples"),
-    ),
-    Row("gpu_utilization_samples_seconds", {}, 0.2, get("Samples")),
-    Row(
-        "memory_utilization_percent",
-        {"memory_utilization_percent": 42},
-        42,
-        get("UtilizationRates"),
-    ),
-    Row(
-        "encoder_utilization_percent",
-        {"encoder_utilization_percent": 11},
-        11,
-        get("EncoderUtilization"),
-    ),
-    Row(
-        "decoder_utilization_percent",
-        {"decoder_utilization_percent": 12},
-        12,
-        get("DecoderUtilization"),
-    ),
-    Row("jpeg_utilization_percent", {"jpeg_utilization_percent": 13}, 13, get("JpgUtilization")),
-    Row("ofa_utilization_percent", {"ofa_utilization_percent": 14}, 14, get("OfaUtilization")),
-    Row("graphics_active_percent", {"gpm.1": 80.5}, 80.5, ("gpm.1",)),
-    Row("sm_active_percent", {"gpm.2": 81.5}, 81.5, ("gpm.2",)),
-    Row("sm_occupancy_percent", {"gpm.3": 82.5}, 82.5, ("gpm.3",)),
-    Row("tensor_active_percent", {"gpm.5": 83.5}, 83.5, ("gpm.5",)),
-    Row("dram_active_percent", {"gpm.10": 84.5}, 84.5, ("gpm.10",)),
-    Row("fp64_active_percent", {"gpm.11": 85.5}, 85.5, ("gpm.11",)),
-    Row("fp32_active_percent", {"gpm.12": 86.5}, 86.5, ("gpm.12",)),
-    Row("fp16_active_percent", {"gpm.13": 87.5}, 87.5, ("gpm.13",)),
-    Row("memory_used_bytes", MEMORY, 50 * GIB, get("MemoryInfo_v2")),
-    Row("memory_total_bytes", MEMORY, 80 * GIB, get("MemoryInfo_v2")),
-    Row("memory_free_bytes", MEMORY, 29 * GIB, get("MemoryInfo_v2")),
-    Row("memory_reserved_bytes", {"memory_reserved_bytes": GIB}, GIB, get("MemoryInfo_v2")),
-    Row("memory_attributed_bytes", {"processes": HELD}, 35 * GIB, LISTS),
-    Row("memory_unattributed_bytes", MEMORY, 15 * GIB, get("MemoryInfo_v2")),
-    Row("bar1_used_bytes", {"bar1_used_bytes": 3 * GIB}, 3 * GIB, get("BAR1MemoryInfo")),
-    Row("temperature_celsius", {"temperature_celsius": 61}, 61, get("TemperatureV")),
-    Row(
-        "temperature_margin_celsius",
-        {"temperature_margin_celsius": -1},
-        -1,
-        get("MarginTemperature"),
-    ),
-    Row("memory_temperature_celsius", {"field.82": 77}, 77, field(82)),
-    Row("fan_percent", {"fan_percent": 33}, 33, get("FanSpeed")),
-    Row("fans_percent", {"fans": 2, "fan_percent.1": 44}, [33, 44], get("FanSpeed_v2")),
-    Row("power_watts", {"power_milliwatts": 301_250}, 301.25, get("PowerUsage")),
-    Row("power_average_watts", {"field.185": 302_250}, 302.25, field(185)),
-    Row("power_instant_watts", {"field.186": 303_250}, 303.25, field(186)),
-    Row(
-        "power_limit_watts",
-        {"power_limit_enforced_milliwatts": 650_500},
-        650.5,
-        get("EnforcedPowerLimit"),
-    ),
-    Row(
-        "power_limit_requested_watts",
-        {"power_limit_milliwatts": 660_500},
-        660.5,
-        get("PowerManagementLimit"),
-    ),
-    Row("energy_joules", {"field.83": 12_345_678}, 12_345.678, field(83, 191)),
-    Row("sm_clock_mhz", {"sm_clock_mhz": 1701}, 1701, get("ClockInfo")),
-    Row("memory_clock_mhz", {"memory_clock_mhz": 1702}, 1702, get("ClockInfo")),
-    Row("video_clock_mhz", {"video_clock_mhz": 1703}, 1703, get("ClockInfo")),
-    Row("performance_state", {"performance_state": 2}, 2, get("PerformanceState")),
-    Row(
-        "clock_event_reasons",
-        {"clock_event_reasons": 0x1000_0000_0144},
-        ["sw_power_cap", "hw_thermal", "display_clocks", "bit_0x100000000000"],
-        get("CurrentClocksEventReasons"),
-    ),
-    Row(
-        "clock_event_seconds",
-        {f"field.{n}": ns for n, ns in EVENTS.items()} | {"field.271": 7_000_000_000},
-        SECONDS,
-        field(74, 75, 76, 77, 78, 79, 269, 270, 271),
-    ),
-    Row("pcie_generation", {"pcie_generation": 4}, 4, get("CurrPcieLinkGeneration")),
-    Row("pcie_width", {"pcie_width": 8}, 8, get("CurrPcieLinkWidth")),
-    Row("pcie_rx_bytes_per_second", {}, 3_000_000_000, (*field(198), *get("PcieThroughput"))),
-    Row("pcie_tx_bytes_per_second", {}, 1_000_000_000, (*field(197), *get("PcieThroughput"))),
-    Row("pcie_replays", {"field.94": 6}, 6, field(94)),
-    Row("nvlink_rx_bytes_per_second", {}, 5 * 1024, field(139, 204)),
-    Row("nvlink_tx_bytes_per_second", {}, 7 * 1024, field(138, 202)),
-    Row("nvlink_link_rx_bytes_per_second", {}, [2 * 1024, 3 * 1024], field(139, 204)),
-    Row("nvlink_link_tx_bytes_per_second", {}, [3 * 1024, 4 * 1024], field(138, 202)),
-    Row("ecc_corrected", {"field.3": 21}, 21, field(3)),
-    Row("ecc_uncorrected", {"field.4": 22}, 22, field(4)),
-    Row("ecc_corrected_lifetime", {"field.5": 23}, 23, field(5)),
-    Row("ecc_uncorrected_lifetime", {"field.6": 24}, 24, field(6)),
-    Row("remapped_rows", {"field.142": 3, "field.143": 4}, 7, field(143)),
-    Row("remapped_rows_uncorrected", {"field.143": 4}, 4, field(143)),
-    Row("remap_pending", {"field.144": 1}, True, field(144)),
-    Row("remap_failed", {"field.145": 1}, True, field(145)),
-    Row("recovery_action", {"field.230": 4}, "drain_and_reset", field(230)),
-)
-INVENTORY = (
-    Row("uuid", {"uuid": "GPU-aaaa"}, "GPU-aaaa", get("UUID")),
-    Row("name", {"name": "NVIDIA Fake"}, "NVIDIA Fake", get("Name")),
-    Row("pci_bus_id", {"pci_bus_id": "00000001:2A:00.0"}, "00000001:2A:00.0", get("PciInfo_v3")),
-    Row("pci_device_id", {"pci_device_id": "26b5"}, "26b5", get("PciInfo_v3")),
-    Row("minor_number", {"minor_number": 5}, 5, get("MinorNumber")),
-    Row("architecture", {"architecture": 8}, "ada", get("Architecture")),
-    Row("compute_capability", {"compute_capability_major": 8}, "8.0", get("CudaComputeCapability")),
-    Row("sm_count", {"gpu_cores": 142 * 64}, 142, get("NumGpuCores")),
-    Row("memory_total_bytes", MEMORY, 80 * GIB, get("MemoryInfo_v2")),
-    Row("bar1_total_bytes", {"bar1_total_bytes": 64 * GIB}, 64 * GIB, get("BAR1MemoryInfo")),
-    Row("sm_clock_max_mhz", {"sm_clock_max_mhz": 2001}, 2001, get("MaxClockInfo")),
-    Row("memory_clock_max_mhz", {"memory_clock_max_mhz": 2002}, 2002, get("MaxClockInfo")),
-    Row("video_clock_max_mhz", {"video_clock_max_mhz": 2003}, 2003, get("MaxClockInfo")),
-    Row(
-        "power_limit_default_watts",
-        {"power_limit_default_milliwatts": 350_000},
-        350.0,
-        get("PowerManagementDefaultLimit"),
-    ),
-    Row(
-        "power_limit_min_watts",
-        {"power_limit_min_milliwatts": 100_000},
-        100.0,
-        get("PowerManagementLimitConstraints"),
-    ),
-    Row(
-        "power_limit_max_watts",
-        {"power_limit_max_milliwatts": 400_000},
-        400.0,
-        get("PowerManagementLimitConstraints"),
-    ),
-    Row(
-        "temperature_slowdown_celsius",
-        {"temperature_threshold.1": 88},
-        88,
-        get("TemperatureThreshold"),
-    ),
-    Row(
-        "temperature_shutdown_celsius",
-        {"temperature_threshold.0": 91},
-        91,
-        get("TemperatureThreshold"),
-    ),
-    Row(
-        "memory_temperature_max_celsius",
-        {"temperature_threshold.2": 97},
-        97,
-        get("TemperatureThreshold"),
-    ),
-    Row("temperature_shutdown_margin_celsius", {"field.193": -8}, -8, field(193)),
-    Row("temperature_slowdown_margin_celsius", {"field.194": -2}, -2, field(194)),
-    Row("memory_temperature_max_margin_celsius", {"field.195": 1}, 1, field(195)),
-    Row("temperature_max_margin_celsius", {"field.196": 0}, 0, field(196)),
-    Row("pcie_generation_max", {"pcie_generation_max": 6}, 6, get("MaxPcieLinkGeneration")),
-    Row("pcie_width_max", {"pcie_width_max": 32}, 32, get("MaxPcieLinkWidth")),
-    Row("compute_mode", {"compute_mode": 3}, "exclusive_process", get("ComputeMode")),
-    Row("persistence_mode", {"persistence_mode": 0}, "disabled", get("PersistenceMode")),
-    Row("mig_mode", {"mig_mode": 1}, "enabled", get("MigMode")),
-    Row("virtualization", {"virtualization_mode": 1}, "passthrough", get("VirtualizationMode")),
-    Row("ecc_enabled", {"ecc_mode": 1}, True, get("EccMode")),
-)
 ELSEWHERE = {
     "parent_uuid",
     "mig_index",
@@ -252,40 +54,6 @@ ELSEWHERE = {
     "machine",
 }
 """What MIG instances, unusual platforms and other machines say has tests of its own."""
-LINKS = {
-    "field.91": 2,
-    "field.139.0": 100,
-    "field.139.1": 200,
-    f"field.139.{ALL_LINKS}": 300,
-    "field.138.0": 400,
-    "field.138.1": 500,
-    f"field.138.{ALL_LINKS}": 900,
-    "field.197": (1 << 40) + 1_000,
-    "field.198": (1 << 40) + 2_000,
-}
-A_SECOND_LATER = {
-    "field.139.0": 102,
-    "field.139.1": 203,
-    f"field.139.{ALL_LINKS}": 305,
-    "field.138.0": 403,
-    "field.138.1": 504,
-    f"field.138.{ALL_LINKS}": 907,
-    "field.197": (1 << 40) + 1_000_001_000,
-    "field.198": (1 << 40) + 3_000_002_000,
-}
-
-
-def device(**changes: Any) -> FakeDevice:
-    """Every row's values, which all differ, and what counters start with."""
-    said = {key: value for row in (*SAMPLE, *INVENTORY) for key, value in row.driver.items()}
-    own = {f.name for f in dataclasses.fields(FakeDevice)}
-    values = {key: value for key, value in said.items() if key not in own} | LINKS
-    return FakeDevice(
-        **{key: value for key, value in said.items() if key in own},
-        values=values,
-        gpm={},
-        **changes,
-    )
 
 
 def later(
@@ -361,10 +129,12 @@ REASONS = {
     NO_DATA: "no_data_yet",
     UNKNOWN: "error",
 }
+SECOND_FAN = Row("fans_percent", {}, None, get("FanSpeed_v2"))
+"""Asked after the number of fans, which the row of the table has."""
 
 
 @pytest.mark.parametrize("code", REASONS)
-@pytest.mark.parametrize("row", SAMPLE, ids=lambda row: row.name)
+@pytest.mark.parametrize("row", [*SAMPLE, SECOND_FAN], ids=lambda row: row.name)
 def test_every_reading_says_why_it_is_missing(nvml: FakeDriver, row: Row, code: int) -> None:
     sample, _ = later(nvml, dict.fromkeys(row.fails, code))
     assert sample[row.name] is None

@@ -21,7 +21,8 @@ from tests.driver import (
     FakeDevice,
     FakeDriver,
 )
-from tests.sources.test_nvml import RATES, Clock
+from tests.sources.readings import RATES
+from tests.sources.test_nvml import Clock
 
 pytestmark = pytest.mark.driver
 

@@ -172,6 +172,11 @@ Host key verification failed."""
             "Upgrade it: `pip install .` in a checkout of gputop there",
         ),
         (
+            ended("gputop: error: `gputop stream` has no --control. Try `gputop ...", 2),
+            "its gputop is too old, or is another program",
+            "Upgrade it: `pip install .` in a checkout of gputop there",
+        ),
+        (
             ended("gputop: error: --controls is not known. Did you mean --control?", 2),
             "its gputop is too old, or is another program",
             "Upgrade it: `pip install .` in a checkout of gputop there",

@@ -24,8 +24,9 @@ from gputop.ui.model import EVENTS_KEPT, Telemetry
 from gputop.ui.processes.screen import ProcessesView
 from gputop.ui.shell.app import GputopApp
 from tests import streams
-from tests.sources.test_nvml import OLDER, Clock
-from tests.sources.test_readings import A_SECOND_LATER, INVENTORY, REASONS, SAMPLE, device
+from tests.sources.readings import A_SECOND_LATER, INVENTORY, OLDER, SAMPLE, device
+from tests.sources.test_nvml import Clock
+from tests.sources.test_readings import REASONS
 from tests.ui.pilots import settle, shown
 
 if TYPE_CHECKING:

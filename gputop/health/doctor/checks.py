@@ -103,7 +103,7 @@ def permission(facts: DoctorFacts) -> Iterator[Finding]:
         yield ok(f"{len(files)} device files, all may be opened")
         return
     named = fold_list([f"{each.file} ({each.why})" for each in refusals], 3)
-    yield warning(f"not to be opened: {named}", ask_for(refusals[0]))
+    yield warning(f"cannot be opened: {named}", ask_for(refusals[0]))
 
 
 def nouveau(facts: DoctorFacts) -> Iterator[Finding]:
@@ -124,18 +124,18 @@ def container(facts: DoctorFacts) -> Iterator[Finding]:
     """Report a container and the GPUs that it was given."""
     kind = facts.system.container
     if kind is None:
-        yield ok("not in one")
+        yield ok("none")
     elif facts.driver_answers:
         yield ok(f"{kind}, with {count(len(facts.gpus), 'GPU')}")
     else:
-        yield note(f"{kind}: it has the GPUs only where it was given them")
+        yield note(f"{kind}: sees only GPUs passed to it")
 
 
 def wsl(facts: DoctorFacts) -> Iterator[Finding]:
     """Check the Windows Subsystem for Linux, which uses the driver of Windows."""
     system = facts.system
     if not system.wsl:
-        yield ok("not in it")
+        yield ok("no")
     elif not facts.driver_answers:
         yield note("the driver is that of Windows")
     elif system.library and not system.library.startswith(WSL_FOLDER):
