@@ -234,21 +234,22 @@ class Remarks:
         self.has_devices |= bool(record.devices)
         hang = [each.uuid for each in record.devices if each.age_seconds is None]
         silent = [self._gpus[uuid] for uuid in hang if uuid in self._gpus]
-        self._note_once("no answer yet from", silent)
-        self._note_once("[N/A] for", self._form.unanswered, _why_missing(self._arguments))
+        self._note_once("no answer yet from {}", silent)
+        if names := self._form.unanswered:
+            self._note_once(f"[N/A] for {{}}: {_why_missing(self._arguments)}", names)
 
-    def _note_once(self, what: str, names: Sequence[str], why: str = "") -> None:
-        if names and what not in self._noted:
-            self._noted.add(what)
-            print_message(f"note: {what} {fold_list(names, 4)}{why}")
+    def _note_once(self, note: str, names: Sequence[str]) -> None:
+        if names and note not in self._noted:
+            self._noted.add(note)
+            print_message(f"note: {note.format(fold_list(names, 4))}")
 
 
 def _why_missing(arguments: argparse.Namespace) -> str:
     if arguments.replay:
-        return ": the recording does not have it"
+        return "the recording does not have it"
     if arguments.demo:
-        return ": simulated devices do not have it"
-    return ": gputop there does not send it" if hosts_of(arguments) else ": NVML does not have it"
+        return "simulated devices do not have it"
+    return "gputop there does not send it" if hosts_of(arguments) else "NVML does not have it"
 
 
 def _print_losses(recording: Recording) -> None:
