@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gputop.schema.catalogue import CATALOGUE
 from gputop.schema.clock_events import CLOCK_EVENTS
-from gputop.schema.device import GPM_READINGS, READINGS, Absence, Device
+from gputop.schema.device import GPM_READINGS, READINGS, Absence, Device, DeviceSample
 from gputop.text import duration, number, percentage, size, used_of, visible
 
 if TYPE_CHECKING:
@@ -50,6 +50,15 @@ def span_text(seconds: float) -> str:
     if seconds < 0.9995:
         return f"{max(1, round(seconds * 1000))} ms"
     return f"{seconds:.1f} s" if seconds < 59.95 else duration(seconds)
+
+
+def degrees_to_slowdown(device: Device, readings: DeviceSample) -> int | None:
+    """Return by how many °C it is below its slowdown threshold, or None if unknown."""
+    threshold, celsius = device.temperature_slowdown_celsius, readings.temperature_celsius
+    if threshold is not None and celsius is not None:
+        return threshold - celsius
+    margin = readings.temperature_margin_celsius
+    return None if margin is None else margin - (device.temperature_slowdown_margin_celsius or 0)
 
 
 def _rate(value: float) -> str:

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.health.conditions import Fault, fault_of
 from gputop.health.findings import Finding, Severity
+from gputop.health.thresholds import FULL_MARK, HOT_MARGIN
 from gputop.schema.clock_events import BY_WORD, CLOCK_EVENTS, gravity
 from gputop.schema.device import Absence, Device, DeviceSample, DeviceState
+from gputop.schema.values import degrees_to_slowdown
 from gputop.text import (
     ABSENT,
     age,
@@ -274,25 +276,15 @@ def sign_of(severity: Severity) -> Span:
     return Span("▲ ", FAULT if severity is Severity.FAULT else WARN)
 
 
-HOT_CELSIUS = 5
-"""Degrees below the slowdown from which a temperature is marked."""
-FULL_SHARE = 0.95
-"""Share of the memory from which it is marked."""
-
-
 def heat_style(device: Device, readings: DeviceSample) -> Style:
     """Return the style of a temperature: a warning near the slowdown."""
-    margin, slowdown = readings.temperature_margin_celsius, device.temperature_slowdown_celsius
-    if slowdown is not None and readings.temperature_celsius is not None:
-        margin = slowdown - readings.temperature_celsius
-    elif margin is not None:
-        margin -= device.temperature_slowdown_margin_celsius or 0
-    return WARN if margin is not None and margin <= HOT_CELSIUS else TEXT
+    margin = degrees_to_slowdown(device, readings)
+    return WARN if margin is not None and margin <= HOT_MARGIN else TEXT
 
 
 def memory_style(used: int | None, total: int | None) -> Style:
     """Return the style of memory in use: a warning where little is left."""
-    return WARN if (share_of(used, total) or 0) >= FULL_SHARE else STRONG
+    return WARN if (share_of(used, total) or 0) >= FULL_MARK else STRONG
 
 
 LONGEST_LIMIT = max(len(event.short) for event in CLOCK_EVENTS)
