@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
 from gputop import __version__
-from gputop.bench.results.statistics import percentile
-from gputop.fleet.model import OF_DEVICE, Fleet, Gpu, devices, totals
+from gputop.fleet.metrics import POWER, TEMPERATURE, distributions
+from gputop.fleet.model import Fleet, Gpu, totals
 from gputop.health.findings import Finding, Severity
 from gputop.output import ansi
 from gputop.output.ansi import Line, Span
@@ -27,12 +27,6 @@ _LOOKS = {
     Severity.WARNING: ansi.YELLOW,
 }
 """Looks of the severities that findings of a fleet have."""
-_FIGURES: tuple[tuple[str, str, str, Callable[[Gpu], float | None]], ...] = (
-    ("busy", " %", "gpu_utilization_percent", lambda gpu: gpu.gpu_utilization_percent),
-    ("memory", " %", "memory_used_bytes", lambda gpu: gpu.memory_used_percent),
-    ("temperature", "°C", "temperature_celsius", lambda gpu: gpu.temperature_celsius),
-    ("power", " W", "power_watts", lambda gpu: gpu.power_watts),
-)
 _LABELS = ("cluster", "rack", "namespace", "pod", "hpc_job")
 """Labels shown for a GPU besides its model."""
 
@@ -108,22 +102,19 @@ def counted(number: int, severity: Severity) -> str:
 
 
 def _spreads(fleet: Fleet) -> Iterator[Line]:
-    """Yield rows of a table; a reading of a whole GPU counts once, not for each instance."""
     if not fleet.gpus:
         return
-    physical = devices(fleet.gpus)
     yield [Span(f"{'':<12}{'median':>9}{'p5':>9}{'p95':>9}{'of':>9}", ansi.DIM)]
-    for name, unit, of, value in _FIGURES:
-        gpus = physical if of in OF_DEVICE else fleet.gpus
-        known = sorted(number for gpu in gpus if (number := value(gpu)) is not None)
-        figures = [percentile(known, percent) for percent in (50, 5, 95)] if known else [None] * 3
-        lag = fleet.lag_seconds(of)
+    for metric, found in distributions(fleet.gpus):
+        lag = fleet.lag_seconds(metric.reading)
         older = [Span(f"   {duration(lag)} older than the rest", ansi.YELLOW)] if lag > 0 else []
         total = ""
-        if name == "power" and known:
-            total = f"   {total_watts(sum(known))} in all"
+        if metric is POWER and found.known:
+            total = f"   {total_watts(sum(found.known))} in all"
+        unit = metric.unit if metric is TEMPERATURE else f" {metric.unit}"
+        figures = found.median, found.p5, found.p95
         columns = "".join(f"{quantity(figure, unit):>9}" for figure in figures)
-        yield [Span(f"{name:<12}{columns}{len(known):>9,}"), Span(total), *older]
+        yield [Span(f"{metric.name:<12}{columns}{len(found.known):>9,}"), Span(total), *older]
 
 
 def total_watts(watts: float) -> str:

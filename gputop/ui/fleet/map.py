@@ -9,28 +9,20 @@ from typing import TYPE_CHECKING
 
 from rich.style import Style
 
+from gputop.fleet.metrics import HEALTH, UNKNOWN, shares
 from gputop.health.findings import Severity
 from gputop.text import ABSENT, duration, visible
 from gputop.ui.drawing.cells import Row, Span, cell, clip, fit, merged, spread, width_of
 from gputop.ui.drawing.live import LiveView, Wheel
 from gputop.ui.drawing.palette import BADGE, DIM, FAULT, GOOD, LEVELS, POINTER, STRONG, TEXT, WARN
-from gputop.ui.fleet.grouping import (
-    GRAVEST_FIRST,
-    HEALTH,
-    SHAPE,
-    SIGN_STYLES,
-    SIGNS,
-    UNKNOWN,
-    VALUE,
-    shares,
-)
+from gputop.ui.fleet.grouping import GRAVEST_FIRST, SHAPE, SIGN_STYLES, SIGNS, VALUE
 from gputop.ui.fleet.map_layout import AROUND_VALUE, VALUE_CELLS, MapDensity, MapPlace
 
 if TYPE_CHECKING:
     from textual.events import Click
 
+    from gputop.fleet.metrics import MapMetric
     from gputop.ui.fleet.fleet_state import FleetState
-    from gputop.ui.fleet.grouping import MapMetric
     from gputop.ui.fleet.map_layout import MapLayout, Tile
 
 GLYPHS, ASCII_GLYPHS = "▁▂▄▆█", ".:+*#"
@@ -116,7 +108,7 @@ class Painter:
         found, width = self._grouping.wrong.get(tile.group), self._grouping.count_cells + 1
         if not found:
             return [Span(" " * width)]
-        gravest = next(health for health in GRAVEST_FIRST if health in found)
+        gravest = max(found)
         style = SIGN_STYLES[gravest]
         return [Span(SIGNS[gravest], style), cell(str(sum(found.values())), width - 1, style)]
 
@@ -159,7 +151,7 @@ class Painter:
         if self._cursor in (upper, lower):
             return Span(UPPER if self._cursor == upper else LOWER, POINTER)
         if wrong:
-            return mark(min(wrong, key=GRAVEST_FIRST.index))
+            return mark(max(wrong))
         below = None if lower is None else glyphs[levels[lower]].style
         return Span(HALVES, _pair(glyphs[levels[upper]].style, below))
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gputop.fleet.findings import job_of
+from gputop.fleet.metrics import BUSY, TEMPERATURE, MapMetric, MetricDistribution, distribution
 from gputop.fleet.page import counted, since, total_watts
 from gputop.health.findings import Severity
 from gputop.text import (
@@ -25,18 +26,7 @@ from gputop.ui.drawing import cells
 from gputop.ui.drawing.cells import Row, Span, cell, clip, faded, fit, spread, width_of
 from gputop.ui.drawing.live import FilterView, LiveView, Wheel
 from gputop.ui.drawing.palette import ACCENT, BADGE, DIM, GOOD, LEVELS, STRONG, TAB, TEXT, WARN
-from gputop.ui.fleet.grouping import (
-    BUSY,
-    EXAMPLE,
-    GRAVEST_FIRST,
-    SIGN_STYLES,
-    SIGNS,
-    SUMMARISED,
-    TEMPERATURE,
-    FilteredGpus,
-    MapMetric,
-    distribution,
-)
+from gputop.ui.fleet.grouping import EXAMPLE, GRAVEST_FIRST, SIGN_STYLES, SIGNS, FilteredGpus
 
 if TYPE_CHECKING:
     from textual.events import Click
@@ -154,18 +144,18 @@ class FilterLine(FilterView):
 
 def _distributions(view: FilteredGpus, fleet: Fleet, width: int) -> list[Row]:
     beside = next(n for n in (4, 2, 1) if width >= n * NARROWEST or n == 1)
-    drawn = [_distribution(metric, view, width // beside) for metric in SUMMARISED]
-    old = [fleet.lag_seconds(metric.reading) > 0 for metric in SUMMARISED]
-    drawn = [faded([row])[0] if is_old else row for row, is_old in zip(drawn, old, strict=True)]
+    drawn = []
+    for metric, found in view.summary:
+        row = _distribution(metric, found, width // beside)
+        drawn.append(faded([row])[0] if fleet.lag_seconds(metric.reading) > 0 else row)
     return [
         [span for block in drawn[n : n + beside] for span in block]
         for n in range(0, len(drawn), beside)
     ]
 
 
-def _distribution(metric: MapMetric, view: FilteredGpus, width: int) -> Row:
+def _distribution(metric: MapMetric, found: MetricDistribution, width: int) -> Row:
     """Return `busy  median 87%  p5 0%  p95 100%` and a bar for each level."""
-    found = view.summary[metric.name]
     name = "temp" if metric is TEMPERATURE else metric.name
     row = [Span(f" {name:<7}", DIM), *([Span("median ", DIM)] if width >= WITH_MEDIAN else [])]
     row += [cell(metric.text(found.median), 5, STRONG, right=True), Span("  p5", DIM)]
