@@ -21,12 +21,13 @@ SCHEMA = 1
 DAY_SECONDS = 86_400
 MOST_ROWS = 40
 """Most findings on the page. JSON has all of them."""
-_LOOKS = {
-    Severity.FAULT: ansi.LOUD_RED,
-    Severity.STALE: ansi.MAGENTA,
-    Severity.WARNING: ansi.YELLOW,
+SEVERITIES = {
+    Severity.FAULT: ("fault", ansi.LOUD_RED),
+    Severity.STALE: ("stale", ansi.MAGENTA),
+    Severity.WARNING: ("warning", ansi.YELLOW),
+    Severity.INFORMATION: ("note", ""),
 }
-"""Looks of the severities that findings of a fleet have."""
+"""Words and looks of the severities that findings of a fleet have, the gravest first."""
 _LABELS = ("cluster", "rack", "namespace", "pod", "hpc_job")
 """Labels shown for a GPU besides its model."""
 
@@ -83,7 +84,7 @@ def _heading(fleet: Fleet, where: str, match: str) -> Iterator[Line]:
         *([_counted(found.instances, "MIG instance")] if found.instances else []),
         _counted(found.hosts, "host"),
         _counted(found.models, "model"),
-        *(counted(found.findings[each], each) for each in _LOOKS if found.findings.get(each)),
+        *(counted(found.findings[each], each) for each in SEVERITIES if found.findings.get(each)),
     ]
     if fleet.took_seconds is not None:
         parts.append(f"asked in {fleet.took_seconds:.1f} s")
@@ -95,10 +96,10 @@ def _counted(number: int, noun: str) -> str:
 
 
 def counted(number: int, severity: Severity) -> str:
-    """Return a number of findings: `1 fault`, `3 warnings`, `2 stale`."""
+    """Return a number of findings: `1 fault`, `3 warnings`, `2 stale`, `1 note`."""
     if severity is Severity.STALE:
         return f"{number:,} stale"
-    return _counted(number, severity.word)
+    return _counted(number, SEVERITIES[severity][0])
 
 
 def _spreads(fleet: Fleet) -> Iterator[Line]:
@@ -140,11 +141,11 @@ def _findings(fleet: Fleet) -> Iterator[Line]:
     dates = [since(finding, fleet.time) for finding, _, _, _ in shown]
     dated = max(map(len, dates))
     for begun, (finding, where, gpu, _) in zip(dates, shown, strict=True):
-        look = _LOOKS[finding.severity]
+        word, look = SEVERITIES[finding.severity]
         labels = (gpu.labels[name] for name in _LABELS if gpu.labels.get(name))
         about = " ".join((short_name(visible(gpu.name, 60)), *(visible(x, 60) for x in labels)))
         yield [
-            Span(f"{finding.severity.name:<8}", look),
+            Span(f"{word.upper():<8}", look),
             Span(f"{where}{' ' * (wide - cells(where))}  "),
             Span(f"{finding.sentence}{' ' * (longest - cells(finding.sentence))}", look),
             Span(f"  {begun:<{dated}}" if dated else "", ansi.DIM),

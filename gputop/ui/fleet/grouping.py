@@ -14,16 +14,17 @@ from typing import NamedTuple
 from gputop.fleet.findings import job_of
 from gputop.fleet.metrics import BUSY, MapMetric, distribution, distributions
 from gputop.fleet.model import Fleet, Gpu, devices, totals
+from gputop.fleet.page import SEVERITIES
 from gputop.fleet.parse import natural_key
 from gputop.health.findings import Severity
 from gputop.text import cells, short_name
-from gputop.ui.drawing.palette import DIM, FAULT, WARN
+from gputop.ui.drawing.palette import ACCENT, DIM, FAULT, WARN
 from gputop.ui.fleet.map_layout import Labels, MapDensity, arrange
 
-SIGNS = {Severity.WARNING: "▲", Severity.FAULT: "!", Severity.STALE: "?"}
-"""Sign in the cell of a GPU with a problem; in ASCII they are `^`, `!` and `?`."""
-SIGN_STYLES = {Severity.WARNING: WARN, Severity.FAULT: FAULT, Severity.STALE: DIM}
-GRAVEST_FIRST = tuple(sorted(SIGNS, reverse=True))
+GRAVEST_FIRST = tuple(sorted(SEVERITIES, reverse=True))
+SIGNS = dict(zip(GRAVEST_FIRST, "!?▲i", strict=True))
+"""Sign in the cell of a GPU with a finding; in ASCII `▲` is `^`."""
+SIGN_STYLES = dict(zip(GRAVEST_FIRST, (FAULT, DIM, WARN, ACCENT), strict=True))
 
 
 _WORD = re.compile(r"([^\s=!~]*)(!=|!~|=|~)(\S*)")

@@ -10,11 +10,22 @@ from typing import TYPE_CHECKING
 from rich.style import Style
 
 from gputop.fleet.metrics import HEALTH, UNKNOWN, shares
-from gputop.health.findings import Severity
+from gputop.fleet.page import SEVERITIES
 from gputop.text import ABSENT, duration, visible
 from gputop.ui.drawing.cells import Row, Span, cell, clip, fit, merged, spread, width_of
 from gputop.ui.drawing.live import LiveView, Wheel
-from gputop.ui.drawing.palette import BADGE, DIM, FAULT, GOOD, LEVELS, POINTER, STRONG, TEXT, WARN
+from gputop.ui.drawing.palette import (
+    ACCENT,
+    BADGE,
+    DIM,
+    FAULT,
+    GOOD,
+    LEVELS,
+    POINTER,
+    STRONG,
+    TEXT,
+    WARN,
+)
 from gputop.ui.fleet.grouping import GRAVEST_FIRST, SHAPE, SIGN_STYLES, SIGNS, VALUE
 from gputop.ui.fleet.map_layout import AROUND_VALUE, VALUE_CELLS, MapDensity, MapPlace
 
@@ -22,6 +33,7 @@ if TYPE_CHECKING:
     from textual.events import Click
 
     from gputop.fleet.metrics import MapMetric
+    from gputop.health.findings import Severity
     from gputop.ui.fleet.fleet_state import FleetState
     from gputop.ui.fleet.map_layout import MapLayout, Tile
 
@@ -30,7 +42,9 @@ GLYPHS, ASCII_GLYPHS = "▁▂▄▆█", ".:+*#"
 FINE = "■"
 """Glyph of a GPU without problems, where health is shown."""
 REVERSE = Style(reverse=True)
-MARKS = {Severity.WARNING: BADGE, Severity.FAULT: FAULT + REVERSE, Severity.STALE: DIM + REVERSE}
+MARKS = dict(
+    zip(GRAVEST_FIRST, (FAULT + REVERSE, DIM + REVERSE, BADGE, ACCENT + REVERSE), strict=True)
+)
 """Styles of signs on the map: a whole cell in their colour stands out from the levels."""
 HALVES, UPPER, LOWER = "▀", "↑", "↓"
 """Glyphs of two GPUs in a cell; and of the one that is under the cursor."""
@@ -55,7 +69,7 @@ def _pair(upper: Style, lower: Style | None) -> Style:
     return Style(color=upper.color, bgcolor=lower.color if lower else None)
 
 
-WORDS = {None: "ok", Severity.WARNING: "warn", Severity.FAULT: "fault", Severity.STALE: "stale"}
+WORDS = dict(zip((*GRAVEST_FIRST, None), ("fault", "stale", "warn", "note", "ok"), strict=True))
 
 
 class Painter:
@@ -250,7 +264,7 @@ class MapView(Wheel, LiveView):
         if metric is HEALTH:
             row += [glyph(0, metric, ascii=self.ascii), Span("fine ", DIM)]
             for health in GRAVEST_FIRST:
-                row += [mark(health), Span(f"{health.word} ", DIM)]
+                row += [mark(health), Span(f"{SEVERITIES[health][0]} ", DIM)]
         else:
             edges = [metric.text(edge) for edge in metric.edges]
             for level, edge in enumerate((f"<{edges[0]}", *edges)):
