@@ -158,7 +158,7 @@ def absence_text(name: str, absence: Absence, device: Device, host: Host | None 
         case Absence.NOT_SUPPORTED:
             return _not_supported(name, device, host)
         case Absence.DISABLED:
-            return _disabled(name)
+            return _disabled(name, device)
         case Absence.NO_DATA_YET:
             if name in _RATES:
                 return "no data yet: needs two comparable readings"
@@ -190,11 +190,16 @@ def _not_supported(name: str, device: Device, host: Host | None) -> str:
     return "not supported by this device or its driver"
 
 
-def _disabled(name: str) -> str:
+def enable_ecc(index: object) -> str:
+    """Return the remedy for disabled ECC."""
+    return f"`sudo nvidia-smi -i {index} -e 1` and a reboot enable it"
+
+
+def _disabled(name: str, device: Device) -> str:
     if name in GPM_READINGS:
         return "GPM is off by --no-gpm, or not sampled yet"
     if name.startswith("ecc_"):
-        return "ECC is disabled: `nvidia-smi -e 1` and a reset enable it"
+        return f"disabled: {enable_ecc(device.index)}"
     return "switched off: `nvidia-smi -q` shows what is"
 
 

@@ -19,7 +19,7 @@ from gputop.health.rules.hardware import link_text, lowered_limit
 from gputop.health.thresholds import FULL
 from gputop.schema.device import Absence, Device, DeviceSample
 from gputop.schema.snapshot import Event
-from gputop.schema.values import absence_text, value_text
+from gputop.schema.values import absence_text, enable_ecc, value_text
 from gputop.sources.linux.driver_files import same_address
 from gputop.sources.visible_devices import BY_BUS, ORDER, VARIABLE, seen
 from gputop.text import duration, visible
@@ -121,8 +121,7 @@ def _fine(text: str) -> DeviceCheck:
 
 def _no_ecc(device: Device, readings: DeviceSample) -> Finding:
     if device.ecc_enabled is False:
-        remedy = f"`sudo nvidia-smi -i {INDEX} -e 1` and a reboot enable it"
-        return note("disabled: memory errors are not seen", remedy, device)
+        return note("disabled: memory errors are not seen", enable_ecc(INDEX), device)
     if readings.ecc_uncorrected is not None and readings.ecc_uncorrected_lifetime:
         many = readings.ecc_uncorrected_lifetime
         return note(f"none now, {many} uncorrected in its life", "Watch it", device)
