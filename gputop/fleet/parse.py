@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 
 from gputop.bounds import STRING_CHARACTERS
 from gputop.fleet.model import Gpu
-from gputop.fleet.queries import ANY, LIMITS, MASKS, READING_OF, TIMES, XID, Limits
+from gputop.fleet.queries import ANY, LIMITS, MASKS, READING_OF, TIMES, XID
+from gputop.schema.catalogue import Limits
 from gputop.schema.clock_events import BITS
 
 Labels = Mapping[str, str]

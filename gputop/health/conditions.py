@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from gputop.health import thresholds as t
 from gputop.health.findings import Finding, Severity
+from gputop.schema.catalogue import RECOVERIES
 from gputop.schema.clock_events import gravest
 from gputop.schema.device import Absence, Device, DeviceSample, DeviceState
 from gputop.schema.snapshot import Event, Machine, MachineState, Sample
@@ -165,20 +166,10 @@ def ecc_text(number: int) -> str:
     return count(number, "uncorrected ECC error")
 
 
-_RECOVERIES = {
-    "gpu_reset": "Needs a reset",
-    "node_reboot": "Needs a reboot of its machine",
-    "system_reboot": "Needs a reboot of its machine",
-    "bus_reset": "Needs a reset of its bus",
-    "drain_p2p": "Needs its peer-to-peer processes ended",
-    "drain_and_reset": "Needs a reset, once its work has ended",
-    "recover_imex_domain": "Needs its IMEX domain recovered",
-}
-
-
 def recovery_text(action: str) -> str:
     """Return the words for the recovery action that the driver asks for."""
-    return _RECOVERIES.get(action) or f"Needs {visible(action, 40).replace('_', ' ')}"
+    known = RECOVERIES.get(action)
+    return f"Needs {known.need if known else visible(action, 40).replace('_', ' ')}"
 
 
 def machine_alerts(machines: Iterable[Machine], sample: Sample, hostname: str) -> list[Finding]:

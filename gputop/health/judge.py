@@ -14,8 +14,8 @@ from typing import NamedTuple
 from gputop.health.findings import Finding
 from gputop.health.rule_view import NoEvidence, RuleView, SampleWindows
 from gputop.health.rules import hardware, memory, workload
-from gputop.health.rules.hardware import BUSY, CLOCK, REASONS
-from gputop.health.rules.workload import DRAM, SM, TENSOR, USED
+from gputop.health.rules.hardware import REASONS
+from gputop.health.rules.workload import BUSY, CLOCK, DRAM, POWER, SM, TENSOR, USED
 from gputop.schema.device import Absence, DeviceSample, DeviceState
 from gputop.schema.snapshot import (
     PROCESS_COUNT,
@@ -88,12 +88,12 @@ RULES = (
     _at_once("ecc", "memory errors", (hardware.ECC,), hardware.ecc),
     _at_once("remap", "bad memory rows", ("remap_pending",), hardware.remap),
     _at_once("recovery", "recovery", ("recovery_action",), hardware.recovery),
-    _at_once("almost_full", "out of memory", (USED, "memory_free_bytes"), memory.almost_full),
+    _at_once("almost_full", "out of memory", (USED, memory.FREE), memory.almost_full),
     _at_once("thermal", "heat", (REASONS,), hardware.thermal),
     _at_once("hardware_slowdown", "hardware slowdown", (REASONS,), hardware.hardware_slowdown),
     Rule("straggler", "straggler", (BUSY, CLOCK), workload.straggler),
     Rule("input_bound", "input", (BUSY, PROCESS_CPU, PROCESS_IO_WAIT), workload.input_bound),
-    Rule("not_working", "busy without work", (BUSY, SM, "power_watts"), workload.not_working),
+    Rule("not_working", "busy without work", (BUSY, SM, POWER), workload.not_working),
     _at_once("link_degraded", "slow link", (*_LINK, *_LINK_MAX, BUSY), hardware.link_degraded),
     Rule("pcie_bound", "full link", (*hardware.TRAFFIC, *_LINK), hardware.pcie_bound),
     Rule("clocks_low", "low clocks", (BUSY, CLOCK, hardware.CLOCK_MAX, REASONS),

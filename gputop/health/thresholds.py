@@ -130,6 +130,8 @@ MORE_MEMORY = Limit(15, 12)
 LESS_BUSY = Limit(25, 20)
 """Busy below the median of its peers, in points."""
 
+LOG_SECONDS = 86_400.0
+"""Age up to which an Xid in the kernel's log is a finding of doctor."""
 XID_SECONDS = 3600.0
 """Seconds for which an Xid is a finding and an alert."""
 ECC_SECONDS = LONG_SECONDS
@@ -143,5 +145,7 @@ DEVIATIONS = 5.0
 """Robust standard deviations that make a straggler in a fleet if its peers differ by themselves."""
 WARM_MARGIN, HOT_MARGIN = 15, 5
 """°C below the slowdown from which a temperature is marked as warm, and as hot."""
+FLEET_MARGIN = 3
+"""°C below the slowdown from which a GPU of a fleet has a warning."""
 HOT, HOT_MEMORY = 85.0, 95.0
 """°C in a fleet. Data centre GPUs slow down from about 87, and from 95 for their memory."""

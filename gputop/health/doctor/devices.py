@@ -16,7 +16,7 @@ from gputop.health.conditions import PROGRAM_XIDS, event_text, fault_of, gravest
 from gputop.health.doctor.checks import INDEX, Check, CheckGroup, note, ok, problem, warning
 from gputop.health.judge import judge_snapshot
 from gputop.health.rules.hardware import link_text, lowered_limit
-from gputop.health.thresholds import FULL
+from gputop.health.thresholds import FULL, LOG_SECONDS
 from gputop.schema.device import Absence, Device, DeviceSample
 from gputop.schema.snapshot import Event
 from gputop.schema.values import absence_text, enable_ecc, value_text
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from gputop.health.findings import Finding
 
 DeviceCheck = Callable[[Device, DeviceSample], "Finding"]
-
-DAY_SECONDS = 86_400.0
-"""Age up to which an Xid in the kernel's log is a finding."""
 
 
 def state(facts: DoctorFacts) -> Iterator[Finding]:
@@ -59,7 +56,7 @@ def xids(facts: DoctorFacts) -> Iterator[Finding]:
         found += [
             Event(-each.age_seconds, device.uuid, "xid", each.code)
             for each in log.xids
-            if each.age_seconds < DAY_SECONDS
+            if each.age_seconds < LOG_SECONDS
             and same_address(each.address, device.pci_bus_id or "")
         ]
         if found:
