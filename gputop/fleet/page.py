@@ -14,7 +14,18 @@ from gputop.health.findings import Finding, Severity
 from gputop.output import ansi
 from gputop.output.ansi import Line, Span
 from gputop.schema.codec import to_json
-from gputop.text import ABSENT, cells, cut, duration, moment, number, quantity, short_name, visible
+from gputop.text import (
+    ABSENT,
+    cells,
+    count,
+    cut,
+    duration,
+    moment,
+    number,
+    quantity,
+    short_name,
+    visible,
+)
 
 SCHEMA = 1
 """Schema version of the JSON document: raised where a field is renamed, removed or redefined."""
@@ -42,7 +53,7 @@ def document(fleet: Fleet) -> dict[str, Any]:
         "gputop_version": __version__,
         "time": rest.pop("time"),
         "totals": to_json(sums)
-        | {"findings": {severity.word: count for severity, count in sums.findings.items()}},
+        | {"findings": {severity.word: many for severity, many in sums.findings.items()}},
         "wrong": [
             {
                 "host": gpus[each.device_uuid].host,
@@ -80,10 +91,10 @@ def _heading(fleet: Fleet, where: str, match: str) -> Iterator[Line]:
     yield ansi.with_dots(spans)
     found = totals(fleet.gpus, fleet.findings)
     parts = [
-        _counted(found.gpus, "GPU"),
-        *([_counted(found.instances, "MIG instance")] if found.instances else []),
-        _counted(found.hosts, "host"),
-        _counted(found.models, "model"),
+        count(found.gpus, "GPU"),
+        *([count(found.instances, "MIG instance")] if found.instances else []),
+        count(found.hosts, "host"),
+        count(found.models, "model"),
         *(counted(found.findings[each], each) for each in SEVERITIES if found.findings.get(each)),
     ]
     if fleet.took_seconds is not None:
@@ -91,15 +102,11 @@ def _heading(fleet: Fleet, where: str, match: str) -> Iterator[Line]:
     yield [Span(" · ".join(parts))]
 
 
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def counted(number: int, severity: Severity) -> str:
     """Return a number of findings: `1 fault`, `3 warnings`, `2 stale`, `1 note`."""
     if severity is Severity.STALE:
         return f"{number:,} stale"
-    return _counted(number, SEVERITIES[severity][0])
+    return count(number, SEVERITIES[severity][0])
 
 
 def _spreads(fleet: Fleet) -> Iterator[Line]:
@@ -131,7 +138,7 @@ def _findings(fleet: Fleet) -> Iterator[Line]:
     if not fleet.gpus:
         return
     if not fleet.findings:
-        yield [Span("Nothing is wrong", ansi.DIM)]
+        yield [Span("No problems found", ansi.DIM)]
         return
     gpus = {gpu.key: gpu for gpu in fleet.gpus}
     rows = [*_rows(fleet.findings, gpus)]
@@ -152,7 +159,7 @@ def _findings(fleet: Fleet) -> Iterator[Line]:
             Span(f"  {about}", ansi.DIM),
         ]
     if len(rows) > MOST_ROWS:
-        rest = sum(count for *_, count in rows[MOST_ROWS:])
+        rest = sum(many for *_, many in rows[MOST_ROWS:])
         yield [Span(f"{ABSENT} {rest:,} more: --json has all", ansi.DIM)]
 
 

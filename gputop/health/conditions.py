@@ -29,10 +29,12 @@ class Fault(NamedTuple):
 STATES: Mapping[str, str] = {
     DeviceState.OK: "Answers again",
     DeviceState.LOST: "LOST: it no longer answers on its bus",
-    DeviceState.NEEDS_RESET: "NEEDS RESET: the driver has given it up",
+    DeviceState.NEEDS_RESET: "NEEDS RESET: the driver has given up on it",
     DeviceState.NOT_RESPONDING: "NOT RESPONDING: calls to its driver hang or fail",
 }
 
+HANGING = "Slow to answer, or hanging: `dmesg` may have an Xid"
+"""What may be wrong with a device that has not answered lately."""
 _REMEDIES = {
     DeviceState.LOST: "`dmesg` has the Xid; a reset or a reboot brings it back",
     DeviceState.NEEDS_RESET: "End its processes, `nvidia-smi --gpu-reset`, or reboot",
@@ -157,7 +159,7 @@ def gravest_xid(xids: Iterable[Event]) -> Event:
 
 
 NO_SPARE_ROWS = "No spare memory rows left"
-ROW_PENDING = "Remaps a memory row at its next reset"
+ROW_PENDING = "A memory row to remap at the next reset"
 ALMOST_FULL = "Almost out of memory"
 
 
@@ -175,12 +177,14 @@ def recovery_text(action: str) -> str:
 def machine_alerts(machines: Iterable[Machine], sample: Sample, hostname: str) -> list[Finding]:
     """Return alerts about machines that do not answer, and about a sample with parts left out."""
     found = [
-        Finding(Severity.FAULT, "Away", rule=f"away: {each.name}", label=each.name, verb="is")
+        Finding(
+            Severity.FAULT, "Unreachable", rule=f"away: {each.name}", label=each.name, verb="is"
+        )
         for each in machines
         if each.state is MachineState.AWAY
     ]
     if sample.problem is not None:
-        text = f"Not shown whole: {visible(sample.problem.why)}"
+        text = f"Shown only in part: {visible(sample.problem.why)}"
         label = visible(hostname, 64)
         found.append(Finding(Severity.WARNING, text, rule="incomplete", label=label, verb="is"))
     return found
@@ -213,7 +217,7 @@ def _device_alerts(device: Device, sample: DeviceSample) -> Iterator[Finding]:
     if sample.remap_failed:
         yield alert(Severity.FAULT, NO_SPARE_ROWS, rule="remap_failed", verb="has")
     elif sample.remap_pending:
-        yield alert(Severity.WARNING, ROW_PENDING, rule="remap_pending")
+        yield alert(Severity.WARNING, ROW_PENDING, rule="remap_pending", verb="has")
     action = sample.recovery_action
     if action is not None and action != "none" and state is DeviceState.OK:
         yield alert(Severity.FAULT, recovery_text(action), rule="recovery")

@@ -145,7 +145,7 @@ _ALWAYS = {
     Absence.NO_PERMISSION: "no permission: run as root",
     Absence.LOST: "the device is lost or needs a reset: `dmesg` has the Xid",
     Absence.TIMED_OUT: "timed out: the driver did not answer, it is asked again",
-    Absence.UNREACHABLE: "its host is away: the monitor says why",
+    Absence.UNREACHABLE: "its host is unreachable: the monitor says why",
     Absence.NOT_SCRAPED: "not scraped: no exporter there counts it",
     Absence.ERROR: "the driver failed: `nvidia-smi -q` may say more",
 }

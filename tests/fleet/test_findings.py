@@ -60,7 +60,7 @@ def test_what_is_well() -> None:
         ({}, {"ecc_rise": {"g0": 0.3}}, "ecc", "fault", "1 uncorrected ECC error in the last"),
         ({"ecc_uncorrected": 3.0}, {}, "ecc", "warning", "3 uncorrected ECC errors since"),
         ({"remap_failed": True}, {}, "remap", "fault", "No spare memory rows left"),
-        ({"remap_pending": True}, {}, "remap", "warning", "Remaps a memory row"),
+        ({"remap_pending": True}, {}, "remap", "warning", "A memory row to remap"),
         ({"clock_event_reasons": ("hw_slowdown", "hw_thermal")}, {}, "thermal", "warning",
          "Throttled by heat (hardware), 60°C"),
         ({"clock_event_reasons": ("sw_thermal",)}, {}, "thermal", "warning", "Throttled by heat,"),

@@ -253,7 +253,7 @@ SPEAKS: list[tuple[str, Callable[[], Machine], Severity, str]] = [
         "2 corrected ECC errors",
     ),
     ("ecc", lambda: one({"ecc_corrected": lambda n: n}), WARNING, "89 corrected ECC errors"),
-    ("remap", lambda: one({"remap_pending": True}), WARNING, "at its next reset"),
+    ("remap", lambda: one({"remap_pending": True}), WARNING, "at the next reset"),
     ("remap", lambda: one({"remap_failed": True}), FAULT, "No spare memory rows"),
     ("recovery", lambda: one({"recovery_action": "gpu_reset"}), FAULT, "Needs a reset"),
 ]

@@ -148,7 +148,7 @@ async def test_nothing_found_says_what_was_looked_for_and_what_cannot_be_told() 
         await pilot.press("w")
         await settle(pilot)
         said = findings(pilot)
-        assert said.startswith("No findings")
+        assert said.startswith("No problems found")
         assert "Looked for, not found" in said
         assert "busy without work" in said
         assert "tensor cores: no SM active, tensor active (GPM is off" in said
@@ -166,7 +166,7 @@ async def test_an_alert_is_shown_while_its_rule_cannot_tell() -> None:
         assert "not watched for long enough yet" in findings(pilot)
         await pilot.press("n")
         await settle(pilot)
-        assert findings(pilot).startswith("No findings"), "of the other device"
+        assert findings(pilot).startswith("No problems found"), "of the other device"
 
 
 async def test_the_way_back_from_the_page_of_the_device() -> None:

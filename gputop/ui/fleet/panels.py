@@ -88,18 +88,18 @@ class FleetHeader(LiveView):
 
     def _totals(self, view: FilteredGpus, width: int) -> Row:
         found = view.totals
-        shown = f"{found.gpus:,}" + (f" of {view.all_gpus:,}" if view.filtered else "")
+        shown = f"{found.gpus:,} of " if view.filtered else ""
         parts = f" in {found.instances:,} MIG instances" if found.instances else ""
         row = [
-            Span(f" {shown} GPU{'s' if found.gpus != 1 else ''}", STRONG),
-            Span(f"{parts} on {found.hosts:,} host{'s' if found.hosts != 1 else ''}  ", DIM),
+            Span(f" {shown}{count(view.all_gpus, 'GPU')}", STRONG),
+            Span(f"{parts} on {count(found.hosts, 'host')}  ", DIM),
         ]
         for health in GRAVEST_FIRST:
             if many := found.findings.get(health, 0):
                 text = f" {SIGNS[health]} {counted(many, health)} "
                 row.append(Span(text, SIGN_STYLES[health]))
         if not found.findings and found.gpus:
-            row.append(Span(" no problems ", GOOD))
+            row.append(Span(" no problems found ", GOOD))
         memory = used_of(found.memory_used_bytes, found.memory_total_bytes)
         power = ABSENT if found.power_watts is None else total_watts(found.power_watts)
         sums = [Span("  memory ", DIM), Span(memory), Span("  power ", DIM)]
@@ -135,7 +135,7 @@ class FilterLine(FilterView):
             said, style = f"labels, as in {EXAMPLE}; * is anything", DIM
         else:
             many = len(state.view.numbers)
-            said, style = f"{many:,} GPU{'s' if many != 1 else ''}", TEXT if many else WARN
+            said, style = count(many, "GPU"), TEXT if many else WARN
         keys = f"  {'Enter applies' if self.typing else '/ changes it'} · Esc shows all "
         room = max(8, width - cells.cells_of(visible(self.typed)) - len(keys) - 8)
         right = [Span(clip(visible(said), room), style), Span(keys, DIM)]
@@ -230,7 +230,7 @@ class ProblemsView(Wheel, LiveView):
         state = self._state
         title = Span(" PROBLEMS ", TAB if state.on_list else STRONG)
         if not self._state.view.wrong:
-            return [title, Span(" none, according to the metrics", GOOD)]
+            return [title, Span(" no problems found", GOOD)]
         found, gpus = state.view.totals.findings, state.view.totals.gpus_with_findings
         words = " · ".join(counted(found[h], h) for h in GRAVEST_FIRST if h in found)
         words += f" on {count(gpus, 'GPU')}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from gputop.health.conditions import Fault, fault_of
+from gputop.health.conditions import HANGING, Fault, fault_of
 from gputop.health.findings import Finding, Severity
 from gputop.health.thresholds import FULL_MARK, HOT_MARGIN
 from gputop.schema.clock_events import BY_WORD, CLOCK_EVENTS, gravity
@@ -43,7 +43,7 @@ class Density(IntEnum):
     FULL = 5
 
 
-NO_ANSWER = Fault("It has not answered yet", "Slow, or hanging: `dmesg` may have an Xid")
+NO_ANSWER = Fault("It has not answered yet", HANGING)
 
 
 class DrawingCache:
@@ -177,7 +177,7 @@ def _readings(panel: Panel, density: Density, width: int, room: int) -> list[Row
         if not lacks(panel.readings, "power_watts"):
             body.append(_power_bar(panel, width))
         if old and not panel.host_behind:
-            last = [[Span(clip(OLD, width), WARN)]]
+            last = [[Span(clip(HANGING, width), WARN)]]
         elif panel.finding:
             last = [finding_line(panel.finding, width)]
         elif panel.finding_row:
@@ -191,7 +191,6 @@ def _readings(panel: Panel, density: Density, width: int, room: int) -> list[Row
     return [*(faded(body) if old else body), *last]
 
 
-OLD = "Slow to answer, or hanging: `dmesg` may have an Xid"
 LEAST_HISTORY = 2
 """Fewest rows of a history where there is another one."""
 
