@@ -160,19 +160,19 @@ SPEAKS: list[tuple[str, Callable[[], Machine], Severity, str]] = [
             seconds=121,
         ),
         WARNING,
-        "of the time: about 30.5 s of work lost in 2:00",
+        "of the time: lost about 30.5 s of work in 2:00",
     ),
     (
         "thermal",
         lambda: one({"clock_event_reasons": ("hw_thermal", "hw_slowdown")}),
         WARNING,
-        "100 %",
+        "Throttled by heat all the time",
     ),
     (
         "hardware_slowdown",
         lambda: one({"clock_event_reasons": ("hw_slowdown",)}),
         WARNING,
-        "Slowed down by hardware 100 %",
+        "Slowed down by hardware all the time",
     ),
     (
         "hardware_slowdown",

@@ -80,7 +80,7 @@ async def test_w_again_shows_the_findings_of_the_selected_device() -> None:
         await pilot.press("n")
         await settle(pilot)
         assert "GPU 1 H100" in shown(pilot, WhyTitle)
-        assert "Throttled by heat 100 %" in findings(pilot)
+        assert "Throttled by heat all the time" in findings(pilot)
         assert "waiting for its input" not in findings(pilot)
 
 
@@ -150,7 +150,7 @@ async def test_nothing_found_says_what_was_looked_for_and_what_cannot_be_told() 
         said = findings(pilot)
         assert said.startswith("No problems found")
         assert "Looked for, not found" in said
-        assert "busy without work" in said
+        assert "busy with idle SMs" in said
         assert "tensor cores: no SM active, tensor active (GPM is off" in said
         assert "memory bandwidth: no DRAM active, tensor active (GPM is off" in said
 

@@ -99,7 +99,8 @@ def _slowed(
 ) -> Finding:
     """Return the finding that it was slowed for that share of the time, mainly by `cause`."""
     lost, loss, cost = _lost(view, causes)
-    when = "now" if view.windows.momentary else f"{percentage(share)} of the time"
+    when = "all the time" if share >= 100 else f"{percentage(share)} of the time"
+    when = "now" if view.windows.momentary else when
     return Finding(
         Severity.WARNING,
         f"{BY_WORD[cause].fault.capitalize()} {when}{loss}",
@@ -166,7 +167,7 @@ def _lost(view: RuleView, causes: Sequence[str]) -> tuple[list[Evidence], str, f
     evidence.append(Evidence("work lost by it, as time", CLOCK, lost, "s", window.span))
     if not (lost and window.span):
         return evidence, "", 0.0
-    words = f": about {span_text(lost)} of work lost in {duration(window.span)}"
+    words = f": lost about {span_text(lost)} of work in {duration(window.span)}"
     return evidence, words, 100 * lost / window.span
 
 
