@@ -124,10 +124,7 @@ def _xid(gpu: Gpu, known: Known) -> Finding | None:
 
 
 def _ecc(gpu: Gpu, known: Known) -> Finding | None:
-    """Find uncorrected errors: old ones, which only a fleet can tell from new ones, are no fault.
-
-    The count lasts until the driver is loaded again, perhaps for months.
-    """
+    """Find uncorrected errors. Old ones, which a fleet can tell from new ones, are no fault."""
     new, all_of = known.ecc_rise.get(gpu.key, 0.0), gpu.ecc_uncorrected or 0.0
     if new > 0:
         number = max(1, round(new))

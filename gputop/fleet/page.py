@@ -104,9 +104,8 @@ def _heading(fleet: Fleet, where: str, match: str) -> Iterator[Line]:
 
 def counted(number: int, severity: Severity) -> str:
     """Return a number of findings: `1 fault`, `3 warnings`, `2 stale`, `1 note`."""
-    if severity is Severity.STALE:
-        return f"{number:,} stale"
-    return count(number, SEVERITIES[severity][0])
+    word, _ = SEVERITIES[severity]
+    return f"{number:,} {word}" if severity is Severity.STALE else count(number, word)
 
 
 def _spreads(fleet: Fleet) -> Iterator[Line]:

@@ -168,7 +168,7 @@ class Judge:
         """
         windows = SampleWindows(history, inventory.interval_seconds)
         views = _views(windows, inventory, sample, events)
-        news = {uuid: _news(view) for uuid, view in views.items()}
+        news = {uuid: (_SUDDEN(view.sample), view.events[-1:]) for uuid, view in views.items()}
         self.judged = self._schedule.next_due(news, sample.time)
         workload.find_peers(views, self.judged)
         self._last = {
@@ -229,11 +229,6 @@ def _missing(rule: Rule, view: RuleView, reading: str) -> dict[str, Absence | No
     """Return all missing readings that the rule needs, first the one that stopped it."""
     found = {name: view.absence(name) for name in (reading, *rule.needs)}
     return {name: absence for name, absence in found.items() if absence or name == reading}
-
-
-def _news(view: RuleView) -> object:
-    """Return what has the device judged at once when it changes."""
-    return _SUDDEN(view.sample), view.events[-1] if view.events else None
 
 
 def _views(
