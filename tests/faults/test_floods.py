@@ -493,7 +493,7 @@ def test_keys_are_answered_while_a_host_floods(tmp_path: Path, line: str) -> Non
 
 def test_a_host_that_floods_is_named(tmp_path: Path) -> None:
     with flooding(tmp_path, [], b"x\n" * 2000) as terminal:
-        see(terminal, "AWAY", "it wrote 1,000 lines in a row that cannot be read")
+        see(terminal, "UNREACHABLE", "it wrote 1,000 lines in a row that cannot be read")
         leave_after_keys(terminal)
 
 
