@@ -203,8 +203,8 @@ def throughput(value: float | None, *, short: bool = False) -> str:
 
 
 def count(many: int, what: str) -> str:
-    """Return a number with its noun: `1 host`, `8 hosts`."""
-    return f"{many} {what}{'' if many == 1 else 's'}"
+    """Return a number with its noun: `1 host`, `8 hosts`, `10,000 hosts`."""
+    return f"{many:,} {what}{'' if many == 1 else 's'}"
 
 
 def quantity(value: float | None, unit: str, digits: int = 0) -> str:

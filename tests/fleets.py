@@ -30,7 +30,7 @@ WRONG = (
     ("remap", Severity.FAULT, "Row remapping failed: replace the GPU"),
     ("thermal", Severity.WARNING, "Slowed down by heat: 88 °C"),
     ("slow", Severity.WARNING, "Slower than its job's others: 1410 of 1980 MHz"),
-    ("idle_held", Severity.WARNING, "Idle for 3 h with 71 GiB held"),
+    ("held_idle", Severity.INFORMATION, "Idle for 3 h with 71 GiB held"),
     ("stale", Severity.STALE, "No scrape for 4:10"),
 )
 
@@ -105,9 +105,7 @@ def _made(count: int, seed: int, tick: int) -> Fleet:
         )
         if severity is Severity.STALE or kind == "xid":
             gpus[number] = without_readings(gpus[number])
-    wrong.sort(
-        key=lambda each: [Severity.FAULT, Severity.WARNING, Severity.STALE].index(each.severity)
-    )
+    wrong.sort(key=lambda each: -each.severity)
     return Fleet(NOW + 10 * tick, tuple(gpus), tuple(wrong), took_seconds=0.42, label_names=LABELS)
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from gputop import DISTRIBUTION, __version__
 from gputop.commands.arguments import Parser, output_width, print_text
 from gputop.console import FAULT, FINE, terminal_size
-from gputop.health.findings import Finding, Severity
+from gputop.health.findings import Finding, Severity, name_devices
 from gputop.output.ansi import CYAN, GREEN, LOUD_RED, YELLOW, Span, painted, wanted
 from gputop.text import count, visible
 
@@ -174,8 +174,7 @@ def _named(devices: Sequence[Device], gpus: int) -> str:
         return ""
     if len(devices) == gpus:
         return "all: "
-    labels = ", ".join(device.label for device in devices)
-    return f"GPU {labels}: " if len(devices) == 1 else f"GPUs {labels}: "
+    return f"{name_devices([device.label for device in devices])}: "
 
 
 def _texts(
@@ -197,7 +196,7 @@ def _broken(text: str, room: int | None, indent: str = "") -> list[str]:
 def _summary(severities: Sequence[Severity], *, colour: bool) -> str:
     found = [s for s in reversed(STATUSES) if s in severities and s is not Severity.OK]
     parts = [count(severities.count(severity), STATUSES[severity][0]) for severity in found]
-    text = f"{', '.join(parts)}." if parts else "Nothing is wrong."
+    text = f"{', '.join(parts)}." if parts else "No problems found."
     if parts and Severity.FAULT not in severities:
         text = f"No problem found; {text}"
     _, look = STATUSES[max(severities, default=Severity.OK)]

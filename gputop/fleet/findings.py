@@ -124,13 +124,14 @@ def _xid(gpu: Gpu, known: Known) -> Finding | None:
 
 
 def _ecc(gpu: Gpu, known: Known) -> Finding | None:
+    """Find uncorrected errors. Old ones, which a fleet can tell from new ones, are no fault."""
     new, all_of = known.ecc_rise.get(gpu.key, 0.0), gpu.ecc_uncorrected or 0.0
     if new > 0:
         number = max(1, round(new))
         text = f"{ecc_text(number)} in the last hour"
         return _finding(gpu, "ecc", Severity.FAULT, text, 85 + min(number, 100) / 100)
     if all_of > 0:
-        text = f"{ecc_text(int(all_of))} since its start"
+        text = f"{ecc_text(int(all_of))} since the driver was loaded"
         return _finding(gpu, "ecc", Severity.WARNING, text, 25)
     return None
 
@@ -207,7 +208,7 @@ def _idle(gpu: Gpu, known: Known) -> Finding | None:
     if gpu.gpu_utilization_percent is not None and gpu.gpu_utilization_percent > t.IDLE.end:
         return None
     text = f"Idle for {t.IDLE_SECONDS / 60:.0f} minutes with {held / t.GIB:.0f} GiB held"
-    return _finding(gpu, "idle_held", Severity.WARNING, text, 10 + held / (1 << 40))
+    return _finding(gpu, "held_idle", Severity.INFORMATION, text, 10 + held / (1 << 40))
 
 
 POWER_CAP = "sw_power_cap"
@@ -386,7 +387,7 @@ def condition_of(rule: str, gpu: Gpu, known: Known) -> Condition:
             if (gpu.temperature_celsius or 0.0) >= t.HOT:
                 return {"temperature_celsius": lambda degrees: degrees >= t.HOT}
             return {"memory_temperature_celsius": lambda degrees: degrees >= t.HOT_MEMORY}
-        case "idle_held":
+        case "held_idle":
             return {"gpu_utilization_percent": lambda percent: percent <= t.IDLE.end}
         case "straggler":
             highest = CLOSE * (gpu.sm_clock_mhz or 0.0)

@@ -3,36 +3,42 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
 from gputop import __version__
-from gputop.bench.results.statistics import percentile
-from gputop.fleet.model import OF_DEVICE, Fleet, Gpu, devices, totals
+from gputop.fleet.metrics import POWER, TEMPERATURE, distributions
+from gputop.fleet.model import Fleet, Gpu, totals
 from gputop.health.findings import Finding, Severity
 from gputop.output import ansi
 from gputop.output.ansi import Line, Span
 from gputop.schema.codec import to_json
-from gputop.text import ABSENT, cells, cut, duration, moment, number, quantity, short_name, visible
+from gputop.text import (
+    ABSENT,
+    cells,
+    count,
+    cut,
+    duration,
+    moment,
+    number,
+    quantity,
+    short_name,
+    visible,
+)
 
 SCHEMA = 1
 """Schema version of the JSON document: raised where a field is renamed, removed or redefined."""
 DAY_SECONDS = 86_400
 MOST_ROWS = 40
 """Most findings on the page. JSON has all of them."""
-_LOOKS = {
-    Severity.FAULT: ansi.LOUD_RED,
-    Severity.STALE: ansi.MAGENTA,
-    Severity.WARNING: ansi.YELLOW,
+SEVERITIES = {
+    Severity.FAULT: ("fault", ansi.LOUD_RED),
+    Severity.STALE: ("stale", ansi.MAGENTA),
+    Severity.WARNING: ("warning", ansi.YELLOW),
+    Severity.INFORMATION: ("note", ""),
 }
-"""Looks of the severities that findings of a fleet have."""
-_FIGURES: tuple[tuple[str, str, str, Callable[[Gpu], float | None]], ...] = (
-    ("busy", " %", "gpu_utilization_percent", lambda gpu: gpu.gpu_utilization_percent),
-    ("memory", " %", "memory_used_bytes", lambda gpu: gpu.memory_used_percent),
-    ("temperature", "°C", "temperature_celsius", lambda gpu: gpu.temperature_celsius),
-    ("power", " W", "power_watts", lambda gpu: gpu.power_watts),
-)
+"""Words and looks of the severities that findings of a fleet have, the gravest first."""
 _LABELS = ("cluster", "rack", "namespace", "pod", "hpc_job")
 """Labels shown for a GPU besides its model."""
 
@@ -47,7 +53,7 @@ def document(fleet: Fleet) -> dict[str, Any]:
         "gputop_version": __version__,
         "time": rest.pop("time"),
         "totals": to_json(sums)
-        | {"findings": {severity.word: count for severity, count in sums.findings.items()}},
+        | {"findings": {severity.word: many for severity, many in sums.findings.items()}},
         "wrong": [
             {
                 "host": gpus[each.device_uuid].host,
@@ -85,45 +91,37 @@ def _heading(fleet: Fleet, where: str, match: str) -> Iterator[Line]:
     yield ansi.with_dots(spans)
     found = totals(fleet.gpus, fleet.findings)
     parts = [
-        _counted(found.gpus, "GPU"),
-        *([_counted(found.instances, "MIG instance")] if found.instances else []),
-        _counted(found.hosts, "host"),
-        _counted(found.models, "model"),
-        *(counted(found.findings[each], each) for each in _LOOKS if found.findings.get(each)),
+        count(found.gpus, "GPU"),
+        *([count(found.instances, "MIG instance")] if found.instances else []),
+        count(found.hosts, "host"),
+        count(found.models, "model"),
+        *(counted(found.findings[each], each) for each in SEVERITIES if found.findings.get(each)),
     ]
     if fleet.took_seconds is not None:
         parts.append(f"asked in {fleet.took_seconds:.1f} s")
     yield [Span(" · ".join(parts))]
 
 
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def counted(number: int, severity: Severity) -> str:
-    """Return a number of findings: `1 fault`, `3 warnings`, `2 stale`."""
-    if severity is Severity.STALE:
-        return f"{number:,} stale"
-    return _counted(number, severity.word)
+    """Return a number of findings: `1 fault`, `3 warnings`, `2 stale`, `1 note`."""
+    word, _ = SEVERITIES[severity]
+    return f"{number:,} {word}" if severity is Severity.STALE else count(number, word)
 
 
 def _spreads(fleet: Fleet) -> Iterator[Line]:
-    """Yield rows of a table; a reading of a whole GPU counts once, not for each instance."""
     if not fleet.gpus:
         return
-    physical = devices(fleet.gpus)
     yield [Span(f"{'':<12}{'median':>9}{'p5':>9}{'p95':>9}{'of':>9}", ansi.DIM)]
-    for name, unit, of, value in _FIGURES:
-        gpus = physical if of in OF_DEVICE else fleet.gpus
-        known = sorted(number for gpu in gpus if (number := value(gpu)) is not None)
-        figures = [percentile(known, percent) for percent in (50, 5, 95)] if known else [None] * 3
-        lag = fleet.lag_seconds(of)
+    for metric, found in distributions(fleet.gpus):
+        lag = fleet.lag_seconds(metric.reading)
         older = [Span(f"   {duration(lag)} older than the rest", ansi.YELLOW)] if lag > 0 else []
         total = ""
-        if name == "power" and known:
-            total = f"   {total_watts(sum(known))} in all"
+        if metric is POWER and found.known:
+            total = f"   {total_watts(sum(found.known))} in all"
+        unit = metric.unit if metric is TEMPERATURE else f" {metric.unit}"
+        figures = found.median, found.p5, found.p95
         columns = "".join(f"{quantity(figure, unit):>9}" for figure in figures)
-        yield [Span(f"{name:<12}{columns}{len(known):>9,}"), Span(total), *older]
+        yield [Span(f"{metric.name:<12}{columns}{len(found.known):>9,}"), Span(total), *older]
 
 
 def total_watts(watts: float) -> str:
@@ -139,7 +137,7 @@ def _findings(fleet: Fleet) -> Iterator[Line]:
     if not fleet.gpus:
         return
     if not fleet.findings:
-        yield [Span("Nothing is wrong", ansi.DIM)]
+        yield [Span("No problems found", ansi.DIM)]
         return
     gpus = {gpu.key: gpu for gpu in fleet.gpus}
     rows = [*_rows(fleet.findings, gpus)]
@@ -149,18 +147,18 @@ def _findings(fleet: Fleet) -> Iterator[Line]:
     dates = [since(finding, fleet.time) for finding, _, _, _ in shown]
     dated = max(map(len, dates))
     for begun, (finding, where, gpu, _) in zip(dates, shown, strict=True):
-        look = _LOOKS[finding.severity]
+        word, look = SEVERITIES[finding.severity]
         labels = (gpu.labels[name] for name in _LABELS if gpu.labels.get(name))
         about = " ".join((short_name(visible(gpu.name, 60)), *(visible(x, 60) for x in labels)))
         yield [
-            Span(f"{finding.severity.name:<8}", look),
+            Span(f"{word.upper():<8}", look),
             Span(f"{where}{' ' * (wide - cells(where))}  "),
             Span(f"{finding.sentence}{' ' * (longest - cells(finding.sentence))}", look),
             Span(f"  {begun:<{dated}}" if dated else "", ansi.DIM),
             Span(f"  {about}", ansi.DIM),
         ]
     if len(rows) > MOST_ROWS:
-        rest = sum(count for *_, count in rows[MOST_ROWS:])
+        rest = sum(many for *_, many in rows[MOST_ROWS:])
         yield [Span(f"{ABSENT} {rest:,} more: --json has all", ansi.DIM)]
 
 

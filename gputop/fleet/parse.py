@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from gputop.bounds import STRING_CHARACTERS
 from gputop.fleet.model import Gpu
-from gputop.fleet.queries import ANY, LIMITS, MASKS, READING_OF, TIMES, XID, Limits
+from gputop.fleet.queries import ANY, LIMITS, MASKS, READING_OF, TIMES, XID
 from gputop.schema.clock_events import BITS
 
 Labels = Mapping[str, str]
@@ -99,7 +99,7 @@ def rows_of(result: list[Any]) -> Iterator[VectorRow]:
             yield VectorRow(labels_of(each), value, time)
 
 
-def values_by(result: list[Any], key_of: KeyOf, limits: Limits = ANY) -> Checked:
+def values_by(result: list[Any], key_of: KeyOf, limits: tuple[float, float] = ANY) -> Checked:
     """Return the number of each GPU, preferring `gputop exporter` to dcgm-exporter.
 
     NaN and infinity are left out. A number beyond the limits is None.

@@ -12,8 +12,9 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from gputop.schema.catalogue import CATALOGUE
-from gputop.schema.clock_events import BITS, SLOWDOWNS
+from gputop.health import thresholds as t
+from gputop.schema.catalogue import ANY_NUMBER, CATALOGUE, Limits
+from gputop.schema.clock_events import BITS, HEAT_REASONS, SLOWDOWNS
 from gputop.schema.device import READINGS, DeviceSample
 
 DCGM, OWN = "DCGM_FI_", "gputop_"
@@ -21,11 +22,9 @@ SELDOM = 6
 """Refreshes between two queries for values that change seldom, or matter less."""
 SHARDS = 4
 """Answers that share the labels of all GPUs: a large one blocks every other thread."""
-HELD_SECONDS = 300
-"""Window in which a GPU has to be idle, and of which the mean is computed."""
 STEP_SECONDS, GAP_SECONDS = 60, 75
-"""Steps in that window, and time for which a sample counts there."""
-LATELY = "1h"
+"""Steps in the window in which a GPU has to be idle, and time for which a sample counts there."""
+LATELY = f"{t.XID_SECONDS / 3600:.0f}h"
 """Time in which errors count as new."""
 GONE = "[30m:2m]"
 """Time in which a lost GPU was there, and the precision of its age."""
@@ -66,35 +65,13 @@ NUMBERS: Mapping[str, str] = {
     and (kind := str(field.type).removesuffix(" | None")) in ("int", "float", "bool")
 }
 """Readings that are a single number, with its type."""
-Limits = tuple[float, float]
-"""Smallest and largest plausible number."""
 ANY: Limits = (-sys.float_info.max, sys.float_info.max)
 TIMES: Limits = (0, 1e11)
-_LIMITS: Mapping[str, Limits] = {
-    "percent": (0, 101),  # quotients of counters are over 100 at times
-    "bytes": (0, 1 << 46),
-    "bytes_per_second": (0, 1e14),
-    "celsius": (-60, 250),
-    "watts": (0, 20_000),
-    "joules": (0, 1e13),
-    "mhz": (0, 100_000),
-}
-_ANY_NUMBER: Limits = (0, 1 << 53)
-
-
-def _limits(name: str) -> Limits:
-    reading = CATALOGUE.get(name)
-    if reading is None:
-        return _ANY_NUMBER
-    return reading.limits or _LIMITS.get(reading.unit, _ANY_NUMBER)
-
-
 LIMITS: Mapping[str, Limits] = {
-    **{name: _limits(name) for name in NUMBERS},
-    "busy_mean": _LIMITS["percent"],
-    "margin": _limits("temperature_margin_celsius"),
-    "ecc_rise": _ANY_NUMBER,
-    "mask": _ANY_NUMBER,
+    **dict.fromkeys((*NUMBERS, "ecc_rise", "mask"), ANY_NUMBER),
+    **{name: reading.limits for name, reading in CATALOGUE.items() if name in NUMBERS},
+    "busy_mean": CATALOGUE["gpu_utilization_percent"].limits,
+    "margin": CATALOGUE["temperature_margin_celsius"].limits,
     "beat": TIMES,
 }
 """Plausible numbers of readings and other queries. Other numbers are ignored."""
@@ -267,7 +244,7 @@ def _xid(match: str) -> Iterator[str]:
     """Yield expressions for Xids: ours have a time and a code, DCGM's is the last one for ever."""
     yield _max_by_gpu(XID, f"{_select(match, XID)} > 0")
     last = f"{OWN}xid_last_timestamp_seconds"
-    yield f"{_max_by_gpu(last, _select(match, last), ',code')} > time() - 3600"
+    yield f"{_max_by_gpu(last, _select(match, last), ',code')} > time() - {t.XID_SECONDS:.0f}"
 
 
 def _mask(match: str) -> Iterator[str]:
@@ -283,7 +260,7 @@ def _mask(match: str) -> Iterator[str]:
 
 def _over_time(match: str) -> Iterator[Query]:
     """Yield queries over a window, mostly with short answers."""
-    window = f"[{HELD_SECONDS}s]"
+    window = f"[{t.IDLE_SECONDS:.0f}s]"
     mean = []
     for m in READ_AS["gpu_utilization_percent"]:
         over = _max_by_gpu(m.name, f"avg_over_time({_select(match, m.name, after=window)})")
@@ -297,14 +274,14 @@ def _over_time(match: str) -> Iterator[Query]:
     before = _max_by_gpu(XID, _select(match, XID, after=f" offset {LATELY}"))
     yield Query("xid_before", f"{before} > 0", SELDOM, 5)
     heat, own = f"{DCGM}DEV_THERMAL_VIOLATION", f"{OWN}clock_event_seconds_total"
-    thermal = 'reason=~".*thermal"'
+    thermal = f'reason=~"{"|".join(HEAT_REASONS)}"'
     slowed = [
         f"{_max_by_gpu(heat, f'rate({_select(match, heat, after=window)})')} > 0",
         f"{_max_by_gpu(own, f'rate({_select(match, own, thermal, window)})')} > 0.01",
     ]
     yield Query("heat", " or ".join(f"({each})" for each in slowed), SELDOM, 5)
     margin = f"{OWN}temperature_margin_celsius"
-    yield Query("margin", f"{_max_by_gpu(margin, _select(match, margin))} <= 3")
+    yield Query("margin", f"{_max_by_gpu(margin, _select(match, margin))} <= {t.FLEET_MARGIN}")
     made_up = _select(match, f"{OWN}info", 'source="simulated"')
     yield Query("simulated", f"max({made_up})", SELDOM, 4)
 
@@ -316,6 +293,6 @@ def _covered(match: str, metric: str) -> str:
     This works for any scrape interval up to a minute.
     """
     recent = f"(time() - timestamp({_select(match, metric)}) < {GAP_SECONDS})"
-    steps = HELD_SECONDS // STEP_SECONDS
-    counted = f"count_over_time({recent}[{HELD_SECONDS}s:{STEP_SECONDS}s])"
+    steps = int(t.IDLE_SECONDS // STEP_SECONDS)
+    counted = f"count_over_time({recent}[{t.IDLE_SECONDS:.0f}s:{STEP_SECONDS}s])"
     return _max_by_gpu(metric, f"{counted} >= {steps}")

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from gputop.health import thresholds as t
 from gputop.health.findings import Finding, Severity
+from gputop.schema.catalogue import RECOVERIES
 from gputop.schema.clock_events import gravest
 from gputop.schema.device import Absence, Device, DeviceSample, DeviceState
 from gputop.schema.snapshot import Event, Machine, MachineState, Sample
@@ -28,10 +29,12 @@ class Fault(NamedTuple):
 STATES: Mapping[str, str] = {
     DeviceState.OK: "Answers again",
     DeviceState.LOST: "LOST: it no longer answers on its bus",
-    DeviceState.NEEDS_RESET: "NEEDS RESET: the driver has given it up",
+    DeviceState.NEEDS_RESET: "NEEDS RESET: the driver has given up on it",
     DeviceState.NOT_RESPONDING: "NOT RESPONDING: calls to its driver hang or fail",
 }
 
+HANGING = "Slow to answer, or hanging: `dmesg` may have an Xid"
+"""What may be wrong with a device that has not answered lately."""
 _REMEDIES = {
     DeviceState.LOST: "`dmesg` has the Xid; a reset or a reboot brings it back",
     DeviceState.NEEDS_RESET: "End its processes, `nvidia-smi --gpu-reset`, or reboot",
@@ -156,7 +159,7 @@ def gravest_xid(xids: Iterable[Event]) -> Event:
 
 
 NO_SPARE_ROWS = "No spare memory rows left"
-ROW_PENDING = "Remaps a memory row at its next reset"
+ROW_PENDING = "A memory row to remap at the next reset"
 ALMOST_FULL = "Almost out of memory"
 
 
@@ -165,31 +168,23 @@ def ecc_text(number: int) -> str:
     return count(number, "uncorrected ECC error")
 
 
-_RECOVERIES = {
-    "gpu_reset": "Needs a reset",
-    "node_reboot": "Needs a reboot of its machine",
-    "system_reboot": "Needs a reboot of its machine",
-    "bus_reset": "Needs a reset of its bus",
-    "drain_p2p": "Needs its peer-to-peer processes ended",
-    "drain_and_reset": "Needs a reset, once its work has ended",
-    "recover_imex_domain": "Needs its IMEX domain recovered",
-}
-
-
 def recovery_text(action: str) -> str:
     """Return the words for the recovery action that the driver asks for."""
-    return _RECOVERIES.get(action) or f"Needs {visible(action, 40).replace('_', ' ')}"
+    known = RECOVERIES.get(action)
+    return f"Needs {known.need if known else visible(action, 40).replace('_', ' ')}"
 
 
 def machine_alerts(machines: Iterable[Machine], sample: Sample, hostname: str) -> list[Finding]:
     """Return alerts about machines that do not answer, and about a sample with parts left out."""
     found = [
-        Finding(Severity.FAULT, "Away", rule=f"away: {each.name}", label=each.name, verb="is")
+        Finding(
+            Severity.FAULT, "Unreachable", rule=f"away: {each.name}", label=each.name, verb="is"
+        )
         for each in machines
         if each.state is MachineState.AWAY
     ]
     if sample.problem is not None:
-        text = f"Not shown whole: {visible(sample.problem.why)}"
+        text = f"Shown only in part: {visible(sample.problem.why)}"
         label = visible(hostname, 64)
         found.append(Finding(Severity.WARNING, text, rule="incomplete", label=label, verb="is"))
     return found
@@ -222,7 +217,7 @@ def _device_alerts(device: Device, sample: DeviceSample) -> Iterator[Finding]:
     if sample.remap_failed:
         yield alert(Severity.FAULT, NO_SPARE_ROWS, rule="remap_failed", verb="has")
     elif sample.remap_pending:
-        yield alert(Severity.WARNING, ROW_PENDING, rule="remap_pending")
+        yield alert(Severity.WARNING, ROW_PENDING, rule="remap_pending", verb="has")
     action = sample.recovery_action
     if action is not None and action != "none" and state is DeviceState.OK:
         yield alert(Severity.FAULT, recovery_text(action), rule="recovery")

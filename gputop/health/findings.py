@@ -106,8 +106,8 @@ class Finding:
     """Lines of a table shown under the sentence."""
 
 
-NAMED = 3
-"""Most devices listed by label in one alert. More are only counted."""
+MOST_LISTED = 3
+"""Most devices listed by label if that is no plain number, or in an alert. More are counted."""
 _PLURALS = {"is": "are", "has": "have"}
 
 
@@ -126,7 +126,7 @@ def summarize(alerts: Iterable[Finding]) -> list[tuple[Severity, str]]:
 def lower_first(sentence: str) -> str:
     """Return a sentence to follow other words: `LOST` and `Xid 79` stay as they are."""
     first, _, rest = sentence.partition(" ")
-    if first.isupper() or first in ("Xid", "NVLink"):
+    if (first.isupper() and first != "A") or first in ("Xid", "NVLink"):
         return sentence
     return " ".join(filter(None, (first.lower(), rest)))
 
@@ -138,13 +138,13 @@ def _summary(noun: str, verb: str, sentence: str, labels: list[str]) -> str:
         verb = _PLURALS.get(verb, verb)
     elif many:  # the sentence begins with its verb
         first = first.removesuffix("s").removesuffix("S")
-    if len(labels) > NAMED:
-        who = f"{len(labels)} {noun}s"
-    elif many:
-        who = f"{noun}s {_listed(labels)}"
-    else:
-        who = f"{noun} {labels[0]}"
-    return " ".join(filter(None, (who, verb, first, rest)))
+    return " ".join(filter(None, (_name_all(noun, labels), verb, first, rest)))
+
+
+def _name_all(noun: str, labels: Sequence[str]) -> str:
+    if len(labels) > MOST_LISTED:
+        return f"{len(labels)} {noun}s"
+    return f"{noun}{'s' if len(labels) > 1 else ''} {_listed(labels)}"
 
 
 STORY = ("recovery", "remap", "ecc", "xid")
@@ -255,11 +255,10 @@ def alerts_beside(alerts: Iterable[Finding], cause: Cause | None) -> list[Findin
 def name_devices(labels: Sequence[str]) -> str:
     """Return devices by their labels, in order: `GPU 3`, `GPUs 0–2, 5 and 7`.
 
-    Labels that are no plain numbers, such as those of several machines, are listed up to four.
+    Of labels that are no plain numbers, such as those of several machines, only a few are listed.
     """
-    noun = "GPU" if len(labels) == 1 else "GPUs"
     if not all(label.isdecimal() for label in labels):
-        return f"{noun} {_listed(labels)}" if len(labels) <= MOST_LISTED else f"{len(labels)} GPUs"
+        return _name_all("GPU", labels)
     parts: list[str] = []
     for _, run in groupby(enumerate(sorted(map(int, labels))), lambda pair: pair[1] - pair[0]):
         numbers = [number for _, number in run]
@@ -267,10 +266,7 @@ def name_devices(labels: Sequence[str]) -> str:
             parts.append(f"{numbers[0]}–{numbers[-1]}")
         else:
             parts += map(str, numbers)
-    return f"{noun} {_listed(parts)}"
-
-
-MOST_LISTED = 4
+    return f"{'GPU' if len(labels) == 1 else 'GPUs'} {_listed(parts)}"
 
 
 def _listed(parts: Sequence[str]) -> str:

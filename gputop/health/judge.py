@@ -14,8 +14,8 @@ from typing import NamedTuple
 from gputop.health.findings import Finding
 from gputop.health.rule_view import NoEvidence, RuleView, SampleWindows
 from gputop.health.rules import hardware, memory, workload
-from gputop.health.rules.hardware import BUSY, CLOCK, REASONS
-from gputop.health.rules.workload import DRAM, SM, TENSOR, USED
+from gputop.health.rules.hardware import REASONS
+from gputop.health.rules.workload import BUSY, CLOCK, DRAM, POWER, SM, TENSOR, USED
 from gputop.schema.device import Absence, DeviceSample, DeviceState
 from gputop.schema.snapshot import (
     PROCESS_COUNT,
@@ -88,23 +88,24 @@ RULES = (
     _at_once("ecc", "memory errors", (hardware.ECC,), hardware.ecc),
     _at_once("remap", "bad memory rows", ("remap_pending",), hardware.remap),
     _at_once("recovery", "recovery", ("recovery_action",), hardware.recovery),
-    _at_once("almost_full", "out of memory", (USED, "memory_free_bytes"), memory.almost_full),
+    _at_once("almost_full", "out of memory", (USED, memory.FREE), memory.almost_full),
     _at_once("thermal", "heat", (REASONS,), hardware.thermal),
     _at_once("hardware_slowdown", "hardware slowdown", (REASONS,), hardware.hardware_slowdown),
     Rule("straggler", "straggler", (BUSY, CLOCK), workload.straggler),
-    Rule("input_bound", "input", (BUSY, PROCESS_CPU, PROCESS_IO_WAIT), workload.input_bound),
-    Rule("not_working", "busy without work", (BUSY, SM, "power_watts"), workload.not_working),
-    _at_once("link_degraded", "slow link", (*_LINK, *_LINK_MAX, BUSY), hardware.link_degraded),
-    Rule("pcie_bound", "full link", (*hardware.TRAFFIC, *_LINK), hardware.pcie_bound),
+    Rule("input_bound", "waiting for input", (BUSY, PROCESS_CPU, PROCESS_IO_WAIT),
+         workload.input_bound),
+    Rule("not_working", "busy with idle SMs", (BUSY, SM, POWER), workload.not_working),
+    _at_once("link_degraded", "PCIe link slow", (*_LINK, *_LINK_MAX, BUSY), hardware.link_degraded),
+    Rule("pcie_bound", "PCIe link full", (*hardware.TRAFFIC, *_LINK), hardware.pcie_bound),
     Rule("clocks_low", "low clocks", (BUSY, CLOCK, hardware.CLOCK_MAX, REASONS),
          hardware.clocks_low),
     Rule("leak", "leak", (USED,), memory.leak),
-    Rule("ghost_load", "ghost load", (BUSY, PROCESS_COUNT), memory.ghost_load),
+    Rule("ghost_load", "load without a process", (BUSY, PROCESS_COUNT), memory.ghost_load),
     _at_once("unattributed", "unattributed memory", (memory.UNATTRIBUTED,), memory.unattributed),
     Rule("no_tensor_cores", "tensor cores", (SM, TENSOR), workload.no_tensor_cores),
     Rule("memory_bound", "memory bandwidth", (DRAM, TENSOR), workload.memory_bound),
     Rule("imbalance", "imbalance", (USED, BUSY), workload.imbalance),
-    Rule("held_idle", "held but idle", (memory.ATTRIBUTED, BUSY), memory.held_idle),
+    Rule("held_idle", "idle memory", (memory.ATTRIBUTED, BUSY), memory.held_idle),
     Rule("power_capped", "power limit", (REASONS,), hardware.power_capped),
 )
 # fmt: on
@@ -167,7 +168,7 @@ class Judge:
         """
         windows = SampleWindows(history, inventory.interval_seconds)
         views = _views(windows, inventory, sample, events)
-        news = {uuid: _news(view) for uuid, view in views.items()}
+        news = {uuid: (_SUDDEN(view.sample), view.events[-1:]) for uuid, view in views.items()}
         self.judged = self._schedule.next_due(news, sample.time)
         workload.find_peers(views, self.judged)
         self._last = {
@@ -228,11 +229,6 @@ def _missing(rule: Rule, view: RuleView, reading: str) -> dict[str, Absence | No
     """Return all missing readings that the rule needs, first the one that stopped it."""
     found = {name: view.absence(name) for name in (reading, *rule.needs)}
     return {name: absence for name, absence in found.items() if absence or name == reading}
-
-
-def _news(view: RuleView) -> object:
-    """Return what has the device judged at once when it changes."""
-    return _SUDDEN(view.sample), view.events[-1] if view.events else None
 
 
 def _views(

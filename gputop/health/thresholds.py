@@ -108,6 +108,8 @@ GHOST = Limit(20, 10)
 """Busy, %, without a process."""
 FULL = Limit(98, 97)
 """Memory, % of the usable. Allocators that reserve 90 to 95 are not about to run out."""
+FULL_MARK = 0.95
+"""Share of the memory in use from which it is marked, though it is not about to run out."""
 FULL_SOON_SECONDS = Limit(600, 900)
 """Seconds until it is full at the present growth: time to save and stop."""
 FILLING = Limit(50, 45)
@@ -128,6 +130,8 @@ MORE_MEMORY = Limit(15, 12)
 LESS_BUSY = Limit(25, 20)
 """Busy below the median of its peers, in points."""
 
+LOG_SECONDS = 86_400.0
+"""Age up to which an Xid in the kernel's log is a finding of doctor."""
 XID_SECONDS = 3600.0
 """Seconds for which an Xid is a finding and an alert."""
 ECC_SECONDS = LONG_SECONDS
@@ -139,5 +143,9 @@ FEWEST_PEERS = 3
 """Other GPUs of a job in a fleet to compare with: of two, nobody can say which is wrong."""
 DEVIATIONS = 5.0
 """Robust standard deviations that make a straggler in a fleet if its peers differ by themselves."""
+WARM_MARGIN, HOT_MARGIN = 15, 5
+"""°C below the slowdown from which a temperature is marked as warm, and as hot."""
+FLEET_MARGIN = 3
+"""°C below the slowdown from which a GPU of a fleet has a warning."""
 HOT, HOT_MEMORY = 85.0, 95.0
 """°C in a fleet. Data centre GPUs slow down from about 87, and from 95 for their memory."""

@@ -14,7 +14,7 @@ from functools import cached_property
 from operator import attrgetter
 from typing import Any
 
-from gputop.schema.catalogue import CATALOGUE, Reading
+from gputop.schema.catalogue import CATALOGUE, RECOVERIES, Reading
 from gputop.schema.clock_events import CLOCK_EVENTS, mask_of
 from gputop.schema.device import Absence, Device, DeviceSample, DeviceState
 from gputop.schema.smi_fields import MISSING, SmiField, is_missing, missing_text, smi_fields
@@ -88,12 +88,13 @@ _UNITS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "mhz": ("MHz", str),
 }
 """Units of nvidia-smi, and the functions that write a value."""
-_RECOVERIES = {
-    "gpu_reset": "Reset",
-    "node_reboot": "Reboot",
-    "drain_p2p": "Drain P2P",
-    "drain_and_reset": "Drain and Reset",
-}
+
+
+def _recovery(word: str) -> str:
+    known = RECOVERIES.get(word)
+    return known.smi if known and known.smi else word.replace("_", " ").capitalize()
+
+
 _FORMS: Mapping[str, Callable[[Any], str]] = {
     "performance_state": "P{}".format,
     "pci_device_id": lambda digits: f"0x{digits.upper()}10DE",
@@ -101,7 +102,7 @@ _FORMS: Mapping[str, Callable[[Any], str]] = {
     "persistence_mode": str.capitalize,
     "mig_mode": str.capitalize,
     "ecc_enabled": lambda yes: "Enabled" if yes else "Disabled",
-    "recovery_action": lambda word: _RECOVERIES.get(word, word.replace("_", " ").capitalize()),
+    "recovery_action": _recovery,
 }
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from pathlib import PurePosixPath
 from typing import Any, Literal
 
+from gputop.health import thresholds as t
 from gputop.health.conditions import STATES, find_alerts
 from gputop.health.findings import Severity, summarize
 from gputop.output import ansi
@@ -17,7 +18,7 @@ from gputop.schema.codec import to_json
 from gputop.schema.device import GPM_READINGS, Absence, Device, DeviceSample, DeviceState
 from gputop.schema.labels import ROWS, DetailRow, value_of
 from gputop.schema.snapshot import DriverState, Inventory, Process, Sample, Source
-from gputop.schema.values import unseen
+from gputop.schema.values import degrees_to_slowdown, unseen
 from gputop.text import (
     ABSENT,
     cells,
@@ -34,8 +35,6 @@ from gputop.text import (
 
 BUSY_PERCENT = 30
 """Utilization and memory are bold from here on, as in gpustat."""
-WARM_CELSIUS, HOT_CELSIUS = 15, 5
-"""Distance from the slowdown threshold at which a temperature turns yellow, and red."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,17 +84,12 @@ def _memory(device: Device, readings: DeviceSample) -> Span:
 
 
 def _temperature(device: Device, readings: DeviceSample) -> Span:
-    celsius = readings.temperature_celsius
-    text = quantity(celsius, "°C")
-    if celsius is None:
-        return _absent(text)
-    limit, margin = device.temperature_slowdown_celsius, readings.temperature_margin_celsius
-    margin = margin if limit is None else limit - celsius
+    text = quantity(readings.temperature_celsius, "°C")
+    margin = degrees_to_slowdown(device, readings)
     if margin is None:  # no threshold is known
-        return Span(text)
-    if margin <= HOT_CELSIUS:
-        return Span(text, ansi.LOUD_RED)
-    return Span(text, ansi.YELLOW if margin <= WARM_CELSIUS else "")
+        return _absent(text)
+    look = ansi.YELLOW if margin <= t.WARM_MARGIN else ""
+    return _absent(text, ansi.LOUD_RED if margin <= t.HOT_MARGIN else look)
 
 
 def _power(_: Device, readings: DeviceSample) -> Span:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from gputop.schema.clock_events import BITS, BY_WORD
 
@@ -20,6 +20,18 @@ UNITS = ("percent", "bytes_per_second", "bytes", "celsius", "watts", "joules", "
 """Endings of names that say the unit."""
 OF = "{} of {}"
 Convert = Callable[[Any], float]
+Limits = tuple[float, float]
+"""Smallest and largest plausible number."""
+ANY_NUMBER: Limits = (0, 1 << 53)
+_LIMITS: Mapping[str, Limits] = {
+    "percent": (0, 101),  # quotients of counters are over 100 at times
+    "bytes": (0, 1 << 46),
+    "bytes_per_second": (0, 1e14),
+    "celsius": (-60, 250),
+    "watts": (0, 20_000),
+    "joules": (0, 1e13),
+    "mhz": (0, 100_000),
+}
 _BASE_UNITS: Mapping[str, Convert] = {
     "percent": lambda percent: round(percent / 100, 6),
     "mhz": lambda mhz: mhz * 1e6,
@@ -73,13 +85,18 @@ class Reading:
     """True if it only grows: its increase is shown, and Prometheus counts it."""
     fastest: float = float("inf")
     """Most that a counter can grow in a second: more is a counter that was replaced."""
-    limits: tuple[float, float] | None = None
+    own_limits: Limits | None = None
     """Smallest and largest plausible number where the unit does not tell."""
 
     @property
     def unit(self) -> str:
         """Unit that the name ends in; empty for none."""
         return next((unit for unit in UNITS if self.name.endswith(f"_{unit}")), "")
+
+    @property
+    def limits(self) -> Limits:
+        """Smallest and largest plausible number."""
+        return self.own_limits or _LIMITS.get(self.unit, ANY_NUMBER)
 
     @property
     def metric_name(self) -> str:
@@ -102,17 +119,32 @@ class Reading:
         return _DCGM_UNITS.get(self.unit, float)
 
 
+class Recovery(NamedTuple):
+    """A recovery action that the driver asks for."""
+
+    remedy: str
+    need: str = ""
+    """Words for it after "GPU 0 needs"."""
+    smi: str = ""
+    """Name in nvidia-smi, if it is not made of the same words."""
+
+
+# fmt: off
 RECOVERIES = {
-    "none": "nothing to do",
-    "gpu_reset": "reset it: end its processes, then `nvidia-smi --gpu-reset`",
-    "node_reboot": "reboot the machine",
-    "drain_p2p": "end the processes that use peer-to-peer traffic, then look here again",
-    "drain_and_reset": "start nothing more on it, then reset it",
-    "recover_imex_domain": "recover its IMEX domain",
-    "bus_reset": "reset its bus, or reboot the machine",
-    "system_reboot": "reboot the machine",
+    "none": Recovery("nothing to do"),
+    "gpu_reset": Recovery(
+        "reset it: end its processes, then `nvidia-smi --gpu-reset`", "a reset", "Reset"),
+    "node_reboot": Recovery("reboot the machine", "a reboot of its machine", "Reboot"),
+    "drain_p2p": Recovery("end the processes that use peer-to-peer traffic, then look here again",
+                          "its peer-to-peer processes ended", "Drain P2P"),
+    "drain_and_reset": Recovery("start nothing more on it, then reset it",
+                                "a reset, once its work has ended", "Drain and Reset"),
+    "recover_imex_domain": Recovery("recover its IMEX domain", "its IMEX domain recovered"),
+    "bus_reset": Recovery("reset its bus, or reboot the machine", "a reset of its bus"),
+    "system_reboot": Recovery("reboot the machine", "a reboot of its machine"),
 }
-"""Words for the recovery action, in the order of NVML's numbers."""
+# fmt: on
+"""Recovery actions, in the order of NVML's numbers."""
 VIRTUALIZATIONS = {
     "none": "none",
     "passthrough": "passed through to this guest",
@@ -240,7 +272,7 @@ PAGE_GROUPS: Mapping[str, tuple[Reading, ...]] = {
         Reading("temperature_margin_celsius", "margin",
             "Degrees left until the GPU slows itself down.",
             legend="how much warmer it may get before it slows itself down",
-            smi=("temperature.gpu.tlimit",), limits=(-300, 300)),
+            smi=("temperature.gpu.tlimit",), own_limits=(-300, 300)),
         Reading("temperature_slowdown_celsius", "slowdown at"),
         Reading("temperature_shutdown_celsius", "shutdown at"),
         # As nvidia-smi calls it. Devices have this scale or the absolute thresholds above.
@@ -256,7 +288,7 @@ PAGE_GROUPS: Mapping[str, tuple[Reading, ...]] = {
         Reading("memory_temperature_max_celsius", term="maximum"),
         Reading("fan_percent", "fan", "Speed the fans are to have, 1 is their nominal maximum.",
             not_supported="no fan that the driver knows of", metric="fan_speed", smi=("fan.speed",),
-            limits=(0, 200)),
+            own_limits=(0, 200)),
         Reading("fans_percent", "each fan", "Speed each fan is to have, 1 is its nominal maximum.",
             form="percentages", not_supported="no fan that the driver knows of",
             metric="each_fan_speed", part_label="fan"),
@@ -276,7 +308,7 @@ PAGE_GROUPS: Mapping[str, tuple[Reading, ...]] = {
         Reading("video_clock_max_mhz", term="maximum"),
         Reading("performance_state", "P-state", "Performance state, 0 (P0, the fastest) to 15.",
             form="p_state", legend="P0 is the fastest, P15 the slowest", smi=("pstate",),
-            has_mean=False, limits=(0, 32)),
+            has_mean=False, own_limits=(0, 32)),
         # nvidia-smi has columns for each of them: see `schema.clock_events`.
         Reading("clock_event_reasons", "held back by",
             "Whether that reason holds the clocks back now: 1 or 0.", form="reasons",
@@ -293,10 +325,10 @@ PAGE_GROUPS: Mapping[str, tuple[Reading, ...]] = {
             "Generation of the PCIe link now; lower while idle.", template="gen {} {} of gen {} {}",
             term="generation", legend="as it is now: it slows down when there is nothing to send",
             smi=("pcie.link.gen.current", "pcie.link.gen.gpucurrent"), in_history=True,
-            has_mean=False, limits=(0, 32)),
+            has_mean=False, own_limits=(0, 32)),
         Reading("pcie_width", about="Lanes of the PCIe link now.", form="width", term="width",
             metric="pcie_width_lanes", smi=("pcie.link.width.current",), in_history=True,
-            has_mean=False, limits=(0, 64)),
+            has_mean=False, own_limits=(0, 64)),
         Reading("pcie_generation_max", term="maximum generation", smi=("pcie.link.gen.max",)),
         Reading("pcie_width_max", form="width", term="maximum width", smi=("pcie.link.width.max",)),
         Reading("pcie_rx_bytes_per_second", "PCIe rx", "What the device receives over PCIe.",
@@ -362,7 +394,8 @@ PAGE_GROUPS: Mapping[str, tuple[Reading, ...]] = {
             dcgm=("DEV_ROW_REMAP_FAILURE", "Whether remapping of rows has failed")),
         Reading("recovery_action", "to recover",
             "What the driver wants done: 1 for that action, 0 for the others.", form="word",
-            words=RECOVERIES, part_label="action", smi=("gpu_recovery_action",)),
+            words={word: each.remedy for word, each in RECOVERIES.items()}, part_label="action",
+            smi=("gpu_recovery_action",)),
     ),
     "Identity": (
         Reading("name", "name", smi=("name",)),

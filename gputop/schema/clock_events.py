@@ -59,6 +59,7 @@ BITS: Mapping[str, int] = {
     event.word: event.bit for event in sorted(CLOCK_EVENTS, key=attrgetter("bit")) if event.bit
 }
 """The bit of each word that nvml.h has one for, in the order of the mask."""
+HEAT_REASONS = tuple(event.word for event in CLOCK_EVENTS if event.is_heat)
 SLOWDOWNS = tuple(event.word for event in CLOCK_EVENTS if event.fault and event.bit)
 """Words of the reasons that mean a fault, the gravest first."""
 _WORDS = {bit: word for word, bit in BITS.items()}

@@ -20,6 +20,7 @@ from gputop.problem import Problem
 from gputop.schema.clock_events import BITS
 from gputop.schema.codec import DecodeError, from_json, to_json
 from gputop.schema.device import THIS_MACHINE, Absence, Device, DeviceSample
+from gputop.text import count
 
 if TYPE_CHECKING:
     from gputop.schema.fast_codec import FastCodec
@@ -80,8 +81,8 @@ class Inventory:
     def gpus_text(self) -> str:
         """Return how many GPUs there are: `8 GPUs`, or `2 of 8 GPUs` if only these are shown."""
         shown = sum(device.parent_uuid is None for device in self.devices)
-        count = shown + (self.devices_left_out or 0)
-        return f"{f'{shown} of ' if shown < count else ''}{count} GPU{'s' if count > 1 else ''}"
+        all_of = shown + (self.devices_left_out or 0)
+        return f"{f'{shown} of ' if shown < all_of else ''}{count(all_of, 'GPU')}"
 
     def device(self, uuid: str) -> Device | None:
         """Return the device with that UUID, or None."""

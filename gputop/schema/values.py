@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gputop.schema.catalogue import CATALOGUE
 from gputop.schema.clock_events import CLOCK_EVENTS
-from gputop.schema.device import GPM_READINGS, READINGS, Absence, Device
+from gputop.schema.device import GPM_READINGS, READINGS, Absence, Device, DeviceSample
 from gputop.text import duration, number, percentage, size, used_of, visible
 
 if TYPE_CHECKING:
@@ -50,6 +50,15 @@ def span_text(seconds: float) -> str:
     if seconds < 0.9995:
         return f"{max(1, round(seconds * 1000))} ms"
     return f"{seconds:.1f} s" if seconds < 59.95 else duration(seconds)
+
+
+def degrees_to_slowdown(device: Device, readings: DeviceSample) -> int | None:
+    """Return by how many °C it is below its slowdown threshold, or None if unknown."""
+    threshold, celsius = device.temperature_slowdown_celsius, readings.temperature_celsius
+    if threshold is not None and celsius is not None:
+        return threshold - celsius
+    margin = readings.temperature_margin_celsius
+    return None if margin is None else margin - (device.temperature_slowdown_margin_celsius or 0)
 
 
 def _rate(value: float) -> str:
@@ -136,7 +145,7 @@ _ALWAYS = {
     Absence.NO_PERMISSION: "no permission: run as root",
     Absence.LOST: "the device is lost or needs a reset: `dmesg` has the Xid",
     Absence.TIMED_OUT: "timed out: the driver did not answer, it is asked again",
-    Absence.UNREACHABLE: "its host is away: the monitor says why",
+    Absence.UNREACHABLE: "its host is unreachable: the monitor says why",
     Absence.NOT_SCRAPED: "not scraped: no exporter there counts it",
     Absence.ERROR: "the driver failed: `nvidia-smi -q` may say more",
 }
@@ -149,7 +158,7 @@ def absence_text(name: str, absence: Absence, device: Device, host: Host | None 
         case Absence.NOT_SUPPORTED:
             return _not_supported(name, device, host)
         case Absence.DISABLED:
-            return _disabled(name)
+            return _disabled(name, device)
         case Absence.NO_DATA_YET:
             if name in _RATES:
                 return "no data yet: needs two comparable readings"
@@ -181,11 +190,16 @@ def _not_supported(name: str, device: Device, host: Host | None) -> str:
     return "not supported by this device or its driver"
 
 
-def _disabled(name: str) -> str:
+def enable_ecc(index: object) -> str:
+    """Return the remedy for disabled ECC."""
+    return f"`sudo nvidia-smi -i {index} -e 1` and a reboot enable it"
+
+
+def _disabled(name: str, device: Device) -> str:
     if name in GPM_READINGS:
         return "GPM is off by --no-gpm, or not sampled yet"
     if name.startswith("ecc_"):
-        return "ECC is disabled: `nvidia-smi -e 1` and a reset enable it"
+        return f"disabled: {enable_ecc(device.index)}"
     return "switched off: `nvidia-smi -q` shows what is"
 
 

@@ -181,4 +181,4 @@ async def _snapshot(host: str, child: StreamChild, seconds: float) -> Snapshot |
         return error.problem
     except asyncio.TimeoutError:
         why = f"it sent nothing within {seconds:g} s"
-        return Problem(f"{host} is away", why, f"`ssh {host}` may say more")
+        return Problem(f"{host} is unreachable", why, f"`ssh {host}` may say more")

@@ -110,7 +110,7 @@ _RULES = (
 
 def explain_absence(host: str, interruption: Interruption) -> Problem:
     """Return why a host is away, and the remedy, from its last output and exit status."""
-    what = f"{host} is away"
+    what = f"{host} is unreachable"
     status = interruption.status
     said = f"{interruption.errors}\n{interruption.problem.why}"
     for ended_with, pattern, why, remedy in _RULES:

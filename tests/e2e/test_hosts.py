@@ -90,14 +90,14 @@ def test_one_of_two_real_hosts_ends_and_returns(
         assert terminal.text.count("Test 7") == 2
         assert len(processes_of(run_id)) == 2
         getattr(two, end)()
-        wait_for(terminal, "Host two is away", "AWAY for")
+        wait_for(terminal, "Host two is unreachable", "UNREACHABLE for")
         # The other one goes on: what changes there is seen.
         driver.write(device(7, temperature_celsius=83))
         wait_for(terminal, "83°C")
         assert "83°C" not in under(terminal, "two")
         two.stop()
         two.start()
-        wait_for(terminal, "─ two ", without=("AWAY", "is away", "connecting"))
+        wait_for(terminal, "─ two ", without=("UNREACHABLE", "is unreachable", "connecting"))
         terminal.wait_for(lambda t: "83°C" in under(t, "two"), LONG)
         terminal.send("q")
         assert terminal.wait() == 0
@@ -137,7 +137,7 @@ def test_leaving_leaves_nothing_of_any_host(ssh: FakeSsh) -> None:
     ssh.does("noisy", fake_ssh.NOISY)
     names = ("a", "slow", "secret", "noisy")
     with watching(ssh, *names) as terminal:
-        see(terminal, "─ a ", "Host secret is away", "─ noisy ", "4 GPUs")
+        see(terminal, "─ a ", "Host secret is unreachable", "─ noisy ", "4 GPUs")
         see(terminal, "it wants a password or another key.", "`ssh-copy-id secret`")
         assert "connecting" in under(terminal, "slow").splitlines()[0]
         terminal.send("q")
@@ -226,7 +226,7 @@ def test_the_status_of_several_hosts(ssh: FakeSsh, command: list[str]) -> None:
     assert titles.split()[:2] == ["GPU", "name"]
     assert [line.split()[0] for line in devices] == ["0", "1"]
     assert done.returncode == 3
-    assert done.stderr.startswith("gputop: error: b is away: ")
+    assert done.stderr.startswith("gputop: error: b is unreachable: ")
     assert done.stderr.count("\n") == 1
 
 
@@ -244,7 +244,7 @@ def test_the_status_of_several_hosts_in_json(ssh: FakeSsh) -> None:
     done = run(ssh, "status", "--json", *("--host", "b", "--host", "a", "--remote-command", words))
     away, there = json.loads(done.stdout)
     assert (away["host"], there["host"]) == ("b", "a")
-    assert away["problem"]["what"] == "b is away"
+    assert away["problem"]["what"] == "b is unreachable"
     assert len(there["inventory"]["devices"]) == len(there["sample"]["devices"]) == 2
 
 

@@ -120,7 +120,7 @@ def test_a_host_on_a_line_that_stalls_is_behind_until_it_goes_on(
         line.stall()
         wait_for(terminal, " behind", " old")
         line.resume()
-        wait_for(terminal, "─ far ", without=("behind", " old", "AWAY", "connecting"))
+        wait_for(terminal, "─ far ", without=("behind", " old", "UNREACHABLE", "connecting"))
         terminal.send("q")
         assert terminal.wait() == 0
 

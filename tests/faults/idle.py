@@ -82,7 +82,7 @@ SCENARIOS = (
     state(
         "no driver", nothing, ("No NVIDIA driver",), before=(), environment={"LD_LIBRARY_PATH": ""}
     ),
-    state("a host that is not reached", nothing, ("AWAY",), before=(), prepare=no_host),
+    state("a host that is not reached", nothing, ("UNREACHABLE",), before=(), prepare=no_host),
     state("a recording at its end", nothing, ("  end  ",), before=(), prepare=recording),
     state("a recording, paused", send(" "), ("paused",), before=("H100",), prepare=recording),
     state(

@@ -33,7 +33,7 @@ MOST_BYTES = 160_000
 """That a screen, and what the kernel holds of a terminal that nobody reads, have at most."""
 MOST_GROWTH = 24 << 20
 """Bytes by which a dashboard may grow that nobody reads: Python's own ups and downs."""
-WRONG_AGES = (r"No data for", r"NOT RESPONDING", r"sampler stopped", r"AWAY")
+WRONG_AGES = (r"No data for", r"NOT RESPONDING", r"sampler stopped", r"UNREACHABLE")
 
 
 def change(percent: int) -> Deed:

@@ -141,7 +141,9 @@ async def test_a_child_that_writes_nothing_readable_is_ended() -> None:
         "it wrote 1,000 lines in a row that cannot be read, the last one: unknown type None"
     )
     said = str(explain_absence("gpu-1", last))
-    assert said.startswith("gpu-1 is away: it wrote 1,000 lines in a row that cannot be read")
+    assert said.startswith(
+        "gpu-1 is unreachable: it wrote 1,000 lines in a row that cannot be read"
+    )
     assert said.endswith("`ssh gpu-1` may say more")
 
 
@@ -334,7 +336,7 @@ def test_the_dashboard_of_one_machine_names_what_was_left_out() -> None:
     telemetry.receive(streams.inventory(2))
     telemetry.receive(dataclasses.replace(streams.sample(2), problem=PROBLEM))
     assert [text for _, text in summarize(telemetry.alerts)] == [
-        "Host node07 is not shown whole: it sends 2,000 devices"
+        "Host node07 is shown only in part: it sends 2,000 devices"
     ]
     telemetry.receive(streams.sample(2))
     assert telemetry.alerts == []
@@ -491,7 +493,7 @@ def test_keys_are_answered_while_a_host_floods(tmp_path: Path, line: str) -> Non
 
 def test_a_host_that_floods_is_named(tmp_path: Path) -> None:
     with flooding(tmp_path, [], b"x\n" * 2000) as terminal:
-        see(terminal, "AWAY", "it wrote 1,000 lines in a row that cannot be read")
+        see(terminal, "UNREACHABLE", "it wrote 1,000 lines in a row that cannot be read")
         leave_after_keys(terminal)
 
 

@@ -60,7 +60,7 @@ def test_what_is_well() -> None:
         ({}, {"ecc_rise": {"g0": 0.3}}, "ecc", "fault", "1 uncorrected ECC error in the last"),
         ({"ecc_uncorrected": 3.0}, {}, "ecc", "warning", "3 uncorrected ECC errors since"),
         ({"remap_failed": True}, {}, "remap", "fault", "No spare memory rows left"),
-        ({"remap_pending": True}, {}, "remap", "warning", "Remaps a memory row"),
+        ({"remap_pending": True}, {}, "remap", "warning", "A memory row to remap"),
         ({"clock_event_reasons": ("hw_slowdown", "hw_thermal")}, {}, "thermal", "warning",
          "Throttled by heat (hardware), 60°C"),
         ({"clock_event_reasons": ("sw_thermal",)}, {}, "thermal", "warning", "Throttled by heat,"),
@@ -71,7 +71,7 @@ def test_what_is_well() -> None:
         ({"temperature_celsius": 86.0}, {}, "hot", "warning", "86°C: close to where it slows down"),
         ({}, {"margin": {"g0": 2.0}}, "hot", "warning", "60°C: 2 below where it slows down"),
         ({"memory_temperature_celsius": 97.0}, {}, "hot", "warning", "Its memory is at 97°C"),
-        ({"gpu_utilization_percent": 0.0}, {"busy_mean": {"g0": 0.1}}, "idle_held", "warning",
+        ({"gpu_utilization_percent": 0.0}, {"busy_mean": {"g0": 0.1}}, "held_idle", "information",
          "Idle for 5 minutes with 60 GiB held"),
         ({"age_seconds": 61.0}, {}, "stale", "stale", "No readings for 1:01: its series are gone"),
         ({"age_seconds": 200.0}, {"targets": {"g0": ("j", "i")}, "down": {("j", "i")}}, "stale",
@@ -168,7 +168,7 @@ def test_what_is_wrong_with_a_gpu_is_told_once_whatever_instances_it_has() -> No
         dataclasses.replace(part, gpu_utilization_percent=0.0, temperature_celsius=40.0)
         for part in parts
     ]
-    assert [w.rule for w in find(held, Known(busy_mean=means))] == ["idle_held"] * 7
+    assert [w.rule for w in find(held, Known(busy_mean=means))] == ["held_idle"] * 7
 
 
 def test_one_that_is_throttled_is_no_straggler_besides() -> None:

@@ -43,7 +43,7 @@ def said(sample: DeviceSample, *events: Event, **changes: Any) -> list[str]:
         ({"ecc_uncorrected": 0, "ecc_corrected": 9}, []),
         ({"ecc_uncorrected": 1}, ["GPU 0 has 1 uncorrected ECC error"]),
         ({"ecc_uncorrected": 3}, ["GPU 0 has 3 uncorrected ECC errors"]),
-        ({"remap_pending": True}, ["GPU 0 remaps a memory row at its next reset"]),
+        ({"remap_pending": True}, ["GPU 0 has a memory row to remap at the next reset"]),
         ({"remap_pending": True, "remap_failed": True}, ["GPU 0 has no spare memory rows left"]),
         ({"recovery_action": "none"}, []),
         ({"recovery_action": "drain_and_reset"}, ["GPU 0 needs a reset, once its work has ended"]),
@@ -124,9 +124,13 @@ def test_faults_come_before_warnings_and_then_by_device() -> None:
 @pytest.mark.parametrize(
     ("count", "changes", "words"),
     [
-        (1, {"remap_pending": True}, "GPU 0 remaps a memory row at its next reset"),
+        (1, {"remap_pending": True}, "GPU 0 has a memory row to remap at the next reset"),
         (2, {"ecc_uncorrected": 2}, "GPUs 0 and 1 have 2 uncorrected ECC errors"),
-        (3, {"remap_pending": True}, "GPUs 0, 1 and 2 remap a memory row at its next reset"),
+        (
+            3,
+            {"remap_pending": True},
+            "GPUs 0, 1 and 2 have a memory row to remap at the next reset",
+        ),
         (4, {"clock_event_reasons": ("sw_thermal",)}, "4 GPUs are throttled by heat"),
         (2, {"recovery_action": "gpu_reset"}, "GPUs 0 and 1 need a reset"),
         (2, {"state": DeviceState.NEEDS_RESET}, "GPUs 0 and 1 NEED RESET"),

@@ -209,28 +209,28 @@ Driver
   ok       devices        3 GPUs
 
 Devices
-  ok       state          GPUs 0, 1: answers
+  ok       state          GPUs 0 and 1: answers
   PROBLEM  state          GPU 2: LOST: it no longer answers on its bus
                           > `dmesg` has the Xid; a reset or a reboot brings it
                             back
   ok       Xid errors     all: none in the kernel's log of the last day
-  ok       memory errors  GPUs 0, 1: none uncorrected
-  ok       row remapping  GPUs 0, 1: none pending
-  ok       recovery       GPUs 0, 1: none
-  ok       free memory    GPUs 0, 1: more than 2 % free
-  ok       memory users   GPUs 0, 1: listed processes hold what is in use
-  ok       heat           GPUs 0, 1: none now
-  ok       slowdown       GPUs 0, 1: none now
-  ok       PCIe link      GPUs 0, 1: gen 5 ×16, its most
+  ok       memory errors  GPUs 0 and 1: none uncorrected
+  ok       row remapping  GPUs 0 and 1: none pending
+  ok       recovery       GPUs 0 and 1: none
+  ok       free memory    GPUs 0 and 1: more than 2 % free
+  ok       memory users   GPUs 0 and 1: listed processes hold what is in use
+  ok       heat           GPUs 0 and 1: none now
+  ok       slowdown       GPUs 0 and 1: none now
+  ok       PCIe link      GPUs 0 and 1: gen 5 ×16, its most
   ok       power limit    GPU 0: 700 W, its default is 700 W
   warning  power limit    GPU 1: 500 W, below its default of 700 W
                           > If nobody meant it: `sudo nvidia-smi -i 1 -pl 700`,
                             if power supply and cooling allow it
-  note     persistence    GPUs 0, 1: off: the first program each time waits for
-                          the device to start
+  note     persistence    GPUs 0 and 1: off: the first program each time waits
+                          for the device to start
                           > `sudo nvidia-smi -i 0,1 -pm 1`, or run
                             nvidia-persistenced
-  ok       compute mode   GPUs 0, 1: default
+  ok       compute mode   GPUs 0 and 1: default
 
 CUDA and torch
   ok       visible GPUs   not set: CUDA programs see every GPU
@@ -257,7 +257,7 @@ def test_the_page_at_80_columns(nvml: FakeDriver, tmp_path: Path) -> None:
 def test_the_page_of_a_machine_that_is_well(nvml: FakeDriver, tmp_path: Path) -> None:
     facts = Machine().facts(nvml, tmp_path)
     text = page(examine(facts), facts)
-    assert text.splitlines()[-1] == "Nothing is wrong."
+    assert text.splitlines()[-1] == "No problems found."
     assert len([line for line in text.splitlines() if line.startswith("  ok ")]) == len(CHECKS)
     assert "all: " not in text  # of one device nobody asks which
 

@@ -265,7 +265,7 @@ TABLE = [
     Row("ecc", NOTE, "disabled", "-i 0 -e 1", one(ecc_mode=0)),
     Row("ecc", OK, "not supported", "", one(ecc_mode=None, **lacks(3, 4, 5, 6))),
     Row("remap", OK, "none pending", "", Machine()),
-    Row("remap", WARNING, "remaps a memory row at its next", "Reset it", one(**has(pending=1))),
+    Row("remap", WARNING, "a memory row to remap at the next", "Reset it", one(**has(pending=1))),
     Row("remap", PROBLEM, "no spare memory rows", "replaced", one(**has(failed=1, pending=1))),
     Row("remap", OK, "not supported", "", Machine((v100(),))),
     Row("recovery", OK, "none", "", Machine()),

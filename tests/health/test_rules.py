@@ -160,19 +160,19 @@ SPEAKS: list[tuple[str, Callable[[], Machine], Severity, str]] = [
             seconds=121,
         ),
         WARNING,
-        "of the time: about 30.5 s of work lost in 2:00",
+        "of the time: lost about 30.5 s of work in 2:00",
     ),
     (
         "thermal",
         lambda: one({"clock_event_reasons": ("hw_thermal", "hw_slowdown")}),
         WARNING,
-        "100 %",
+        "Throttled by heat all the time",
     ),
     (
         "hardware_slowdown",
         lambda: one({"clock_event_reasons": ("hw_slowdown",)}),
         WARNING,
-        "Slowed down by hardware 100 %",
+        "Slowed down by hardware all the time",
     ),
     (
         "hardware_slowdown",
@@ -253,7 +253,7 @@ SPEAKS: list[tuple[str, Callable[[], Machine], Severity, str]] = [
         "2 corrected ECC errors",
     ),
     ("ecc", lambda: one({"ecc_corrected": lambda n: n}), WARNING, "89 corrected ECC errors"),
-    ("remap", lambda: one({"remap_pending": True}), WARNING, "at its next reset"),
+    ("remap", lambda: one({"remap_pending": True}), WARNING, "at the next reset"),
     ("remap", lambda: one({"remap_failed": True}), FAULT, "No spare memory rows"),
     ("recovery", lambda: one({"recovery_action": "gpu_reset"}), FAULT, "Needs a reset"),
 ]

@@ -40,7 +40,9 @@ INIT_MILLISECONDS = 500
 """Until the driver answers for the first time: a real one takes as long, or longer."""
 FIRST_WATTS, WATTS = 100, 600
 ALLOWED_SECONDS = 3.0
-SAYS = re.compile(r"[\d.:]+(?: s| min)? behind|AWAY for [\d.:]+(?: s)?|connecting|no data for \S+")
+SAYS = re.compile(
+    r"[\d.:]+(?: s| min)? behind|UNREACHABLE for [\d.:]+(?: s)?|connecting|no data for \S+"
+)
 
 
 class Clock:

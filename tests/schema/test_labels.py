@@ -236,7 +236,7 @@ PLAIN = "not supported by this device or its driver"
             "ecc_uncorrected",
             "disabled",
             GPU,
-            "ECC is disabled: `nvidia-smi -e 1` and a reset enable it",
+            "disabled: `sudo nvidia-smi -i 0 -e 1` and a reboot enable it",
         ),
         ("fan_percent", "not_supported", GPU, "no fan that the driver knows of"),
         ("nvlink_rx_bytes_per_second", "not_supported", GPU, "no NVLink, or no link that is up"),

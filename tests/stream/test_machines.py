@@ -302,7 +302,7 @@ async def test_snapshots_are_taken_at_the_same_time_in_the_order_asked_for(ssh: 
     assert a == noisy == (streams.inventory(2), streams.sample(2))
     assert isinstance(secret, Problem)
     assert secret.why == "it wants a password or another key"
-    assert str(hanging) == "d is away: it sent nothing within 5 s. `ssh d` may say more"
+    assert str(hanging) == "d is unreachable: it sent nothing within 5 s. `ssh d` may say more"
     assert processes_of(RUN) == {}
 
 

@@ -223,7 +223,7 @@ def test_one_that_is_away_says_why_and_keeps_its_devices_without_readings() -> N
     assert now.state is MachineState.AWAY
     assert now.age_seconds == 5.0  # since its last sample
     assert now.retry_seconds == 3.0
-    assert now.problem == Problem("b is away", "nobody home", "`ssh b` may say more")
+    assert now.problem == Problem("b is unreachable", "nobody home", "`ssh b` may say more")
     assert now.driver_version == "580.65.06"  # not news
     assert now.host.cpu_percent is None
     assert [d.label for d in made.devices] == ["b:0", "b:1"]

@@ -214,7 +214,7 @@ def test_why_a_host_is_away_and_what_to_do(
     interruption: Interruption, why: str, remedy: str
 ) -> None:
     problem = explain_absence("b", interruption)
-    assert problem.what == "b is away"
+    assert problem.what == "b is unreachable"
     assert problem.why == why
     assert remedy in problem.remedy
     assert str(problem).isprintable()

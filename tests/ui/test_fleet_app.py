@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from rich.console import Console
 
+from gputop.fleet.metrics import METRICS
 from gputop.health.findings import Finding, Severity
 from gputop.settings import Settings
 from gputop.ui.drawing import palette
@@ -17,7 +18,6 @@ from gputop.ui.drawing.cells import Span
 from gputop.ui.drawing.dialogs import ChoiceDialog
 from gputop.ui.drawing.look import Terminal
 from gputop.ui.fleet.fleet_state import FleetState
-from gputop.ui.fleet.grouping import METRICS
 from gputop.ui.fleet.map import LEGEND_ROWS, MapView
 from gputop.ui.fleet.map_layout import MapDensity
 from gputop.ui.fleet.panels import DetailView, FilterLine, ProblemsView, in_rows

@@ -101,9 +101,9 @@ async def test_one_that_is_away_says_why_and_what_to_do(size: tuple[int, int]) -
     async with app.run_test(size=size) as pilot:
         await settle(pilot)
         text = shown(pilot, DevicesView)
-        assert "AWAY for 12 s, tried again in 5 s" in text
+        assert "UNREACHABLE for 12 s, next try in 5 s" in text
         assert "it wants a password or another key.\n  `ssh-copy-id gpu-2`, or" in text
-        assert "▲ Host gpu-2 is away" in shown(pilot, Header)
+        assert "▲ Host gpu-2 is unreachable" in shown(pilot, Header)
 
 
 async def test_what_is_away_is_in_no_sum() -> None:
@@ -406,10 +406,10 @@ async def test_the_page_of_a_device_that_is_away_says_why() -> None:
         await settle(pilot)
         await pilot.press("end", "enter")
         await settle(pilot)
-        assert "gpu-2 is away: connect to host gpu-2 port 22: Connection refused" in shown(
+        assert "gpu-2 is unreachable: connect to host gpu-2 port 22: Connection refused" in shown(
             pilot, DeviceTitle
         )
-        assert "its host is away" in shown(pilot, DetailsView)
+        assert "its host is unreachable" in shown(pilot, DetailsView)
 
 
 async def test_an_event_of_no_device_is_not_told_of_other_hosts() -> None:
@@ -437,11 +437,11 @@ async def test_a_pause_keeps_all_of_them_and_says_what_goes() -> None:
         await pilot.press("space")
         stream.send(fleets.two()[-1])
         await settle(pilot)
-        assert "AWAY" not in shown(pilot, DevicesView)
-        assert "Host gpu-2 is away" in shown(pilot, Header)
+        assert "UNREACHABLE" not in shown(pilot, DevicesView)
+        assert "Host gpu-2 is unreachable" in shown(pilot, Header)
         await pilot.press("space")
         await settle(pilot)
-        assert "AWAY" in shown(pilot, DevicesView)
+        assert "UNREACHABLE" in shown(pilot, DevicesView)
 
 
 @pytest.mark.parametrize("several", [False, True])

@@ -99,7 +99,7 @@ async def test_old_readings_do_not_look_like_new_ones(size: tuple[int, int]) -> 
         assert "1 slow" in shown(pilot, Header)
         await pilot.press("down", "enter")
         await settle(pilot)
-        assert "SLOW to answer, or a driver call hangs: 2.0 s old." in shown(pilot, DeviceTitle)
+        assert "Readings are 2.0 s old." in shown(pilot, DeviceTitle)
         await pilot.press("escape")
         stream.send(late(0.1))
         await settle(pilot)
@@ -119,7 +119,7 @@ async def test_a_device_that_has_not_answered_yet_says_so() -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
         assert "It has not answered yet" in shown(pilot, DevicesView)
-        assert "Slow, or hanging: `dmesg` may have an Xid" in shown(pilot, DevicesView)
+        assert "Slow to answer, or hanging: `dmesg` may have an Xid" in shown(pilot, DevicesView)
 
 
 async def test_a_driver_that_takes_its_time_is_waited_for_with_a_number_and_then_a_hint() -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gputop.fleet.metrics import BUSY, MEMORY
 from gputop.fleet.model import Gpu
 from gputop.health.findings import Evidence
 from gputop.output.page import page
@@ -15,7 +16,6 @@ from gputop.schema.snapshot import Host, Machine, MachineState, Sample
 from gputop.ui.device.screen import DetailsView
 from gputop.ui.device.timeline import TimelineView
 from gputop.ui.fleet import panels
-from gputop.ui.fleet.grouping import BUSY, MEMORY
 from gputop.ui.model import Telemetry
 from gputop.ui.monitor import panel
 from gputop.ui.monitor import row as panel_row

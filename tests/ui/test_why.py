@@ -80,7 +80,7 @@ async def test_w_again_shows_the_findings_of_the_selected_device() -> None:
         await pilot.press("n")
         await settle(pilot)
         assert "GPU 1 H100" in shown(pilot, WhyTitle)
-        assert "Throttled by heat 100 %" in findings(pilot)
+        assert "Throttled by heat all the time" in findings(pilot)
         assert "waiting for its input" not in findings(pilot)
 
 
@@ -148,9 +148,9 @@ async def test_nothing_found_says_what_was_looked_for_and_what_cannot_be_told() 
         await pilot.press("w")
         await settle(pilot)
         said = findings(pilot)
-        assert said.startswith("No findings")
+        assert said.startswith("No problems found")
         assert "Looked for, not found" in said
-        assert "busy without work" in said
+        assert "busy with idle SMs" in said
         assert "tensor cores: no SM active, tensor active (GPM is off" in said
         assert "memory bandwidth: no DRAM active, tensor active (GPM is off" in said
 
@@ -166,7 +166,7 @@ async def test_an_alert_is_shown_while_its_rule_cannot_tell() -> None:
         assert "not watched for long enough yet" in findings(pilot)
         await pilot.press("n")
         await settle(pilot)
-        assert findings(pilot).startswith("No findings"), "of the other device"
+        assert findings(pilot).startswith("No problems found"), "of the other device"
 
 
 async def test_the_way_back_from_the_page_of_the_device() -> None:

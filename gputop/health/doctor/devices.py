@@ -16,10 +16,10 @@ from gputop.health.conditions import PROGRAM_XIDS, event_text, fault_of, gravest
 from gputop.health.doctor.checks import INDEX, Check, CheckGroup, note, ok, problem, warning
 from gputop.health.judge import judge_snapshot
 from gputop.health.rules.hardware import link_text, lowered_limit
-from gputop.health.thresholds import FULL
+from gputop.health.thresholds import FULL, LOG_SECONDS
 from gputop.schema.device import Absence, Device, DeviceSample
 from gputop.schema.snapshot import Event
-from gputop.schema.values import absence_text, value_text
+from gputop.schema.values import absence_text, enable_ecc, value_text
 from gputop.sources.linux.driver_files import same_address
 from gputop.sources.visible_devices import BY_BUS, ORDER, VARIABLE, seen
 from gputop.text import duration, visible
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from gputop.health.findings import Finding
 
 DeviceCheck = Callable[[Device, DeviceSample], "Finding"]
-
-DAY_SECONDS = 86_400.0
-"""Age up to which an Xid in the kernel's log is a finding."""
 
 
 def state(facts: DoctorFacts) -> Iterator[Finding]:
@@ -59,7 +56,7 @@ def xids(facts: DoctorFacts) -> Iterator[Finding]:
         found += [
             Event(-each.age_seconds, device.uuid, "xid", each.code)
             for each in log.xids
-            if each.age_seconds < DAY_SECONDS
+            if each.age_seconds < LOG_SECONDS
             and same_address(each.address, device.pci_bus_id or "")
         ]
         if found:
@@ -121,8 +118,7 @@ def _fine(text: str) -> DeviceCheck:
 
 def _no_ecc(device: Device, readings: DeviceSample) -> Finding:
     if device.ecc_enabled is False:
-        remedy = f"`sudo nvidia-smi -i {INDEX} -e 1` and a reboot enable it"
-        return note("disabled: memory errors are not seen", remedy, device)
+        return note("disabled: memory errors are not seen", enable_ecc(INDEX), device)
     if readings.ecc_uncorrected is not None and readings.ecc_uncorrected_lifetime:
         many = readings.ecc_uncorrected_lifetime
         return note(f"none now, {many} uncorrected in its life", "Watch it", device)

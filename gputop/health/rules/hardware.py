@@ -10,19 +10,18 @@ from gputop.health import conditions
 from gputop.health import thresholds as t
 from gputop.health.findings import Evidence, Finding, Severity
 from gputop.health.rule_view import NoEvidence, RuleView, finite, needed
-from gputop.schema.clock_events import BITS, BY_WORD, mask_of
+from gputop.health.rules.workload import BUSY, CLOCK, HEAT, POWER
+from gputop.schema.clock_events import BITS, BY_WORD, HEAT_REASONS, mask_of
 from gputop.schema.snapshot import SLOWDOWN_BITS
 from gputop.schema.values import span_text, value_text
 from gputop.text import count, duration, percentage, size
 
-BUSY, CLOCK, POWER = "gpu_utilization_percent", "sm_clock_mhz", "power_watts"
 REASONS, CLOCK_MAX = "clock_event_reasons", "sm_clock_max_mhz"
 ECC, ECC_UNCORRECTED = "ecc_corrected", "ecc_uncorrected"
 GENERATION, WIDTH = "pcie_generation", "pcie_width"
 TRAFFIC = {"pcie_rx_bytes_per_second": "receives", "pcie_tx_bytes_per_second": "sends"}
 LANE_BYTES = {1: 250e6, 2: 500e6, 3: 984.6e6, 4: 1969e6, 5: 3938e6, 6: 7563e6}
 """Bytes/s of a lane by generation, after line coding and before headers (PCI-SIG)."""
-HEAT_CAUSES = ("sw_thermal", "hw_thermal")
 MOST_POINTS = 60
 """Most samples of ten minutes that are read: more precision than anyone needs."""
 
@@ -65,16 +64,16 @@ def lowered_limit(limit: float | None, default: float | None, index: str) -> tup
 
 def thermal(view: RuleView) -> Finding | None:
     """Find clocks held down by heat."""
-    share = view.slowed_percent(*HEAT_CAUSES)
+    share = view.slowed_percent(*HEAT_REASONS)
     if not view.passes(t.HEAT, share):
         return None
-    evidence = view.means(("temperature", "temperature_celsius"))
+    evidence = view.means(("temperature", HEAT))
     evidence += view.newest("slows down at", "temperature_slowdown_celsius")
     advice = (
         "Check fans, dust, airflow and its neighbours; a lower power limit costs less than "
         "throttling"
     )
-    return _slowed(view, "heat", share, "sw_thermal", HEAT_CAUSES, evidence, advice)
+    return _slowed(view, "heat", share, "sw_thermal", HEAT_REASONS, evidence, advice)
 
 
 def hardware_slowdown(view: RuleView) -> Finding | None:
@@ -100,7 +99,8 @@ def _slowed(
 ) -> Finding:
     """Return the finding that it was slowed for that share of the time, mainly by `cause`."""
     lost, loss, cost = _lost(view, causes)
-    when = "now" if view.windows.momentary else f"{percentage(share)} of the time"
+    when = "all the time" if share >= 100 else f"{percentage(share)} of the time"
+    when = "now" if view.windows.momentary else when
     return Finding(
         Severity.WARNING,
         f"{BY_WORD[cause].fault.capitalize()} {when}{loss}",
@@ -167,7 +167,7 @@ def _lost(view: RuleView, causes: Sequence[str]) -> tuple[list[Evidence], str, f
     evidence.append(Evidence("work lost by it, as time", CLOCK, lost, "s", window.span))
     if not (lost and window.span):
         return evidence, "", 0.0
-    words = f": about {span_text(lost)} of work lost in {duration(window.span)}"
+    words = f": lost about {span_text(lost)} of work in {duration(window.span)}"
     return evidence, words, 100 * lost / window.span
 
 

@@ -12,6 +12,7 @@ from gputop.health import thresholds as t
 from gputop.health.conditions import ALMOST_FULL
 from gputop.health.findings import Evidence, Finding, Severity
 from gputop.health.rule_view import NoEvidence, RuleView, finite
+from gputop.health.rules.workload import USED
 from gputop.schema.snapshot import PROCESS_COUNT, Process
 from gputop.text import duration, percentage, size, visible
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from array import array
 
 
-USED, FREE = "memory_used_bytes", "memory_free_bytes"
+FREE = "memory_free_bytes"
 ATTRIBUTED, UNATTRIBUTED = "memory_attributed_bytes", "memory_unattributed_bytes"
 MOST_POINTS = 60
 """Most points of a trend: more do not improve the fit."""

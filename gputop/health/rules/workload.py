@@ -213,7 +213,7 @@ def straggler(view: RuleView) -> Finding | None:
     shown = (("SM clock", CLOCK), ("power", POWER), ("busy", view.activity), ("temperature", HEAT))
     return Finding(
         Severity.WARNING,
-        f"May hold up its job: its SM clock is {percentage(-behind)} below {_peers(view)}",
+        f"May delay its job: its SM clock is {percentage(-behind)} below {_peers(view)}",
         [view.measured("SM clock, to theirs", CLOCK, behind, "%"), *_beside(view, *shown)],
         "The others wait for it at every step: check its temperature, what holds its clocks back, "
         "and what else runs on it",

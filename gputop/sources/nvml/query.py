@@ -16,6 +16,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from gputop.schema.catalogue import ANY_NUMBER, CATALOGUE
 from gputop.schema.device import READINGS, Absence, Device, DeviceSample, DeviceState
 from gputop.sources.interface import DeviceReading, DriverError
 from gputop.sources.linux.driver_files import LIBRARY
@@ -118,20 +119,6 @@ DRIVER_IS_GONE = {
 
 _WHOLE = {f.name for cls in (Device, DeviceSample) for f in fields(cls) if f.type == "int | None"}
 """Names that are integers in the schema: an NVML field may be a number of any type."""
-
-_BOUNDS: Mapping[str, tuple[float, float]] = {
-    "_utilization_percent": (0, 100),
-    "fan_percent": (0, 1_000),  # some fans exceed 100
-    "_watts": (0, 100_000_000),
-    "_margin_celsius": (-1_000, 1_000),
-    "_celsius": (-273, 1_000),
-    "_mhz": (0, 100_000),
-    "_generation": (0, 100),
-    "_generation_max": (0, 100),
-    "_width": (0, 1_000),
-    "_width_max": (0, 1_000),
-}
-"""Plausible ranges in NVML's units, far beyond all devices, by suffix. The first match counts."""
 
 Clock = Callable[[], float]
 """Function that returns monotonic seconds."""
@@ -298,20 +285,21 @@ def value_of(name: str, raw: Any) -> Any:
             return Absence.NOT_SUPPORTED
     elif name == "performance_state" and raw > 15:  # of which 32 is "unknown"
         return Absence.NOT_SUPPORTED
-    if not least <= raw <= most:
+    value = raw / 1000 if is_milli else raw
+    if not least <= value <= most:
         return Absence.ERROR
-    if is_milli:
-        return raw / 1000
-    return round(raw) if is_whole and kind is float else raw
+    return round(value) if is_whole and kind is float else value
 
 
 @functools.cache
 def _numbers(name: str) -> tuple[float, float, bool, bool]:
-    """Return the plausible range of NVML's number, and two flags.
+    """Return the plausible range of a number, and two flags.
 
-    The flags are True if it is in milliwatts or millijoules, and if it is an integer.
+    The flags are True if NVML has it in milliwatts or millijoules, and if it is an integer.
     """
-    least, most = next((_BOUNDS[end] for end in _BOUNDS if name.endswith(end)), (0, (1 << 63) - 1))
+    least, most = CATALOGUE[name].limits if name in CATALOGUE else ANY_NUMBER
+    if name.endswith("_utilization_percent"):  # the driver's own percent has no rounding error
+        most = 100
     return least, most, name.endswith(("_watts", "_joules")), name in _WHOLE
 
 

@@ -95,7 +95,7 @@ class FindingsView(ScrolledView):
         shown = {device.uuid for device in self.devices}
         alerts = summarize(a for a in self._telemetry.alerts if a.device_uuid in shown)
         rows = [row for each in alerts for row in (*cause_rows(*each, None, "", width), [])]
-        return rows or [[Span("No findings", GOOD)], []]
+        return rows or [[Span("No problems found", GOOD)], []]
 
     def _of_device(self, width: int) -> Iterator[Row]:
         if self.device is not None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 from textual.containers import Container, Vertical
 
-from gputop.health.conditions import event_text, fault_of
+from gputop.health.conditions import HANGING, event_text, fault_of
 from gputop.schema.device import Absence, Device, DeviceState
 from gputop.schema.labels import GROUPS, since_start, value_of
 from gputop.schema.snapshot import Event, MachineState
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from gputop.ui.model import Telemetry
 
-OLD = "SLOW to answer, or a driver call hangs"
-OLD_REMEDY = "These are its last readings; `dmesg` may show an Xid"
 BEHIND_REMEDY = "These are the last readings received: the connection is slow, or the host stalls"
 WIDE, TALL = 150, 40
 """Width from which charts and readings are side by side, and height with room for events."""
@@ -82,7 +80,7 @@ class DeviceTitle(DeviceView):
             return f"{visible(machine.name)} is {age(behind)} behind", BEHIND_REMEDY
         readings = telemetry.readings(device.uuid)
         old = telemetry.old_seconds(readings)
-        return fault_of(readings) if old is None else (f"{OLD}: {age(old)} old", OLD_REMEDY)
+        return fault_of(readings) if old is None else (f"Readings are {age(old)} old", HANGING)
 
 
 class EventsView(DeviceView):

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from gputop.fleet.metrics import BUSY, METRICS
 from gputop.fleet.model import Fleet
 from gputop.ui.fleet import grouping
 from gputop.ui.fleet.map_layout import AROUND_VALUE, VALUE_CELLS, MapLayout, arrange
@@ -34,7 +35,7 @@ class FleetState:
         self._taken_at: float | None = None
         self.fleet = Fleet(time=0.0)
         """The newest fleet; an empty one before the first answer."""
-        self.metric = grouping.BUSY
+        self.metric = BUSY
         self.levels: list[int] = []
         """Level of that metric, by the number of a GPU."""
         self._group_by: str | None = None
@@ -106,8 +107,8 @@ class FleetState:
         return self.grouping.groups
 
     def next_metric(self, step: int) -> None:
-        metrics = grouping.METRICS
-        self.metric = metrics[(metrics.index(self.metric) + step) % len(metrics)]
+        place = METRICS.index(self.metric) + step
+        self.metric = METRICS[place % len(METRICS)]
         gpus = self.fleet.gpus
         self.levels = self.metric.levels(gpus, [None] * len(gpus))
 

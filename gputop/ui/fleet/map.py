@@ -9,28 +9,32 @@ from typing import TYPE_CHECKING
 
 from rich.style import Style
 
-from gputop.health.findings import Severity
+from gputop.fleet.metrics import HEALTH, UNKNOWN, shares
+from gputop.fleet.page import SEVERITIES
 from gputop.text import ABSENT, duration, visible
 from gputop.ui.drawing.cells import Row, Span, cell, clip, fit, merged, spread, width_of
 from gputop.ui.drawing.live import LiveView, Wheel
-from gputop.ui.drawing.palette import BADGE, DIM, FAULT, GOOD, LEVELS, POINTER, STRONG, TEXT, WARN
-from gputop.ui.fleet.grouping import (
-    GRAVEST_FIRST,
-    HEALTH,
-    SHAPE,
-    SIGN_STYLES,
-    SIGNS,
-    UNKNOWN,
-    VALUE,
-    shares,
+from gputop.ui.drawing.palette import (
+    ACCENT,
+    BADGE,
+    DIM,
+    FAULT,
+    GOOD,
+    LEVELS,
+    POINTER,
+    STRONG,
+    TEXT,
+    WARN,
 )
+from gputop.ui.fleet.grouping import GRAVEST_FIRST, SHAPE, SIGN_STYLES, SIGNS, VALUE
 from gputop.ui.fleet.map_layout import AROUND_VALUE, VALUE_CELLS, MapDensity, MapPlace
 
 if TYPE_CHECKING:
     from textual.events import Click
 
+    from gputop.fleet.metrics import MapMetric
+    from gputop.health.findings import Severity
     from gputop.ui.fleet.fleet_state import FleetState
-    from gputop.ui.fleet.grouping import MapMetric
     from gputop.ui.fleet.map_layout import MapLayout, Tile
 
 GLYPHS, ASCII_GLYPHS = "▁▂▄▆█", ".:+*#"
@@ -38,7 +42,9 @@ GLYPHS, ASCII_GLYPHS = "▁▂▄▆█", ".:+*#"
 FINE = "■"
 """Glyph of a GPU without problems, where health is shown."""
 REVERSE = Style(reverse=True)
-MARKS = {Severity.WARNING: BADGE, Severity.FAULT: FAULT + REVERSE, Severity.STALE: DIM + REVERSE}
+MARKS = dict(
+    zip(GRAVEST_FIRST, (FAULT + REVERSE, DIM + REVERSE, BADGE, ACCENT + REVERSE), strict=True)
+)
 """Styles of signs on the map: a whole cell in their colour stands out from the levels."""
 HALVES, UPPER, LOWER = "▀", "↑", "↓"
 """Glyphs of two GPUs in a cell; and of the one that is under the cursor."""
@@ -63,7 +69,7 @@ def _pair(upper: Style, lower: Style | None) -> Style:
     return Style(color=upper.color, bgcolor=lower.color if lower else None)
 
 
-WORDS = {None: "ok", Severity.WARNING: "warn", Severity.FAULT: "fault", Severity.STALE: "stale"}
+WORDS = dict(zip((*GRAVEST_FIRST, None), ("fault", "stale", "warn", "note", "ok"), strict=True))
 
 
 class Painter:
@@ -116,7 +122,7 @@ class Painter:
         found, width = self._grouping.wrong.get(tile.group), self._grouping.count_cells + 1
         if not found:
             return [Span(" " * width)]
-        gravest = next(health for health in GRAVEST_FIRST if health in found)
+        gravest = max(found)
         style = SIGN_STYLES[gravest]
         return [Span(SIGNS[gravest], style), cell(str(sum(found.values())), width - 1, style)]
 
@@ -159,7 +165,7 @@ class Painter:
         if self._cursor in (upper, lower):
             return Span(UPPER if self._cursor == upper else LOWER, POINTER)
         if wrong:
-            return mark(min(wrong, key=GRAVEST_FIRST.index))
+            return mark(max(wrong))
         below = None if lower is None else glyphs[levels[lower]].style
         return Span(HALVES, _pair(glyphs[levels[upper]].style, below))
 
@@ -258,7 +264,7 @@ class MapView(Wheel, LiveView):
         if metric is HEALTH:
             row += [glyph(0, metric, ascii=self.ascii), Span("fine ", DIM)]
             for health in GRAVEST_FIRST:
-                row += [mark(health), Span(f"{health.word} ", DIM)]
+                row += [mark(health), Span(f"{SEVERITIES[health][0]} ", DIM)]
         else:
             edges = [metric.text(edge) for edge in metric.edges]
             for level, edge in enumerate((f"<{edges[0]}", *edges)):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gputop.fleet.findings import job_of
+from gputop.fleet.metrics import BUSY, TEMPERATURE, MapMetric, MetricDistribution, distribution
 from gputop.fleet.page import counted, since, total_watts
 from gputop.health.findings import Severity
 from gputop.text import (
@@ -25,18 +26,7 @@ from gputop.ui.drawing import cells
 from gputop.ui.drawing.cells import Row, Span, cell, clip, faded, fit, spread, width_of
 from gputop.ui.drawing.live import FilterView, LiveView, Wheel
 from gputop.ui.drawing.palette import ACCENT, BADGE, DIM, GOOD, LEVELS, STRONG, TAB, TEXT, WARN
-from gputop.ui.fleet.grouping import (
-    BUSY,
-    EXAMPLE,
-    GRAVEST_FIRST,
-    SIGN_STYLES,
-    SIGNS,
-    SUMMARISED,
-    TEMPERATURE,
-    FilteredGpus,
-    MapMetric,
-    distribution,
-)
+from gputop.ui.fleet.grouping import EXAMPLE, GRAVEST_FIRST, SIGN_STYLES, SIGNS, FilteredGpus
 
 if TYPE_CHECKING:
     from textual.events import Click
@@ -98,18 +88,18 @@ class FleetHeader(LiveView):
 
     def _totals(self, view: FilteredGpus, width: int) -> Row:
         found = view.totals
-        shown = f"{found.gpus:,}" + (f" of {view.all_gpus:,}" if view.filtered else "")
+        shown = f"{found.gpus:,} of " if view.filtered else ""
         parts = f" in {found.instances:,} MIG instances" if found.instances else ""
         row = [
-            Span(f" {shown} GPU{'s' if found.gpus != 1 else ''}", STRONG),
-            Span(f"{parts} on {found.hosts:,} host{'s' if found.hosts != 1 else ''}  ", DIM),
+            Span(f" {shown}{count(view.all_gpus, 'GPU')}", STRONG),
+            Span(f"{parts} on {count(found.hosts, 'host')}  ", DIM),
         ]
         for health in GRAVEST_FIRST:
             if many := found.findings.get(health, 0):
                 text = f" {SIGNS[health]} {counted(many, health)} "
                 row.append(Span(text, SIGN_STYLES[health]))
         if not found.findings and found.gpus:
-            row.append(Span(" no problems ", GOOD))
+            row.append(Span(" no problems found ", GOOD))
         memory = used_of(found.memory_used_bytes, found.memory_total_bytes)
         power = ABSENT if found.power_watts is None else total_watts(found.power_watts)
         sums = [Span("  memory ", DIM), Span(memory), Span("  power ", DIM)]
@@ -145,7 +135,7 @@ class FilterLine(FilterView):
             said, style = f"labels, as in {EXAMPLE}; * is anything", DIM
         else:
             many = len(state.view.numbers)
-            said, style = f"{many:,} GPU{'s' if many != 1 else ''}", TEXT if many else WARN
+            said, style = count(many, "GPU"), TEXT if many else WARN
         keys = f"  {'Enter applies' if self.typing else '/ changes it'} · Esc shows all "
         room = max(8, width - cells.cells_of(visible(self.typed)) - len(keys) - 8)
         right = [Span(clip(visible(said), room), style), Span(keys, DIM)]
@@ -154,18 +144,18 @@ class FilterLine(FilterView):
 
 def _distributions(view: FilteredGpus, fleet: Fleet, width: int) -> list[Row]:
     beside = next(n for n in (4, 2, 1) if width >= n * NARROWEST or n == 1)
-    drawn = [_distribution(metric, view, width // beside) for metric in SUMMARISED]
-    old = [fleet.lag_seconds(metric.reading) > 0 for metric in SUMMARISED]
-    drawn = [faded([row])[0] if is_old else row for row, is_old in zip(drawn, old, strict=True)]
+    drawn = []
+    for metric, found in view.summary:
+        row = _distribution(metric, found, width // beside)
+        drawn.append(faded([row])[0] if fleet.lag_seconds(metric.reading) > 0 else row)
     return [
         [span for block in drawn[n : n + beside] for span in block]
         for n in range(0, len(drawn), beside)
     ]
 
 
-def _distribution(metric: MapMetric, view: FilteredGpus, width: int) -> Row:
+def _distribution(metric: MapMetric, found: MetricDistribution, width: int) -> Row:
     """Return `busy  median 87%  p5 0%  p95 100%` and a bar for each level."""
-    found = view.summary[metric.name]
     name = "temp" if metric is TEMPERATURE else metric.name
     row = [Span(f" {name:<7}", DIM), *([Span("median ", DIM)] if width >= WITH_MEDIAN else [])]
     row += [cell(metric.text(found.median), 5, STRONG, right=True), Span("  p5", DIM)]
@@ -240,7 +230,7 @@ class ProblemsView(Wheel, LiveView):
         state = self._state
         title = Span(" PROBLEMS ", TAB if state.on_list else STRONG)
         if not self._state.view.wrong:
-            return [title, Span(" none, according to the metrics", GOOD)]
+            return [title, Span(" no problems found", GOOD)]
         found, gpus = state.view.totals.findings, state.view.totals.gpus_with_findings
         words = " · ".join(counted(found[h], h) for h in GRAVEST_FIRST if h in found)
         words += f" on {count(gpus, 'GPU')}"

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from gputop.health.conditions import Fault, fault_of
+from gputop.health.conditions import HANGING, Fault, fault_of
 from gputop.health.findings import Finding, Severity
+from gputop.health.thresholds import FULL_MARK, HOT_MARGIN
 from gputop.schema.clock_events import BY_WORD, CLOCK_EVENTS, gravity
 from gputop.schema.device import Absence, Device, DeviceSample, DeviceState
+from gputop.schema.values import degrees_to_slowdown
 from gputop.text import (
     ABSENT,
     age,
@@ -41,7 +43,7 @@ class Density(IntEnum):
     FULL = 5
 
 
-NO_ANSWER = Fault("It has not answered yet", "Slow, or hanging: `dmesg` may have an Xid")
+NO_ANSWER = Fault("It has not answered yet", HANGING)
 
 
 class DrawingCache:
@@ -175,7 +177,7 @@ def _readings(panel: Panel, density: Density, width: int, room: int) -> list[Row
         if not lacks(panel.readings, "power_watts"):
             body.append(_power_bar(panel, width))
         if old and not panel.host_behind:
-            last = [[Span(clip(OLD, width), WARN)]]
+            last = [[Span(clip(HANGING, width), WARN)]]
         elif panel.finding:
             last = [finding_line(panel.finding, width)]
         elif panel.finding_row:
@@ -189,7 +191,6 @@ def _readings(panel: Panel, density: Density, width: int, room: int) -> list[Row
     return [*(faded(body) if old else body), *last]
 
 
-OLD = "Slow to answer, or hanging: `dmesg` may have an Xid"
 LEAST_HISTORY = 2
 """Fewest rows of a history where there is another one."""
 
@@ -274,25 +275,15 @@ def sign_of(severity: Severity) -> Span:
     return Span("▲ ", FAULT if severity is Severity.FAULT else WARN)
 
 
-HOT_CELSIUS = 5
-"""Degrees below the slowdown from which a temperature is marked."""
-FULL_SHARE = 0.95
-"""Share of the memory from which it is marked."""
-
-
 def heat_style(device: Device, readings: DeviceSample) -> Style:
     """Return the style of a temperature: a warning near the slowdown."""
-    margin, slowdown = readings.temperature_margin_celsius, device.temperature_slowdown_celsius
-    if slowdown is not None and readings.temperature_celsius is not None:
-        margin = slowdown - readings.temperature_celsius
-    elif margin is not None:
-        margin -= device.temperature_slowdown_margin_celsius or 0
-    return WARN if margin is not None and margin <= HOT_CELSIUS else TEXT
+    margin = degrees_to_slowdown(device, readings)
+    return WARN if margin is not None and margin <= HOT_MARGIN else TEXT
 
 
 def memory_style(used: int | None, total: int | None) -> Style:
     """Return the style of memory in use: a warning where little is left."""
-    return WARN if (share_of(used, total) or 0) >= FULL_SHARE else STRONG
+    return WARN if (share_of(used, total) or 0) >= FULL_MARK else STRONG
 
 
 LONGEST_LIMIT = max(len(event.short) for event in CLOCK_EVENTS)

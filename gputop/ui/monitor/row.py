@@ -244,8 +244,8 @@ def _state(machine: Machine, behind: float | None, limit: float) -> Row:
         return [Span(" connecting ", WARN)]
     if machine.state is MachineState.AWAY:
         since, again = duration(machine.age_seconds or 0.0), machine.retry_seconds
-        next_try = f", tried again in {duration(max(1.0, again))}" if again else ", tried again now"
-        return [Span(f" AWAY for {since}", FAULT), Span(f"{next_try} ", DIM)]
+        next_try = f", next try in {duration(max(1.0, again))}" if again else ", next try now"
+        return [Span(f" UNREACHABLE for {since}", FAULT), Span(f"{next_try} ", DIM)]
     if behind is not None:
         return [Span(f" {age(behind)} behind ", FAULT if behind > limit else WARN)]
     if machine.driver_state is DriverState.STARTING:
