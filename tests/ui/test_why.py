@@ -75,7 +75,7 @@ async def test_w_again_shows_the_findings_of_the_selected_device() -> None:
         assert "idle 64 % in 1:00 · from gap to gap 8.0 s" in said
         assert "CPU of its busiest process 99 %" in said
         assert "⣿" in said
-        assert "heat" in said.partition("Looked for, not found")[2]
+        assert "heat" in said.partition("Checked, no problem")[2]
         assert "leak: not watched for long enough yet" in said
         await pilot.press("n")
         await settle(pilot)
@@ -96,7 +96,7 @@ async def test_the_findings_of_all_devices_come_first(key: str) -> None:
         assert "▲ GPU 0: may be waiting for its input" in said
         assert "▲ GPU 1: throttled by heat" in said
         assert said.index("What slows the work") < said.index("throttled by heat")
-        looked_for = said.partition("Looked for, not found")[2]
+        looked_for = said.partition("Checked, no problem")[2]
         assert "heat" not in looked_for
         assert "straggler" in looked_for
         await pilot.press("w")
@@ -149,7 +149,7 @@ async def test_nothing_found_says_what_was_looked_for_and_what_cannot_be_told() 
         await settle(pilot)
         said = findings(pilot)
         assert said.startswith("No findings")
-        assert "Looked for, not found" in said
+        assert "Checked, no problem" in said
         assert "busy without work" in said
         assert "tensor cores: no SM active, tensor active (GPM is off" in said
         assert "memory bandwidth: no DRAM active, tensor active (GPM is off" in said
@@ -211,7 +211,7 @@ async def test_findings_scroll() -> None:
         assert "1 row above" in shown(pilot, FindingsView)
         await pilot.press("end")
         await settle(pilot)
-        assert "Looked for, not found" in shown(pilot, FindingsView)
+        assert "Checked, no problem" in shown(pilot, FindingsView)
         assert "below" not in shown(pilot, FindingsView).splitlines()[-1]
         await pilot.press("home", "pagedown", "pageup")
         await settle(pilot)

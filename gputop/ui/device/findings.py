@@ -6,8 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gputop.health.conditions import fault_of
-from gputop.health.findings import Cause, Evidence, Finding, Severity, cause_text, summarize
-from gputop.health.judge import BY_NAME, RULES
+from gputop.health.findings import (
+    Cause,
+    Evidence,
+    Finding,
+    Severity,
+    cause_text,
+    name_devices,
+    summarize,
+)
+from gputop.health.judge import BY_NAME
 from gputop.schema.labels import ROWS
 from gputop.schema.snapshot import (
     HOST_CPU,
@@ -38,6 +46,7 @@ from gputop.ui.monitor.panel import sign_of
 if TYPE_CHECKING:
     from textual.app import ComposeResult
 
+    from gputop.health.judge import NoFinding
     from gputop.schema.device import Absence, Device
     from gputop.ui.model import Telemetry
 
@@ -90,10 +99,14 @@ class FindingsView(ScrolledView):
         rows = [*self._causes(width)] if self.of_all else [*self._of_device(width)]
         return [*(rows or self._alerts(width)), *self._clear(width), *self._cannot_tell(width)]
 
+    @property
+    def _own_alerts(self) -> list[Finding]:
+        shown = {device.uuid for device in self.devices}
+        return [alert for alert in self._telemetry.alerts if alert.device_uuid in shown]
+
     def _alerts(self, width: int) -> list[Row]:
         """Return the alerts of the header while no rule has had the time to explain them."""
-        shown = {device.uuid for device in self.devices}
-        alerts = summarize(a for a in self._telemetry.alerts if a.device_uuid in shown)
+        alerts = summarize(self._own_alerts)
         rows = [row for each in alerts for row in (*cause_rows(*each, None, "", width), [])]
         return rows or [[Span("No findings", GOOD)], []]
 
@@ -134,29 +147,41 @@ class FindingsView(ScrolledView):
             if severity is Severity.FAULT:
                 yield words, ""
 
-    def _clear(self, width: int) -> list[Row]:
+    def _silent(self) -> dict[str, list[tuple[Device, NoFinding]]]:
+        """Return the verdicts by rule, without rules that have a finding or an alert above."""
         judgement = self._telemetry.judgement
-        clear = [
-            {each.rule for each in judgement.without_finding(device.uuid) if not each.missing}
-            for device in self.devices
+        told = {alert.rule for alert in self._own_alerts}
+        verdicts: dict[str, list[tuple[Device, NoFinding]]] = {}
+        for device in self.devices:
+            told |= {finding.rule for finding in judgement.for_device(device.uuid)}
+            for verdict in judgement.without_finding(device.uuid):
+                verdicts.setdefault(verdict.rule, []).append((device, verdict))
+        return {rule: found for rule, found in verdicts.items() if rule not in told}
+
+    def _clear(self, width: int) -> list[Row]:
+        titles = [
+            BY_NAME[rule].title
+            for rule, verdicts in self._silent().items()
+            if not any(verdict.missing for _, verdict in verdicts)
         ]
-        names = set.intersection(*clear) if clear else set()
-        titles = [rule.title for rule in RULES if rule.name in names]
         text = ", ".join(titles) or "nothing yet"
-        return [heading("Looked for, not found", width), *_hanging(text, width), []]
+        return [heading("Checked, no problem", width), *_hanging(text, width), []]
 
     def _cannot_tell(self, width: int) -> list[Row]:
-        groups: dict[str, dict[str, None]] = {}
-        for device in self.devices:
-            for verdict in self._telemetry.judgement.without_finding(device.uuid):
+        groups: dict[str, list[str]] = {}
+        for rule, verdicts in self._silent().items():
+            reasons: dict[str, list[str]] = {}
+            for device, verdict in verdicts:
                 if verdict.missing:
                     why = self._why(device, verdict.missing)
-                    groups.setdefault(why, {})[BY_NAME[verdict.rule].title] = None
-        if not groups:
-            return []
-        rows = [heading("Cannot tell", width)]
-        for why, titles in groups.items():
-            rows += _hanging(f"{', '.join(titles)}: {why}", width)
+                    reasons.setdefault(why, []).append(device.label)
+            for why, labels in reasons.items():
+                some = len(labels) < len(self.devices)
+                reason = f"on {name_devices(labels)}, {why}" if some else why
+                groups.setdefault(reason, []).append(BY_NAME[rule].title)
+        rows = [heading("Not enough data", width)] if groups else []
+        for reason, titles in groups.items():
+            rows += _hanging(f"{', '.join(titles)}: {reason}", width)
         return rows
 
     def _why(self, device: Device, missing: Mapping[str, Absence | None]) -> str:
