@@ -278,7 +278,7 @@ async def test_a_tick_while_the_screen_goes_ends_nothing(tab: str) -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
         dashboard = dashboard_of(app)
-        await dashboard.action_tab(tab)
+        await dashboard.tabs.action_tab(tab)
         await dashboard.query_one(f"#{tab}").remove()
         dashboard.telemetry.received_at -= 10
         app._tick()
@@ -355,7 +355,7 @@ async def test_q_waits_for_the_benchmark_tab_that_is_being_made() -> None:
     app = GputopApp(PreparedStream(inventory(1), sample(1)))
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot)
-        making = asyncio.create_task(dashboard_of(app)._the_benchmark())
+        making = asyncio.create_task(dashboard_of(app).tabs.get_benchmark())
         await asyncio.sleep(0)
         await pilot.press("q")
         assert making.done()

@@ -214,11 +214,11 @@ class Header(TelemetryView):
 
     def on_click(self, event: Click) -> None:
         if event.y > 0:
-            self.app.call_later(self.screen.run_action, "why")
+            self.app.call_later(self.screen.run_action, "act('why')")
         x = len(TITLE)
         for name, label in self._tabs(self.size.width):
             if event.y == 0 and x <= event.x < x + len(label):
-                self.app.call_later(self.screen.run_action, f"tab('{name}')")
+                self.app.call_later(self.screen.run_action, f"act('tab.{name}')")
             x += len(label)
 
 
