@@ -394,14 +394,14 @@ async def test_what_does_not_fit_is_scrolled_to() -> None:
         await page_of(app, pilot)
         first = shown(pilot, DetailsView).splitlines()
         assert first[0].startswith("Activity ")
-        assert first[-1].endswith("below: PgUp PgDn")
+        assert first[-1].endswith("more rows · PgUp PgDn")
         seen, room = set(first), len(first) - 1
         for _ in range(20):
             app.query_one(DetailsView).action_move(room)
             await settle(pilot)
             seen |= set(shown(pilot, DetailsView).splitlines())
         last = shown(pilot, DetailsView).splitlines()
-        assert last[-1].strip().endswith(" above: PgUp PgDn")
+        assert last[-1].strip().endswith(" above · PgUp PgDn")
         labels = {row.label for row in ROWS if not row.readings[0].is_optional}
         assert labels == {label for label in labels if any(s.startswith(f"{label} ") for s in seen)}
         app.query_one(DetailsView).action_move(-1000)

@@ -90,6 +90,9 @@ class LiveView(Widget):
         return "\n".join("".join(span.text for span in row).rstrip() for row in self._rows)
 
 
+LONGEST_FILTER = 200
+
+
 class FilterView(LiveView):
     """View with a filter field. A subclass lists what matches, and may keep the text elsewhere."""
 
@@ -142,6 +145,11 @@ class FilterView(LiveView):
         """Insert the printable characters of the first line."""
         line = next(iter(text.splitlines()), "")
         self.type(self.typed + "".join(filter(str.isprintable, line)))
+
+    @property
+    def filter_keys(self) -> str:
+        """What keys do to the filter, in words."""
+        return "  Enter keeps · Esc clears " if self.typing else "  / changes it "
 
     def prompt(self, room: int) -> Row:
         """Return the filter and its cursor. Of a text longer than `room` cells, show the end."""
@@ -257,9 +265,9 @@ class ScrolledView(Wheel, DeviceView):
         if room == height:
             return rows[first : first + room]
         below = len(rows) - room - first
-        more = f" {count(first, 'row')} above" if first else ""
-        more += f"{',' if more and below else ''} {below} below" if below else ""
-        return [*rows[first : first + room], [Span(f"{more}: PgUp PgDn".rjust(width), DIM)]]
+        others = f"{count(first, 'row')} above" if first else count(below, "more row")
+        others += f", {below} below" if first and below else ""
+        return [*rows[first : first + room], [Span(f"{others} · PgUp PgDn".rjust(width), DIM)]]
 
 
 def space_of(tab: Widget) -> Size:
