@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -162,11 +163,31 @@ async def test_an_alert_is_shown_while_its_rule_cannot_tell() -> None:
         assert "▲ GPU 0 is throttled by heat" in shown(pilot, Header)
         await pilot.press("w")
         await settle(pilot)
-        assert findings(pilot).startswith("▲ GPU 0 is throttled by heat")
-        assert "not watched for long enough yet" in findings(pilot)
+        said = findings(pilot)
+        assert said.startswith("▲ GPU 0 is throttled by heat")
+        assert "not watched for long enough yet" in said
+        _, no_problem, no_data = re.split("Checked, no problem|Not enough data", said)
+        assert "heat" not in no_problem + no_data, "it is told above"
         await pilot.press("n")
         await settle(pilot)
         assert findings(pilot).startswith("No findings"), "of the other device"
+
+
+async def test_what_only_some_devices_lack_is_said_of_these() -> None:
+    first, *told = records(WORKING, WORKING, seconds=40)
+    for n, each in enumerate(told):
+        assert isinstance(each, Sample)
+        lacking: dict[str, Any] = {**NO_GPM, "absent": dict.fromkeys(NO_GPM, Absence.NOT_SUPPORTED)}
+        without = dataclasses.replace(each.devices[1], **lacking)
+        told[n] = dataclasses.replace(each, devices=(each.devices[0], without))
+    app = app_with(first, *told)
+    async with app.run_test(size=LARGE) as pilot:
+        await settle(pilot)
+        await pilot.press("w")
+        await settle(pilot)
+        lack = findings(pilot).partition("Not enough data")[2]
+        assert "tensor cores: on GPU 1, no SM active, tensor active (needs GPM" in lack
+        assert lack.count("tensor cores") == 1
 
 
 async def test_the_way_back_from_the_page_of_the_device() -> None:
@@ -205,7 +226,7 @@ async def test_findings_scroll() -> None:
         await settle(pilot)
         first = shown(pilot, FindingsView)
         assert first.startswith("▲ 2 uncorrected ECC errors")
-        assert "below: PgUp PgDn" in first
+        assert "more rows · PgUp PgDn" in first
         await pilot.press("j")
         await settle(pilot)
         assert "1 row above" in shown(pilot, FindingsView)
