@@ -473,12 +473,18 @@ async def test_devices_that_a_server_told_of_are_elsewhere(session: type[Prepare
     app = app_with(told, sample(2, processes=[]))
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
+        keys = shown(pilot, KeysView)
+        assert "Stress test" not in keys
+        assert "Signal" not in keys
         await pilot.press("b")
         await settle(pilot)
         assert session.requests == []
         (note,) = app._notifications
         assert "It is on another machine: `ssh -t node17␛[2J gputop` tests it there" in note.message
-        await pilot.press("2", "b")
+        await pilot.press("2")
+        await settle(pilot)
+        assert "Stress test" in shown(pilot, KeysView)
+        await pilot.press("b")
         await settle(pilot)
         assert [each.target.kind for each in session.requests] == ["cpu"]
 

@@ -65,7 +65,7 @@ class ProcessDetailsView(ScrolledView, FilterView):
         self.selected, self._held = process, [process]
         self.forget()
         why = why_untouched(process, self._telemetry)
-        self._problem = f"Nothing more is known: {why}" if why else ""
+        self._problem = f"No details: {why}" if why else ""
         self._unmasked = self._telemetry.show_secrets
         self._at_environment = environment
         """True while the heading of the environment is the first row."""
@@ -178,7 +178,7 @@ class ProcessDetailsView(ScrolledView, FilterView):
         left = [Span("Environment ", ACCENT), Span(" / filter", DIM)]
         if self.typing or self.typed:
             left[1:] = self.prompt(width // 3)
-        none = "No variable contains all of these words" if self._variables else "It has none"
+        none = "No variable contains all of these words" if self._variables else "No variables"
         return [spread(left, [Span(counts, DIM)], width), *(rows or [[Span(none, DIM)]])]
 
 

@@ -278,7 +278,7 @@ class GputopApp(App[None], inherit_bindings=False):  # Ctrl+Q is for who pressed
             self.show_look()
             self.notify(f"Theme: {self.look.theme.name}")
         else:
-            self.notify("There is one theme only for the colours of this terminal")
+            self.notify("This terminal's colours allow only one theme")
 
     async def action_save(self) -> None:
         try:

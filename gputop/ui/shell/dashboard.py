@@ -246,6 +246,8 @@ class Dashboard(ActionScreen):
                 return "Play"
             case "bench.stop" if not self._is_testing:
                 return ""
+            case "bench.start" | "signal" if self.telemetry.scraped:  # they say what to do
+                return action.label if self.tabs.shown == "benchmark" else ""
         return action.label
 
     def order(self, action: Action) -> int:
@@ -299,7 +301,7 @@ class Dashboard(ActionScreen):
             there = f"`ssh -t {visible(elsewhere, 64)} gputop` tests it there"
             self.notify(
                 f"It is on another machine: {there}",
-                title=f"GPU {device.label} is not put under stress",
+                title=f"GPU {device.label} cannot be stress-tested from here",
                 severity="warning",
             )
             return

@@ -85,7 +85,7 @@ WHY = {
     "▲": "a finding: a cause of slowness, or a problem; `may` if it is not certain",
     "·": "a finding that only explains, such as a power limit at full load",
     "evidence": "the numbers behind a finding, each with its time",
-    "cannot tell": "rules that lack a reading, and the reason",
+    "not enough data": "rules that lack a reading, and the reason",
 }
 BENCHMARK = {
     "TFLOP/s": "2·N³ operations per product, normal data, wall time",
@@ -179,12 +179,16 @@ def _block(title: str, entries: Mapping[str, str], width: int) -> list[Row]:
     return [fit(clipped, width) for clipped in [*rows, []]]
 
 
-ABOUT = {"theme": "colours", "ascii": "draw in ASCII alone", "mouse": "from the next start on"}
-ABOUT |= {"bell": "ring once at a new alert", "interval": "between samples"}
-ABOUT |= {"gpm": "read profiling counters", "readonly": "no signals, until a new start"}
+ABOUT = {
+    "theme": "colours",
+    "ascii": "ASCII characters only",
+    "mouse": "takes effect at the next start",
+}
+ABOUT |= {"bell": "ring on each new alert", "interval": "between samples"}
+ABOUT |= {"gpm": "read profiling counters", "readonly": "no signals; restart to undo"}
 ABOUT |= {"density": "rows per device", "charts": "in full panels"}
-ABOUT |= {"scroll": "charts move; up to 6× the bytes", "sort": "column of processes"}
-ABOUT |= {"reverse": "the other way round", "tree": "children under parents"}
+ABOUT |= {"scroll": "scroll charts (up to 6× data)", "sort": "column to sort processes by"}
+ABOUT |= {"reverse": "reverse the order", "tree": "children under parents"}
 SORTS = {"n": "GPU", "u": "USER", "p": "PID", "g": "GPU MEM", "s": "SM%", "c": "CPU%"}
 SORTS |= {"m": "RES", "t": "AGE"}
 """Columns that processes are sorted by at once, by the letters that nvitop has after `o`."""

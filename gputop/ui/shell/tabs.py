@@ -148,7 +148,7 @@ class Tabs(ContentSwitcher):
     async def _open(self, name: str, make: Callable[[Telemetry], LiveTab]) -> None:
         device = self.tab.selected
         if device is None:
-            self.notify("There is no device to show")
+            self.notify("No device to show")
         else:
             await self._show_page(name, make, device.uuid)
 
