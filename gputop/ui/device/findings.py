@@ -44,8 +44,6 @@ from gputop.ui.drawing.palette import ACCENT, CPU, DIM, GOOD, MEMORY, STRONG, in
 from gputop.ui.monitor.panel import sign_of
 
 if TYPE_CHECKING:
-    from textual.app import ComposeResult
-
     from gputop.health.judge import NoFinding
     from gputop.schema.device import Absence, Device
     from gputop.ui.model import Telemetry
@@ -95,9 +93,8 @@ class FindingsView(ScrolledView):
         return (self.device,) if self.device else ()
 
     def all_rows(self, width: int) -> list[Row]:
-        """Return the findings, then the rules that found nothing and those that cannot tell."""
         rows = [*self._causes(width)] if self.of_all else [*self._of_device(width)]
-        return [*(rows or self._alerts(width)), *self._clear(width), *self._cannot_tell(width)]
+        return [*(rows or self._alerts(width)), *self._without_finding(width)]
 
     @property
     def _own_alerts(self) -> list[Finding]:
@@ -158,17 +155,10 @@ class FindingsView(ScrolledView):
                 verdicts.setdefault(verdict.rule, []).append((device, verdict))
         return {rule: found for rule, found in verdicts.items() if rule not in told}
 
-    def _clear(self, width: int) -> list[Row]:
-        titles = [
-            BY_NAME[rule].title
-            for rule, verdicts in self._silent().items()
-            if not any(verdict.missing for _, verdict in verdicts)
-        ]
-        text = ", ".join(titles) or "nothing yet"
-        return [heading("Checked, no problem", width), *_hanging(text, width), []]
-
-    def _cannot_tell(self, width: int) -> list[Row]:
-        groups: dict[str, list[str]] = {}
+    def _without_finding(self, width: int) -> list[Row]:
+        """Return the rules that found nothing, then those that cannot tell, with the reasons."""
+        clear: list[str] = []
+        lacking: dict[str, list[str]] = {}
         for rule, verdicts in self._silent().items():
             reasons: dict[str, list[str]] = {}
             for device, verdict in verdicts:
@@ -178,11 +168,13 @@ class FindingsView(ScrolledView):
             for why, labels in reasons.items():
                 some = len(labels) < len(self.devices)
                 reason = f"on {name_devices(labels)}, {why}" if some else why
-                groups.setdefault(reason, []).append(BY_NAME[rule].title)
-        rows = [heading("Not enough data", width)] if groups else []
-        for reason, titles in groups.items():
-            rows += _hanging(f"{', '.join(titles)}: {reason}", width)
-        return rows
+                lacking.setdefault(reason, []).append(BY_NAME[rule].title)
+            clear += [BY_NAME[rule].title] * (not reasons)
+        rows = [heading("Checked, no problem", width)]
+        rows += [*_hanging(", ".join(clear) or "nothing yet", width), []]
+        rows += [heading("Not enough data", width)] * bool(lacking)
+        lines = (f"{', '.join(titles)}: {reason}" for reason, titles in lacking.items())
+        return [*rows, *(row for line in lines for row in _hanging(line, width))]
 
     def _why(self, device: Device, missing: Mapping[str, Absence | None]) -> str:
         reasons: dict[str, list[str]] = {}
@@ -291,9 +283,6 @@ class WhyPage(DeviceTab):
         self._findings = FindingsView(telemetry, id="findings")
         views = (WhyTitle(telemetry, self._findings), self._findings)
         super().__init__(telemetry, views, id="why")
-
-    def compose(self) -> ComposeResult:
-        yield from self._views
 
     def show(self, uuid: str) -> None:
         """Show the findings of a device; from a list of devices, those of all come first."""

@@ -16,6 +16,7 @@ from gputop.ui.drawing.cells import Row, Span, cells_of, changed_span, fit
 from gputop.ui.drawing.palette import ACCENT, DIM, STRONG
 
 if TYPE_CHECKING:
+    from textual.app import ComposeResult
     from textual.events import MouseScrollDown, MouseScrollUp
 
     from gputop.schema.device import Device
@@ -313,6 +314,9 @@ class DeviceTab(LiveTab):
         """Show a device in `views`, which also do what keys do."""
         super().__init__(id=id)
         self.telemetry, self._views = telemetry, views
+
+    def compose(self) -> ComposeResult:
+        yield from self._views
 
     @property
     def selected(self) -> Device | None:

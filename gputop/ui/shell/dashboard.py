@@ -226,10 +226,6 @@ class Dashboard(ActionScreen):
         self._keys.redraw()
         return done
 
-    @property
-    def _is_testing(self) -> bool:
-        return self.tabs.benchmark is not None and self.tabs.benchmark.running
-
     def label_of(self, action: Action) -> str:
         match action.id:
             case "back" if self.focused is not None:
@@ -244,7 +240,7 @@ class Dashboard(ActionScreen):
                 return "Resume"
             case "play" if self._replay is not None and not self._replay.playing:
                 return "Play"
-            case "bench.stop" if not self._is_testing:
+            case "bench.stop" if not (self.tabs.benchmark and self.tabs.benchmark.running):
                 return ""
             case "bench.start" | "signal" if self.telemetry.scraped:  # they say what to do
                 return action.label if self.tabs.shown == "benchmark" else ""
