@@ -284,15 +284,10 @@ class WhyPage(DeviceTab):
         views = (WhyTitle(telemetry, self._findings), self._findings)
         super().__init__(telemetry, views, id="why")
 
-    def show(self, uuid: str) -> None:
-        """Show the findings of a device; from a list of devices, those of all come first."""
-        self._findings.of_all = False
+    def show(self, uuid: str, of_all: bool = False) -> None:
+        """Show the findings of a device, or those of all devices if there are several."""
+        self._findings.of_all = of_all and len(self.telemetry.devices) > 1
         super().show(uuid)
-
-    def show_all(self) -> None:
-        """Show the findings of all devices, if there are several."""
-        self._findings.of_all = len(self.telemetry.devices) > 1
-        self.show_telemetry()
 
     def action_why(self) -> None:
         """Switch between the findings of all devices and of one."""

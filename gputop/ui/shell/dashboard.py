@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
     from gputop.recording.replay import Played, Replay
     from gputop.schema.snapshot import Record
-    from gputop.ui.benchmark.screen import BenchmarkTab
     from gputop.ui.drawing.live import FilterView
 
 LEAST_WIDTH, LEAST_HEIGHT = 40, 12
@@ -107,7 +106,7 @@ class Dashboard(ActionScreen):
         self._table.set_filter(self._search)
         self._monitor = MonitorTab(self.telemetry, self._table)
         first = (self._monitor, ProcessesTab(self.telemetry, self._table))
-        self.tabs = Tabs(self.telemetry, first, self._make_benchmark, self._switched)
+        self.tabs = Tabs(self.telemetry, first, self._python, self._stream.ask, self._switched)
         self._keys = KeysView(id="keys")
         self._apply_settings()
         yield self._header
@@ -143,11 +142,6 @@ class Dashboard(ActionScreen):
         """Make the benchmark tab before somebody waits for it: that takes a tenth of a second."""
         await asyncio.to_thread(import_module, "gputop.ui.benchmark.screen")
         await self.tabs.get_benchmark()
-
-    def _make_benchmark(self) -> BenchmarkTab:
-        from gputop.ui.benchmark.screen import BenchmarkTab
-
-        return BenchmarkTab(self.telemetry, self._python, self._stream.ask)
 
     def _switched(self) -> None:
         self._header.tab = self.tabs.shown

@@ -32,15 +32,20 @@ class Tabs(ContentSwitcher):
         self,
         telemetry: Telemetry,
         tabs: Sequence[LiveTab],
-        make_benchmark: Callable[[], BenchmarkTab],
+        python: str | None,
+        ask: Callable[..., None],
         switched: Callable[[], None],
     ) -> None:
-        """Show the first of `tabs`, and call `switched` once another one is shown."""
+        """Show the first of `tabs`, and call `switched` once another one is shown.
+
+        `python` and the `ask` of the stream are for the benchmark tab.
+        """
         self._made = {str(tab.id): tab for tab in tabs}
         self.shown = next(iter(self._made))
         """ID of the tab that is shown."""
         super().__init__(*tabs, initial=self.shown)
-        self._telemetry, self._make_benchmark, self._switched = telemetry, make_benchmark, switched
+        self._telemetry, self._python, self._ask = telemetry, python, ask
+        self._switched = switched
         self.benchmark: BenchmarkTab | None = None
         """Benchmark tab, made when it is first needed."""
         self._making = asyncio.Lock()
@@ -87,11 +92,13 @@ class Tabs(ContentSwitcher):
     async def get_benchmark(self) -> BenchmarkTab:
         async with self._making:
             if self.benchmark is None:
+                from gputop.ui.benchmark.screen import BenchmarkTab
+
                 stylesheet = self.app.stylesheet
                 if not stylesheet.has_source(str(BENCHMARK_CSS)):
                     stylesheet.read(BENCHMARK_CSS)
                     stylesheet.parse()
-                made = self._make_benchmark()
+                made = BenchmarkTab(self._telemetry, self._python, self._ask)
                 await self.add_content(made)
                 self.benchmark = self._made["benchmark"] = made
             return self.benchmark
@@ -129,11 +136,7 @@ class Tabs(ContentSwitcher):
         """Show the findings of all devices; from the page of a device, its own."""
         from gputop.ui.device.findings import WhyPage
 
-        of_all = self.shown != "page"
-        await self._open("why", WhyPage)
-        page = self._made.get("why")
-        if of_all and isinstance(page, WhyPage):
-            page.show_all()
+        await self._open("why", WhyPage, self.shown != "page")
 
     async def action_environment(self, *, first: bool = True) -> None:
         """Show the page of the selected process, with its environment first or from the top."""
@@ -145,12 +148,12 @@ class Tabs(ContentSwitcher):
         else:
             await self._show_page("process", ProcessPage, process, first)
 
-    async def _open(self, name: str, make: Callable[[Telemetry], LiveTab]) -> None:
+    async def _open(self, name: str, make: Callable[[Telemetry], LiveTab], *more: bool) -> None:
         device = self.tab.selected
         if device is None:
             self.notify("No device to show")
         else:
-            await self._show_page(name, make, device.uuid)
+            await self._show_page(name, make, device.uuid, *more)
 
     async def _show_page(
         self, name: str, make: Callable[[Telemetry], LiveTab], *shown: Any
