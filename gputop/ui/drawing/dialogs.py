@@ -163,10 +163,12 @@ class ChoiceList(CursorList, FilterView):
 
     def draw(self, width: int, height: int) -> list[Row]:
         found, head = self.found, self.head(width)[: height - 1]
+        indent = "   " if self.typing else " "
         rows: list[Row] = [] if found else [[Span("   Nothing matches", DIM)]]
         for n in self.list_in(height - len(head)):
             styles = (TAB, TAB) if n == self.at else (TEXT, ACCENT)
-            left, right = map(Span, (f"   {found[n].text} ", f" {found[n].hint} "), styles)
+            hint = f"  {found[n].hint} " if found[n].hint else ""
+            left, right = map(Span, (f"{indent}{found[n].text}", hint), styles)
             rows.append([*fit([left], width - width_of([right]), style=left.style), right])
         self._head = head
         return [*head, *rows]
