@@ -223,10 +223,11 @@ def _device_alerts(device: Device, sample: DeviceSample) -> Iterator[Finding]:
         yield alert(Severity.FAULT, recovery_text(action), rule="recovery")
     slowdown = gravest(sample.clock_event_reasons or ())
     if slowdown:
-        yield alert(Severity.WARNING, slowdown.fault.capitalize(), rule="slowdown", verb="is")
+        rule = "thermal" if slowdown.is_heat else "hardware_slowdown"
+        yield alert(Severity.WARNING, slowdown.fault.capitalize(), rule=rule, verb="is")
     used, free = sample.memory_used_bytes, sample.memory_free_bytes
     if used and free is not None and 100 * used >= t.FULL.begin * (used + free):
-        yield alert(Severity.WARNING, ALMOST_FULL, rule="memory", verb="is")
+        yield alert(Severity.WARNING, ALMOST_FULL, rule="almost_full", verb="is")
 
 
 def _xid_alerts(

@@ -149,7 +149,9 @@ def _name_all(noun: str, labels: Sequence[str]) -> str:
 
 STORY = ("recovery", "remap", "ecc", "xid")
 """Rules that tell of one hardware fault, the one whose advice comes first in front."""
-SLOWED = ("thermal", "hardware_slowdown", "clocks_low", "straggler")
+THROTTLING = ("thermal", "hardware_slowdown")
+"""Rules about what holds clocks down. The alerts about it have the same names."""
+SLOWED = (*THROTTLING, "clocks_low", "straggler")
 """Rules about clocks held down, then about what comes of that."""
 SLOWING = (
     *(*SLOWED, "input_bound", "not_working", "link_degraded", "pcie_bound", "power_capped"),
@@ -238,11 +240,11 @@ def _story(parts: Sequence[Finding]) -> Finding:
 def alerts_beside(alerts: Iterable[Finding], cause: Cause | None) -> list[Finding]:
     """Return the alerts, one for each hardware fault, without those that the cause tells of."""
     told: set[str] = set()
-    if cause is not None and cause.findings[0].rule in ("thermal", "hardware_slowdown"):
+    if cause is not None and cause.findings[0].rule in THROTTLING:
         told = {each.device_uuid for each in cause.findings}
     found: dict[object, Finding] = {}
     for each in alerts:
-        if each.rule == "slowdown" and each.device_uuid in told:
+        if each.rule in THROTTLING and each.device_uuid in told:
             continue
         key = each.device_uuid if _is_hardware_fault(each) else id(each)
         first = found.setdefault(key, each)

@@ -156,11 +156,11 @@ def test_what_is_for_this_machine_says_so_on_another(ssh: FakeSsh) -> None:
     with watching(ssh, "a", "b") as terminal:
         see(terminal, "4 GPUs", "HOST")
         terminal.send("b")
-        see(terminal, "GPU a:0 is not put under stress", "It is on another machine")
+        see(terminal, "GPU a:0 cannot be stress-tested from here", "It is on another machine")
         terminal.send(TAB + DOWN + DOWN + F9)
         see(terminal, "No signal to 4000: it runs on b", without=("Send a signal",))
         terminal.send(DOWN + "e")
-        see(terminal, "4001 ", "Nothing more is known: it runs on b", without=("Parents",))
+        see(terminal, "4001 ", "No details: it runs on b", without=("Parents",))
         terminal.send(ENTER)
         see(terminal, "b:1 H100")
 

@@ -304,4 +304,4 @@ def test_a_process_of_another_pid_namespace_says_so_and_gets_no_signal(driver: F
         terminal.send(f"3{F9}")
         see(terminal, f"No signal to {NOBODY}", without=("Send a signal",))
         terminal.send("e")
-        see(terminal, f"{NOBODY} ──", "Nothing more is known: gone, or in another namespace")
+        see(terminal, f"{NOBODY} ──", "No details: gone, or in another namespace")

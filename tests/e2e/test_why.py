@@ -17,10 +17,10 @@ def test_an_xid_is_a_finding_at_once(driver: FakeDriver, columns: int, rows: int
     with dashboard(env=driver.environment(), columns=columns, rows=rows) as terminal:
         see(terminal, "0 Test 0", "1 Test 1")
         terminal.send("w")
-        see(terminal, "all 2 devices", "No problems found", "Looked for, not found")
+        see(terminal, "all 2 devices", "No problems found", "Checked, no problem")
         see(terminal, "not watched for long enough yet")
         terminal.send("w")
-        see(terminal, "Why is it slow? GPU 0 Test 0", "No problems found", "Looked for, not found")
+        see(terminal, "Why is it slow? GPU 0 Test 0", "No problems found", "Checked, no problem")
         driver.report_xid(1, 79)
         terminal.send("n")
         see(
@@ -41,4 +41,4 @@ def test_a_reading_that_is_missing_says_why(driver: FakeDriver) -> None:
     with dashboard(env=driver.environment()) as terminal:
         see(terminal, "0 H100")
         terminal.send("w")
-        see(terminal, "Cannot tell", "no held back by (not supported by this device")
+        see(terminal, "Not enough data", "no held back by (not supported by this device")

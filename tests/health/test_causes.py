@@ -121,7 +121,7 @@ def test_alerts_tell_each_fault_once() -> None:
     alerts = [
         found("ecc", 5, Severity.FAULT, "3 uncorrected ECC errors"),
         Finding(Severity.FAULT, "Needs a reset", rule="recovery", device_uuid="5", label="5"),
-        Finding(Severity.WARNING, "Throttled by heat", rule="slowdown", device_uuid="7"),
+        Finding(Severity.WARNING, "Throttled by heat", rule="thermal", device_uuid="7"),
         Finding(Severity.FAULT, "Needs a reset", rule="recovery", device_uuid="6", label="6"),
     ]
     (heat,) = find_causes([found("thermal", 7, Severity.WARNING, "Throttled by heat 90 %")])

@@ -278,7 +278,7 @@ async def test_a_tick_while_the_screen_goes_ends_nothing(tab: str) -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
         dashboard = dashboard_of(app)
-        await dashboard.action_tab(tab)
+        await dashboard.tabs.action_tab(tab)
         await dashboard.query_one(f"#{tab}").remove()
         dashboard.telemetry.received_at -= 10
         app._tick()
@@ -355,7 +355,7 @@ async def test_q_waits_for_the_benchmark_tab_that_is_being_made() -> None:
     app = GputopApp(PreparedStream(inventory(1), sample(1)))
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot)
-        making = asyncio.create_task(dashboard_of(app)._the_benchmark())
+        making = asyncio.create_task(dashboard_of(app).tabs.get_benchmark())
         await asyncio.sleep(0)
         await pilot.press("q")
         assert making.done()
@@ -473,12 +473,18 @@ async def test_devices_that_a_server_told_of_are_elsewhere(session: type[Prepare
     app = app_with(told, sample(2, processes=[]))
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
+        keys = shown(pilot, KeysView)
+        assert "Stress test" not in keys
+        assert "Signal" not in keys
         await pilot.press("b")
         await settle(pilot)
         assert session.requests == []
         (note,) = app._notifications
         assert "It is on another machine: `ssh -t node17␛[2J gputop` tests it there" in note.message
-        await pilot.press("2", "b")
+        await pilot.press("2")
+        await settle(pilot)
+        assert "Stress test" in shown(pilot, KeysView)
+        await pilot.press("b")
         await settle(pilot)
         assert [each.target.kind for each in session.requests] == ["cpu"]
 

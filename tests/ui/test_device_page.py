@@ -17,9 +17,9 @@ from gputop.schema.labels import ROWS
 from gputop.schema.snapshot import Event, Sample, decode, encode
 from gputop.schema.values import absence_text
 from gputop.sources.nvml.driver import NvmlReader, start
-from gputop.ui.device.screen import DetailsView, DevicePage, DeviceTitle, EventsView, in_columns
+from gputop.ui.device.screen import DetailsView, DevicePage, DeviceTitle, EventsView
 from gputop.ui.device.timeline import TimelineView
-from gputop.ui.drawing.cells import Span, width_of
+from gputop.ui.drawing.cells import Span, in_columns, width_of
 from gputop.ui.model import EVENTS_KEPT, Telemetry
 from gputop.ui.processes.screen import ProcessesView
 from gputop.ui.shell.app import GputopApp
@@ -395,14 +395,14 @@ async def test_what_does_not_fit_is_scrolled_to() -> None:
         await page_of(app, pilot)
         first = shown(pilot, DetailsView).splitlines()
         assert first[0].startswith("Activity ")
-        assert first[-1].endswith("below: PgUp PgDn")
+        assert first[-1].endswith("more rows · PgUp PgDn")
         seen, room = set(first), len(first) - 1
         for _ in range(20):
             app.query_one(DetailsView).action_move(room)
             await settle(pilot)
             seen |= set(shown(pilot, DetailsView).splitlines())
         last = shown(pilot, DetailsView).splitlines()
-        assert last[-1].strip().endswith(" above: PgUp PgDn")
+        assert last[-1].strip().endswith(" above · PgUp PgDn")
         labels = {row.label for row in ROWS if not row.readings[0].is_optional}
         assert labels == {label for label in labels if any(s.startswith(f"{label} ") for s in seen)}
         app.query_one(DetailsView).action_move(-1000)
@@ -516,7 +516,7 @@ def test_blocks_are_packed_in_order_and_as_low_as_can_be(
     rows: tuple[int, ...], columns: int, height: int
 ) -> None:
     blocks = [[[Span(f"{n}.{y}")] for y in range(many)] for n, many in enumerate(rows)]
-    packed = in_columns(blocks, columns, 6)
+    packed = in_columns(blocks, columns, 6, 2)
     assert len(packed) == height
     assert {width_of(row) for row in packed} == {6 * columns + 2 * (columns - 1)}
     text = "\n".join("".join(span.text for span in row) for row in packed)

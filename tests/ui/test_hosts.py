@@ -358,10 +358,10 @@ async def test_no_device_of_another_machine_is_put_under_stress(
         await settle(pilot)
         assert session.requests == []
         (note,) = app._notifications
-        assert note.title == "GPU gpu-1:0 is not put under stress"
+        assert note.title == "GPU gpu-1:0 cannot be stress-tested from here"
         await pilot.press("2")
         await settle(pilot)
-        offered = (await dashboard_of(app)._the_benchmark())._form.choice.offered
+        offered = (await dashboard_of(app).tabs.get_benchmark())._form.choice.offered
         assert [target.kind for target in offered] == ["cpu"]
         assert "GPUs of other hosts are not offered here" in shown(pilot, ThroughputChart)
 

@@ -235,7 +235,7 @@ async def test_t_names_the_theme_it_comes_to() -> None:
     async with few.run_test(size=(80, 24)) as pilot:
         await pilot.press("T")
         (note,) = few._notifications
-        assert note.message == "There is one theme only for the colours of this terminal"
+        assert note.message == "This terminal's colours allow only one theme"
 
 
 @pytest.mark.parametrize("key", ["pagedown", "pageup", "end", "home", "up", "down", "enter"])
@@ -510,10 +510,10 @@ async def test_the_mouse_changes_a_setting() -> None:
         (["3"], "c", "c works in the monitor (1): Density: one row, three, full"),
         ([], "z", "z works on a device's page (Enter): Show more time in the charts"),
         ([], "8", "1 2 3 are the tabs · g 8 selects GPU 8"),
-        ([], "f7", "gputop changes no priorities: renice does"),
+        ([], "f7", "gputop cannot change priorities: use renice"),
         ([], "Z", "Space pauses"),
         ([], "f12", "S saves the settings"),
-        ([], "K", "F9 sends a signal, after a question"),
+        ([], "K", "F9 sends a signal (asks first)"),
     ],
 )
 async def test_a_key_that_does_nothing_says_what_would(

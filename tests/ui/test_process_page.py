@@ -157,7 +157,7 @@ async def test_one_line_says_why_nothing_more_is_known(
     read: list[object] = []
     monkeypatch.setattr("gputop.ui.processes.page.read_details", lambda *each: read.append(each))
     async with page_of(hidden, machine=machine) as pilot:
-        assert f"Nothing more is known: {why}" in "\n".join(lines(pilot))
+        assert f"No details: {why}" in "\n".join(lines(pilot))
         assert "GPU 0      TYPE compute · GPU MEM 2.00 GiB" in lines(pilot)
         await pilot.press("slash", "v", "enter", "v", "down", "e")
         assert read == []

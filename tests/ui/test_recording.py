@@ -95,7 +95,7 @@ async def test_a_recording_begins_with_a_sample() -> None:
     async with GputopApp(stream).run_test(size=(120, 40)) as pilot:
         await until(pilot, lambda: dashboard_of(pilot.app).telemetry.inventory is not None)
         await pilot.press("r")
-        assert "There is nothing to record yet" in said(pilot)
+        assert "Nothing to record yet" in said(pilot)
         assert not list(Path.cwd().iterdir())
 
 
@@ -190,7 +190,7 @@ async def test_a_disk_that_hangs_holds_up_nothing(monkeypatch: pytest.MonkeyPatc
 async def test_nothing_to_record_yet() -> None:
     async with GputopApp(PreparedStream()).run_test(size=(120, 40)) as pilot:
         await pilot.press("r")
-        assert "There is nothing to record yet" in said(pilot)
+        assert "Nothing to record yet" in said(pilot)
         assert not list(Path.cwd().iterdir())
 
 

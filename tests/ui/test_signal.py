@@ -116,6 +116,26 @@ async def test_only_y_answers_the_question(key: str) -> None:
         assert "Send INT to 4242" in dialog(pilot)
 
 
+async def test_a_click_on_a_signal_asks_and_the_mouse_then_changes_nothing() -> None:
+    app = SignalApp(process(4242, 0))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        at = next(n for n, row in enumerate(dialog(pilot).splitlines()) if "KILL" in row)
+        await pilot.click(SignalList, offset=(5, at))
+        await settle(pilot)
+        assert "Send KILL to 4242" in dialog(pilot)
+        await pilot.click(SignalList, offset=(5, 1))
+        app.screen.query_one(SignalList).wheel(3)
+        await settle(pilot)
+        assert "Send KILL to 4242" in dialog(pilot)
+        assert app.answers == []
+        await pilot.press("n", "pagedown")
+        await settle(pilot)
+        await pilot.press("enter", "y")
+        await settle(pilot)
+        assert app.answers == [Signals.SIGUSR2]
+
+
 async def test_keys_that_come_at_once_are_taken_in_their_order() -> None:
     app = SignalApp(process(4242, 0))
     async with app.run_test(size=(80, 24)) as pilot:

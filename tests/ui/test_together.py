@@ -423,12 +423,13 @@ async def test_each_run_takes_in_what_its_own_device_says(
         await pilot.press("b")
         await until(pilot, lambda: shown(pilot, TitleView).startswith(" Running"))
         watched.send(sample(2, [], time=time.time() + 3600))
-        await until(pilot, lambda: dashboard_of(app)._benchmark._group.first.trace.moments != [])  # type: ignore[union-attr]
+        tabs = dashboard_of(app).tabs
+        await until(pilot, lambda: tabs.benchmark._group.first.trace.moments != [])  # type: ignore[union-attr]
         view = TitleView if count > 1 else ReadoutView
         await until(pilot, lambda: "heat limit: 86°C" in shown(pilot, view))
         await pilot.press("x")
         await ended(pilot)
-        runs = dashboard_of(app)._benchmark._group.runs.values()  # type: ignore[union-attr]
+        runs = tabs.benchmark._group.runs.values()  # type: ignore[union-attr]
         powers = [run.result.conditions.power_watts_mean for run in runs]  # type: ignore[union-attr]
         assert powers == [100.0, 137.0][:count]
 

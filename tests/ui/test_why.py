@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -75,7 +76,7 @@ async def test_w_again_shows_the_findings_of_the_selected_device() -> None:
         assert "idle 64 % in 1:00 · from gap to gap 8.0 s" in said
         assert "CPU of its busiest process 99 %" in said
         assert "⣿" in said
-        assert "heat" in said.partition("Looked for, not found")[2]
+        assert "heat" in said.partition("Checked, no problem")[2]
         assert "leak: not watched for long enough yet" in said
         await pilot.press("n")
         await settle(pilot)
@@ -96,7 +97,7 @@ async def test_the_findings_of_all_devices_come_first(key: str) -> None:
         assert "▲ GPU 0: may be waiting for its input" in said
         assert "▲ GPU 1: throttled by heat" in said
         assert said.index("What slows the work") < said.index("throttled by heat")
-        looked_for = said.partition("Looked for, not found")[2]
+        looked_for = said.partition("Checked, no problem")[2]
         assert "heat" not in looked_for
         assert "straggler" in looked_for
         await pilot.press("w")
@@ -149,7 +150,7 @@ async def test_nothing_found_says_what_was_looked_for_and_what_cannot_be_told() 
         await settle(pilot)
         said = findings(pilot)
         assert said.startswith("No problems found")
-        assert "Looked for, not found" in said
+        assert "Checked, no problem" in said
         assert "busy with idle SMs" in said
         assert "tensor cores: no SM active, tensor active (GPM is off" in said
         assert "memory bandwidth: no DRAM active, tensor active (GPM is off" in said
@@ -162,11 +163,31 @@ async def test_an_alert_is_shown_while_its_rule_cannot_tell() -> None:
         assert "▲ GPU 0 is throttled by heat" in shown(pilot, Header)
         await pilot.press("w")
         await settle(pilot)
-        assert findings(pilot).startswith("▲ GPU 0 is throttled by heat")
-        assert "not watched for long enough yet" in findings(pilot)
+        said = findings(pilot)
+        assert said.startswith("▲ GPU 0 is throttled by heat")
+        assert "not watched for long enough yet" in said
+        _, no_problem, no_data = re.split("Checked, no problem|Not enough data", said)
+        assert "heat" not in no_problem + no_data, "it is told above"
         await pilot.press("n")
         await settle(pilot)
         assert findings(pilot).startswith("No problems found"), "of the other device"
+
+
+async def test_what_only_some_devices_lack_is_said_of_these() -> None:
+    first, *told = records(WORKING, WORKING, seconds=40)
+    for n, each in enumerate(told):
+        assert isinstance(each, Sample)
+        lacking: dict[str, Any] = {**NO_GPM, "absent": dict.fromkeys(NO_GPM, Absence.NOT_SUPPORTED)}
+        without = dataclasses.replace(each.devices[1], **lacking)
+        told[n] = dataclasses.replace(each, devices=(each.devices[0], without))
+    app = app_with(first, *told)
+    async with app.run_test(size=LARGE) as pilot:
+        await settle(pilot)
+        await pilot.press("w")
+        await settle(pilot)
+        lack = findings(pilot).partition("Not enough data")[2]
+        assert "tensor cores: on GPU 1, no SM active, tensor active (needs GPM" in lack
+        assert lack.count("tensor cores") == 1
 
 
 async def test_the_way_back_from_the_page_of_the_device() -> None:
@@ -205,13 +226,13 @@ async def test_findings_scroll() -> None:
         await settle(pilot)
         first = shown(pilot, FindingsView)
         assert first.startswith("▲ 2 uncorrected ECC errors")
-        assert "below: PgUp PgDn" in first
+        assert "more rows · PgUp PgDn" in first
         await pilot.press("j")
         await settle(pilot)
         assert "1 row above" in shown(pilot, FindingsView)
         await pilot.press("end")
         await settle(pilot)
-        assert "Looked for, not found" in shown(pilot, FindingsView)
+        assert "Checked, no problem" in shown(pilot, FindingsView)
         assert "below" not in shown(pilot, FindingsView).splitlines()[-1]
         await pilot.press("home", "pagedown", "pageup")
         await settle(pilot)

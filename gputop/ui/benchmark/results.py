@@ -23,7 +23,7 @@ from gputop.bench.results.text_report import part_cells, suite_problems, suite_t
 from gputop.text import ABSENT, brief, count, duration, flops_unit, short_name, size, visible
 from gputop.ui.benchmark import plot as plots
 from gputop.ui.drawing.cells import Row, Span, cell, clip, fit, list_row, width_of, wrap
-from gputop.ui.drawing.live import TelemetryView, Wheel
+from gputop.ui.drawing.live import CursorList, TelemetryView
 from gputop.ui.drawing.palette import ACCENT, DIM, FAULT, GOOD, STRONG, TEXT, WARN
 
 if TYPE_CHECKING:
@@ -254,7 +254,7 @@ def rates(low: float, high: float, height: int) -> tuple[plots.PlotAxis, Callabl
     return plots.PlotAxis(bottom, top + 0.01 * (top - bottom), ticks), math.log10
 
 
-class ResultsView(Wheel, TelemetryView):
+class ResultsView(CursorList, TelemetryView):
     """A table, newest first, with a cursor."""
 
     def __init__(self, telemetry: Telemetry) -> None:
@@ -264,35 +264,27 @@ class ResultsView(Wheel, TelemetryView):
         """Reason why earlier results could not be read, or this one not be stored."""
         self.marked: Result | None = None
         """Result that another one is to be compared with."""
-        self._at = self._first = 0
-        """Index of the selected result, and of the first one shown."""
-        self._room = 1
 
     def show(self, results: list[Result], problem: str | None) -> None:
         """List these results; a new one is selected."""
         fresh = results[:1] != self.results[:1]
         self.results, self.problem = results, problem
-        self._at = 0 if fresh else self._at
+        self.at = 0 if fresh else self.at
         self.action_move(0)
 
     @property
     def selected(self) -> Result | None:
         """Result under the cursor, or None if there is none."""
-        return self.results[self._at] if self.results else None
+        return self.results[self.at] if self.results else None
 
     @property
     def wanted(self) -> int:
         """Rows that show all results."""
         return 1 + len(self.results) + 2 * bool(self.problem)
 
-    def action_move(self, step: int) -> None:
-        self._at = max(0, min(len(self.results) - 1, self._at + step))
-        self.redraw()
-
-    wheel = action_move
-
-    def action_page(self, step: int) -> None:
-        self.action_move(step * self._room)
+    @property
+    def total(self) -> int:
+        return len(self.results)
 
     def draw(self, width: int, height: int) -> list[Row]:
         note: list[Row] = [
@@ -302,10 +294,7 @@ class ResultsView(Wheel, TelemetryView):
             note.append([Span(" Select another result, and press d again", ACCENT)])
         if not self.results:
             return [*note, [Span(" No results yet", DIM)]]
-        self._room = max(1, height - len(note) - 1)
-        first = max(self._at - self._room + 1, min(self._first, self._at))
-        self._first = max(0, min(first, len(self.results) - self._room))
-        listed = self.results[self._first : self._first + self._room]
+        listed = [self.results[n] for n in self.list_in(max(1, height - len(note) - 1))]
         columns = fitting_columns(width)
         rows = [self._heading(columns, width)]
         rows += [self._line(each, columns, width) for each in listed]
@@ -313,12 +302,12 @@ class ResultsView(Wheel, TelemetryView):
 
     def _heading(self, columns: tuple[tuple[ResultColumn, int], ...], width: int) -> Row:
         """Return the titles, and which results are shown if not all are."""
-        total = len(self.results)
+        first, last, total = self._first + 1, self.listed.stop, self.total
         row: Row = []
         for column, cells in columns:
             title = column.title
-            if column is WHEN and total > self._room:
-                shown = f"{self._first + 1}-{self._first + self._room}"
+            if column is WHEN and total > len(self.listed):
+                shown = f"{first}-{last}"
                 forms = (f"{shown} of {total}", f"{shown}/{total}", shown)
                 title = next((each for each in forms if len(each) <= cells), shown)
             row += [Span(" "), cell(title, cells, DIM, right=column.right)]

@@ -6,8 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gputop.health.conditions import fault_of
-from gputop.health.findings import Cause, Evidence, Finding, Severity, cause_text, summarize
-from gputop.health.judge import BY_NAME, RULES
+from gputop.health.findings import (
+    Cause,
+    Evidence,
+    Finding,
+    Severity,
+    cause_text,
+    name_devices,
+    summarize,
+)
+from gputop.health.judge import BY_NAME
 from gputop.schema.labels import ROWS
 from gputop.schema.snapshot import (
     HOST_CPU,
@@ -36,8 +44,7 @@ from gputop.ui.drawing.palette import ACCENT, CPU, DIM, GOOD, MEMORY, STRONG, in
 from gputop.ui.monitor.panel import sign_of
 
 if TYPE_CHECKING:
-    from textual.app import ComposeResult
-
+    from gputop.health.judge import NoFinding
     from gputop.schema.device import Absence, Device
     from gputop.ui.model import Telemetry
 
@@ -86,14 +93,17 @@ class FindingsView(ScrolledView):
         return (self.device,) if self.device else ()
 
     def all_rows(self, width: int) -> list[Row]:
-        """Return the findings, then the rules that found nothing and those that cannot tell."""
         rows = [*self._causes(width)] if self.of_all else [*self._of_device(width)]
-        return [*(rows or self._alerts(width)), *self._clear(width), *self._cannot_tell(width)]
+        return [*(rows or self._alerts(width)), *self._without_finding(width)]
+
+    @property
+    def _own_alerts(self) -> list[Finding]:
+        shown = {device.uuid for device in self.devices}
+        return [alert for alert in self._telemetry.alerts if alert.device_uuid in shown]
 
     def _alerts(self, width: int) -> list[Row]:
         """Return the alerts of the header while no rule has had the time to explain them."""
-        shown = {device.uuid for device in self.devices}
-        alerts = summarize(a for a in self._telemetry.alerts if a.device_uuid in shown)
+        alerts = summarize(self._own_alerts)
         rows = [row for each in alerts for row in (*cause_rows(*each, None, "", width), [])]
         return rows or [[Span("No problems found", GOOD)], []]
 
@@ -134,30 +144,37 @@ class FindingsView(ScrolledView):
             if severity is Severity.FAULT:
                 yield words, ""
 
-    def _clear(self, width: int) -> list[Row]:
+    def _silent(self) -> dict[str, list[tuple[Device, NoFinding]]]:
+        """Return the verdicts by rule, without rules that have a finding or an alert above."""
         judgement = self._telemetry.judgement
-        clear = [
-            {each.rule for each in judgement.without_finding(device.uuid) if not each.missing}
-            for device in self.devices
-        ]
-        names = set.intersection(*clear) if clear else set()
-        titles = [rule.title for rule in RULES if rule.name in names]
-        text = ", ".join(titles) or "nothing yet"
-        return [heading("Looked for, not found", width), *_hanging(text, width), []]
-
-    def _cannot_tell(self, width: int) -> list[Row]:
-        groups: dict[str, dict[str, None]] = {}
+        told = {alert.rule for alert in self._own_alerts}
+        verdicts: dict[str, list[tuple[Device, NoFinding]]] = {}
         for device in self.devices:
-            for verdict in self._telemetry.judgement.without_finding(device.uuid):
+            told |= {finding.rule for finding in judgement.for_device(device.uuid)}
+            for verdict in judgement.without_finding(device.uuid):
+                verdicts.setdefault(verdict.rule, []).append((device, verdict))
+        return {rule: found for rule, found in verdicts.items() if rule not in told}
+
+    def _without_finding(self, width: int) -> list[Row]:
+        """Return the rules that found nothing, then those that cannot tell, with the reasons."""
+        clear: list[str] = []
+        lacking: dict[str, list[str]] = {}
+        for rule, verdicts in self._silent().items():
+            reasons: dict[str, list[str]] = {}
+            for device, verdict in verdicts:
                 if verdict.missing:
                     why = self._why(device, verdict.missing)
-                    groups.setdefault(why, {})[BY_NAME[verdict.rule].title] = None
-        if not groups:
-            return []
-        rows = [heading("Cannot tell", width)]
-        for why, titles in groups.items():
-            rows += _hanging(f"{', '.join(titles)}: {why}", width)
-        return rows
+                    reasons.setdefault(why, []).append(device.label)
+            for why, labels in reasons.items():
+                some = len(labels) < len(self.devices)
+                reason = f"on {name_devices(labels)}, {why}" if some else why
+                lacking.setdefault(reason, []).append(BY_NAME[rule].title)
+            clear += [BY_NAME[rule].title] * (not reasons)
+        rows = [heading("Checked, no problem", width)]
+        rows += [*_hanging(", ".join(clear) or "nothing yet", width), []]
+        rows += [heading("Not enough data", width)] * bool(lacking)
+        lines = (f"{', '.join(titles)}: {reason}" for reason, titles in lacking.items())
+        return [*rows, *(row for line in lines for row in _hanging(line, width))]
 
     def _why(self, device: Device, missing: Mapping[str, Absence | None]) -> str:
         reasons: dict[str, list[str]] = {}
@@ -267,18 +284,10 @@ class WhyPage(DeviceTab):
         views = (WhyTitle(telemetry, self._findings), self._findings)
         super().__init__(telemetry, views, id="why")
 
-    def compose(self) -> ComposeResult:
-        yield from self._views
-
-    def show(self, uuid: str) -> None:
-        """Show the findings of a device; from a list of devices, those of all come first."""
-        self._findings.of_all = False
+    def show(self, uuid: str, of_all: bool = False) -> None:
+        """Show the findings of a device, or those of all devices if there are several."""
+        self._findings.of_all = of_all and len(self.telemetry.devices) > 1
         super().show(uuid)
-
-    def show_all(self) -> None:
-        """Show the findings of all devices, if there are several."""
-        self._findings.of_all = len(self.telemetry.devices) > 1
-        self.show_telemetry()
 
     def action_why(self) -> None:
         """Switch between the findings of all devices and of one."""

@@ -128,7 +128,7 @@ class DetailsView(ScrolledView):
         columns = max(1, min(MOST_COLUMNS, (width + GAP) // (NARROWEST_COLUMN + GAP)))
         each = min(WIDEST_COLUMN, (width - (columns - 1) * GAP) // columns)
         lacking: Counter[str] = Counter()
-        rows = in_columns(self._groups(self.device, each, lacking), columns, each)
+        rows = cells.in_columns(self._groups(self.device, each, lacking), columns, each, GAP)
         return [*rows, *_lacking_lines(lacking, width)]
 
     def _groups(self, device: Device, width: int, lacking: Counter[str]) -> list[list[Row]]:
@@ -224,26 +224,6 @@ def _figures(figures: Sequence[str]) -> str:
     if len(figures) == 1:
         return figures[0].rjust(3 * FIGURE)
     return "".join(f" {figure}".rjust(FIGURE) for figure in figures)
-
-
-def in_columns(blocks: Sequence[list[Row]], columns: int, width: int) -> list[Row]:
-    """Arrange unbroken blocks in columns, in order, at the smallest height."""
-    blocks = [[fit(row, width) for row in block] for block in blocks]
-    height = max((len(block) for block in blocks), default=0)
-    while len(packed := _packed(blocks, height, fit([], width))) > columns:
-        height += 1
-    return cells.beside(packed, width, GAP)
-
-
-def _packed(blocks: Sequence[list[Row]], height: int, blank: Row) -> list[list[Row]]:
-    packed: list[list[Row]] = [[]]
-    for block in blocks:
-        gap = bool(packed[-1])
-        if gap and len(packed[-1]) + 1 + len(block) > height:
-            packed.append([])
-            gap = False
-        packed[-1] += [blank, *block] if gap else block
-    return packed
 
 
 class DevicePage(DeviceTab):

@@ -12,7 +12,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from gputop.ui.drawing.cells import Row, Span, fit, width_of
-from gputop.ui.drawing.live import FilterView, Wheel
+from gputop.ui.drawing.live import CursorList, FilterView
 from gputop.ui.drawing.palette import ACCENT, DIM, TAB, TEXT
 
 if TYPE_CHECKING:
@@ -110,7 +110,8 @@ class ConfirmScreen(Dialog[bool]):
             self.close(answer)
 
 
-MOVES = {"down": 1, "up": -1, "pagedown": 8, "pageup": -8, "home": -999, "end": 999}
+MOVES = {"down": 1, "j": 1, "up": -1, "k": -1, "pagedown": 8, "pageup": -8}
+MOVES |= {"home": -999, "end": 999}
 
 
 class Choice(NamedTuple):
@@ -121,14 +122,14 @@ class Choice(NamedTuple):
     value: Any
 
 
-class ChoiceList(Wheel, FilterView):
+class ChoiceList(CursorList, FilterView):
     """The typed text, and under it the choices that contain its words."""
 
     def __init__(self, choices: Sequence[Choice], clicked: Callable[[Choice], object]) -> None:
         """List the `choices`; call `clicked` with one that the mouse chooses."""
         super().__init__(id="choices")
         self.choices, self.clicked = choices, clicked
-        self.at = 0
+        self._head: list[Row] = []
 
     @property
     def found(self) -> Sequence[Choice]:
@@ -136,6 +137,10 @@ class ChoiceList(Wheel, FilterView):
         typed = self.typed.lower()
         found = [c for c in self.choices if all(each in c.text.lower() for each in typed.split())]
         return sorted(found, key=lambda choice: not choice.text.lower().startswith(typed))
+
+    @property
+    def total(self) -> int:
+        return len(self.found)
 
     @property
     def chosen(self) -> Choice | None:
@@ -147,30 +152,32 @@ class ChoiceList(Wheel, FilterView):
         self.at = 0
         super().type(text)
 
-    def move(self, step: int) -> None:
-        self.at = max(0, min(len(self.found) - 1, self.at + step))
-        self.redraw()
+    def press(self, key: str, character: str | None) -> None:
+        """Type the key, or move the cursor."""
+        if not (self.typing and self.filter_key(key, character)) and key in MOVES:
+            self.action_move(MOVES[key])
 
-    wheel = move
+    def head(self, width: int) -> list[Row]:
+        """Return the rows above the choices."""
+        return [self.prompt(width - 4)] if self.typing else []
 
     def draw(self, width: int, height: int) -> list[Row]:
-        found, room = self.found, max(1, height - self.typing)
-        self._first = max(self.at - room + 1, min(self._first, self.at))
-        prompt = [Span(" › ", ACCENT), Span(self.typed), Span("▏", ACCENT)]
-        rows: list[Row] = [prompt] if self.typing else []
-        if not found:
-            return [*rows, [Span("   Nothing matches", DIM)]]
-        for n, (text, hint, _) in enumerate(found[self._first : self._first + room], self._first):
+        found, head = self.found, self.head(width)[: height - 1]
+        indent = "   " if self.typing else " "
+        rows: list[Row] = [] if found else [[Span("   Nothing matches", DIM)]]
+        for n in self.list_in(height - len(head)):
             styles = (TAB, TAB) if n == self.at else (TEXT, ACCENT)
-            left, right = map(Span, (f"   {text} ", f" {hint} "), styles)
+            hint = f"  {found[n].hint} " if found[n].hint else ""
+            left, right = map(Span, (f"{indent}{found[n].text}", hint), styles)
             rows.append([*fit([left], width - width_of([right]), style=left.style), right])
-        return rows
+        self._head = head
+        return [*head, *rows]
 
     def on_click(self, event: Click) -> None:
-        row = event.y - self.typing
-        if 0 <= row < len(found := self.found) - self._first:
-            self.at = row + self._first
-            self.clicked(found[self.at])
+        row = event.y - len(self._head)
+        if 0 <= row < len(self.listed):
+            self.at = self.listed[row]
+            self.clicked(self.found[self.at])
 
 
 class ChoiceDialog(Dialog[Any]):
@@ -201,10 +208,8 @@ class ChoiceDialog(Dialog[Any]):
             case "enter":
                 chosen = self._list.chosen
                 self.close(chosen and chosen.value)
-            case _ if key in MOVES:
-                self._list.move(MOVES[key])
-            case _ if self._list.typing:
-                self._list.filter_key(key, character)
+            case _:
+                self._list.press(key, character)
 
 
 PAUSE_SECONDS = 0.8

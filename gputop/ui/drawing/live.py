@@ -16,6 +16,7 @@ from gputop.ui.drawing.cells import Row, Span, cells_of, changed_span, fit
 from gputop.ui.drawing.palette import ACCENT, DIM, STRONG
 
 if TYPE_CHECKING:
+    from textual.app import ComposeResult
     from textual.events import MouseScrollDown, MouseScrollUp
 
     from gputop.schema.device import Device
@@ -90,6 +91,9 @@ class LiveView(Widget):
         return "\n".join("".join(span.text for span in row).rstrip() for row in self._rows)
 
 
+LONGEST_FILTER = 200
+
+
 class FilterView(LiveView):
     """View with a filter field. A subclass lists what matches, and may keep the text elsewhere."""
 
@@ -142,6 +146,11 @@ class FilterView(LiveView):
         """Insert the printable characters of the first line."""
         line = next(iter(text.splitlines()), "")
         self.type(self.typed + "".join(filter(str.isprintable, line)))
+
+    @property
+    def filter_keys(self) -> str:
+        """What keys do to the filter, in words."""
+        return "  Enter keeps · Esc clears " if self.typing else "  / changes it "
 
     def prompt(self, room: int) -> Row:
         """Return the filter and its cursor. Of a text longer than `room` cells, show the end."""
@@ -207,6 +216,36 @@ class Wheel:
         event.stop()
 
 
+class CursorList(Wheel):
+    """Mixin for lists with a cursor, which is always on screen."""
+
+    at = 0
+    """Index of the line under the cursor."""
+    listed = range(0)
+    """Indexes of the lines on screen."""
+
+    @property
+    def total(self) -> int:
+        """Number of lines."""
+        raise NotImplementedError
+
+    def action_move(self, step: int) -> None:
+        self.at = max(0, min(self.total - 1, self.at + step))
+        self.redraw()
+
+    def action_page(self, step: int) -> None:
+        self.action_move(step * len(self.listed))
+
+    def wheel(self, step: int) -> None:
+        self.action_move(step)
+
+    def list_in(self, room: int) -> range:
+        """Scroll to the cursor, and return the indexes of the lines to draw in so many rows."""
+        self._first = max(self.at - room + 1, min(self._first, self.at, max(0, self.total - room)))
+        self.listed = range(self._first, min(self._first + room, self.total))
+        return self.listed
+
+
 class ScrolledView(Wheel, DeviceView):
     """Scrolling view of `all_rows`; where they do not fit, the last line counts the others."""
 
@@ -227,9 +266,9 @@ class ScrolledView(Wheel, DeviceView):
         if room == height:
             return rows[first : first + room]
         below = len(rows) - room - first
-        more = f" {count(first, 'row')} above" if first else ""
-        more += f"{',' if more and below else ''} {below} below" if below else ""
-        return [*rows[first : first + room], [Span(f"{more}: PgUp PgDn".rjust(width), DIM)]]
+        others = f"{count(first, 'row')} above" if first else count(below, "more row")
+        others += f", {below} below" if first and below else ""
+        return [*rows[first : first + room], [Span(f"{others} · PgUp PgDn".rjust(width), DIM)]]
 
 
 def space_of(tab: Widget) -> Size:
@@ -275,6 +314,9 @@ class DeviceTab(LiveTab):
         """Show a device in `views`, which also do what keys do."""
         super().__init__(id=id)
         self.telemetry, self._views = telemetry, views
+
+    def compose(self) -> ComposeResult:
+        yield from self._views
 
     @property
     def selected(self) -> Device | None:

@@ -24,7 +24,7 @@ from gputop.text import (
 )
 from gputop.ui.drawing import cells
 from gputop.ui.drawing.cells import Row, Span, cell, clip, faded, fit, spread, width_of
-from gputop.ui.drawing.live import FilterView, LiveView, Wheel
+from gputop.ui.drawing.live import LONGEST_FILTER, FilterView, LiveView, Wheel
 from gputop.ui.drawing.palette import ACCENT, BADGE, DIM, GOOD, LEVELS, STRONG, TAB, TEXT, WARN
 from gputop.ui.fleet.grouping import EXAMPLE, GRAVEST_FIRST, SIGN_STYLES, SIGNS, FilteredGpus
 
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from gputop.ui.fleet.fleet_state import FleetState
 
 MOST_PROBLEMS = 3
-LONGEST_FILTER = 200
 NARROWEST, WITH_MEDIAN = 38, 48
 """Cells of a value's distribution: without, and with the word `median`."""
 
@@ -136,9 +135,8 @@ class FilterLine(FilterView):
         else:
             many = len(state.view.numbers)
             said, style = count(many, "GPU"), TEXT if many else WARN
-        keys = f"  {'Enter applies' if self.typing else '/ changes it'} · Esc shows all "
-        room = max(8, width - cells.cells_of(visible(self.typed)) - len(keys) - 8)
-        right = [Span(clip(visible(said), room), style), Span(keys, DIM)]
+        room = width - cells.cells_of(visible(self.typed)) - len(self.filter_keys) - 8
+        right = [Span(clip(visible(said), max(8, room)), style), Span(self.filter_keys, DIM)]
         return [spread(self.prompt(width // 2), right, width)]
 
 

@@ -351,12 +351,9 @@ class DevicesView(Wheel, TelemetryView):
 
 def first_visible(heights: Sequence[int], at: int, first: int, room: int) -> int:
     """Return the first line to show so that line `at` is visible and no room is wasted."""
-    last = len(heights)
-    below = 0
-    while last > 0 and below + heights[last - 1] <= room:
-        last -= 1
-        below += heights[last]
-    first = max(0, min(first, at, last))
-    while first < at and sum(heights[first : at + 1]) > room:
-        first += 1
-    return first
+
+    def fitting(end: int) -> int:
+        """Return the first line from which on all before `end` fit."""
+        return next((n for n in range(end) if sum(heights[n:end]) <= room), end)
+
+    return max(min(at, fitting(at + 1)), min(first, at, fitting(len(heights))))

@@ -229,8 +229,7 @@ def _title(panel: Panel, width: int, *, rule: bool) -> Row:
         # limits come and go, and nothing may move with them. A label of one digit gets two cells.
         second = max(0, 2 - len(label))
         room = width - width_of(left) - second - LONGEST_LIMIT - 3
-        while len(figures) > 1 and sum(map(width_of, figures)) > room:
-            figures.pop()
+        figures = fit_columns(figures, room, width_of) or figures[:1]
     limit, style = limited_by(r)
     if panel.old_seconds is not None:
         figures = faded(figures)

@@ -113,7 +113,7 @@ class MonitorTab(ListTab):
         if event.widget is self.devices:
             self._go_to_list(to_it=False)
             if event.chain == 2:
-                self.app.call_later(self.screen.run_action, "details")
+                self.app.call_later(self.screen.run_action, "act('details')")
 
     def on_resize(self) -> None:
         self.show_telemetry()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from signal import Signals
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,19 +15,16 @@ from gputop.masking import MASK, is_secret
 from gputop.problem import Problem, ProblemError
 from gputop.sources.linux.procfs import ProcessDetails, read_details
 from gputop.text import ABSENT, count, moment, size, visible
-from gputop.ui.drawing.cells import Row, Span, cell, clip, is_narrow, rule_of, spread, wrap
-from gputop.ui.drawing.dialogs import WAIT, Dialog, QuietPeriod
-from gputop.ui.drawing.live import FilterView, LiveView, ScrolledView
-from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, TAB, TEXT, WARN
+from gputop.ui.drawing.cells import Row, Span, clip, is_narrow, rule_of, spread, wrap
+from gputop.ui.drawing.dialogs import WAIT, Choice, ChoiceDialog, ChoiceList, QuietPeriod
+from gputop.ui.drawing.live import FilterView, ScrolledView
+from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, TEXT, WARN
 from gputop.ui.processes import columns
 from gputop.ui.processes.columns import ProcessContext
 from gputop.ui.processes.screen import ProcessTab, why_untouched
 from gputop.ui.processes.table_state import rows_of
 
 if TYPE_CHECKING:
-    from textual.app import ComposeResult
-    from textual.events import Key
-
     from gputop.schema.device import Device
     from gputop.schema.snapshot import Process
     from gputop.ui.model import Telemetry
@@ -68,7 +65,7 @@ class ProcessDetailsView(ScrolledView, FilterView):
         self.selected, self._held = process, [process]
         self.forget()
         why = why_untouched(process, self._telemetry)
-        self._problem = f"Nothing more is known: {why}" if why else ""
+        self._problem = f"No details: {why}" if why else ""
         self._unmasked = self._telemetry.show_secrets
         self._at_environment = environment
         """True while the heading of the environment is the first row."""
@@ -181,7 +178,7 @@ class ProcessDetailsView(ScrolledView, FilterView):
         left = [Span("Environment ", ACCENT), Span(" / filter", DIM)]
         if self.typing or self.typed:
             left[1:] = self.prompt(width // 3)
-        none = "No variable contains all of these words" if self._variables else "It has none"
+        none = "No variable contains all of these words" if self._variables else "No variables"
         return [spread(left, [Span(counts, DIM)], width), *(rows or [[Span(none, DIM)]])]
 
 
@@ -255,7 +252,6 @@ SIGNALS = (
     (Signals.SIGUSR2, "does what the program defines"),
 )
 """Signals, the gentlest first, with their default effects."""
-MOVES = {"down": 1, "j": 1, "up": -1, "k": -1, "home": -99, "end": 99}
 CHOOSING, ASKING = "Enter chooses · Esc closes", "y sends it · Esc goes back"
 NOT_YET = f"{WAIT} · Esc goes back"
 DEVICE_LINES = 4
@@ -283,41 +279,35 @@ def signal_target(
     return SignalTarget(process, tuple((each.label, memory[each.uuid]) for each in used))
 
 
-class SignalList(LiveView):
+class SignalList(ChoiceList):
     """Process and list of signals; once a signal is chosen, the question."""
 
-    def __init__(self, target: SignalTarget) -> None:
-        super().__init__(id="signals")
+    def __init__(self, target: SignalTarget, clicked: Callable[[Choice], object]) -> None:
+        names = ((signal.name.removeprefix("SIG"), signal, about) for signal, about in SIGNALS)
+        choices = [Choice(f"{name:<5}{n:>3}  {about}", "", n) for name, n, about in names]
+        super().__init__(choices, clicked)
         self._target = target
-        self._at = 0
         self.asking = False
         """True once a signal is chosen and the question is open."""
         self.ready = False
 
     @property
-    def chosen(self) -> Signals:
-        return SIGNALS[self._at][0]
-
-    def move(self, step: int) -> None:
-        self._at = max(0, min(len(SIGNALS) - 1, self._at + step))
-        self.redraw()
-
-    @property
     def rows_needed(self) -> int:
         """Rows that show the process and all signals."""
-        return len(self._who(1)) + len(SIGNALS)
+        return len(self.head(1)) + len(SIGNALS)
+
+    def action_move(self, step: int) -> None:
+        if not self.asking:
+            super().action_move(step)
 
     def draw(self, width: int, height: int) -> list[Row]:
-        if self.asking:
-            question = self._question(width)
-            return [*self._who(width)[: max(0, height - len(question))], *question]
-        who = self._who(width)[: height - 1]
-        room = height - len(who)
-        first = max(0, min(self._at - room // 2, len(SIGNALS) - room))
-        numbers = range(first, min(first + room, len(SIGNALS)))
-        return [*who, *(self._offer(number, width) for number in numbers)]
+        if not self.asking:
+            return super().draw(width, height)
+        self.listed = range(0)  # none to click on
+        question = self._question(width)
+        return [*self.head(width)[: max(0, height - len(question))], *question]
 
-    def _who(self, width: int) -> list[Row]:
+    def head(self, width: int) -> list[Row]:
         process, devices = self._target
         user = ABSENT if process.user is None else visible(process.user, 64)
         command = clip(visible(process.command or "", 4 * width), width)
@@ -331,14 +321,8 @@ class SignalList(LiveView):
             rows.append([Span(f"and {len(more)} more, with {size(total)}", DIM)])
         return [*rows, []]
 
-    def _offer(self, number: int, width: int) -> Row:
-        signal, about = SIGNALS[number]
-        at = number == self._at
-        name = cell(f" {signal.name.removeprefix('SIG'):<5}{signal:>3}", 11, TAB if at else STRONG)
-        return [name, cell(f" {about}", width - 11, TAB if at else TEXT)]
-
     def _question(self, width: int) -> list[Row]:
-        (process, devices), name = self._target, self.chosen.name.removeprefix("SIG")
+        (process, devices), name = self._target, SIGNALS[self.at][0].name.removeprefix("SIG")
         labels = [label for label, _ in devices]
         many = len(labels) > DEVICES_NAMED
         on = f"{len(labels)} devices" if many else f"GPU {', '.join(labels)}"
@@ -356,43 +340,33 @@ class SignalList(LiveView):
         return [*lines, [], [*answers, Span(" Back to the signals")]]
 
 
-class SendSignal(Dialog[Signals | None]):
+class SendSignal(ChoiceDialog):
     """Dialog that answers with the signal to send, or None.
 
     The target may end meanwhile: the sender checks the pid's start time again.
     """
 
+    _list: SignalList
+
     def __init__(self, target: SignalTarget, *, left: bool = False) -> None:
         """Ask for a signal to `target` on the right, or on the `left`."""
-        super().__init__()
+        super().__init__("Send a signal", (), CHOOSING)
         self.styles.align_horizontal = "left" if left else "right"
-        self._list = SignalList(target)
+        self._list = SignalList(target, lambda _: self._ask(True))
+        self._list.styles.height = self._list.rows_needed
         self._quiet = QuietPeriod(self, self._show_keys)
 
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="box") as box:
-            box.border_title = "Send a signal"
-            box.border_subtitle = CHOOSING
-            yield self._list
-            self._list.styles.height = self._list.rows_needed
-
-    def on_key(self, event: Key) -> None:
-        """Handle every key here, in the order typed."""
-        event.stop()
+    def press(self, key: str, character: str | None) -> None:
         if self._list.asking:
-            answer = self._quiet.answer(event.key)
-            if answer:
-                self.close(self._list.chosen)
-            elif answer is False:
+            answer = self._quiet.answer(key)
+            if answer is False:
                 self._ask(False)
-            return
-        match event.key:
-            case "escape" | "q" | "f9":
-                self.close(None)
-            case "enter":
-                self._ask(True)
-            case key if key in MOVES:
-                self._list.move(MOVES[key])
+            elif answer:
+                super().press("enter", None)
+        elif key == "enter":
+            self._ask(True)
+        else:
+            super().press("escape" if key in ("q", "f9") else key, character)
 
     def _ask(self, asking: bool) -> None:
         self._list.asking = asking

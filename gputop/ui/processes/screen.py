@@ -12,8 +12,8 @@ from gputop.schema.device import Absence, Device, DeviceState
 from gputop.schema.values import unseen
 from gputop.sources.linux.procfs import send_signal
 from gputop.text import ABSENT, fit_columns
-from gputop.ui.drawing.cells import Row, Span, cell, list_row, spread
-from gputop.ui.drawing.live import FilterView, LiveTab, TelemetryView, Wheel
+from gputop.ui.drawing.cells import Row, Span, cell, list_row, spread, width_of
+from gputop.ui.drawing.live import LONGEST_FILTER, FilterView, LiveTab, TelemetryView, Wheel
 from gputop.ui.drawing.palette import DIM, STRONG, TEXT
 from gputop.ui.processes import columns
 from gputop.ui.processes.table_state import ProcessLine, ProcessTable
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from gputop.ui.model import Telemetry
     from gputop.ui.processes.columns import ProcessColumn, ShownColumn
     from gputop.ui.processes.page import ProcessDetailsView
-
-LONGEST_FILTER = 200
 
 
 class ProcessesView(Wheel, TelemetryView, FilterView):
@@ -190,9 +188,8 @@ class ProcessesView(Wheel, TelemetryView, FilterView):
             parts = (f"  {shown} processes", " · ↑↓ scroll", " · / filter")
             return [Span("".join(fit_columns(parts, width, len)), DIM)]
         counts = f"  {listed} of {total} match"
-        keys = "  Enter keeps · Esc clears " if self.typing else "  / changes it "
-        right = [Span(counts, TEXT if listed else STRONG), Span(keys, DIM)]
-        return spread(self.prompt(max(8, width - len(counts + keys) - 4)), right, width)
+        right = [Span(counts, TEXT if listed else STRONG), Span(self.filter_keys, DIM)]
+        return spread(self.prompt(max(8, width - width_of(right) - 4)), right, width)
 
     def on_click(self, event: Click) -> None:
         """Sort by the heading under the mouse, or reverse the order; select the row under it."""

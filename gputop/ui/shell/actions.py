@@ -85,7 +85,7 @@ class Action:
 ACTIONS = (
     Action("tab.monitor", "1", "tab('monitor')", "Monitor: devices and their processes"),
     Action("tab.benchmark", "2", "tab('benchmark')", "Benchmark: stress tests and results"),
-    Action("tab.processes", "3", "tab('processes')", "Processes: all of them, with all columns"),
+    Action("tab.processes", "3", "tab('processes')", "Processes: full list, all columns"),
     Action("details", "enter", "details", "Details of the selected GPU or process", "Details",
            PROCESSES),
     Action("switch", "tab", "switch", "Switch between devices and processes", "Processes",
@@ -97,25 +97,25 @@ ACTIONS = (
            "Why", LIVE),
     Action("next", "down,j", "move(1)", "Next device, process, line or result"),
     Action("previous", "up,k", "move(-1)", "Previous device, process, line or result"),
-    Action("page.next", "pagedown", "page(1)", "A page down"),
-    Action("page.previous", "pageup", "page(-1)", "A page up"),
-    Action("right", "right", "side(1)", "The next device, or more columns of processes", "",
+    Action("page.next", "pagedown", "page(1)", "Page down"),
+    Action("page.previous", "pageup", "page(-1)", "Page up"),
+    Action("right", "right", "side(1)", "Next device, or more columns of processes", "",
            LISTS, when="live"),
-    Action("left", "left", "side(-1)", "... the previous one, or back", "", LISTS, when="live"),
+    Action("left", "left", "side(-1)", "Previous device, or columns back", "", LISTS, when="live"),
     Action("cursor.back", "left", "side(-1)", "Move the cursor back in time", "Cursor", ("page",)),
-    Action("cursor.on", "right", "side(1)", "... and forward", "", ("page",)),
+    Action("cursor.on", "right", "side(1)", "Move the cursor forward in time", "", ("page",)),
     Action("zoom.out", "z", "zoom(1)", "Show more time in the charts", "Zoom", ("page",)),
     Action("zoom.in", "Z", "zoom(-1)", "Show less time in the charts", "", ("page",)),
-    Action("absent", "a", "absent", "Show readings that the GPU does not have", "", ("page",)),
-    Action("first", "home", "move(-9999)", "To the first"),
-    Action("last", "end", "move(9999)", "To the last"),
-    Action("device.next", "n", "device(1)", "The next device", "Next GPU", PAGES),
-    Action("device.previous", "p", "device(-1)", "The previous device", "", PAGES),
-    Action("device.reset", "0", "reset", "Restart minimum, mean and maximum", "Reset", ("page",)),
+    Action("absent", "a", "absent", "Show or hide readings that the GPU lacks", "", ("page",)),
+    Action("first", "home", "move(-9999)", "First row"),
+    Action("last", "end", "move(9999)", "Last row"),
+    Action("device.next", "n", "device(1)", "Next device", "Next GPU", PAGES),
+    Action("device.previous", "p", "device(-1)", "Previous device", "", PAGES),
+    Action("device.reset", "0", "reset", "Reset minimum, mean and maximum", "Reset", ("page",)),
     Action("number", "g", "number", "Select a GPU by its number, such as g 5", "", DEVICES),
     Action("filter", "slash,f3,f4,backslash", "filter",
            "Filter processes, or an environment, by text", "Filter", PROCESSES),
-    Action("user", "u", "user", "Only the user of the selected process, or all", "", LISTS),
+    Action("user", "u", "user", "Show only the selected user's processes, or all", "", LISTS),
     Action("sort", "full_stop,greater_than_sign,f6", "sort(1)",
            "Sort processes by the next column", "Sort", LISTS),
     Action("sort.previous", "comma,less_than_sign", "sort(-1)",
@@ -132,7 +132,8 @@ ACTIONS = (
            when="live"),
     Action("secrets", "v", "secrets", "Show or mask secrets", "Secrets", ("process",)),
     Action("density", "c", "density", "Density: one row, three, full", "Density", ("monitor",)),
-    Action("charts", "G", "charts", "Charts: busy and memory, power too, busy", "", ("monitor",)),
+    Action("charts", "G", "charts", "Charts: busy and memory, also power, only busy", "",
+           ("monitor",)),
     Action("pause", "space", "pause", "Freeze the display; new samples are kept", "Pause", LIVE,
            when="live"),
     Action("interval.shorter", "plus,equals_sign", "interval(-1)", "Sample more often", "", LIVE,
@@ -149,23 +150,23 @@ ACTIONS = (
            when="replay"),
     Action("faster", "plus,equals_sign", "speed(1)", "Play faster", "Faster", LIVE, when="replay"),
     Action("slower", "minus", "speed(-1)", "Play slower", "", LIVE, when="replay"),
-    Action("form", "tab", "field(1)", "Go through the form", "Form", ("benchmark",)),
-    Action("form.back", "shift+tab", "field(-1)", "Go back through the form", "", ("benchmark",)),
+    Action("form", "tab", "field(1)", "Next field of the form", "Form", ("benchmark",)),
+    Action("form.back", "shift+tab", "field(-1)", "Previous field of the form", "", ("benchmark",)),
     Action("results.draw", "enter", "draw", "Draw the selected result again", "Draw",
            ("benchmark",)),
     Action("results.compare", "d", "compare", "Compare two results: d on one, d on the other",
            "Compare", ("benchmark",)),
-    Action("results.forget", "delete", "forget", "Forget the selected result, after a question",
+    Action("results.forget", "delete", "forget", "Forget the selected result (asks first)",
            "", ("benchmark",)),
-    Action("theme", "T", "theme", "The next theme of colours"),
+    Action("theme", "T", "theme", "Next colour theme"),
     Action("settings", "S", "save", "Save the settings: theme, density, sorting, columns, …"),
-    Action("settings.screen", "f2", "settings", "Settings: all of them, to change"),
-    Action("back", "escape", "leave", "Back: out of a field, to the monitor"),
+    Action("settings.screen", "f2", "settings", "View and change all settings"),
+    Action("back", "escape", "leave", "Back: leave the field, the filter or the page"),
     Action("commands", "ctrl+p", "commands", "Command palette: all actions by name"),
     Action("help", "question_mark,h,f1", "help", "Help: keys and legend", "Help"),
     Action("repaint", "ctrl+l", "repaint", "Repaint the screen"),
     Action("suspend", "ctrl+z", "suspend_process", "Suspend; `fg` in the shell resumes gputop"),
-    Action("quit", "q,f10,ctrl+c", "quit", "Quit; ends a running stress test", "Quit"),
+    Action("quit", "q,f10,ctrl+c", "quit", "Quit; stops a running stress test", "Quit"),
 )
 # fmt: on
 
@@ -195,8 +196,8 @@ REFUSALS = {
 TAB_NAMES: dict[Tab, str] = {"monitor": "in the monitor (1)", "benchmark": "in the benchmark (2)"}
 TAB_NAMES |= {"processes": "in the processes (3)", "page": "on a device's page (Enter)"}
 TAB_NAMES |= {"why": "among the findings (w)", "process": "on a process's page (Enter)"}
-OTHERS = dict.fromkeys(("f7", "f8"), "gputop changes no priorities: renice does")
-OTHERS |= {"f12": "S saves the settings", "K": "F9 sends a signal, after a question"}
+OTHERS = dict.fromkeys(("f7", "f8"), "gputop cannot change priorities: use renice")
+OTHERS |= {"f12": "S saves the settings", "K": "F9 sends a signal (asks first)"}
 OTHERS |= {"Z": "Space pauses", "f": "c changes the density"}
 """Keys of htop, nvtop and nvitop that do something else here, or nothing, with what to press."""
 

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from textual.screen import Screen
 
     from gputop.problem import Problem
-    from gputop.recording.replay import Replay
     from gputop.ui.shell.dashboard import RecordSource
 
 ANY_TERMINAL = look.Terminal()
@@ -96,11 +95,8 @@ class GputopApp(App[None], inherit_bindings=False):  # Ctrl+Q is for who pressed
         problems: Sequence[Problem] = (),
         config: Path | None = None,
         terminal: look.Terminal = ANY_TERMINAL,
-        replay: Replay | None = None,
-        record: Path | None = None,
-        show_secrets: bool = False,
-        search: str = "",
         first: Screen[None] | None = None,
+        **dashboard: Any,
     ) -> None:
         """Begin with the screen `first`, or else with the dashboard of `stream`.
 
@@ -126,14 +122,7 @@ class GputopApp(App[None], inherit_bindings=False):  # Ctrl+Q is for who pressed
             from gputop.ui.shell.dashboard import Dashboard
 
             assert stream is not None
-            first = Dashboard(
-                stream,
-                python,
-                replay=replay,
-                record=record,
-                show_secrets=show_secrets,
-                search=search,
-            )
+            first = Dashboard(stream, python, **dashboard)
         self.first = first
         self._held = contextlib.ExitStack()
         self._held_until = 0.0
@@ -278,7 +267,7 @@ class GputopApp(App[None], inherit_bindings=False):  # Ctrl+Q is for who pressed
             self.show_look()
             self.notify(f"Theme: {self.look.theme.name}")
         else:
-            self.notify("There is one theme only for the colours of this terminal")
+            self.notify("This terminal's colours allow only one theme")
 
     async def action_save(self) -> None:
         try:

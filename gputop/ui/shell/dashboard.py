@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from textual import work
-from textual.widgets import ContentSwitcher
 
 from gputop.schema.snapshot import Event, Inventory, Sample
 from gputop.settings import AUTO, INTERVALS
 from gputop.stream.child import Interruption
-from gputop.text import short_name, visible
+from gputop.text import visible
 from gputop.ui.model import Telemetry
 from gputop.ui.monitor.screen import SMALLEST, MonitorTab
 from gputop.ui.processes.columns import GPU
-from gputop.ui.processes.screen import ListTab, ProcessesTab
+from gputop.ui.processes.screen import ProcessesTab
 from gputop.ui.processes.table_state import ProcessTable
 from gputop.ui.shell.actions import (
     ACTIONS,
@@ -34,23 +33,18 @@ from gputop.ui.shell.actions import (
 )
 from gputop.ui.shell.header import Header, ReplayBar
 from gputop.ui.shell.recording import Recordings
-from gputop.ui.terminal import textual_patches
+from gputop.ui.shell.tabs import Tabs
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.binding import BindingType
     from textual.dom import DOMNode
     from textual.events import Resize
-    from textual.geometry import Region
-    from typing_extensions import Self
 
     from gputop.recording.replay import Played, Replay
     from gputop.schema.snapshot import Record
-    from gputop.ui.benchmark.screen import BenchmarkTab
-    from gputop.ui.drawing.live import FilterView, LiveTab
+    from gputop.ui.drawing.live import FilterView
 
-BENCHMARK_CSS = Path(__file__).parents[1] / "benchmark" / "benchmark.tcss"
-"""Style sheet that is slow to parse, and that the first screen does not need."""
 LEAST_WIDTH, LEAST_HEIGHT = 40, 12
 """Smallest terminal with more than a line for each device."""
 PRELOAD_SECONDS = 0.5
@@ -68,18 +62,6 @@ class RecordSource(Protocol):
 
     async def close(self) -> None:
         """Leave nothing running."""
-
-
-class Pages(ContentSwitcher):
-    """Tabs and pages, one of which is shown. It has no cells of its own to paint."""
-
-    def refresh(
-        self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False
-    ) -> Self:
-        """Lay out without painting: what that changes is painted, and nothing else is here."""
-        return super().refresh(
-            *regions, repaint=repaint and not layout, layout=layout, recompose=recompose
-        )
 
 
 class Dashboard(ActionScreen):
@@ -115,32 +97,23 @@ class Dashboard(ActionScreen):
         self.telemetry = Telemetry(clock, replayed=replay is not None, show_secrets=show_secrets)
         self._python = python
         self._back_to, self._search = back_to, search
-        self._benchmark: BenchmarkTab | None = None
-        """Benchmark tab, made when it is first needed."""
-        self._making = asyncio.Lock()
-        self._leaving = False
         self._rung: set[tuple[str, str]] = set()
         """Device and kind of the alerts that the bell was rung for, while they last."""
-        self._came_from: dict[str, str] = {}
-        """Tab that each of the pages was opened from."""
 
     def compose(self) -> ComposeResult:
         self._header = Header(self.telemetry)
         self._table = ProcessTable()
         self._table.set_filter(self._search)
         self._monitor = MonitorTab(self.telemetry, self._table)
-        self._live: dict[str, LiveTab] = {
-            "monitor": self._monitor,
-            "processes": ProcessesTab(self.telemetry, self._table),
-        }
+        first = (self._monitor, ProcessesTab(self.telemetry, self._table))
+        self.tabs = Tabs(self.telemetry, first, self._python, self._stream.ask, self._switched)
         self._keys = KeysView(id="keys")
         self._apply_settings()
         yield self._header
         if self._replay is not None:
             self._bar = ReplayBar(self.telemetry, self._replay)
             yield self._bar
-        with Pages(initial="monitor") as self._switcher:
-            yield from self._live.values()
+        yield self.tabs
         yield self._keys
 
     def on_resize(self, event: Resize) -> None:
@@ -159,8 +132,6 @@ class Dashboard(ActionScreen):
 
     def on_mount(self) -> None:
         self.follow(self._stream.records(), self._receive)
-        # A key may come before the switcher is mounted, which then shows its first tab.
-        self.call_after_refresh(self._show_tab)
         # While the sampler is awaited; no thread, which the first number would have to wait for.
         self.call_after_refresh(import_module, "gputop.health.judge")
         self.set_timer(PRELOAD_SECONDS, self._preload)
@@ -170,30 +141,14 @@ class Dashboard(ActionScreen):
     async def _preload(self) -> None:
         """Make the benchmark tab before somebody waits for it: that takes a tenth of a second."""
         await asyncio.to_thread(import_module, "gputop.ui.benchmark.screen")
-        await self._the_benchmark()
+        await self.tabs.get_benchmark()
 
-    async def _the_benchmark(self) -> BenchmarkTab:
-        async with self._making:
-            if self._benchmark is None:
-                from gputop.ui.benchmark.screen import BenchmarkTab
-
-                stylesheet = self.app.stylesheet
-                if not stylesheet.has_source(str(BENCHMARK_CSS)):
-                    stylesheet.read(BENCHMARK_CSS)
-                    stylesheet.parse()
-                made = BenchmarkTab(self.telemetry, self._python, self._stream.ask)
-                await self._switcher.add_content(made)
-                self._benchmark = self._live["benchmark"] = made
-            return self._benchmark
-
-    async def _end_making(self) -> None:
-        """Hold the lock for good: Textual fails at a tab that is mounted while its screen goes."""
-        if not self._leaving:
-            self._leaving = True
-            await self._making.acquire()
+    def _switched(self) -> None:
+        self._header.tab = self.tabs.shown
+        self.show()
 
     async def quit(self) -> None:
-        await self._end_making()
+        await self.tabs.end_making()
         await super().quit()
 
     async def _receive(self, record: Record | Interruption | Played) -> None:
@@ -219,8 +174,8 @@ class Dashboard(ActionScreen):
         self.telemetry.receive(record)
         if isinstance(record, Inventory | Sample):
             self._recordings.add_record(record)
-        if isinstance(record, Sample) and self._benchmark is not None:
-            self._benchmark.add_sample(record)
+        if isinstance(record, Sample) and self.tabs.benchmark is not None:
+            self.tabs.benchmark.add_sample(record)
         if isinstance(record, Inventory):
             self._show_targets()
             return
@@ -229,8 +184,8 @@ class Dashboard(ActionScreen):
             self.show()
 
     def _show_targets(self) -> None:
-        if self._benchmark is not None:
-            self._benchmark.show_targets()
+        if self.tabs.benchmark is not None:
+            self.tabs.benchmark.show_targets()
 
     def _ring(self) -> None:
         alerts = {(alert.device_uuid, alert.rule) for alert in self.telemetry.alerts}
@@ -248,47 +203,41 @@ class Dashboard(ActionScreen):
         return why or super().explain(key, character)
 
     def knows(self, action: Action) -> bool:
-        return action.works_on(self._header.tab, replay=self._replay is not None)
+        return action.works_on(self.tabs.shown, replay=self._replay is not None)
 
     @property
     def actors(self) -> Sequence[DOMNode]:
-        """Tab that is shown, the bar of a replay, and the screen."""
-        return [node for node in (*self._tab.key_handlers, self._bar, self) if node is not None]
+        """Tab that is shown, what switches them, the bar of a replay, and the screen."""
+        nodes = (*self.tabs.tab.key_handlers, self.tabs, self._bar, self)
+        return [node for node in nodes if node is not None]
 
     @property
     def field(self) -> FilterView | None:
-        return self._tab.filter_view
+        return self.tabs.tab.filter_view
 
     async def act(self, action: Action) -> bool:
         done = await super().act(action)
         self._keys.redraw()
         return done
 
-    @property
-    def _on_list(self) -> bool:
-        """True while keys go to the processes."""
-        return isinstance(self._tab, ListTab) and self._tab.processes.focused_list
-
-    @property
-    def _is_testing(self) -> bool:
-        return self._benchmark is not None and self._benchmark.running
-
     def label_of(self, action: Action) -> str:
         match action.id:
             case "back" if self.focused is not None:
                 return "Leave the field"
             case "back":
-                return "Back" if self._header.tab in (*PAGES, "process") else self._back_to
-            case "details" if self._header.tab == "process":
+                return "Back" if self.tabs.shown in (*PAGES, "process") else self._back_to
+            case "details" if self.tabs.shown == "process":
                 return "GPU"
-            case "switch" if self._on_list:
+            case "switch" if self.tabs.on_processes:
                 return "Devices"
             case "pause" if self.telemetry.paused:
                 return "Resume"
             case "play" if self._replay is not None and not self._replay.playing:
                 return "Play"
-            case "bench.stop" if not self._is_testing:
+            case "bench.stop" if not (self.tabs.benchmark and self.tabs.benchmark.running):
                 return ""
+            case "bench.start" | "signal" if self.telemetry.scraped:  # they say what to do
+                return action.label if self.tabs.shown == "benchmark" else ""
         return action.label
 
     def order(self, action: Action) -> int:
@@ -297,7 +246,7 @@ class Dashboard(ActionScreen):
             return 0
         if action.when == "replay":
             return 1
-        return 2 if self._on_list and action.tabs in (LISTS, PROCESSES) else 3
+        return 2 if self.tabs.on_processes and action.tabs in (LISTS, PROCESSES) else 3
 
     def offers(self, action: Action) -> bool:
         if not super().offers(action) or (action.id == "signal" and self.app.settings.readonly):
@@ -309,21 +258,16 @@ class Dashboard(ActionScreen):
     def show(self) -> None:
         self._header.redraw()
         self._keys.redraw()
-        if self._tab.is_attached:  # not while the screen goes
-            self._tab.show_telemetry()
+        if self.tabs.tab.is_attached:  # not while the screen goes
+            self.tabs.tab.show_telemetry()
         if self._bar is not None:
             self._bar.redraw()
         self._ask_gpm()
 
     def _ask_gpm(self) -> None:
         """Have GPM sampled while it is shown or recorded."""
-        wanted = self._tab.wants_gpm or self._recordings.current is not None
+        wanted = self.tabs.tab.wants_gpm or self._recordings.current is not None
         self._stream.ask(gpm=self.app.settings.gpm and wanted)
-
-    @property
-    def _tab(self) -> LiveTab:
-        """Tab that is shown."""
-        return self._live[self._header.tab]
 
     def tick(self) -> None:
         """Show that no data comes, or how far a replay is."""
@@ -333,86 +277,12 @@ class Dashboard(ActionScreen):
             self._bar.redraw()
             self._keys.redraw()  # the end comes without a record
 
-    async def action_tab(self, name: str) -> None:
-        with self.app.batch_update():
-            if name == "benchmark":
-                await self._the_benchmark()
-            self._to_tab(name)
-
-    def _to_tab(self, name: str) -> None:
-        self.set_focus(None)
-        self._header.tab = name
-        self._show_tab()
-        self.show()
-        # What changed, for one frame; the screen itself would forget a layout that is due.
-        textual_patches.collect_changes(*self.children)
-
-    def _show_tab(self) -> None:
-        self._switcher.current = self._header.tab
-
-    def action_number(self) -> None:
-        from gputop.ui.drawing.dialogs import Choice, NumberDialog
-
-        tab, devices = self._tab, self.telemetry.devices
-        choices = [Choice(f"{d.label} {short_name(d.name)}", "", d) for d in devices]
-        if devices:
-            self.app.push_screen(NumberDialog("GPU", choices), tab.select)
-
-    async def action_details(self) -> None:
-        tab = self._tab
-        if self._on_list and isinstance(tab, ListTab) and tab.process is not None:
-            await self.action_environment(first=False)
-            return
-        from gputop.ui.device.screen import DevicePage  # the first screen does without it
-
-        await self._open("page", DevicePage)
-
-    async def action_why(self) -> None:
-        """Show the findings of all devices; from the page of a device, its own."""
-        from gputop.ui.device.findings import WhyPage
-
-        of_all = self._header.tab != "page"
-        await self._open("why", WhyPage)
-        page = self._live.get("why")
-        if of_all and isinstance(page, WhyPage):
-            page.show_all()
-
-    async def _open(self, name: str, make: Callable[[Telemetry], LiveTab]) -> None:
-        device = self._tab.selected
-        if device is None:
-            self.notify("There is no device to show")
-        else:
-            await self._show_page(name, make, device.uuid)
-
-    async def action_environment(self, *, first: bool = True) -> None:
-        """Show the page of the selected process, with its environment first or from the top."""
-        from gputop.ui.processes.page import ProcessPage
-
-        process = self._tab.process if isinstance(self._tab, ListTab) else None
-        if process is None:
-            self.notify("No process is selected")
-        else:
-            await self._show_page("process", ProcessPage, process, first)
-
-    async def _show_page(
-        self, name: str, make: Callable[[Telemetry], LiveTab], *shown: Any
-    ) -> None:
-        with self.app.batch_update():
-            page: Any = self._live.get(name)
-            if page is None:
-                page = self._live[name] = make(self.telemetry)
-                await self._switcher.add_content(page)
-            page.show(*shown)
-            if self._header.tab != name:
-                self._came_from[name] = self._header.tab
-            self._to_tab(name)
-
     async def action_start(self) -> None:
         """Stress-test what the form says on the benchmark tab, elsewhere the selected device."""
         if self.telemetry.starting:  # the device that is meant may be about to appear
             self.notify("The driver is still starting: `Start` in the form tests the CPU")
             return
-        tab, benchmark = self._tab, await self._the_benchmark()
+        tab, benchmark = self.tabs.tab, await self.tabs.get_benchmark()
         if tab is benchmark:
             benchmark.start()
             return
@@ -421,15 +291,15 @@ class Dashboard(ActionScreen):
             there = f"`ssh -t {visible(elsewhere, 64)} gputop` tests it there"
             self.notify(
                 f"It is on another machine: {there}",
-                title=f"GPU {device.label} is not put under stress",
+                title=f"GPU {device.label} cannot be stress-tested from here",
                 severity="warning",
             )
             return
-        self._to_tab("benchmark")
+        self.tabs.switch("benchmark")
         benchmark.start(device.uuid if device else None, default=True)
 
     async def action_stop(self) -> None:
-        (await self._the_benchmark()).stop()
+        (await self.tabs.get_benchmark()).stop()
 
     def action_pause(self) -> None:
         self.telemetry.pause()
@@ -484,12 +354,11 @@ class Dashboard(ActionScreen):
         if self.focused is not None:
             self.set_focus(None)
         elif not (self.field and self.field.clear_filter()):
-            now = self._header.tab
-            if now == "monitor" and self._back_to:
-                await self._end_making()
+            if self.tabs.shown == "monitor" and self._back_to:
+                await self.tabs.end_making()
                 self.dismiss()
                 return
-            self._to_tab(self._came_from.get(now, "monitor"))
+            self.tabs.go_back()
 
     def action_help(self) -> None:
         from gputop.ui.shell.help_and_settings import Help

@@ -28,7 +28,7 @@ ROOMY = 18
 FEWEST_WRONG, MOST_OF_HEIGHT = 4, 6
 """Fewest rows of the list, and the divisor of the height that gives its most rows while the map
 needs the rest."""
-SHARED = ("theme", "commands", "help", "repaint", "suspend", "quit")
+SHARED = ("page.next", "page.previous", "theme", "commands", "help", "repaint", "suspend", "quit")
 """Actions of the dashboard that are the same here."""
 # fmt: off
 ACTIONS = (
@@ -40,14 +40,12 @@ ACTIONS = (
     Action("group.previous", "G", "group(-1)", "Group by the previous label"),
     Action("fleet.filter", "slash,f3,f4,backslash", "filter", "Filter GPUs by label", "Filter"),
     Action("fleet.refresh", "R", "refresh_now", "Ask the server now", "Refresh"),
-    Action("fleet.next", "down,j", "move(1)", "Down, on the map or in the list"),
-    Action("fleet.previous", "up,k", "move(-1)", "Up"),
-    Action("fleet.right", "right", "side(1)", "The next GPU"),
-    Action("fleet.left", "left", "side(-1)", "The previous GPU"),
-    Action("fleet.page.next", "pagedown", "page(1)", "A page down"),
-    Action("fleet.page.previous", "pageup", "page(-1)", "A page up"),
-    Action("fleet.first", "home", "end(-1)", "To the first"),
-    Action("fleet.last", "end", "end(1)", "To the last"),
+    Action("fleet.next", "down,j", "move(1)", "Down in the map or the list"),
+    Action("fleet.previous", "up,k", "move(-1)", "Up in the map or the list"),
+    Action("fleet.right", "right", "side(1)", "Next GPU"),
+    Action("fleet.left", "left", "side(-1)", "Previous GPU"),
+    Action("fleet.first", "home", "end(-1)", "First GPU or row"),
+    Action("fleet.last", "end", "end(1)", "Last GPU or row"),
     Action("settings", "S", "save", "Save the theme for the next start"),
     Action("back", "escape", "leave", "Back: leave the list, clear the filter"),
     *(action for action in DASHBOARD if action.id in SHARED),

@@ -96,26 +96,25 @@ class Header(TelemetryView):
         if telemetry.simulated:
             left += [Span(gap), Span(" SIMULATED " if gap else " DEMO ", BADGE)]
         inventory = telemetry.inventory
-        parts = [moment(telemetry.sample.time if telemetry.sample else time.time())]
+        ranked = [moment(telemetry.sample.time if telemetry.sample else time.time())]
         if inventory is not None:
+            if inventory.interval_seconds != 1:
+                ranked[0] += f" · every {inventory.interval_seconds:g} s"
+            many = len(telemetry.machines)
+            where = f"{many} hosts" if many > 1 else visible(inventory.hostname)
+            ranked.append(clip(where, 24))
             if inventory.driver_version:
                 version = f"driver {visible(inventory.driver_version)}"
                 if inventory.cuda_version:
                     version += f" · CUDA {visible(inventory.cuda_version)}"
-                parts.insert(0, version)
-            many = len(telemetry.machines)
-            where = f"{many} hosts" if many > 1 else visible(inventory.hostname)
-            parts.insert(0, clip(where, 24))
-            if inventory.interval_seconds != 1:
-                parts[-1] += f" · every {inventory.interval_seconds:g} s"
+                ranked.append(version)
         if telemetry.paused:
             left += [Span(gap), Span(" PAUSED ", BADGE)]
         if self.recording:
             left += [Span(gap), Span(" REC ", BADGE)]
-        room = width - width_of(left) - 2
-        while parts and cells_of(" · ".join(parts)) > room:  # the time is the last to go
-            parts.pop(-2 if len(parts) > 1 else 0)
-        return spread(left, [Span(" · ".join(parts) + " ", DIM)], width)
+        kept = fit_columns(ranked, width - width_of(left) + 1, lambda part: cells_of(part) + 3)
+        right = " · ".join((*kept[1:], *kept[:1]))
+        return spread(left, [Span(f"{right} ", DIM)], width)
 
     def _tabs(self, width: int) -> list[tuple[str, str]]:
         """Return names and labels of the tabs, which are numbers alone on a narrow screen."""
@@ -133,18 +132,18 @@ class Header(TelemetryView):
             return [Span(" Waiting for the NVIDIA driver", WARN)]
         problem = telemetry.inventory.problem if telemetry.inventory else None
         if problem is not None and not telemetry.devices:
-            parts = (f" {visible(problem.what)}", ": this is the host alone")
+            parts = (f" {visible(problem.what)}", ": showing only the host")
             said = "".join(fit_columns(parts, width, cells_of)) or clip(parts[0], width)
             return [Span(said, WARN)]
         if not telemetry.devices:
-            return [Span(" The driver has no devices: this is the host alone", WARN)]
+            return [Span(" The driver lists no GPUs: showing only the host", WARN)]
         devices, host = self._devices(), self._host()
-        while host and sum(map(width_of, (*devices, *host))) > width:
-            # What the devices say beyond their sums gives way first.
-            (devices if len(devices) > SUMS else host).pop()
-        while len(devices) > 1 and sum(map(width_of, devices)) > width:
-            devices.pop()
-        left, right = ([span for part in parts for span in part] for parts in (devices, host))
+        # What the devices say beyond their sums gives way first.
+        ranked = (*devices[:SUMS], *host, *devices[SUMS:])
+        kept = fit_columns(ranked, width, width_of) or devices[:1]
+        left, right = (
+            [span for part in parts if part in kept for span in part] for parts in (devices, host)
+        )
         return spread(left, right, width)
 
     def _silence(self, seconds: float) -> str:
@@ -214,11 +213,11 @@ class Header(TelemetryView):
 
     def on_click(self, event: Click) -> None:
         if event.y > 0:
-            self.app.call_later(self.screen.run_action, "why")
+            self.app.call_later(self.screen.run_action, "act('why')")
         x = len(TITLE)
         for name, label in self._tabs(self.size.width):
             if event.y == 0 and x <= event.x < x + len(label):
-                self.app.call_later(self.screen.run_action, f"tab('{name}')")
+                self.app.call_later(self.screen.run_action, f"act('tab.{name}')")
             x += len(label)
 
 

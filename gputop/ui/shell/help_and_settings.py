@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.binding import Binding, BindingType
@@ -11,7 +10,7 @@ from textual.containers import VerticalScroll
 
 from gputop.schema.labels import LEGEND
 from gputop.settings import AUTO, CHOICES, Settings
-from gputop.ui.drawing.cells import Row, Span, beside, cells_of, fit, width_of, wrap
+from gputop.ui.drawing.cells import Row, Span, cells_of, fit, in_columns, width_of, wrap
 from gputop.ui.drawing.dialogs import Choice, ChoiceDialog, Dialog
 from gputop.ui.drawing.live import LiveView
 from gputop.ui.drawing.palette import ACCENT, STRONG
@@ -85,7 +84,7 @@ WHY = {
     "▲": "a finding: a cause of slowness, or a problem; `may` if it is not certain",
     "·": "a finding that only explains, such as a power limit at full load",
     "evidence": "the numbers behind a finding, each with its time",
-    "cannot tell": "rules that lack a reading, and the reason",
+    "not enough data": "rules that lack a reading, and the reason",
 }
 BENCHMARK = {
     "TFLOP/s": "2·N³ operations per product, normal data, wall time",
@@ -138,11 +137,7 @@ class HelpPage(Dialog[None]):
         two = screen_width >= TWO_FROM
         width = min(WIDEST, (width - GAP) // 2 if two else width)
         blocks = [_block(title, entries, width) for title, entries in self._groups.items()]
-        ends = [*accumulate(map(len, blocks))]
-        half = min(range(len(blocks)), key=lambda n: abs(2 * ends[n] - ends[-1])) + 1
-        columns = [blocks[:half], blocks[half:]] if two else [blocks]
-        rows = [[row for block in column for row in block] for column in columns]
-        return beside(rows, width, GAP)
+        return in_columns(blocks, 1 + two, width, GAP)
 
 
 class Help(HelpPage):
@@ -166,7 +161,7 @@ def _lines(actions: Iterable[Action]) -> dict[str, str]:
 
 
 def _block(title: str, entries: Mapping[str, str], width: int) -> list[Row]:
-    """Return a group and a blank row. A name that is too long has a row of its own."""
+    """Return a group. A name that is too long has a row of its own."""
     column = min(NAME, width // 4) if width >= ROOMY else 2
     rows = [[Span(title, ACCENT)]]
     for name, meaning in entries.items():
@@ -176,15 +171,19 @@ def _block(title: str, entries: Mapping[str, str], width: int) -> list[Row]:
         else:
             rows.append([*fit([named], column + 2), Span(lines.pop(0))])
         rows += [[Span(f"{'':<{column + 2}}{line}")] for line in lines]
-    return [fit(clipped, width) for clipped in [*rows, []]]
+    return [fit(clipped, width) for clipped in rows]
 
 
-ABOUT = {"theme": "colours", "ascii": "draw in ASCII alone", "mouse": "from the next start on"}
-ABOUT |= {"bell": "ring once at a new alert", "interval": "between samples"}
-ABOUT |= {"gpm": "read profiling counters", "readonly": "no signals, until a new start"}
+ABOUT = {
+    "theme": "colours",
+    "ascii": "ASCII characters only",
+    "mouse": "takes effect at the next start",
+}
+ABOUT |= {"bell": "ring on each new alert", "interval": "between samples"}
+ABOUT |= {"gpm": "read profiling counters", "readonly": "no signals; restart to undo"}
 ABOUT |= {"density": "rows per device", "charts": "in full panels"}
-ABOUT |= {"scroll": "charts move; up to 6× the bytes", "sort": "column of processes"}
-ABOUT |= {"reverse": "the other way round", "tree": "children under parents"}
+ABOUT |= {"scroll": "scroll charts (up to 6× the data)", "sort": "column to sort processes by"}
+ABOUT |= {"reverse": "reverse the order", "tree": "children under parents"}
 SORTS = {"n": "GPU", "u": "USER", "p": "PID", "g": "GPU MEM", "s": "SM%", "c": "CPU%"}
 SORTS |= {"m": "RES", "t": "AGE"}
 """Columns that processes are sorted by at once, by the letters that nvitop has after `o`."""

@@ -117,7 +117,7 @@ class Recordings:
         if self.current is not None:
             self._end(self.current)
         elif inventory is None or sample is None:
-            self._notify("There is nothing to record yet")
+            self._notify("Nothing to record yet")
         else:
             path = Path(default_name(inventory.hostname, time.time()))
             self._begin(path, inventory, sample)

@@ -1,0 +1,169 @@
+"""Tabs and pages of the dashboard, one of which is shown. Pages are made when first needed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from textual.widgets import ContentSwitcher
+
+from gputop.text import short_name
+from gputop.ui.processes.screen import ListTab
+from gputop.ui.terminal import textual_patches
+
+if TYPE_CHECKING:
+    from textual.geometry import Region
+    from typing_extensions import Self
+
+    from gputop.ui.benchmark.screen import BenchmarkTab
+    from gputop.ui.drawing.live import LiveTab
+    from gputop.ui.model import Telemetry
+
+BENCHMARK_CSS = Path(__file__).parents[1] / "benchmark" / "benchmark.tcss"
+"""Style sheet that is slow to parse, and that the first screen does not need."""
+
+
+class Tabs(ContentSwitcher):
+    """Tabs and pages, one of which is shown, and the actions that lead from one to another."""
+
+    def __init__(
+        self,
+        telemetry: Telemetry,
+        tabs: Sequence[LiveTab],
+        python: str | None,
+        ask: Callable[..., None],
+        switched: Callable[[], None],
+    ) -> None:
+        """Show the first of `tabs`, and call `switched` once another one is shown.
+
+        `python` and the `ask` of the stream are for the benchmark tab.
+        """
+        self._made = {str(tab.id): tab for tab in tabs}
+        self.shown = next(iter(self._made))
+        """ID of the tab that is shown."""
+        super().__init__(*tabs, initial=self.shown)
+        self._telemetry, self._python, self._ask = telemetry, python, ask
+        self._switched = switched
+        self.benchmark: BenchmarkTab | None = None
+        """Benchmark tab, made when it is first needed."""
+        self._making = asyncio.Lock()
+        self._leaving = False
+        self._came_from: dict[str, str] = {}
+        """Tab that each of the pages was opened from."""
+
+    def refresh(
+        self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False
+    ) -> Self:
+        """Lay out without painting: what that changes is painted, and nothing else is here."""
+        return super().refresh(
+            *regions, repaint=repaint and not layout, layout=layout, recompose=recompose
+        )
+
+    def on_mount(self) -> None:
+        """Show the tab of a key that came before; Textual's own handler shows the first one."""
+        self.call_after_refresh(self._show_current)
+
+    def _show_current(self) -> None:
+        self.current = self.shown
+
+    @property
+    def tab(self) -> LiveTab:
+        """Tab that is shown."""
+        return self._made[self.shown]
+
+    @property
+    def on_processes(self) -> bool:
+        """True while keys go to a list of processes."""
+        return isinstance(self.tab, ListTab) and self.tab.processes.focused_list
+
+    def switch(self, name: str) -> None:
+        self.screen.set_focus(None)
+        self.shown = self.current = name
+        self._switched()
+        # What changed, for one frame; the screen itself would forget a layout that is due.
+        textual_patches.collect_changes(*self.screen.children)
+
+    def go_back(self) -> None:
+        """Show the tab that a page was opened from, or the monitor."""
+        self.switch(self._came_from.get(self.shown, "monitor"))
+
+    async def get_benchmark(self) -> BenchmarkTab:
+        async with self._making:
+            if self.benchmark is None:
+                from gputop.ui.benchmark.screen import BenchmarkTab
+
+                stylesheet = self.app.stylesheet
+                if not stylesheet.has_source(str(BENCHMARK_CSS)):
+                    stylesheet.read(BENCHMARK_CSS)
+                    stylesheet.parse()
+                made = BenchmarkTab(self._telemetry, self._python, self._ask)
+                await self.add_content(made)
+                self.benchmark = self._made["benchmark"] = made
+            return self.benchmark
+
+    async def end_making(self) -> None:
+        """Hold the lock for good: Textual fails at a tab that is mounted while its screen goes."""
+        if not self._leaving:
+            self._leaving = True
+            await self._making.acquire()
+
+    async def action_tab(self, name: str) -> None:
+        with self.app.batch_update():
+            if name == "benchmark":
+                await self.get_benchmark()
+            self.switch(name)
+
+    def action_number(self) -> None:
+        from gputop.ui.drawing.dialogs import Choice, NumberDialog
+
+        tab, devices = self.tab, self._telemetry.devices
+        choices = [Choice(f"{d.label} {short_name(d.name)}", "", d) for d in devices]
+        if devices:
+            self.app.push_screen(NumberDialog("GPU", choices), tab.select)
+
+    async def action_details(self) -> None:
+        tab = self.tab
+        if self.on_processes and isinstance(tab, ListTab) and tab.process is not None:
+            await self.action_environment(first=False)
+            return
+        from gputop.ui.device.screen import DevicePage  # the first screen does without it
+
+        await self._open("page", DevicePage)
+
+    async def action_why(self) -> None:
+        """Show the findings of all devices; from the page of a device, its own."""
+        from gputop.ui.device.findings import WhyPage
+
+        await self._open("why", WhyPage, self.shown != "page")
+
+    async def action_environment(self, *, first: bool = True) -> None:
+        """Show the page of the selected process, with its environment first or from the top."""
+        from gputop.ui.processes.page import ProcessPage
+
+        process = self.tab.process if isinstance(self.tab, ListTab) else None
+        if process is None:
+            self.notify("No process is selected")
+        else:
+            await self._show_page("process", ProcessPage, process, first)
+
+    async def _open(self, name: str, make: Callable[[Telemetry], LiveTab], *more: bool) -> None:
+        device = self.tab.selected
+        if device is None:
+            self.notify("No device to show")
+        else:
+            await self._show_page(name, make, device.uuid, *more)
+
+    async def _show_page(
+        self, name: str, make: Callable[[Telemetry], LiveTab], *shown: Any
+    ) -> None:
+        with self.app.batch_update():
+            page: Any = self._made.get(name)
+            if page is None:
+                page = self._made[name] = make(self._telemetry)
+                await self.add_content(page)
+            page.show(*shown)
+            if self.shown != name:
+                self._came_from[name] = self.shown
+            self.switch(name)
