@@ -117,6 +117,10 @@ def parts(result: Result | None) -> dict[str, VerdictPart]:
     return {part.name: part for part in result.verdict.parts}
 
 
+def results(runs: Sequence[RunState]) -> list[Result]:
+    return [run.result for run in runs if run.result is not None]
+
+
 def drooping(at: float) -> float:
     return 900.0 if at < 2 else 540.0 if at > 20 else 900 - 360 * (at - 2) / 18
 
@@ -200,7 +204,7 @@ def test_a_device_that_computes_wrong_is_faulty(capsys: pytest.CaptureFixture[st
 def test_healthy_gpus_are_status_0(capsys: pytest.CaptureFixture[str]) -> None:
     runs = [simulated(number, reasons=["sw_power_cap"]) for number in range(8)]
     assert report_runs(runs, parsed()) == 0
-    assert capsys.readouterr().out.count("Verdict: ok (5 parts; not judged: earlier runs)") == len(
+    assert capsys.readouterr().out.count("Verdict: ok (6 parts; not judged: earlier runs)") == len(
         runs
     )
     states = {name: part.state for name, part in parts(runs[0].result).items()}
@@ -212,6 +216,93 @@ def test_a_power_cap_explains_a_droop() -> None:
     runs = [simulated(rate=drooping, reasons=["sw_power_cap"])]
     assert report_runs(runs, parsed()) == 0
     assert "by power cap for 59 s of 60 s" in parts(runs[0].result)["droop"].why
+
+
+def halved(since: float) -> Callable[[float], float]:
+    return lambda at: 900.0 if at < since else 450.0
+
+
+@pytest.mark.daily(2)
+@pytest.mark.parametrize(
+    "rate",
+    [
+        *map(halved, (33, 36, 40, 45, 50, 55)),
+        lambda at: 900.0 if at < 50 else 90.0,
+        lambda at: 900.0 if at % 20 < 10 else 540.0,
+        lambda at: 300.0 if 10 < at < 28 else 900.0,
+    ],
+)
+def test_a_gpu_that_collapses_or_swings_is_degraded(rate: Callable[[float], float]) -> None:
+    (found,) = with_verdicts(results([simulated(rate=rate)]))
+    assert status(found) == 4
+    why = parts(found)["steadiness"].why
+    assert why.startswith("its slowest 5 s are ")
+    assert why.endswith("% under the median, without a power cap or heat")
+
+
+def test_a_rate_that_varies_too_much_is_not_said_to_have_no_droop() -> None:
+    (found,) = with_verdicts(results([simulated(rate=lambda at: 900.0 if at < 50 else 90.0)]))
+    part = parts(found)["droop"]
+    assert part.state == "not judged"
+    assert "the rate varies too much to tell 10 %: its 95 % interval is -" in part.why
+
+
+def test_a_pulse_is_not_judged_by_its_steadiness() -> None:
+    (found,) = with_verdicts([dataclasses.replace(BASE, kind="pulse", dip_percent=90.0)])
+    assert parts(found)["steadiness"].why == "the load was pulsed"
+
+
+@pytest.mark.parametrize(
+    ("capped", "late", "watts", "state"),
+    [
+        (3.2, 3.2, 690.0, "degraded"),
+        (30.0, 29.0, 300.0, "degraded"),
+        (30.0, 29.0, 690.0, "ok"),
+        (16.0, 16.0, 690.0, "ok"),
+        (40.0, 14.0, 690.0, "degraded"),
+        (40.0, None, None, "ok"),
+        (29.0, None, 690.0, "degraded"),
+    ],
+)
+def test_a_power_cap_explains_a_droop_if_it_held_and_the_power_was_near_it(
+    capped: float, late: float | None, watts: float | None, state: str
+) -> None:
+    known = dataclasses.replace(
+        CONDITIONS,
+        clock_event_seconds={"sw_power_cap": capped},
+        late_power_cap_seconds=late,
+        power_watts_mean=watts,
+    )
+    drooped: dict[str, Any] = {
+        "droop_percent": 40.0,
+        "droop_interval_percent": (39.0, 41.0),
+        "dip_percent": 30.0,
+    }
+    (found,) = with_verdicts([soak(**drooped, conditions=known)])
+    assert [parts(found)[name].state for name in ("droop", "steadiness")] == [state, state]
+
+
+@pytest.mark.parametrize(
+    ("errors", "seconds", "state"),
+    [
+        ({"remap_failed": (1.0, 1.0)}, 60.0, "faulty"),
+        ({"remap_failed": (0.0, 1.0)}, 60.0, "faulty"),
+        ({"remap_failed": (0.0, 0.0)}, 60.0, "ok"),
+        ({"remap_pending": (1.0, 1.0)}, 60.0, "degraded"),
+        ({"remapped_rows": (3.0, 3.0)}, 60.0, "ok"),
+        ({"ecc_uncorrected": (12.0, 12.0)}, 60.0, "ok"),
+        ({"ecc_corrected": (0.0, 1e6)}, 60.0, "degraded"),
+        ({"ecc_corrected": (1e6, 1e6 + 3)}, 60.0, "ok"),
+        ({"ecc_corrected": (0.0, 40.0)}, 3600.0, "ok"),
+        ({"ecc_corrected": (0.0, 90.0)}, 3600.0, "degraded"),
+    ],
+)
+def test_memory_is_bad_by_states_and_by_many_corrected_errors(
+    errors: dict[str, tuple[float, float]], seconds: float, state: str
+) -> None:
+    known = dataclasses.replace(CONDITIONS, memory_errors=errors)
+    (found,) = with_verdicts([soak(seconds=seconds, conditions=known)])
+    assert parts(found)["memory"].state == state
 
 
 @pytest.mark.daily(1)
@@ -301,9 +392,10 @@ def test_a_cpu_has_little_to_be_judged_by() -> None:
     run.add_event(Done(RESULT))
     assert run.result is not None
     (found,) = with_verdicts([run.result])
-    assert list(verdict_lines(found)) == [
-        "Verdict: ok (1 part; not judged: datasheet, like devices, earlier runs, throttling, droop)"
-    ]
+    assert "".join(verdict_lines(found)) == (
+        "Verdict: ok (1 part; not judged: "
+        "datasheet, like devices, earlier runs, throttling, droop, steadiness)"
+    )
 
 
 def test_memory_and_links_are_judged_each_by_itself() -> None:

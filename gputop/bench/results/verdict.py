@@ -19,7 +19,7 @@ from gputop.bench.plan.kinds import kind_of
 from gputop.bench.plan.request import DEFAULT_MIN_PERCENT_OF_PEAK, DEFAULT_TOLERANCE_PERCENT
 from gputop.bench.results import facts
 from gputop.bench.results.compare import FEWEST_RUNS, judged_rows, measured, percent_below, score
-from gputop.bench.results.statistics import percentile, robust_sigma
+from gputop.bench.results.statistics import DIP_SECONDS, percentile, robust_sigma
 from gputop.console import COULD_NOT_RUN, FAULT, FINE, INTERRUPTED
 from gputop.console import DEGRADED as DEGRADED_STATUS
 from gputop.schema.clock_events import BY_WORD
@@ -31,14 +31,23 @@ if TYPE_CHECKING:
 OK, DEGRADED, FAULTY, NOT_JUDGED = "ok", "degraded", "faulty", "not judged"
 STATUSES = {FAULTY: FAULT, DEGRADED: DEGRADED_STATUS}
 """Exit statuses by the state of a verdict; others are fine."""
-FAULTS, HARMLESS = {"ecc_uncorrected", "remap_failed"}, {"ecc_corrected"}
-"""Counters of memory errors whose rise is a fault, or none: a few bits flip and are corrected."""
+FAULTS = {"ecc_uncorrected", "remap_failed"}
+"""Counters of memory errors whose rise is a fault."""
+BAD_STATES = {"remap_failed", "remap_pending"}
+"""Those that are bad without a rise: no spare row is left, or one waits for a reset."""
+CORRECTED_MANY = 10
+"""Corrected errors in a run, and in ten minutes of it, that are more than a few flipped bits: the
+finding about them takes as many."""
 LEAST_SIDE = 2048
 """Least m, n and k of a product that can be near the peak."""
 HELD_SHARE = 0.05
 """Share of the timed seconds from which a clock event reason counts."""
 LARGE_DROOP = 10.0
 """Percent that the droop is more than, with confidence, to need a reason."""
+LARGE_DIP = 15.0
+"""The same for the slowest seconds of a run."""
+CAPPED_SHARE = 0.9
+"""Least share of the power limit that a device draws in the mean if that limit holds it back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +85,7 @@ def judge(result: Result, others: Iterable[Result], limits: VerdictLimits = DEFA
         "earlier runs": _earlier_runs(result),
         "throttling": _throttling(result),
         "droop": _droop(result),
+        "steadiness": _steadiness(result),
     }
     unjudged = kind_of(result.kind).unjudged
     judged |= {name: (NOT_JUDGED, why) for name, why in unjudged.items()}
@@ -105,8 +115,17 @@ def _results(result: Result) -> Judged:
 
 def _memory(result: Result) -> Judged:
     known = result.known_conditions.memory_errors
-    rose = {name: pair for name, pair in known.items() if pair and pair[-1] > pair[0]}
-    state = FAULTY if rose.keys() & FAULTS else DEGRADED if rose.keys() - HARMLESS else OK
+    pairs = {name: pair for name, pair in known.items() if pair}
+    rose = {
+        name: pair
+        for name, pair in pairs.items()
+        if pair[-1] > pair[0] or (name in BAD_STATES and pair[-1])
+    }
+    harmless = set[str]()
+    if first_last := rose.get("ecc_corrected"):
+        many = CORRECTED_MANY * max(1.0, result.seconds / 600)
+        harmless = {"ecc_corrected"} if first_last[-1] - first_last[0] < many else harmless
+    state = FAULTY if rose.keys() & FAULTS else DEGRADED if rose.keys() - harmless else OK
     return state, facts.memory_errors_text(rose) if rose else "no counter of memory errors rose"
 
 
@@ -171,14 +190,30 @@ def _knows_reasons(result: Result) -> bool:
     return bool(known.clock_events_known or known.clock_event_seconds)
 
 
+def _shortest_run(result: Result) -> float:
+    """Return the seconds of the run; of `pairs` those of the shorter one, alone or together."""
+    rows = result.points if result.kind == "pairs" else ()
+    return min((row.values.get("seconds", math.inf) for row in rows), default=result.seconds)
+
+
+def _capped(result: Result) -> bool:
+    """Return True if the power limit held the device back for most of the second half."""
+    known, held = result.known_conditions, result.known_conditions.late_power_cap_seconds
+    watts, limit = known.power_watts_mean, known.power_limit_watts
+    if held is None:  # of an older version
+        held = known.clock_event_seconds.get("sw_power_cap", 0.0) / 2
+    near = watts is None or limit is None or watts >= CAPPED_SHARE * limit
+    return near and held > _shortest_run(result) / 4
+
+
 def _held_back(result: Result, *, by_cap: bool = False) -> str:
     """Return what slowed the device down for more than a small share of the run, or nothing."""
+    least, capped = HELD_SHARE * _shortest_run(result), by_cap and _capped(result)
     said = ", ".join(
         f"{BY_WORD[word].label} for {seconds:.0f} s"
         for word, seconds in result.known_conditions.clock_event_seconds.items()
-        if seconds > HELD_SHARE * result.seconds
-        and word in BY_WORD
-        and (BY_WORD[word].fault or (by_cap and word == "sw_power_cap"))
+        if word in BY_WORD
+        and (capped if word == "sw_power_cap" else seconds > least and BY_WORD[word].fault)
     )
     return said and f"{said} of {result.seconds:.0f} s"
 
@@ -199,9 +234,28 @@ def _droop(result: Result) -> Judged:
     percent, interval = result.droop_percent, result.droop_interval_percent
     if percent is None or interval is None:
         return NOT_JUDGED, "the run was too short"
+    low, high = interval
     said = f"{percentage(percent, digits=1)} below the burst" if percent else "none beyond noise"
-    if interval[0] <= LARGE_DROOP:
-        return OK, said
+    if low > LARGE_DROOP:
+        return _explained(result, said)
+    if high - low > LARGE_DROOP:
+        wide = f"its 95 % interval is {low:.0f} to {high:.0f} %"
+        return NOT_JUDGED, f"the rate varies too much to tell {LARGE_DROOP:g} %: {wide}"
+    return OK, said
+
+
+def _steadiness(result: Result) -> Judged:
+    if not kind_of(result.kind).over_time:
+        return NOT_JUDGED, "only a run of one shape can be steady"
+    if result.dip_percent is None:
+        return NOT_JUDGED, "the run was too short"
+    share = percentage(result.dip_percent, digits=1)
+    said = f"its slowest {DIP_SECONDS:g} s are {share} under the median"
+    return _explained(result, said) if result.dip_percent > LARGE_DIP else (OK, said)
+
+
+def _explained(result: Result, said: str) -> Judged:
+    """Return the state of a device with a large decrease, by what held it back."""
     if held := _held_back(result, by_cap=True):
         return OK, f"{said}, by {held}"
     if not _knows_reasons(result):

@@ -126,8 +126,9 @@ WITHIN = "device to device"
 """Series of copies whose bandwidth is that of the device's memory."""
 LOAD_PERCENT, LOAD_SHARE = 5, 0.05
 """SM utilization of a process of others, and its share of the run, from which it counts."""
-ROWS = ("remapped_rows", "remap_pending", "remap_failed")
-MEMORY_ERRORS = ("ecc_corrected", "ecc_uncorrected", *ROWS)
+STATES = ("remap_pending", "remap_failed")
+"""States that are bad also if they were so before the run."""
+MEMORY_ERRORS = ("ecc_corrected", "ecc_uncorrected", "remapped_rows", *STATES)
 """Counters and states of the device's memory that can only get worse in a run."""
 LEAST_COVERED = 0.5
 """Least share of the run between the first and last reading of the energy."""
@@ -348,17 +349,23 @@ class Trace:
             clock_event_seconds={
                 reason: min(held, seconds) for reason, held in self.clock_event_seconds().items()
             },
+            late_power_cap_seconds=self._late_seconds("sw_power_cap", seconds),
             percent_of_peak=self._percent_of_peak(result),
             clock_events_known=self._knows_reasons if self.gpu else None,
             memory_errors={
                 name: (before, after)
                 for name, (before, after) in self._memory_errors.items()
-                if result.kind == "memory" or after > before
+                if result.kind == "memory" or after > before or (after and name in STATES)
             },
             other_load=tuple(
                 name for name, held in self._load.items() if held > LOAD_SHARE * seconds
             ),
         )
+
+    def _late_seconds(self, reason: str, seconds: float) -> float:
+        """Return how long a reason held in the second half of so many seconds."""
+        spans = self.intervals().get(reason, ())
+        return math.fsum(max(0.0, end - max(begin, seconds / 2)) for begin, end in spans)
 
     def _percent_of_peak(self, result: Result) -> Mapping[str, float]:
         if kind_of(result.kind).measures == BANDWIDTH:
