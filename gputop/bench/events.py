@@ -114,6 +114,8 @@ class Conditions:
     tflop_per_joule: float | None = None
     clock_event_seconds: Mapping[str, float] = field(default_factory=dict)
     """Seconds that each clock event reason held."""
+    pcie_bytes_per_second: float | None = None
+    """Most that the PCIe link can carry in each direction, of device and slot together."""
     late_power_cap_seconds: float | None = None
     """Seconds of the second half with a power cap, by the samples."""
     percent_of_peak: Mapping[str, float] = field(default_factory=dict)

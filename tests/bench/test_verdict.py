@@ -17,6 +17,7 @@ from gputop.bench.events import (
     Done,
     Hello,
     Planned,
+    Point,
     Progress,
     Result,
     Verdict,
@@ -306,10 +307,9 @@ def test_memory_is_bad_by_states_and_by_many_corrected_errors(
 
 
 @pytest.mark.daily(1)
-@pytest.mark.parametrize("sickness", SICK)
+@pytest.mark.parametrize("sickness", [each for each in SICK if each != "hot"])
 def test_a_busy_machine_decides_nothing(sickness: str) -> None:
     sick: dict[str, dict[str, Any]] = {
-        "hot": {"reasons": ["sw_thermal"]},
         "slow": {"rate": lambda _: 0.05 * PEAK},
         "drooping": {"rate": drooping},
         "unlike": {"rate": lambda _: 0.6 * 900},
@@ -323,6 +323,15 @@ def test_a_busy_machine_decides_nothing(sickness: str) -> None:
     assert {part.state for part in found.values()} == {"not judged"}
     assert "9 (ada: python train.py --rank 7)" in found["droop"].why
     assert report_runs([simulated(wrong_elements=1, others=[process(9, 0)])], parsed()) == 1
+
+
+@pytest.mark.parametrize("sickness", [{"reasons": ["sw_thermal"]}, {"stopped": "limit"}])
+def test_heat_is_judged_also_on_a_busy_machine(sickness: dict[str, Any]) -> None:
+    hot = simulated(others=[process(9, 0, sm_utilization_percent=60)], **sickness)
+    (found,) = with_verdicts(results([hot]))
+    assert [name for name, part in parts(found).items() if part.state == "degraded"] == [
+        "throttling"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -413,11 +422,141 @@ def test_memory_and_links_are_judged_each_by_itself() -> None:
     assert "device to device" not in why
 
 
+LIVE, AT_MOST = "formula at the live clock", "formula at the maximum clock"
+
+
+@pytest.mark.parametrize(
+    ("percent", "changes", "state", "why"),
+    [
+        (
+            {AT_MOST: 5.0, LIVE: 5.2},
+            {},
+            "degraded",
+            "5.0 % of the formula at the maximum clock, under",
+        ),
+        ({AT_MOST: 45.0}, {}, "ok", "45.0 % of the formula at the maximum clock"),
+        ({AT_MOST: 5.0}, {"dtype": "float8_e4m3"}, "not judged", "no datasheet value"),
+        ({"datasheet dense": 0.0}, {}, "degraded", "0.0 % of the dense peak in its datasheet"),
+    ],
+)
+def test_a_gpu_without_a_datasheet_is_judged_by_the_formula(
+    percent: dict[str, float], changes: dict[str, Any], state: str, why: str
+) -> None:
+    known = dataclasses.replace(CONDITIONS, percent_of_peak=percent)
+    (found,) = with_verdicts([dataclasses.replace(BASE, conditions=known, **changes)])
+    assert parts(found)["datasheet"].state == state
+    assert parts(found)["datasheet"].why.startswith(why)
+
+
+def test_the_types_of_a_sweep_have_each_their_own_peak() -> None:
+    points = tuple(
+        Point(name, 8192.0, {"tflops": 100.0}, (8192,) * 3) for name in ("float32", "float64")
+    )
+    percent = {"datasheet dense float32": 80.0, f"{AT_MOST} float64": 20.0}
+    known = dataclasses.replace(CONDITIONS, percent_of_peak=percent)
+    (found,) = with_verdicts([table("sweep", points, dtype="float32,float64", conditions=known)])
+    assert parts(found)["datasheet"] == VerdictPart(
+        "datasheet",
+        "degraded",
+        "float32 80.0 % of the dense peak in its datasheet; "
+        "float64 20.0 % of the formula at the maximum clock, under 30 %",
+    )
+
+
+@pytest.mark.parametrize(
+    ("live", "changes", "state", "why"),
+    [
+        (
+            90.0,
+            {"power_limit_watts": 200.0},
+            "ok",
+            "90.0 % of the formula at the live clock; power",
+        ),
+        (20.0, {"power_limit_watts": 200.0}, "degraded", "20.0 % of the formula at the live clock"),
+        (None, {"power_limit_watts": 200.0}, "not judged", "power limit 200 of 700 W"),
+        (None, {"clock_event_seconds": {"application_clocks": 59.0}}, "not judged", "application"),
+        (None, {"power_limit_watts": 690.0}, "degraded", "38.0 % of the dense peak"),
+    ],
+)
+def test_a_gpu_that_was_set_slower_is_not_judged_by_its_datasheet(
+    live: float | None, changes: dict[str, Any], state: str, why: str
+) -> None:
+    percent = {"datasheet dense": 38.0} | ({} if live is None else {LIVE: live})
+    known = dataclasses.replace(CONDITIONS, percent_of_peak=percent, **changes)
+    (found,) = with_verdicts([soak(conditions=known)])
+    assert parts(found)["datasheet"].state == state
+    assert parts(found)["datasheet"].why.startswith(why)
+
+
+def of_eight(number: int, rate: Callable[[int, int], float], **changes: Any) -> Result:
+    """Copies of a GPU of eight; `rate` of a link is relative."""
+    rows = [
+        Point(f"GPU {number}: {way} GPU {peer}", 2.0**28, {"bytes_per_second": 4e11 * each})
+        for peer in range(8)
+        for way in ("write to", "read from", "both directions with")
+        if peer != number and (each := rate(number, peer))
+    ]
+    return table("copy", (*COPY, *rows), device_uuid=f"GPU-{number}", **changes)
+
+
+LINKS: dict[str, tuple[Callable[[int, int], float], dict[int, str]]] = {
+    "all are alike": (lambda gpu, peer: 1 + 0.001 * (gpu + peer), {}),
+    "one GPU is slow": (
+        lambda gpu, peer: 0.1 if 7 in (gpu, peer) else 1.0,
+        {7: "all of write to other GPUs 90.0 %"},
+    ),
+    "what one GPU copies is slow": (
+        lambda gpu, _: 0.1 if gpu == 7 else 1.0,
+        {7: "all of write to other GPUs 90.0 %"},
+    ),
+    "one link is slow": (
+        lambda gpu, peer: 0.5 if (gpu, peer) == (2, 3) else 1.0,
+        {2: "write to GPU 3 50.0 %"},
+    ),
+    "pairs have bridges": (lambda gpu, peer: 1.0 if gpu // 2 == peer // 2 else 0.1, {}),
+}
+
+
+@pytest.mark.parametrize("case", LINKS)
+def test_links_are_compared_by_direction(case: str) -> None:
+    rate, slow = LINKS[case]
+    found = with_verdicts([of_eight(number, rate) for number in range(8)])
+    assert [number for number, each in enumerate(found) if status(each)] == [*slow]
+    for number, why in slow.items():
+        assert parts(found[number])["links"].why.startswith(why)
+    assert "links" not in parts(with_verdicts([soak()])[0])
+
+
+@pytest.mark.parametrize(
+    ("pinned", "link", "others", "state", "why"),
+    [
+        (0.8e9, 31.5e9, 0, "degraded", "pinned copies at 0.8 of 31.5 GB/s"),
+        (24e9, 31.5e9, 0, "ok", "pinned copies at 24.0 of 31.5 GB/s"),
+        (24e9, None, 0, "not judged", "the greatest speed of its link is not known"),
+        (12e9, 31.5e9, 1, "not judged", "pinned copies at 12.0 of 31.5 GB/s, and other GPUs"),
+    ],
+)
+def test_pinned_copies_are_judged_by_the_link(
+    pinned: float, link: float | None, others: int, state: str, why: str
+) -> None:
+    known = dataclasses.replace(CONDITIONS, pcie_bytes_per_second=link)
+    rows = (COPY[0], *faster(COPY[1:], pinned / 54e9))
+    copied = [
+        table("copy", rows, conditions=known, device_uuid=f"GPU-{n}") for n in range(1 + others)
+    ]
+    part = parts(with_verdicts(copied)[0])["PCIe"]
+    assert part.state == state
+    assert part.why.startswith(why)
+
+
 def test_unlike_or_faulty_devices_are_no_measure() -> None:
     slow = soak(100.0, device_uuid="GPU-1")
     others = [
         soak(700.0, device="NVIDIA A100"),
         soak(700.0, dtype="float16"),
+        soak(700.0, m=2048, n=2048, k=2048),
+        soak(700.0, accumulate="float16"),
+        soak(700.0, layout="A and B row-major"),
         soak(700.0, wrong_elements=1),
         soak(700.0, conditions=Conditions(other_load=("9 (ada: train)",))),
     ]

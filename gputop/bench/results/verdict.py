@@ -1,12 +1,13 @@
 """Verdict about a device in parts, and the outliers among many devices. Pure.
 
-A part without enough evidence is not judged and says why. Only the check of the results says
-anything about a device that others used meanwhile.
+A part without enough evidence is not judged and says why. Only wrong results, errors of the memory,
+and heat say anything about a device that others used meanwhile.
 """
 
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,11 +15,24 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gputop.bench.events import Result, Verdict, VerdictPart
-from gputop.bench.plan.gpu_limits import BANDWIDTH, DATASHEET
+from gputop.bench.plan.gpu_limits import (
+    AT_LIVE_CLOCK,
+    AT_MAXIMUM_CLOCK,
+    BANDWIDTH,
+    DATASHEET,
+    find_peak,
+)
 from gputop.bench.plan.kinds import kind_of
 from gputop.bench.plan.request import DEFAULT_MIN_PERCENT_OF_PEAK, DEFAULT_TOLERANCE_PERCENT
 from gputop.bench.results import facts
-from gputop.bench.results.compare import FEWEST_RUNS, judged_rows, measured, percent_below, score
+from gputop.bench.results.compare import (
+    FEWEST_RUNS,
+    judged_rows,
+    measured,
+    method,
+    percent_below,
+    score,
+)
 from gputop.bench.results.statistics import DIP_SECONDS, percentile, robust_sigma
 from gputop.console import COULD_NOT_RUN, FAULT, FINE, INTERRUPTED
 from gputop.console import DEGRADED as DEGRADED_STATUS
@@ -40,12 +54,28 @@ CORRECTED_MANY = 10
 finding about them takes as many."""
 LEAST_SIDE = 2048
 """Least m, n and k of a product that can be near the peak."""
+PLAIN_TYPES = {"float64", "float32", "tf32", "float16", "bfloat16"}
+"""Types whose products are near the peak by formula on every GPU that has a formula."""
+LEAST_OF_FORMULA = 30.0
+"""Percent of the formula at the maximum clock, which no GPU holds at full load."""
+LOWERED_SHARE = 0.9
+"""Share of the model's watts under which its power limit was lowered."""
+DENOMINATORS = {
+    DATASHEET: "dense peak in its datasheet",
+    BANDWIDTH: "memory bandwidth in its datasheet",
+}
 HELD_SHARE = 0.05
 """Share of the timed seconds from which a clock event reason counts."""
 LARGE_DROOP = 10.0
 """Percent that the droop is more than, with confidence, to need a reason."""
 LARGE_DIP = 15.0
 """The same for the slowest seconds of a run."""
+LINK = re.compile(r"(.+): (write to|read from|both directions with) (.+)")
+"""Name of a row of copies between two GPUs."""
+ALIKE = 0.05
+"""Largest relative scatter of links that are of one sort, as those of an NVSwitch."""
+LEAST_OF_LINK = 0.5
+"""Least share of a PCIe link's bandwidth that pinned copies reach."""
 CAPPED_SHARE = 0.9
 """Least share of the power limit that a device draws in the mean if that limit holds it back."""
 
@@ -79,19 +109,27 @@ def status(result: Result) -> int:
 
 def judge(result: Result, others: Iterable[Result], limits: VerdictLimits = DEFAULTS) -> Verdict:
     """Return the verdict about the device of a result; `others` are of the same run."""
+    others = [*others]
+    like = _like_it(result, others)
     judged = {
         "datasheet": _datasheet(result, limits.min_percent_of_peak),
-        "like devices": _like_devices(result, others, limits.tolerance),
+        "like devices": _like_devices(result, like, limits.tolerance),
         "earlier runs": _earlier_runs(result),
         "throttling": _throttling(result),
         "droop": _droop(result),
         "steadiness": _steadiness(result),
     }
+    if result.kind == "copy" and result.device_uuid is not None:
+        judged["links"] = _links(result, like, limits.tolerance)
+        judged["PCIe"] = _pcie(result, others)
     unjudged = kind_of(result.kind).unjudged
     judged |= {name: (NOT_JUDGED, why) for name, why in unjudged.items()}
     load = "; ".join(visible(each, 80) for each in result.known_conditions.other_load)
     if load:
-        judged = dict.fromkeys(judged, (NOT_JUDGED, f"others used the device meanwhile: {load}"))
+        busy = NOT_JUDGED, f"others used the device meanwhile: {load}"
+        # Heat and slowdown by hardware are its own, whoever uses it.
+        hot = {"throttling": judged["throttling"]} if judged["throttling"][0] == DEGRADED else {}
+        judged = dict.fromkeys(judged, busy) | hot
     if result.known_conditions.memory_errors:
         judged = {"memory": _memory(result), **judged}
     judged = {"results": _results(result), **judged}
@@ -130,40 +168,74 @@ def _memory(result: Result) -> Judged:
 
 
 def _datasheet(result: Result, least: float) -> Judged:
-    known, kind = result.known_conditions.percent_of_peak, kind_of(result.kind)
-    peak, of = (BANDWIDTH, "memory bandwidth") if kind.moves_bytes else (DATASHEET, "dense peak")
+    peak = BANDWIDTH if kind_of(result.kind).moves_bytes else DATASHEET
+    found = _share_of_peak(result, {peak: least, AT_MAXIMUM_CLOCK: min(least, LEAST_OF_FORMULA)})
+    slower = _set_slower(result) if found[0] == DEGRADED else ""
+    if not slower:
+        return found
+    live = _share_of_peak(result, {AT_LIVE_CLOCK: least})
+    return (live[0], f"{live[1]}; {slower}") if live[0] != NOT_JUDGED else (NOT_JUDGED, slower)
+
+
+def _share_of_peak(result: Result, limits: Mapping[str, float]) -> Judged:
+    """Judge each data type by the first peak that is known for it, with its least percentage."""
+    known = result.known_conditions.percent_of_peak
     shapes: dict[str, tuple[int, ...]] = {"": (result.m, result.n, result.k)}
-    if kind.several_dtypes and DATASHEET not in known:
+    if "," in result.dtype:
         shapes = {f" {name}": row.shape for name, row in judged_rows(result).items()}
-    found = {each: percent for each in shapes if (percent := known.get(f"{peak}{each}"))}
+    found: dict[str, dict[str, float]] = defaultdict(dict)
+    for each in shapes:
+        plain = (each.strip() or result.dtype) in PLAIN_TYPES
+        peaks = (peak for peak in limits if plain or peak not in (AT_MAXIMUM_CLOCK, AT_LIVE_CLOCK))
+        if peak := next((peak for peak in peaks if f"{peak}{each}" in known), None):
+            found[peak][each] = known[f"{peak}{each}"]
     if not found:
         return NOT_JUDGED, "no datasheet value is known"
-    if not kind.moves_bytes:
-        found = {each: found[each] for each in found if min(shapes[each]) >= LEAST_SIDE}
-    if not found:
-        return NOT_JUDGED, f"matrices under {LEAST_SIDE} do not reach the peak"
-    said = [f"{each} {percentage(of_it, digits=1)}".lstrip() for each, of_it in found.items()]
-    said_of = f"{', '.join(said)} of the {of} in its datasheet"
-    if min(found.values()) < least:
-        return DEGRADED, f"{said_of}, under {least:g} %"
-    return OK, said_of
+    state, said = NOT_JUDGED, []
+    for peak, known_shares in found.items():
+        fit = (e for e in known_shares if peak == BANDWIDTH or min(shapes[e]) >= LEAST_SIDE)
+        shares = {each: known_shares[each] for each in fit}
+        if not shares:
+            continue
+        low = min(shares.values()) < limits[peak]
+        state = DEGRADED if low or state == DEGRADED else OK
+        reached = (f"{each} {percentage(share, digits=1)}" for each, share in shares.items())
+        under = f", under {limits[peak]:g} %" if low else ""
+        said.append(f"{','.join(reached).strip()} of the {DENOMINATORS.get(peak, peak)}{under}")
+    return state, "; ".join(said) or f"matrices under {LEAST_SIDE} do not reach the peak"
 
 
-def _like_devices(result: Result, others: Iterable[Result], tolerance: float) -> Judged:
-    test = (result.device, result.kind, result.dtype)
-    same = (each for each in others if (each.device, each.kind, each.dtype) == test)
-    like = [e for e in same if not (e.wrong_elements or e.known_conditions.other_load)]
+def _set_slower(result: Result) -> str:
+    """Return the setting that makes the device slower than its datasheet says, or nothing."""
+    known = result.known_conditions
+    peak, limit = find_peak(known.pci_device_id, result.device), known.power_limit_watts
+    if peak and peak.watts and limit is not None and limit < LOWERED_SHARE * peak.watts:
+        return f"power limit {limit:.0f} of {peak.watts:.0f} W"
+    held = known.clock_event_seconds.get("application_clocks", 0.0)
+    return "application clocks are set" if held > HELD_SHARE * result.seconds else ""
+
+
+def _like_it(result: Result, others: Iterable[Result]) -> list[Result]:
+    """Return the other devices of its model that ran the same test and say how fast they are."""
+    return [
+        each
+        for each in others
+        if (each.device, *method(each)) == (result.device, *method(result))
+        and not (each.wrong_elements or each.known_conditions.other_load)
+    ]
+
+
+def _like_devices(result: Result, like: Sequence[Result], tolerance: float) -> Judged:
     if not like:
         return NOT_JUDGED, "no other device like it was in the run"
-    slow, worst, rows = [], -math.inf, judged_rows(result)
+    slow, worst = [], -math.inf
     for name, value in measured(result).items():
         known = [each for one in like if (each := measured(one).get(name)) is not None]
         if not known:
             continue
         under = percent_below(value, statistics.median(known))
         worst = max(worst, under)
-        scatter = rows[name].values.get("spread_percent", 0.0) if name in rows else 0.0
-        if under > tolerance + scatter:
+        if under > tolerance + _scatter(name, like):
             slow.append(f"{name and f'{visible(name, 60)} '}{percentage(under, digits=1)}")
     if worst == -math.inf:
         return NOT_JUDGED, "the run measured nothing to compare"
@@ -172,6 +244,73 @@ def _like_devices(result: Result, others: Iterable[Result], tolerance: float) ->
         return DEGRADED, f"{'; '.join(slow)} under {others_said}, more than {tolerance:g} %"
     where = "under" if worst > 0 else "above"
     return OK, f"{percentage(abs(worst), digits=1)} {where} {others_said}"
+
+
+def _scatter(name: str, like: Iterable[Result]) -> float:
+    """Return the median scatter of a row, in percent, of devices that are not judged by it."""
+    rows = (judged_rows(each).get(name) for each in like)
+    return statistics.median(
+        [row.values.get("spread_percent", 0.0) for row in rows if row] or [0.0]
+    )
+
+
+Link = tuple[str, str]
+"""Label of a GPU, and that of the one that it copies with."""
+
+
+def _links(result: Result, like: Iterable[Result], tolerance: float) -> Judged:
+    """Compare the links of a GPU with those of all, direction by direction."""
+    mine, slow = _rates_of_links([result]), []
+    if not mine:
+        return NOT_JUDGED, "it has no copies to other GPUs"
+    here = [result, *(each for each in like if each.host == result.host)]
+    for way, links in _rates_of_links(here).items():
+        best: dict[str, float] = defaultdict(float)
+        for (gpu, _), rate in links.items():
+            best[gpu] = max(best[gpu], rate)
+        behind = {gpu: _under_others(best, gpu) for gpu in best}
+        middle = statistics.median(links.values())
+        alike = robust_sigma([*links.values()]) <= ALIKE * middle
+        for (gpu, peer), rate in mine.get(way, {}).items():
+            if behind[gpu] > tolerance:
+                slow.append(f"all of {way} other GPUs {percentage(behind[gpu], digits=1)}")
+                break
+            under = percent_below(rate, middle)
+            # A slow GPU makes the links of all others to it slow.
+            if alike and under > tolerance and behind.get(peer, 0.0) <= tolerance:
+                slow.append(f"{way} {visible(peer, 40)} {percentage(under, digits=1)}")
+    if slow:
+        return DEGRADED, f"{'; '.join(slow)} under the median of the links, over {tolerance:g} %"
+    return OK, "its links are as fast as those of the others"
+
+
+def _under_others(rates: Mapping[str, float], one: str) -> float:
+    others = [rate for each, rate in rates.items() if each != one]
+    return percent_below(rates[one], statistics.median(others)) if others else 0.0
+
+
+def _rates_of_links(results: Iterable[Result]) -> dict[str, dict[Link, float]]:
+    """Return bytes per second by the way of copying and the link."""
+    found: dict[str, dict[Link, float]] = defaultdict(dict)
+    for each in results:
+        for name, rate in measured(each).items():
+            if known := LINK.fullmatch(name):
+                gpu, way, peer = known.groups()
+                found[way][gpu, peer] = rate
+    return found
+
+
+def _pcie(result: Result, others: Iterable[Result]) -> Judged:
+    most = result.known_conditions.pcie_bytes_per_second
+    pinned = [rate for name, rate in measured(result).items() if name.endswith(", pinned")]
+    if not most or not pinned:
+        return NOT_JUDGED, "the greatest speed of its link is not known"
+    said = f"pinned copies at {min(pinned) / 1e9:.1f} of {most / 1e9:.1f} GB/s"
+    if min(pinned) >= LEAST_OF_LINK * most:
+        return OK, said
+    if any(each.host == result.host for each in others):
+        return NOT_JUDGED, f"{said}, and other GPUs that copied at once may share the link"
+    return DEGRADED, said
 
 
 def _earlier_runs(result: Result) -> Judged:

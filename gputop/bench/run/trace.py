@@ -13,6 +13,7 @@ from gputop.bench.events import Conditions, Event, Hello, Planned, Point, Progre
 from gputop.bench.plan import gpu_limits
 from gputop.bench.plan.kinds import BANDWIDTH, kind_of
 from gputop.bench.results.compare import measured, score
+from gputop.schema.values import link_bytes
 from gputop.stream.history import FASTEST
 from gputop.text import visible
 
@@ -341,6 +342,7 @@ class Trace:
             power_watts_mean=self.power.value,
             power_limit_watts=self.power_limit_watts,
             sm_clock_mhz_mean=self.clock.value,
+            pcie_bytes_per_second=self._link(),
             sm_clock_max_mhz=self.gpu.sm_clock_max_mhz if self.gpu else None,
             temperature_celsius_max=self.temperature_max,
             heat_limit=gpu_limits.heat_in_words(self.heat_limits) if self.gpu else None,
@@ -361,6 +363,10 @@ class Trace:
                 name for name, held in self._load.items() if held > LOAD_SHARE * seconds
             ),
         )
+
+    def _link(self) -> float | None:
+        known = self.gpu and (self.gpu.pcie_generation_max, self.gpu.pcie_width_max)
+        return link_bytes(known[0], known[1]) if known and known[0] and known[1] else None
 
     def _late_seconds(self, reason: str, seconds: float) -> float:
         """Return how long a reason held in the second half of so many seconds."""
