@@ -242,7 +242,7 @@ def verdicts(means: list[float]) -> list[int]:
 
 def test_a_slower_device_does_not_become_usual() -> None:
     draw = random.Random(1)  # noqa: S311
-    usual = [draw.gauss(780, 8) for _ in range(6)]
+    usual = [draw.gauss(780, 8) for _ in range(12)]
     found = verdicts([*usual, *(draw.gauss(624, 8) for _ in range(12))])
     assert found[12:] == [4] * 12
     assert not any(found[:12])

@@ -153,24 +153,20 @@ def _results(result: Result) -> Judged:
 
 def _memory(result: Result) -> Judged:
     known = result.known_conditions.memory_errors
-    pairs = {name: pair for name, pair in known.items() if pair}
-    rose = {
-        name: pair
-        for name, pair in pairs.items()
-        if pair[-1] > pair[0] or (name in BAD_STATES and pair[-1])
-    }
-    harmless = set[str]()
-    if first_last := rose.get("ecc_corrected"):
-        many = CORRECTED_MANY * max(1.0, result.seconds / 600)
-        harmless = {"ecc_corrected"} if first_last[-1] - first_last[0] < many else harmless
-    state = FAULTY if rose.keys() & FAULTS else DEGRADED if rose.keys() - harmless else OK
-    return state, facts.memory_errors_text(rose) if rose else "no counter of memory errors rose"
+    rises = {name: pair[-1] - pair[0] for name, pair in known.items() if pair}
+    bad = {each for each in rises if rises[each] > 0 or (each in BAD_STATES and known[each][-1])}
+    if not bad:
+        return OK, "no counter of memory errors rose"
+    said = facts.memory_errors_text({name: known[name] for name in known if name in bad})
+    if rises.get("ecc_corrected", 0.0) < CORRECTED_MANY * max(1.0, result.seconds / 600):
+        bad -= {"ecc_corrected"}
+    return FAULTY if bad & FAULTS else DEGRADED if bad else OK, said
 
 
 def _datasheet(result: Result, least: float) -> Judged:
     peak = BANDWIDTH if kind_of(result.kind).moves_bytes else DATASHEET
     found = _share_of_peak(result, {peak: least, AT_MAXIMUM_CLOCK: min(least, LEAST_OF_FORMULA)})
-    slower = _set_slower(result) if found[0] == DEGRADED else ""
+    slower = _set_slower(result) if found[0] == DEGRADED and peak == DATASHEET else ""
     if not slower:
         return found
     live = _share_of_peak(result, {AT_LIVE_CLOCK: least})
