@@ -120,8 +120,9 @@ def judge(result: Result, others: Iterable[Result], limits: VerdictLimits = DEFA
         "steadiness": _steadiness(result),
     }
     if result.kind == "copy" and result.device_uuid is not None:
-        judged["links"] = _links(result, like, limits.tolerance)
         judged["PCIe"] = _pcie(result, others)
+        if any(map(LINK.fullmatch, measured(result))):
+            judged["links"] = _links(result, like, limits.tolerance)
     unjudged = kind_of(result.kind).unjudged
     judged |= {name: (NOT_JUDGED, why) for name, why in unjudged.items()}
     load = "; ".join(visible(each, 80) for each in result.known_conditions.other_load)
@@ -256,9 +257,7 @@ Link = tuple[str, str]
 
 def _links(result: Result, like: Iterable[Result], tolerance: float) -> Judged:
     """Compare the links of a GPU with those of all, direction by direction."""
-    mine, slow = _rates_of_links([result]), []
-    if not mine:
-        return NOT_JUDGED, "it has no copies to other GPUs"
+    mine, slow = _rates_of_links([result]), list[str]()
     here = [result, *(each for each in like if each.host == result.host)]
     for way, links in _rates_of_links(here).items():
         best: dict[str, float] = defaultdict(float)
@@ -269,14 +268,14 @@ def _links(result: Result, like: Iterable[Result], tolerance: float) -> Judged:
         alike = robust_sigma([*links.values()]) <= ALIKE * middle
         for (gpu, peer), rate in mine.get(way, {}).items():
             if behind[gpu] > tolerance:
-                slow.append(f"all of {way} other GPUs {percentage(behind[gpu], digits=1)}")
+                slow.append(f"{way} all other GPUs {percentage(behind[gpu], digits=1)}")
                 break
             under = percent_below(rate, middle)
             # A slow GPU makes the links of all others to it slow.
             if alike and under > tolerance and behind.get(peer, 0.0) <= tolerance:
                 slow.append(f"{way} {visible(peer, 40)} {percentage(under, digits=1)}")
     if slow:
-        return DEGRADED, f"{'; '.join(slow)} under the median of the links, over {tolerance:g} %"
+        return DEGRADED, f"{'; '.join(slow)} under the other links, more than {tolerance:g} %"
     return OK, "its links are as fast as those of the others"
 
 
