@@ -117,8 +117,9 @@ def judge(result: Result, others: Iterable[Result], limits: VerdictLimits = DEFA
         "earlier runs": _earlier_runs(result),
         "throttling": _throttling(result),
         "droop": _droop(result),
-        "steadiness": _steadiness(result),
     }
+    if kind_of(result.kind).over_time:
+        judged["steadiness"] = _steadiness(result)
     if result.kind == "copy" and result.device_uuid is not None:
         judged["PCIe"] = _pcie(result, others)
         if any(map(LINK.fullmatch, measured(result))):
@@ -379,8 +380,6 @@ def _droop(result: Result) -> Judged:
 
 
 def _steadiness(result: Result) -> Judged:
-    if not kind_of(result.kind).over_time:
-        return NOT_JUDGED, "only a run of one shape can be steady"
     if result.dip_percent is None:
         return NOT_JUDGED, "the run was too short"
     share = percentage(result.dip_percent, digits=1)
