@@ -122,6 +122,7 @@ def test_it_is_the_last_ten_runs_before_it_newest_first() -> None:
         {"conditions": None},
         {"tflops_mean": None},
         {"stopped": "user"},
+        {"comparison": Comparison(20.0, "slower", 10)},
         {"verdict": Verdict((VerdictPart("droop", "degraded", ""),))},
     ],
 )
@@ -164,7 +165,8 @@ def test_a_regression_is_more_than_three_percent_and_the_scatter() -> None:
     line = regression(soak(96.9), steady)
     assert line == (
         "96.9 TFLOP/s is 3.1 % under the 100 TFLOP/s that is usual (limit 3.0 %), "
-        "the median of its last 10 like runs. Delete those results if this is its speed now"
+        "the median of its last 10 like runs. "
+        "Delete those results on the benchmark tab if this is its speed now"
     )
     scattered = before(97, 103, 96, 104, 100, 98, 102, 95, 105, 100)
     assert regression(soak(90.0), scattered) is None

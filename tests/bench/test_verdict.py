@@ -476,6 +476,12 @@ def test_the_types_of_a_sweep_have_each_their_own_peak() -> None:
         (None, {"power_limit_watts": 200.0}, "not judged", "power limit 200 of 700 W"),
         (None, {"clock_event_seconds": {"application_clocks": 59.0}}, "not judged", "application"),
         (None, {"power_limit_watts": 690.0}, "degraded", "38.0 % of the dense peak"),
+        (
+            90.0,
+            {"power_limit_watts": 200.0, "clock_event_seconds": {"sw_power_cap": 3.0}},
+            "degraded",
+            "38.0 % of the dense peak",
+        ),
     ],
 )
 def test_a_gpu_that_was_set_slower_is_not_judged_by_its_datasheet(

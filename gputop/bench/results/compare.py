@@ -170,7 +170,7 @@ def last_and_first_runs(
         and comparable(other) == key
         and score(other) is not None
         and not other.wrong_elements
-        and not (other.verdict and other.verdict.bad)
+        and not (other.known_comparison.slower or (other.verdict and other.verdict.bad))
         and other.stopped == "time"
         and not other.known_conditions.other_load
         and _setting(other) == _setting(result)
@@ -233,7 +233,7 @@ def regression(result: Result, like: Sequence[Result], first: Sequence[Result] =
     for which, runs, least in (("last", like, LEAST_LIMIT), ("first", first, FIRST_LIMIT)):
         if slow := "; ".join(_slower_rows(result, runs, least)):
             usual = f"the median of its {which} {len(runs)} like runs"
-            accept = "Delete those results if this is its speed now"
+            accept = "Delete those results on the benchmark tab if this is its speed now"
             return f"{slow}, {usual}{_new_driver(result, runs[0])}. {accept}"
     return None
 

@@ -206,11 +206,13 @@ def _share_of_peak(result: Result, limits: Mapping[str, float]) -> Judged:
 def _set_slower(result: Result) -> str:
     """Return the setting that makes the device slower than its datasheet says, or nothing."""
     known = result.known_conditions
+    held = {e for e, seconds in known.clock_event_seconds.items() if seconds > result.seconds / 2}
     peak, limit = find_peak(known.pci_device_id, result.device), known.power_limit_watts
-    if peak and peak.watts and limit is not None and limit < LOWERED_SHARE * peak.watts:
-        return f"power limit {limit:.0f} of {peak.watts:.0f} W"
-    held = known.clock_event_seconds.get("application_clocks", 0.0)
-    return "application clocks are set" if held > HELD_SHARE * result.seconds else ""
+    most = peak.watts if peak else None
+    capped = "sw_power_cap" in held or not _knows_reasons(result)
+    if capped and most and limit is not None and limit < LOWERED_SHARE * most:
+        return f"power limit {limit:.0f} of {most:.0f} W"
+    return "application clocks are set" if "application_clocks" in held else ""
 
 
 def _like_it(result: Result, others: Iterable[Result]) -> list[Result]:
@@ -252,10 +254,6 @@ def _scatter(name: str, like: Iterable[Result]) -> float:
     )
 
 
-Link = tuple[str, str]
-"""Label of a GPU, and that of the one that it copies with."""
-
-
 def _links(result: Result, like: Iterable[Result], tolerance: float) -> Judged:
     """Compare the links of a GPU with those of all, direction by direction."""
     mine, slow = _rates_of_links([result]), list[str]()
@@ -285,9 +283,9 @@ def _under_others(rates: Mapping[str, float], one: str) -> float:
     return percent_below(rates[one], statistics.median(others)) if others else 0.0
 
 
-def _rates_of_links(results: Iterable[Result]) -> dict[str, dict[Link, float]]:
-    """Return bytes per second by the way of copying and the link."""
-    found: dict[str, dict[Link, float]] = defaultdict(dict)
+def _rates_of_links(results: Iterable[Result]) -> dict[str, dict[tuple[str, str], float]]:
+    """Return bytes per second by the way of copying, the GPU, and its peer."""
+    found: dict[str, dict[tuple[str, str], float]] = defaultdict(dict)
     for each in results:
         for name, rate in measured(each).items():
             if known := LINK.fullmatch(name):

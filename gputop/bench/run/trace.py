@@ -368,8 +368,10 @@ class Trace:
         known = self.gpu and (self.gpu.pcie_generation_max, self.gpu.pcie_width_max)
         return link_bytes(known[0], known[1]) if known and known[0] and known[1] else None
 
-    def _late_seconds(self, reason: str, seconds: float) -> float:
-        """Return how long a reason held in the second half of so many seconds."""
+    def _late_seconds(self, reason: str, seconds: float) -> float | None:
+        """Return how long a reason held in the second half of so many seconds, or None."""
+        if all(moment.reasons is None for moment in self.moments):
+            return None
         spans = self.intervals().get(reason, ())
         return math.fsum(max(0.0, end - max(begin, seconds / 2)) for begin, end in spans)
 
