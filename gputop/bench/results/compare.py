@@ -9,6 +9,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from operator import attrgetter
 
 from gputop.bench.events import Comparison, Point, Result
 from gputop.bench.plan.kinds import BANDWIDTH, kind_of
@@ -25,6 +26,7 @@ FIRST_LIMIT = 10.0
 """Percent under the median of the first runs that is never slow: it finds a slow decline."""
 AS_LONG, TABLE_AS_LONG = 0.9, 0.5
 """Least share of another run's time for runs that count as equally long. That of a table varies."""
+START = attrgetter("started_at")
 ALONE, TOGETHER = "alone", "together"
 """Rows of a result of `pairs`."""
 
@@ -178,13 +180,9 @@ def last_and_first_runs(
     )
     last, first = list[Result](), list[Result]()
     for other in like:  # one at a time: their tables may be long
-        last = heapq.nlargest(MOST_RUNS, (*last, other), key=_start)
-        first = heapq.nsmallest(MOST_RUNS, (*first, other), key=_start)
+        last = heapq.nlargest(MOST_RUNS, (*last, other), key=START)
+        first = heapq.nsmallest(MOST_RUNS, (*first, other), key=START)
     return last, first
-
-
-def _start(result: Result) -> float:
-    return result.started_at
 
 
 def _setting(result: Result) -> tuple[object, ...]:
