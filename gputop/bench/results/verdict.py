@@ -60,7 +60,7 @@ LEAST_OF_FORMULA = 30.0
 """Percent of the formula at the maximum clock, which no GPU holds at full load."""
 LOWERED_SHARE = 0.9
 """Share of the model's watts under which its power limit was lowered."""
-DENOMINATORS = {
+DATASHEETS = {
     DATASHEET: "dense peak in its datasheet",
     BANDWIDTH: "memory bandwidth in its datasheet",
 }
@@ -176,31 +176,29 @@ def _datasheet(result: Result, least: float) -> Judged:
 
 
 def _share_of_peak(result: Result, limits: Mapping[str, float]) -> Judged:
-    """Judge each data type by the first peak that is known for it, with its least percentage."""
+    """Judge by the first peak that is known, with its least percentage; data types one by one."""
     known = result.known_conditions.percent_of_peak
     shapes: dict[str, tuple[int, ...]] = {"": (result.m, result.n, result.k)}
     if "," in result.dtype:
         shapes = {f" {name}": row.shape for name, row in judged_rows(result).items()}
-    found: dict[str, dict[str, float]] = defaultdict(dict)
-    for each in shapes:
-        plain = (each.strip() or result.dtype) in PLAIN_TYPES
-        peaks = (peak for peak in limits if plain or peak not in (AT_MAXIMUM_CLOCK, AT_LIVE_CLOCK))
-        if peak := next((peak for peak in peaks if f"{peak}{each}" in known), None):
-            found[peak][each] = known[f"{peak}{each}"]
-    if not found:
-        return NOT_JUDGED, "no datasheet value is known"
-    state, said = NOT_JUDGED, []
-    for peak, known_shares in found.items():
-        fit = (e for e in known_shares if peak == BANDWIDTH or min(shapes[e]) >= LEAST_SIDE)
-        shares = {each: known_shares[each] for each in fit}
-        if not shares:
+    for peak, least in limits.items():
+        found = {each: known[f"{peak}{each}"] for each in shapes if f"{peak}{each}" in known}
+        if peak not in DATASHEETS:
+            types = {each: each.strip() or result.dtype for each in found}
+            found = {each: found[each] for each in found if types[each] in PLAIN_TYPES}
+        if not found:
             continue
-        low = min(shares.values()) < limits[peak]
-        state = DEGRADED if low or state == DEGRADED else OK
-        reached = (f"{each} {percentage(share, digits=1)}" for each, share in shares.items())
-        under = f", under {limits[peak]:g} %" if low else ""
-        said.append(f"{','.join(reached).strip()} of the {DENOMINATORS.get(peak, peak)}{under}")
-    return state, "; ".join(said) or f"matrices under {LEAST_SIDE} do not reach the peak"
+        if peak != BANDWIDTH:
+            found = {each: found[each] for each in found if min(shapes[each]) >= LEAST_SIDE}
+        if not found:
+            return NOT_JUDGED, f"matrices under {LEAST_SIDE} do not reach the peak"
+        reached = [
+            f"{each} {percentage(of_it, digits=1)}".lstrip() for each, of_it in found.items()
+        ]
+        said = f"{', '.join(reached)} of the {DATASHEETS.get(peak, peak)}"
+        low = min(found.values()) < least
+        return (DEGRADED, f"{said}, under {least:g} %") if low else (OK, said)
+    return NOT_JUDGED, "no datasheet value is known"
 
 
 def _set_slower(result: Result) -> str:
