@@ -26,6 +26,7 @@ from gputop.bench.events import (
 from gputop.bench.plan import devices
 from gputop.bench.plan.request import Request, cpu_target
 from gputop.bench.results import history
+from gputop.bench.results.facts import droop_text
 from gputop.bench.results.verdict import (
     DEFAULTS,
     VerdictLimits,
@@ -245,6 +246,7 @@ def test_a_rate_that_varies_too_much_is_not_said_to_have_no_droop() -> None:
     (found,) = with_verdicts(results([simulated(rate=lambda at: 900.0 if at < 50 else 90.0)]))
     part = parts(found)["droop"]
     assert part.state == "not judged"
+    assert droop_text(found) == "too uneven to tell a droop"
     assert "the rate varies too much to tell 10 %: its 95 % interval is -" in part.why
 
 

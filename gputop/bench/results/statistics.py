@@ -21,6 +21,9 @@ Window = tuple[float, float]
 
 DROOP_SECONDS = 10.0
 """Shortest run with a droop."""
+LARGE_DROOP = 10.0
+"""Percent that the droop is more than, with confidence, to need a reason. An interval wider than
+that says nothing."""
 BURST_SECONDS = 2.0
 """Longest time from the first product that counts as the burst."""
 FEWEST_BLOCKS = 8

@@ -33,7 +33,7 @@ from gputop.bench.results.compare import (
     percent_below,
     score,
 )
-from gputop.bench.results.statistics import DIP_SECONDS, percentile, robust_sigma
+from gputop.bench.results.statistics import DIP_SECONDS, LARGE_DROOP, percentile, robust_sigma
 from gputop.console import COULD_NOT_RUN, FAULT, FINE, INTERRUPTED
 from gputop.console import DEGRADED as DEGRADED_STATUS
 from gputop.schema.clock_events import BY_WORD
@@ -66,10 +66,8 @@ DATASHEETS = {
 }
 HELD_SHARE = 0.05
 """Share of the timed seconds from which a clock event reason counts."""
-LARGE_DROOP = 10.0
-"""Percent that the droop is more than, with confidence, to need a reason."""
 LARGE_DIP = 15.0
-"""The same for the slowest seconds of a run."""
+"""Percent that the slowest seconds of a run are slower by to need a reason."""
 LINK = re.compile(r"(.+): (write to|read from|both directions with) (.+)")
 """Name of a row of copies between two GPUs."""
 ALIKE = 0.05
@@ -257,9 +255,7 @@ def _links(result: Result, like: Iterable[Result], tolerance: float) -> Judged:
     mine, slow = _rates_of_links([result]), list[str]()
     here = [result, *(each for each in like if each.host == result.host)]
     for way, links in _rates_of_links(here).items():
-        best: dict[str, float] = defaultdict(float)
-        for (gpu, _), rate in links.items():
-            best[gpu] = max(best[gpu], rate)
+        best = {gpu: max(links[each] for each in links if each[0] == gpu) for gpu, _ in links}
         behind = {gpu: _under_others(best, gpu) for gpu in best}
         middle = statistics.median(links.values())
         alike = robust_sigma([*links.values()]) <= ALIKE * middle
