@@ -114,6 +114,10 @@ class Conditions:
     tflop_per_joule: float | None = None
     clock_event_seconds: Mapping[str, float] = field(default_factory=dict)
     """Seconds that each clock event reason held."""
+    pcie_bytes_per_second: float | None = None
+    """Most that the PCIe link can carry in each direction, of device and slot together."""
+    late_power_cap_seconds: float | None = None
+    """Seconds of the second half with a power cap, by the samples."""
     percent_of_peak: Mapping[str, float] = field(default_factory=dict)
     """Percentages by denominator, `datasheet dense` or `formula at the live clock`: of the mean, of
     a table's best row, or of the bandwidth of copies within the device."""
@@ -143,7 +147,8 @@ class VerdictPart:
     """One thing that a device was judged by."""
 
     name: str
-    """`results`, `memory`, `datasheet`, `like devices`, `earlier runs`, `throttling` or `droop`."""
+    """`results`, `memory`, `datasheet`, `like devices`, `earlier runs`, `links`, `PCIe`,
+    `throttling`, `droop` or `steadiness`."""
     state: str
     """`ok`, `degraded`, `faulty` or `not judged`."""
     why: str
@@ -222,8 +227,10 @@ class Result:
     """Mean from the first timed product on, over at most 2 s: where it is the most significant."""
     droop_interval_percent: tuple[float, ...] | None = None
     """Bounds of the droop, with at least 95 % confidence."""
+    dip_percent: float | None = None
+    """Percent that the slowest 5 s are below the median of such blocks; None for a short run."""
     tflops_mean_interval: tuple[float, ...] | None = None
-    """Bounds of the mean, with 95 % confidence."""
+    """Bounds of the mean, with 95 % confidence, or None if the run shows too little."""
     tflops_p5: float | None = None
     """5th percentile of the windows, and the next one the 95th."""
     tflops_p95: float | None = None

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from gputop.schema.snapshot import Host, Process
 
 
+LANE_BYTES = {1: 250e6, 2: 500e6, 3: 984.6e6, 4: 1969e6, 5: 3938e6, 6: 7563e6}
+"""Bytes/s of a lane by generation, after line coding and before headers (PCI-SIG)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Statistics:
     """Statistics of a reading since the start or the last reset, in the reading's unit."""
@@ -201,6 +205,12 @@ def _disabled(name: str, device: Device) -> str:
     if name.startswith("ecc_"):
         return f"disabled: {enable_ecc(device.index)}"
     return "switched off: `nvidia-smi -q` shows what is"
+
+
+def link_bytes(generation: float, width: float) -> float | None:
+    """Return the link's bandwidth per direction in bytes/s, or None if unknown."""
+    lane = LANE_BYTES.get(int(generation))
+    return lane * width if lane is not None and width > 0 else None
 
 
 def unseen(process: Process, room: int | None = None) -> str:

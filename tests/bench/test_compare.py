@@ -12,17 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.bench.events import Comparison, Point, Result
+from gputop.bench.events import Comparison, Point, Result, Verdict, VerdictPart
 from gputop.bench.results.compare import (
     comparable,
-    last_runs,
+    last_and_first_runs,
     newest_series,
     other_sweeps,
-    percent_limit,
+    percent_limits,
     regression,
     score,
     with_comparisons,
 )
+from gputop.bench.results.verdict import status, with_verdicts
 from tests.bench.kept import BASE, CONDITIONS, COPY, SWEEP, faster, soak, table
 from tests.bench.workers import RESULT
 
@@ -94,10 +95,19 @@ def before(*means: float, **changes: Any) -> list[Result]:
     return [soak(mean, ago=10.0 * (n + 1), **changes) for n, mean in enumerate(means)]
 
 
+def last_runs(result: Result, among: list[Result]) -> list[Result]:
+    return last_and_first_runs(result, among)[0]
+
+
+def percent_limit(values: list[float]) -> float:
+    return percent_limits([values])[0]
+
+
 def test_it_is_the_last_ten_runs_before_it_newest_first() -> None:
     runs = before(*range(800, 815))
     assert last_runs(BASE, [soak(900.0, ago=-5.0), *reversed(runs)]) == runs[:10]
     assert last_runs(runs[4], runs) == runs[5:]
+    assert last_and_first_runs(BASE, runs)[1] == runs[:-11:-1]
 
 
 @pytest.mark.parametrize(
@@ -111,6 +121,9 @@ def test_it_is_the_last_ten_runs_before_it_newest_first() -> None:
         {"conditions": replace(CONDITIONS, other_load=("4711 (ada: train)",))},
         {"conditions": None},
         {"tflops_mean": None},
+        {"stopped": "user"},
+        {"comparison": Comparison(20.0, "slower", 10)},
+        {"verdict": Verdict((VerdictPart("droop", "degraded", ""),))},
     ],
 )
 def test_a_run_that_is_not_like_it_is_no_measure(changes: dict[str, Any]) -> None:
@@ -129,9 +142,10 @@ def test_what_makes_no_difference_is_compared(changes: dict[str, Any]) -> None:
     assert len(last_runs(BASE, [replace(soak(ago=5.0), **changes)])) == 1
 
 
-def test_the_time_of_a_table_says_nothing() -> None:
-    copied = table("copy", COPY, ago=9.0, seconds=1.0)
+def test_a_table_may_take_half_the_time_of_another() -> None:
+    copied = table("copy", COPY, ago=9.0, seconds=11.0)
     assert last_runs(table("copy", COPY, seconds=20.0), [copied]) == [copied]
+    assert last_runs(table("copy", COPY, seconds=60.0), [copied]) == []
 
 
 def test_a_faulty_result_is_not_compared() -> None:
@@ -151,7 +165,8 @@ def test_a_regression_is_more_than_three_percent_and_the_scatter() -> None:
     line = regression(soak(96.9), steady)
     assert line == (
         "96.9 TFLOP/s is 3.1 % under the 100 TFLOP/s that is usual (limit 3.0 %), "
-        "the median of its last 10 like runs"
+        "the median of its last 10 like runs. "
+        "Delete those results on the benchmark tab if this is its speed now"
     )
     scattered = before(97, 103, 96, 104, 100, 98, 102, 95, 105, 100)
     assert regression(soak(90.0), scattered) is None
@@ -188,6 +203,64 @@ def test_few_runs_raise_no_more_alarms(count: int) -> None:
         under = 100 * (1 - draw.gauss(1.0, 0.03) / statistics.median(values))
         alarms += under > percent_limit(values)
     assert alarms < 0.02 * 2000
+
+
+def copies(draw: random.Random, rows: int, scatter: float, ago: float, **changes: Any) -> Result:
+    """Copies of so many directions at rates that scatter."""
+    points = tuple(
+        Point(f"write to GPU {n}", 2.0**28, {"bytes_per_second": draw.gauss(4e10, scatter * 4e10)})
+        for n in range(rows)
+    )
+    return table("copy", points, ago, **changes)
+
+
+@pytest.mark.daily(2)
+@pytest.mark.parametrize("rows", [1, 4, 10, 25])
+def test_many_rows_raise_no_more_alarms_and_a_slow_one_is_found(rows: int) -> None:
+    draw, alarms, found = random.Random(rows), 0, 0  # noqa: S311
+    for _ in range(300):
+        before_it = [copies(draw, rows, 0.03, float(n)) for n in range(1, 11)]
+        now = copies(draw, rows, 0.03, 0.0)
+        alarms += regression(now, before_it, before_it) is not None
+        slow = replace(now, points=(*faster(now.points[:1], 0.85), *now.points[1:]))
+        found += regression(slow, before_it) is not None
+    assert alarms < 0.02 * 300
+    assert found > 0.7 * 300
+    steady = [copies(draw, rows, 0.015, float(n)) for n in range(1, 11)]
+    now = copies(draw, rows, 0.015, 0.0)
+    slow = replace(now, points=(*faster(now.points[:1], 0.85), *now.points[1:]))
+    assert regression(slow, steady) is not None
+
+
+def verdicts(means: list[float]) -> list[int]:
+    """The exit statuses of runs one after the other, each compared with those before."""
+    kept, found = list[Result](), []
+    for n, mean in enumerate(means):
+        (judged,) = with_verdicts(with_comparisons([soak(mean, ago=-3600.0 * n)], kept))
+        kept.append(judged)
+        found.append(status(judged))
+    return found
+
+
+def test_a_slower_device_does_not_become_usual() -> None:
+    draw = random.Random(1)  # noqa: S311
+    usual = [draw.gauss(780, 8) for _ in range(12)]
+    found = verdicts([*usual, *(draw.gauss(624, 8) for _ in range(12))])
+    assert found[12:] == [4] * 12
+    assert not any(found[:12])
+
+
+def test_a_slow_decline_is_seen() -> None:
+    draw = random.Random(1)  # noqa: S311
+    found = verdicts([draw.gauss(780 * (1 - 0.004 * n), 4) for n in range(100)])
+    assert not any(found[:20])
+    assert all(found[40:])
+
+
+def test_runs_with_a_scatter_of_three_percent_stay_good_over_many() -> None:
+    draw = random.Random(2)  # noqa: S311
+    found = [verdicts([draw.gauss(780, 0.03 * 780) for _ in range(110)]) for _ in range(6)]
+    assert sum(each > 0 for runs in found for each in runs) < 0.02 * 6 * 106
 
 
 def test_a_device_that_loses_a_tenth_is_slower_than_steady_runs() -> None:

@@ -74,9 +74,7 @@ def test_runs_of_the_same_device_seldom_differ_and_a_slower_one_does() -> None:
     def run(mean: float) -> Result:
         windows = [(0.2, source.gauss(mean, 0.03 * mean)) for _ in range(100)]
         middle = sum(rate for _, rate in windows) / len(windows)
-        return replace(
-            BASE, tflops_mean=middle, tflops_mean_interval=mean_interval(windows, resamples=200)
-        )
+        return replace(BASE, tflops_mean=middle, tflops_mean_interval=mean_interval(windows))
 
     def said(other: float) -> list[str]:
         return [lines(run(100.0), run(other))["mean, TFLOP/s"][-1] for _ in range(60)]

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.bench.events import Done, Event, Failed, Planned, Result
+from gputop.bench.events import Conditions, Done, Event, Failed, Planned, Result
 from gputop.bench.plan import devices
 from gputop.bench.plan.request import Request, Target, check_pairs
 from gputop.bench.results.compare import rates_of_pair, score
+from gputop.bench.results.verdict import judge
 from gputop.bench.run import group, supervision
 from gputop.bench.run.group import GroupState, Pairs
 from gputop.compat import timeout
@@ -213,3 +214,27 @@ async def test_two_halves_of_a_cpu() -> None:
         assert result.wrong_elements == 0
         assert result.seconds >= 1.0
         assert "2 devices at once" in result.method
+
+
+@pytest.mark.parametrize(
+    ("alone", "together", "bad"),
+    [
+        ({"clock_event_seconds": {"sw_thermal": 60.0}}, {}, ["throttling"]),
+        ({}, {"clock_event_seconds": {"sw_thermal": 5.5}}, ["throttling"]),
+        ({}, {"clock_event_seconds": {"sw_thermal": 2.5}}, []),
+        ({"memory_errors": {"ecc_uncorrected": (0.0, 2.0)}}, {}, ["memory"]),
+        ({}, {"memory_errors": {"ecc_uncorrected": (0.0, 2.0)}}, ["memory"]),
+        ({"other_load": ("9 (ada: train)",)}, {"clock_event_seconds": {"sw_power_cap": 60.0}}, []),
+    ],
+)
+def test_what_happened_in_either_run_counts(
+    alone: dict[str, Any], together: dict[str, Any], bad: list[str]
+) -> None:
+    known = Conditions(clock_events_known=True)
+    first, second = (
+        dataclasses.replace(RESULT, seconds=60.0, conditions=dataclasses.replace(known, **each))
+        for each in (alone, together)
+    )
+    joined = group._join_results(first, second, 2)
+    assert [part.name for part in judge(joined, ()).bad] == bad
+    assert joined.known_conditions.other_load == alone.get("other_load", ())

@@ -187,7 +187,7 @@ def test_a_run_is_compared_with_those_before_it_one_at_a_time(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There may be thousands of them, and each stress test looks through all."""
-    for n in range(30):
+    for n in range(60):
         history.append(soak(700.0 + n, ago=100.0 - n))
     score, alive = compare.score, []
 
@@ -204,8 +204,8 @@ def test_a_run_is_compared_with_those_before_it_one_at_a_time(
     kept = history.append(soak(800.0))
     assert kept.comparison is not None
     assert kept.comparison.under_percent is not None
-    assert len(alive) >= 30
-    assert max(alive) <= before + 15
+    assert len(alive) >= 60
+    assert max(alive) <= before + 25, "the last ten, the first ten, and a few"
 
 
 def test_like_is_of_the_same_method(file: Path) -> None:
@@ -227,7 +227,7 @@ def test_a_result_is_compared_with_what_came_before_it(file: Path) -> None:
     assert kept == soak(700.0), "the measurement itself is as it was"
     assert kept.comparison is not None
     assert kept.comparison.under_percent == pytest.approx(17.55, rel=0.01)
-    assert kept.comparison.runs == 5
+    assert kept.comparison.runs == 4, "the one that was slower is no measure"
 
 
 def test_results_of_older_versions_are_compared_with_the_runs_before_them(file: Path) -> None:

@@ -118,7 +118,7 @@ async def test_a_throttle_by_heat_is_judged_as_one(monkeypatch: pytest.MonkeyPat
     assert states["throttling"][0] == "degraded"
     assert "software thermal slowdown for 4" in states["throttling"][1]
     assert states["droop"][0] == "ok"
-    assert "below the burst, by power cap for 15 s, software thermal" in states["droop"][1]
+    assert "below the burst, by software thermal slowdown for 45 s" in states["droop"][1]
     assert 10 < (result.droop_percent or 0) < 25
     assert result.verified_products == 60
 

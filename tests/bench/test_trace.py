@@ -67,6 +67,25 @@ def test_the_conditions_of_a_run() -> None:
     assert found.percent_of_peak == pytest.approx({DATASHEET: 100 * 700 / 989})
 
 
+def test_a_power_cap_of_the_second_half_is_counted_and_what_is_not_reported_is_not_known() -> None:
+    def capped(*reasons: tuple[str, ...] | None) -> float | None:
+        samples = (
+            gpu_sample(NOW + n, clock_event_reasons=each) for n, each in enumerate(reasons, 1)
+        )
+        return conditions(traced(*samples)).late_power_cap_seconds
+
+    held: tuple[str, ...] = ("sw_power_cap",)
+    assert capped(*[held] * 10) == pytest.approx(5)
+    assert capped(*[held] * 5, *[()] * 5) == 0
+    assert capped(*[()] * 7, *[held] * 3) == pytest.approx(3)
+    assert capped(*[None] * 10) is None
+
+
+def test_a_state_of_the_memory_that_was_bad_before_is_kept() -> None:
+    samples = [gpu_sample(NOW + n, remap_pending=True, ecc_corrected=7) for n in range(-1, 10)]
+    assert conditions(traced(*samples)).memory_errors == {"remap_pending": (1, 1)}
+
+
 def test_energy_is_what_the_counter_says_between_begin_and_end() -> None:
     samples = [gpu_sample(NOW + n, energy_joules=5e6 + 650.0 * n) for n in range(-3, 10)]
     found = conditions(traced(*samples), seconds=10.0)

@@ -17,6 +17,7 @@ from gputop.bench.events import (
     Done,
     Hello,
     Planned,
+    Point,
     Progress,
     Result,
     Verdict,
@@ -25,6 +26,7 @@ from gputop.bench.events import (
 from gputop.bench.plan import devices
 from gputop.bench.plan.request import Request, cpu_target
 from gputop.bench.results import history
+from gputop.bench.results.facts import droop_text
 from gputop.bench.results.verdict import (
     DEFAULTS,
     VerdictLimits,
@@ -117,6 +119,10 @@ def parts(result: Result | None) -> dict[str, VerdictPart]:
     return {part.name: part for part in result.verdict.parts}
 
 
+def results(runs: Sequence[RunState]) -> list[Result]:
+    return [run.result for run in runs if run.result is not None]
+
+
 def drooping(at: float) -> float:
     return 900.0 if at < 2 else 540.0 if at > 20 else 900 - 360 * (at - 2) / 18
 
@@ -200,7 +206,7 @@ def test_a_device_that_computes_wrong_is_faulty(capsys: pytest.CaptureFixture[st
 def test_healthy_gpus_are_status_0(capsys: pytest.CaptureFixture[str]) -> None:
     runs = [simulated(number, reasons=["sw_power_cap"]) for number in range(8)]
     assert report_runs(runs, parsed()) == 0
-    assert capsys.readouterr().out.count("Verdict: ok (5 parts; not judged: earlier runs)") == len(
+    assert capsys.readouterr().out.count("Verdict: ok (6 parts; not judged: earlier runs)") == len(
         runs
     )
     states = {name: part.state for name, part in parts(runs[0].result).items()}
@@ -214,11 +220,98 @@ def test_a_power_cap_explains_a_droop() -> None:
     assert "by power cap for 59 s of 60 s" in parts(runs[0].result)["droop"].why
 
 
+def halved(since: float) -> Callable[[float], float]:
+    return lambda at: 900.0 if at < since else 450.0
+
+
+@pytest.mark.daily(2)
+@pytest.mark.parametrize(
+    "rate",
+    [
+        *map(halved, (33, 36, 40, 45, 50, 55)),
+        lambda at: 900.0 if at < 50 else 90.0,
+        lambda at: 900.0 if at % 20 < 10 else 540.0,
+        lambda at: 300.0 if 10 < at < 28 else 900.0,
+    ],
+)
+def test_a_gpu_that_collapses_or_swings_is_degraded(rate: Callable[[float], float]) -> None:
+    (found,) = with_verdicts(results([simulated(rate=rate)]))
+    assert status(found) == 4
+    why = parts(found)["steadiness"].why
+    assert why.startswith("its slowest 5 s are ")
+    assert why.endswith("% under the median, without a power cap or heat")
+
+
+def test_a_rate_that_varies_too_much_is_not_said_to_have_no_droop() -> None:
+    (found,) = with_verdicts(results([simulated(rate=lambda at: 900.0 if at < 50 else 90.0)]))
+    part = parts(found)["droop"]
+    assert part.state == "not judged"
+    assert droop_text(found) == "too uneven to tell a droop"
+    assert "the rate varies too much to tell 10 %: its 95 % interval is -" in part.why
+
+
+def test_a_pulse_is_not_judged_by_its_steadiness() -> None:
+    (found,) = with_verdicts([dataclasses.replace(BASE, kind="pulse", dip_percent=90.0)])
+    assert parts(found)["steadiness"].why == "the load was pulsed"
+
+
+@pytest.mark.parametrize(
+    ("capped", "late", "watts", "state"),
+    [
+        (3.2, 3.2, 690.0, "degraded"),
+        (30.0, 29.0, 300.0, "degraded"),
+        (30.0, 29.0, 690.0, "ok"),
+        (16.0, 16.0, 690.0, "ok"),
+        (40.0, 14.0, 690.0, "degraded"),
+        (40.0, None, None, "ok"),
+        (29.0, None, 690.0, "degraded"),
+    ],
+)
+def test_a_power_cap_explains_a_droop_if_it_held_and_the_power_was_near_it(
+    capped: float, late: float | None, watts: float | None, state: str
+) -> None:
+    known = dataclasses.replace(
+        CONDITIONS,
+        clock_event_seconds={"sw_power_cap": capped},
+        late_power_cap_seconds=late,
+        power_watts_mean=watts,
+    )
+    drooped: dict[str, Any] = {
+        "droop_percent": 40.0,
+        "droop_interval_percent": (39.0, 41.0),
+        "dip_percent": 30.0,
+    }
+    (found,) = with_verdicts([soak(**drooped, conditions=known)])
+    assert [parts(found)[name].state for name in ("droop", "steadiness")] == [state, state]
+
+
+@pytest.mark.parametrize(
+    ("errors", "seconds", "state"),
+    [
+        ({"remap_failed": (1.0, 1.0)}, 60.0, "faulty"),
+        ({"remap_failed": (0.0, 1.0)}, 60.0, "faulty"),
+        ({"remap_failed": (0.0, 0.0)}, 60.0, "ok"),
+        ({"remap_pending": (1.0, 1.0)}, 60.0, "degraded"),
+        ({"remapped_rows": (3.0, 3.0)}, 60.0, "ok"),
+        ({"ecc_uncorrected": (12.0, 12.0)}, 60.0, "ok"),
+        ({"ecc_corrected": (0.0, 1e6)}, 60.0, "degraded"),
+        ({"ecc_corrected": (1e6, 1e6 + 3)}, 60.0, "ok"),
+        ({"ecc_corrected": (0.0, 40.0)}, 3600.0, "ok"),
+        ({"ecc_corrected": (0.0, 90.0)}, 3600.0, "degraded"),
+    ],
+)
+def test_memory_is_bad_by_states_and_by_many_corrected_errors(
+    errors: dict[str, tuple[float, float]], seconds: float, state: str
+) -> None:
+    known = dataclasses.replace(CONDITIONS, memory_errors=errors)
+    (found,) = with_verdicts([soak(seconds=seconds, conditions=known)])
+    assert parts(found)["memory"].state == state
+
+
 @pytest.mark.daily(1)
-@pytest.mark.parametrize("sickness", SICK)
+@pytest.mark.parametrize("sickness", [each for each in SICK if each != "hot"])
 def test_a_busy_machine_decides_nothing(sickness: str) -> None:
     sick: dict[str, dict[str, Any]] = {
-        "hot": {"reasons": ["sw_thermal"]},
         "slow": {"rate": lambda _: 0.05 * PEAK},
         "drooping": {"rate": drooping},
         "unlike": {"rate": lambda _: 0.6 * 900},
@@ -232,6 +325,15 @@ def test_a_busy_machine_decides_nothing(sickness: str) -> None:
     assert {part.state for part in found.values()} == {"not judged"}
     assert "9 (ada: python train.py --rank 7)" in found["droop"].why
     assert report_runs([simulated(wrong_elements=1, others=[process(9, 0)])], parsed()) == 1
+
+
+@pytest.mark.parametrize("sickness", [{"reasons": ["sw_thermal"]}, {"stopped": "limit"}])
+def test_heat_is_judged_also_on_a_busy_machine(sickness: dict[str, Any]) -> None:
+    hot = simulated(others=[process(9, 0, sm_utilization_percent=60)], **sickness)
+    (found,) = with_verdicts(results([hot]))
+    assert [name for name, part in parts(found).items() if part.state == "degraded"] == [
+        "throttling"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -301,9 +403,10 @@ def test_a_cpu_has_little_to_be_judged_by() -> None:
     run.add_event(Done(RESULT))
     assert run.result is not None
     (found,) = with_verdicts([run.result])
-    assert list(verdict_lines(found)) == [
-        "Verdict: ok (1 part; not judged: datasheet, like devices, earlier runs, throttling, droop)"
-    ]
+    assert "".join(verdict_lines(found)) == (
+        "Verdict: ok (1 part; not judged: "
+        "datasheet, like devices, earlier runs, throttling, droop, steadiness)"
+    )
 
 
 def test_memory_and_links_are_judged_each_by_itself() -> None:
@@ -321,11 +424,146 @@ def test_memory_and_links_are_judged_each_by_itself() -> None:
     assert "device to device" not in why
 
 
+LIVE, AT_MOST = "formula at the live clock", "formula at the maximum clock"
+
+
+@pytest.mark.parametrize(
+    ("percent", "changes", "state", "why"),
+    [
+        (
+            {AT_MOST: 5.0, LIVE: 5.2},
+            {},
+            "degraded",
+            "5.0 % of the formula at the maximum clock, under",
+        ),
+        ({AT_MOST: 45.0}, {}, "ok", "45.0 % of the formula at the maximum clock"),
+        ({AT_MOST: 5.0}, {"dtype": "float8_e4m3"}, "not judged", "no datasheet value"),
+        ({"datasheet dense": 0.0}, {}, "degraded", "0.0 % of the dense peak in its datasheet"),
+    ],
+)
+def test_a_gpu_without_a_datasheet_is_judged_by_the_formula(
+    percent: dict[str, float], changes: dict[str, Any], state: str, why: str
+) -> None:
+    known = dataclasses.replace(CONDITIONS, percent_of_peak=percent)
+    (found,) = with_verdicts([dataclasses.replace(BASE, conditions=known, **changes)])
+    assert parts(found)["datasheet"].state == state
+    assert parts(found)["datasheet"].why.startswith(why)
+
+
+def test_the_types_of_a_sweep_are_judged_by_the_formula_one_by_one() -> None:
+    points = tuple(
+        Point(name, 8192.0, {"tflops": 100.0}, (8192,) * 3) for name in ("float32", "float64")
+    )
+    percent = {f"{AT_MOST} float32": 80.0, f"{AT_MOST} float64": 20.0}
+    known = dataclasses.replace(CONDITIONS, percent_of_peak=percent)
+    (found,) = with_verdicts([table("sweep", points, dtype="float32,float64", conditions=known)])
+    assert parts(found)["datasheet"] == VerdictPart(
+        "datasheet",
+        "degraded",
+        "float32 80.0 %, float64 20.0 % of the formula at the maximum clock, under 30 %",
+    )
+
+
+@pytest.mark.parametrize(
+    ("live", "changes", "state", "why"),
+    [
+        (
+            90.0,
+            {"power_limit_watts": 200.0},
+            "ok",
+            "90.0 % of the formula at the live clock; power",
+        ),
+        (20.0, {"power_limit_watts": 200.0}, "degraded", "20.0 % of the formula at the live clock"),
+        (None, {"power_limit_watts": 200.0}, "not judged", "power limit 200 of 700 W"),
+        (None, {"clock_event_seconds": {"application_clocks": 59.0}}, "not judged", "application"),
+        (None, {"power_limit_watts": 690.0}, "degraded", "38.0 % of the dense peak"),
+        (
+            90.0,
+            {"power_limit_watts": 200.0, "clock_event_seconds": {"sw_power_cap": 3.0}},
+            "degraded",
+            "38.0 % of the dense peak",
+        ),
+    ],
+)
+def test_a_gpu_that_was_set_slower_is_not_judged_by_its_datasheet(
+    live: float | None, changes: dict[str, Any], state: str, why: str
+) -> None:
+    percent = {"datasheet dense": 38.0} | ({} if live is None else {LIVE: live})
+    known = dataclasses.replace(CONDITIONS, percent_of_peak=percent, **changes)
+    (found,) = with_verdicts([soak(conditions=known)])
+    assert parts(found)["datasheet"].state == state
+    assert parts(found)["datasheet"].why.startswith(why)
+
+
+def of_eight(number: int, rate: Callable[[int, int], float], **changes: Any) -> Result:
+    """Copies of a GPU of eight; `rate` of a link is relative."""
+    rows = [
+        Point(f"GPU {number}: {way} GPU {peer}", 2.0**28, {"bytes_per_second": 4e11 * each})
+        for peer in range(8)
+        for way in ("write to", "read from", "both directions with")
+        if peer != number and (each := rate(number, peer))
+    ]
+    return table("copy", (*COPY, *rows), device_uuid=f"GPU-{number}", **changes)
+
+
+LINKS: dict[str, tuple[Callable[[int, int], float], dict[int, str]]] = {
+    "all are alike": (lambda gpu, peer: 1 + 0.001 * (gpu + peer), {}),
+    "one GPU is slow": (
+        lambda gpu, peer: 0.1 if 7 in (gpu, peer) else 1.0,
+        {7: "write to all other GPUs 90.0 %; read from all other GPUs"},
+    ),
+    "what one GPU copies is slow": (
+        lambda gpu, _: 0.1 if gpu == 7 else 1.0,
+        {7: "write to all other GPUs 90.0 %; read from all other GPUs"},
+    ),
+    "one link is slow": (
+        lambda gpu, peer: 0.5 if (gpu, peer) == (2, 3) else 1.0,
+        {2: "write to GPU 3 50.0 %"},
+    ),
+    "pairs have bridges": (lambda gpu, peer: 1.0 if gpu // 2 == peer // 2 else 0.1, {}),
+}
+
+
+@pytest.mark.parametrize("case", LINKS)
+def test_links_are_compared_by_direction(case: str) -> None:
+    rate, slow = LINKS[case]
+    found = with_verdicts([of_eight(number, rate) for number in range(8)])
+    assert [number for number, each in enumerate(found) if status(each)] == [*slow]
+    for number, why in slow.items():
+        assert parts(found[number])["links"].why.startswith(why)
+    assert "links" not in parts(with_verdicts([table("copy", COPY)])[0])
+
+
+@pytest.mark.parametrize(
+    ("pinned", "link", "others", "state", "why"),
+    [
+        (0.8e9, 31.5e9, 0, "degraded", "pinned copies at 0.8 of 31.5 GB/s"),
+        (24e9, 31.5e9, 0, "ok", "pinned copies at 24.0 of 31.5 GB/s"),
+        (24e9, None, 0, "not judged", "the greatest speed of its link is not known"),
+        (12e9, 31.5e9, 1, "not judged", "pinned copies at 12.0 of 31.5 GB/s, and other GPUs"),
+    ],
+)
+def test_pinned_copies_are_judged_by_the_link(
+    pinned: float, link: float | None, others: int, state: str, why: str
+) -> None:
+    known = dataclasses.replace(CONDITIONS, pcie_bytes_per_second=link)
+    rows = (COPY[0], *faster(COPY[1:], pinned / 54e9))
+    copied = [
+        table("copy", rows, conditions=known, device_uuid=f"GPU-{n}") for n in range(1 + others)
+    ]
+    part = parts(with_verdicts(copied)[0])["PCIe"]
+    assert part.state == state
+    assert part.why.startswith(why)
+
+
 def test_unlike_or_faulty_devices_are_no_measure() -> None:
     slow = soak(100.0, device_uuid="GPU-1")
     others = [
         soak(700.0, device="NVIDIA A100"),
         soak(700.0, dtype="float16"),
+        soak(700.0, m=2048, n=2048, k=2048),
+        soak(700.0, accumulate="float16"),
+        soak(700.0, layout="A and B row-major"),
         soak(700.0, wrong_elements=1),
         soak(700.0, conditions=Conditions(other_load=("9 (ada: train)",))),
     ]

@@ -44,8 +44,10 @@ class Kind:
 
 _Bytes = partial(Kind, measures=BANDWIDTH, has_dtype=False, has_size=False)
 _Shape = partial(Kind, over_time=True, has_rows=False)
-_PATTERNS = {"datasheet": "patterns are slower than copies", "droop": "patterns differ in speed"}
-_PULSED = dict.fromkeys(("datasheet", "droop"), "the load was pulsed")
+_OVER_TIME = ("droop", "steadiness")
+_PATTERNS = dict.fromkeys(_OVER_TIME, "patterns differ in speed")
+_PATTERNS["datasheet"] = "patterns are slower than copies"
+_PULSED = dict.fromkeys(("datasheet", *_OVER_TIME), "the load was pulsed")
 _BESIDE = {"datasheet": "copies beside the products slow them down"}
 _SMALL = {"datasheet": "it measures small products"}
 _BLOCK = {"datasheet": "attention, norms and the optimizer are not products"}

@@ -7,8 +7,9 @@ import math
 import platform
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from operator import attrgetter
 
 from gputop.bench.events import Comparison, Point, Result
 from gputop.bench.plan.kinds import BANDWIDTH, kind_of
@@ -21,8 +22,11 @@ FEWEST_RUNS, MOST_RUNS = 4, 10
 """Runs before a result that it is compared with: fewer say too little, older ones are left out."""
 LEAST_LIMIT = 3.0
 """Percent under the median of earlier runs that is never slow."""
-AS_LONG = 0.9
-"""Least share of another run's time for runs that count as equally long."""
+FIRST_LIMIT = 10.0
+"""Percent under the median of the first runs that is never slow: it finds a slow decline."""
+AS_LONG, TABLE_AS_LONG = 0.9, 0.5
+"""Least share of another run's time for runs that count as equally long. That of a table varies."""
+START = attrgetter("started_at")
 ALONE, TOGETHER = "alone", "together"
 """Rows of a result of `pairs`."""
 
@@ -39,12 +43,25 @@ def comparable(result: Result) -> tuple[object, ...]:
     change on a machine: torch, the driver, the power limit.
     """
     device = (result.host or platform.node(), result.device_uuid or result.device)
-    method = (result.accumulate, result.data, result.threads, result.verify)
-    if kind_of(result.kind).finds_shape:
-        return (device, result.kind, result.dtype, method)
     rows = frozenset((point.series, point.x, point.shape) for point in result.points)
-    shape = rows or (result.m, result.n, result.k)
-    return (device, result.kind, result.dtype, method, result.layout, shape)
+    if kind_of(result.kind).finds_shape:
+        return (device, method(result))
+    return (device, method(result), result.layout, rows)
+
+
+def method(result: Result) -> tuple[object, ...]:
+    """Return a key that is equal for results of the same method, but for the rows of tables."""
+    known = (
+        result.kind,
+        result.dtype,
+        result.accumulate,
+        result.data,
+        result.threads,
+        result.verify,
+    )
+    if result.points or kind_of(result.kind).finds_shape:
+        return known
+    return (*known, result.layout, result.m, result.n, result.k)
 
 
 def score(result: Result) -> float | None:
@@ -128,21 +145,25 @@ def compared(result: Result, among: Iterable[Result]) -> Result:
     """Return the result compared with those before it; as it is if it has a comparison."""
     if result.comparison is not None:
         return result
-    like, mine = last_runs(result, among), score(result)
+    like, first = last_and_first_runs(result, among)
+    mine = score(result)
     scores = [value for each in like if (value := score(each)) is not None]
     under = percent_below(mine, statistics.median(scores)) if scores and mine is not None else None
-    return replace(result, comparison=Comparison(under, regression(result, like), len(like)))
+    return replace(result, comparison=Comparison(under, regression(result, like, first), len(like)))
 
 
-def last_runs(result: Result, among: Iterable[Result]) -> list[Result]:
-    """Return the last runs before a result that are like it, newest first, at most ten.
+def last_and_first_runs(
+    result: Result, among: Iterable[Result]
+) -> tuple[list[Result], list[Result]]:
+    """Return the last runs before a result that are like it, newest first, and the first ones.
 
-    They are comparable, with the same minor version of torch and the same power limit, about as
-    long (a device that had less time to get hot is faster), without wrong results, and without
-    other load on the device.
+    There are at most ten of each. They are comparable, with the same minor version of torch and the
+    same power limit, about as long (a device that had less time to get hot is faster), took their
+    time, and had no other load on the device. A bad run is none: a device that became slower would
+    be its own measure.
     """
     if result.wrong_elements or score(result) is None:
-        return []
+        return [], []
     key = comparable(result)
     like = (
         other
@@ -151,11 +172,17 @@ def last_runs(result: Result, among: Iterable[Result]) -> list[Result]:
         and comparable(other) == key
         and score(other) is not None
         and not other.wrong_elements
+        and not (other.known_comparison.slower or (other.verdict and other.verdict.bad))
+        and other.stopped == "time"
         and not other.known_conditions.other_load
         and _setting(other) == _setting(result)
-        and (result.points or as_long(other.seconds, result.seconds))
+        and as_long(other.seconds, result.seconds, table=not kind_of(result.kind).over_time)
     )
-    return heapq.nlargest(MOST_RUNS, like, key=lambda other: other.started_at)
+    last, first = list[Result](), list[Result]()
+    for other in like:  # one at a time: their tables may be long
+        last = heapq.nlargest(MOST_RUNS, (*last, other), key=START)
+        first = heapq.nsmallest(MOST_RUNS, (*first, other), key=START)
+    return last, first
 
 
 def _setting(result: Result) -> tuple[object, ...]:
@@ -164,20 +191,31 @@ def _setting(result: Result) -> tuple[object, ...]:
     return *version, None if limit is None else round(limit)
 
 
-def as_long(seconds: float, others: float) -> bool:
+def as_long(seconds: float, others: float, *, table: bool = False) -> bool:
     """True if two runs took about equally long."""
-    return min(seconds, others) >= AS_LONG * max(seconds, others)
+    share = TABLE_AS_LONG if table else AS_LONG
+    return min(seconds, others) >= share * max(seconds, others)
 
 
-def percent_limit(values: Sequence[float]) -> float:
-    """Return how far under the median of these a value may be, in percent.
+def percent_limits(rows: Sequence[Sequence[float]]) -> list[float]:
+    """Return how far under the median of its values each row may be, in percent.
 
     It is three robust standard deviations. Few values show their scatter badly: the factor makes
-    about 1 % of false alarms at any number of them, by simulation.
+    about 1 % of false alarms at any number of them, by simulation. Of many rows each has the limit
+    that the scatter of all demands at least, so that any of them raises as few alarms.
     """
-    unsure = 1 + 36 / len(values) ** 2
-    middle = statistics.median(values)
-    return max(LEAST_LIMIT, 300 * unsure * robust_sigma(values) / middle if middle else 0.0)
+    many, middles = len(rows), map(statistics.median, rows)
+    own = [robust_sigma(row) / (each or math.inf) for row, each in zip(rows, middles, strict=True)]
+    rare = 115 * statistics.NormalDist().inv_cdf(0.99 ** (1 / many)) if many > 1 else 0.0
+    shared = rare * math.sqrt(statistics.fmean(sigma**2 for sigma in own)) if own else 0.0
+    return [
+        max(LEAST_LIMIT, 300 * _unsure(row) * sigma, shared * (1 + (_unsure(row) - 1) / many))
+        for row, sigma in zip(rows, own, strict=True)
+    ]
+
+
+def _unsure(values: Sequence[float]) -> float:
+    return 1 + 36 / len(values) ** 2
 
 
 def percent_below(value: float, reference: float) -> float:
@@ -185,31 +223,42 @@ def percent_below(value: float, reference: float) -> float:
     return 100 * (reference - value) / reference if reference else 0.0
 
 
-def regression(result: Result, like: Sequence[Result]) -> str | None:
-    """Return a warning if a result is slower than the like runs before it, else None.
+def regression(result: Result, like: Sequence[Result], first: Sequence[Result] = ()) -> str | None:
+    """Return a warning if a result is slower than the last like runs or the first ones, else None.
 
     Copies are compared direction by direction.
     """
-    slow = []
-    for name, value in measured(result).items():
-        before = [each for one in like if (each := measured(one).get(name)) is not None]
-        if len(before) < FEWEST_RUNS:
-            continue
-        middle, limit = statistics.median(before), percent_limit(before)
-        under = percent_below(value, middle)
-        if under > limit:
+    for which, runs, least in (("last", like, LEAST_LIMIT), ("first", first, FIRST_LIMIT)):
+        if slow := "; ".join(_slower_rows(result, runs, least)):
+            usual = f"the median of its {which} {len(runs)} like runs"
+            accept = "Delete those results on the benchmark tab if this is its speed now"
+            return f"{slow}, {usual}{_new_driver(result, runs[0])}. {accept}"
+    return None
+
+
+def _new_driver(result: Result, before: Result) -> str:
+    driver, then = (each.known_conditions.driver_version for each in (result, before))
+    if driver is None or then is None or driver == then:
+        return ""
+    return f"; the driver {visible(then)} became {visible(driver)}"
+
+
+def _slower_rows(result: Result, like: Sequence[Result], least: float) -> Iterator[str]:
+    """Yield the rows that are further under their medians than their limits, with figures."""
+    known = [measured(one) for one in like]
+    rows = {
+        name: before
+        for name in measured(result)
+        if len(before := [each[name] for each in known if name in each]) >= FEWEST_RUNS
+    }
+    limits = percent_limits([*rows.values()])
+    for (name, before), limit in zip(rows.items(), limits, strict=True):
+        value, middle, most = measured(result)[name], statistics.median(before), max(limit, least)
+        if (under := percent_below(value, middle)) > most:
             figures = f"{figure_text(result, value)} is {under:.1f} % under the "
             what = name and f"{visible(name, 60)}: "
-            slow.append(
-                f"{what}{figures}{figure_text(result, middle)} that is usual (limit {limit:.1f} %)"
-            )
-    if not slow:
-        return None
-    driver, then = (each.known_conditions.driver_version for each in (result, like[0]))
-    changed = f"; the driver {visible(then)} became {visible(driver)}" if driver and then else ""
-    return f"{'; '.join(slow)}, the median of its last {len(like)} like runs" + (
-        changed if driver != then else ""
-    )
+            usual = figure_text(result, middle)
+            yield f"{what}{figures}{usual} that is usual (limit {most:.1f} %)"
 
 
 def figure_text(result: Result, value: float) -> str:

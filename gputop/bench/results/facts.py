@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gputop.bench.plan.gpu_limits import AT_MAXIMUM_CLOCK, DATASHEET, percent_lines
 from gputop.bench.plan.kinds import kind_of
 from gputop.bench.results.compare import measured, ranked_shapes, row_rate, score
+from gputop.bench.results.statistics import LARGE_DROOP
 from gputop.schema.catalogue import CATALOGUE
 from gputop.schema.values import CAUSES, span_text, value_text
 from gputop.text import (
@@ -295,7 +296,9 @@ def droop_text(result: Result) -> str:
     if result.droop_interval_percent is None:  # of an older version, which knew no burst
         return below.replace("burst", "peak")
     if not result.droop_percent:
-        return "no droop beyond the noise"
+        low, high = result.droop_interval_percent
+        wide = high - low > LARGE_DROOP
+        return "too uneven to tell a droop" if wide else "no droop beyond the noise"
     return below + _between(result.droop_interval_percent, ".1f")
 
 

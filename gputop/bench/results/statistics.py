@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import random
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +21,9 @@ Window = tuple[float, float]
 
 DROOP_SECONDS = 10.0
 """Shortest run with a droop."""
+LARGE_DROOP = 10.0
+"""Percent that the droop is more than, with confidence, to need a reason. An interval wider than
+that says nothing."""
 BURST_SECONDS = 2.0
 """Longest time from the first product that counts as the burst."""
 FEWEST_BLOCKS = 8
@@ -35,7 +37,16 @@ STEADY = 0.02
 """Largest relative distance from the sustained throughput of a steady device."""
 STEADY_SECONDS = 1.0
 """Seconds whose mean decides about steadiness: a single window is too noisy."""
-RESAMPLES = 400
+DIP_SECONDS = 5.0
+"""Length of the blocks of which the slowest one is a dip."""
+FEWEST_DIP_BLOCKS = 4
+MEAN_BLOCKS = 20
+"""Blocks whose scatter gives the interval of the mean."""
+MEAN_Z = 2.1
+"""Normal quantile of that interval: by simulation it covers noise that is correlated over two of 60
+seconds in 93 % or more of the runs."""
+LEAST_INDEPENDENT = 4.0
+"""Least number of independent blocks for an interval of the mean."""
 MAD_TO_SIGMA = 1.4826
 """Standard deviation of a normal distribution per median absolute deviation."""
 
@@ -64,10 +75,11 @@ def with_statistics(result: Result, first: Sequence[Window], windows: Sequence[W
     ordered = sorted(rate for _, rate in windows)
     mean, whole = result.tflops_mean, mean_rate(windows)
     share = mean / whole if mean and whole else 1.0
-    low, high = mean_interval(windows)
+    bounds = mean_interval(windows)
     result = replace(
         result,
-        tflops_mean_interval=(low * share, high * share),
+        tflops_mean_interval=bounds and (bounds[0] * share, bounds[1] * share),
+        dip_percent=deepest_dip(windows),
         tflops_p5=percentile(ordered, 5),
         tflops_p95=percentile(ordered, 95),
     )
@@ -142,13 +154,17 @@ def _scatter(late: Sequence[Window], length: float) -> tuple[float, float]:
     """
     total = math.fsum(seconds for seconds, _ in late)
     means = [mean_rate(block) for block in _blocks(late, min(length, total / FEWEST_BLOCKS))]
-    each = total / len(means)
-    alike = max(0.0, _autocorrelation(means))
-    alike = min(0.95, alike + (1 + 3 * alike) / len(means))  # which few blocks underestimate
-    independent = max(2.0, len(means) * (1 - alike) / (1 + alike))
+    each, independent = total / len(means), _independent(means)
     # A part of a window scatters more than the window.
     sigma = statistics.stdev(means) * math.sqrt(max(1.0, each / length))
     return sigma * math.sqrt(1 + min(1.0, length / each) / independent), independent - 1
+
+
+def _independent(means: Sequence[float]) -> float:
+    """Return how many independent blocks say as much as these."""
+    alike = max(0.0, _autocorrelation(means))
+    alike = min(0.95, alike + (1 + 3 * alike) / len(means))  # which few blocks underestimate
+    return max(2.0, len(means) * (1 - alike) / (1 + alike))
 
 
 def _blocks(windows: Sequence[Window], length: float) -> Iterator[list[Window]]:
@@ -200,27 +216,35 @@ def time_to_steady(windows: Sequence[Window], sustained: float) -> float | None:
     return steady_from if steady_from <= total / 2 else None
 
 
-def mean_interval(windows: Sequence[Window], resamples: int = RESAMPLES) -> tuple[float, float]:
-    """Return a 95 % interval of the mean, by a circular block bootstrap with a fixed seed.
+def deepest_dip(windows: Sequence[Window]) -> float | None:
+    """Return how far the slowest block of 5 s is below the median block, in percent.
 
-    Blocks keep neighbours together, which are alike where the noise is correlated.
+    It is None for a run with too few blocks. They are counted from both ends, as one from the begin
+    may miss the last seconds.
     """
-    count = len(windows)
-    alike = max(0.0, min(0.95, _autocorrelation([rate for _, rate in windows])))
-    # After Politis and White (2004), for noise that depends on the value before.
-    wanted = (2 * alike / (1 - alike**2)) ** (2 / 3) * (1.5 * count) ** (1 / 3)
-    block = max(1, min(count // 4, round(wanted)))
-    work, time = [0.0], [0.0]
-    for seconds, rate in (*windows, *windows[:block]):
-        time.append(time[-1] + seconds)
-        work.append(work[-1] + seconds * rate)
-    draw, means = random.Random(0), []  # noqa: S311 - the same answer each time
-    for _ in range(resamples):
-        starts = draw.choices(range(count), k=-(-count // block))
-        done = math.fsum(work[start + block] - work[start] for start in starts)
-        means.append(done / math.fsum(time[start + block] - time[start] for start in starts))
-    means.sort()
-    return percentile(means, 2.5), percentile(means, 97.5)
+    both = *_blocks(windows, DIP_SECONDS), *_blocks(windows[::-1], DIP_SECONDS)
+    if len(both) < 2 * FEWEST_DIP_BLOCKS:
+        return None
+    means = [mean_rate(block) for block in both]
+    middle = statistics.median(means)
+    return 100 * (1 - min(means) / middle) if middle > 0 else None
+
+
+def mean_interval(windows: Sequence[Window]) -> tuple[float, float] | None:
+    """Return a 95 % interval of the mean by the scatter of blocks, within the windows' rates.
+
+    It is None if the blocks are so alike that too few of them are independent.
+    """
+    total = math.fsum(seconds for seconds, _ in windows)
+    means = [mean_rate(block) for block in _blocks(windows, total / MEAN_BLOCKS)]
+    independent = _independent(means)
+    if independent < LEAST_INDEPENDENT:
+        return None
+    # Blocks that depend on each other scatter less than independent ones.
+    sigma = statistics.stdev(means) * math.sqrt((1 - 1 / len(means)) / (1 - 1 / independent))
+    half = _student(MEAN_Z, independent - 1) * sigma / math.sqrt(independent)
+    middle, rates = mean_rate(windows), [rate for _, rate in windows]
+    return max(min(rates), middle - half), min(max(rates), middle + half)
 
 
 def percentile(ordered: Sequence[float], percent: float) -> float:

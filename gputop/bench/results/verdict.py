@@ -1,12 +1,13 @@
 """Verdict about a device in parts, and the outliers among many devices. Pure.
 
-A part without enough evidence is not judged and says why. Only the check of the results says
-anything about a device that others used meanwhile.
+A part without enough evidence is not judged and says why. Only wrong results, errors of the memory,
+and heat say anything about a device that others used meanwhile.
 """
 
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,12 +15,25 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gputop.bench.events import Result, Verdict, VerdictPart
-from gputop.bench.plan.gpu_limits import BANDWIDTH, DATASHEET
+from gputop.bench.plan.gpu_limits import (
+    AT_LIVE_CLOCK,
+    AT_MAXIMUM_CLOCK,
+    BANDWIDTH,
+    DATASHEET,
+    find_peak,
+)
 from gputop.bench.plan.kinds import kind_of
 from gputop.bench.plan.request import DEFAULT_MIN_PERCENT_OF_PEAK, DEFAULT_TOLERANCE_PERCENT
 from gputop.bench.results import facts
-from gputop.bench.results.compare import FEWEST_RUNS, judged_rows, measured, percent_below, score
-from gputop.bench.results.statistics import percentile, robust_sigma
+from gputop.bench.results.compare import (
+    FEWEST_RUNS,
+    judged_rows,
+    measured,
+    method,
+    percent_below,
+    score,
+)
+from gputop.bench.results.statistics import DIP_SECONDS, LARGE_DROOP, percentile, robust_sigma
 from gputop.console import COULD_NOT_RUN, FAULT, FINE, INTERRUPTED
 from gputop.console import DEGRADED as DEGRADED_STATUS
 from gputop.schema.clock_events import BY_WORD
@@ -31,14 +45,37 @@ if TYPE_CHECKING:
 OK, DEGRADED, FAULTY, NOT_JUDGED = "ok", "degraded", "faulty", "not judged"
 STATUSES = {FAULTY: FAULT, DEGRADED: DEGRADED_STATUS}
 """Exit statuses by the state of a verdict; others are fine."""
-FAULTS, HARMLESS = {"ecc_uncorrected", "remap_failed"}, {"ecc_corrected"}
-"""Counters of memory errors whose rise is a fault, or none: a few bits flip and are corrected."""
+FAULTS = {"ecc_uncorrected", "remap_failed"}
+"""Counters of memory errors whose rise is a fault."""
+BAD_STATES = {"remap_failed", "remap_pending"}
+"""Those that are bad without a rise: no spare row is left, or one waits for a reset."""
+CORRECTED_MANY = 10
+"""Corrected errors in a run, and in ten minutes of it, that are more than a few flipped bits: the
+finding about them takes as many."""
 LEAST_SIDE = 2048
 """Least m, n and k of a product that can be near the peak."""
+PLAIN_TYPES = {"float64", "float32", "tf32", "float16", "bfloat16"}
+"""Types whose products are near the peak by formula on every GPU that has a formula."""
+LEAST_OF_FORMULA = 30.0
+"""Percent of the formula at the maximum clock, which no GPU holds at full load."""
+LOWERED_SHARE = 0.9
+"""Share of the model's watts under which its power limit was lowered."""
+DATASHEETS = {
+    DATASHEET: "dense peak in its datasheet",
+    BANDWIDTH: "memory bandwidth in its datasheet",
+}
 HELD_SHARE = 0.05
 """Share of the timed seconds from which a clock event reason counts."""
-LARGE_DROOP = 10.0
-"""Percent that the droop is more than, with confidence, to need a reason."""
+LARGE_DIP = 15.0
+"""Percent that the slowest seconds of a run are slower by to need a reason."""
+LINK = re.compile(r"(.+): (write to|read from|both directions with) (.+)")
+"""Name of a row of copies between two GPUs."""
+ALIKE = 0.05
+"""Largest relative scatter of links that are of one sort, as those of an NVSwitch."""
+LEAST_OF_LINK = 0.5
+"""Least share of a PCIe link's bandwidth that pinned copies reach."""
+CAPPED_SHARE = 0.9
+"""Least share of the power limit that a device draws in the mean if that limit holds it back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,18 +107,29 @@ def status(result: Result) -> int:
 
 def judge(result: Result, others: Iterable[Result], limits: VerdictLimits = DEFAULTS) -> Verdict:
     """Return the verdict about the device of a result; `others` are of the same run."""
+    others = [*others]
+    like = _like_it(result, others)
     judged = {
         "datasheet": _datasheet(result, limits.min_percent_of_peak),
-        "like devices": _like_devices(result, others, limits.tolerance),
+        "like devices": _like_devices(result, like, limits.tolerance),
         "earlier runs": _earlier_runs(result),
         "throttling": _throttling(result),
         "droop": _droop(result),
     }
+    if kind_of(result.kind).over_time:
+        judged["steadiness"] = _steadiness(result)
+    if result.kind == "copy" and result.device_uuid is not None:
+        judged["PCIe"] = _pcie(result, others)
+        if any(map(LINK.fullmatch, measured(result))):
+            judged["links"] = _links(result, like, limits.tolerance)
     unjudged = kind_of(result.kind).unjudged
     judged |= {name: (NOT_JUDGED, why) for name, why in unjudged.items()}
     load = "; ".join(visible(each, 80) for each in result.known_conditions.other_load)
     if load:
-        judged = dict.fromkeys(judged, (NOT_JUDGED, f"others used the device meanwhile: {load}"))
+        busy = NOT_JUDGED, f"others used the device meanwhile: {load}"
+        # Heat and slowdown by hardware are its own, whoever uses it.
+        hot = {"throttling": judged["throttling"]} if judged["throttling"][0] == DEGRADED else {}
+        judged = dict.fromkeys(judged, busy) | hot
     if result.known_conditions.memory_errors:
         judged = {"memory": _memory(result), **judged}
     judged = {"results": _results(result), **judged}
@@ -105,46 +153,85 @@ def _results(result: Result) -> Judged:
 
 def _memory(result: Result) -> Judged:
     known = result.known_conditions.memory_errors
-    rose = {name: pair for name, pair in known.items() if pair and pair[-1] > pair[0]}
-    state = FAULTY if rose.keys() & FAULTS else DEGRADED if rose.keys() - HARMLESS else OK
-    return state, facts.memory_errors_text(rose) if rose else "no counter of memory errors rose"
+    rises = {name: pair[-1] - pair[0] for name, pair in known.items() if pair}
+    bad = {each for each in rises if rises[each] > 0 or (each in BAD_STATES and known[each][-1])}
+    if not bad:
+        return OK, "no counter of memory errors rose"
+    said = facts.memory_errors_text({name: known[name] for name in known if name in bad})
+    if rises.get("ecc_corrected", 0.0) < CORRECTED_MANY * max(1.0, result.seconds / 600):
+        bad -= {"ecc_corrected"}
+    return FAULTY if bad & FAULTS else DEGRADED if bad else OK, said
 
 
 def _datasheet(result: Result, least: float) -> Judged:
-    known, kind = result.known_conditions.percent_of_peak, kind_of(result.kind)
-    peak, of = (BANDWIDTH, "memory bandwidth") if kind.moves_bytes else (DATASHEET, "dense peak")
+    peak = BANDWIDTH if kind_of(result.kind).moves_bytes else DATASHEET
+    found = _share_of_peak(result, {peak: least, AT_MAXIMUM_CLOCK: min(least, LEAST_OF_FORMULA)})
+    slower = _set_slower(result) if found[0] == DEGRADED and peak == DATASHEET else ""
+    if not slower:
+        return found
+    live = _share_of_peak(result, {AT_LIVE_CLOCK: least})
+    return (live[0], f"{live[1]}; {slower}") if live[0] != NOT_JUDGED else (NOT_JUDGED, slower)
+
+
+def _share_of_peak(result: Result, limits: Mapping[str, float]) -> Judged:
+    """Judge by the first peak that is known, with its least percentage; data types one by one."""
+    known = result.known_conditions.percent_of_peak
     shapes: dict[str, tuple[int, ...]] = {"": (result.m, result.n, result.k)}
-    if kind.several_dtypes and DATASHEET not in known:
+    if "," in result.dtype:
         shapes = {f" {name}": row.shape for name, row in judged_rows(result).items()}
-    found = {each: percent for each in shapes if (percent := known.get(f"{peak}{each}"))}
-    if not found:
-        return NOT_JUDGED, "no datasheet value is known"
-    if not kind.moves_bytes:
-        found = {each: found[each] for each in found if min(shapes[each]) >= LEAST_SIDE}
-    if not found:
-        return NOT_JUDGED, f"matrices under {LEAST_SIDE} do not reach the peak"
-    said = [f"{each} {percentage(of_it, digits=1)}".lstrip() for each, of_it in found.items()]
-    said_of = f"{', '.join(said)} of the {of} in its datasheet"
-    if min(found.values()) < least:
-        return DEGRADED, f"{said_of}, under {least:g} %"
-    return OK, said_of
+    for peak, least in limits.items():
+        found = {each: known[f"{peak}{each}"] for each in shapes if f"{peak}{each}" in known}
+        if peak not in DATASHEETS:
+            types = {each: each.strip() or result.dtype for each in found}
+            found = {each: found[each] for each in found if types[each] in PLAIN_TYPES}
+        if not found:
+            continue
+        if peak != BANDWIDTH:
+            found = {each: found[each] for each in found if min(shapes[each]) >= LEAST_SIDE}
+        if not found:
+            return NOT_JUDGED, f"matrices under {LEAST_SIDE} do not reach the peak"
+        reached = [
+            f"{each} {percentage(of_it, digits=1)}".lstrip() for each, of_it in found.items()
+        ]
+        said = f"{', '.join(reached)} of the {DATASHEETS.get(peak, peak)}"
+        low = min(found.values()) < least
+        return (DEGRADED, f"{said}, under {least:g} %") if low else (OK, said)
+    return NOT_JUDGED, "no datasheet value is known"
 
 
-def _like_devices(result: Result, others: Iterable[Result], tolerance: float) -> Judged:
-    test = (result.device, result.kind, result.dtype)
-    same = (each for each in others if (each.device, each.kind, each.dtype) == test)
-    like = [e for e in same if not (e.wrong_elements or e.known_conditions.other_load)]
+def _set_slower(result: Result) -> str:
+    """Return the setting that makes the device slower than its datasheet says, or nothing."""
+    known = result.known_conditions
+    held = {e for e, seconds in known.clock_event_seconds.items() if seconds > result.seconds / 2}
+    peak, limit = find_peak(known.pci_device_id, result.device), known.power_limit_watts
+    most = peak.watts if peak else None
+    capped = "sw_power_cap" in held or not _knows_reasons(result)
+    if capped and most and limit is not None and limit < LOWERED_SHARE * most:
+        return f"power limit {limit:.0f} of {most:.0f} W"
+    return "application clocks are set" if "application_clocks" in held else ""
+
+
+def _like_it(result: Result, others: Iterable[Result]) -> list[Result]:
+    """Return the other devices of its model that ran the same test and say how fast they are."""
+    return [
+        each
+        for each in others
+        if (each.device, *method(each)) == (result.device, *method(result))
+        and not (each.wrong_elements or each.known_conditions.other_load)
+    ]
+
+
+def _like_devices(result: Result, like: Sequence[Result], tolerance: float) -> Judged:
     if not like:
         return NOT_JUDGED, "no other device like it was in the run"
-    slow, worst, rows = [], -math.inf, judged_rows(result)
+    slow, worst = [], -math.inf
     for name, value in measured(result).items():
         known = [each for one in like if (each := measured(one).get(name)) is not None]
         if not known:
             continue
         under = percent_below(value, statistics.median(known))
         worst = max(worst, under)
-        scatter = rows[name].values.get("spread_percent", 0.0) if name in rows else 0.0
-        if under > tolerance + scatter:
+        if under > tolerance + _scatter(name, like):
             slow.append(f"{name and f'{visible(name, 60)} '}{percentage(under, digits=1)}")
     if worst == -math.inf:
         return NOT_JUDGED, "the run measured nothing to compare"
@@ -153,6 +240,65 @@ def _like_devices(result: Result, others: Iterable[Result], tolerance: float) ->
         return DEGRADED, f"{'; '.join(slow)} under {others_said}, more than {tolerance:g} %"
     where = "under" if worst > 0 else "above"
     return OK, f"{percentage(abs(worst), digits=1)} {where} {others_said}"
+
+
+def _scatter(name: str, like: Iterable[Result]) -> float:
+    """Return the median scatter of a row, in percent, of devices that are not judged by it."""
+    rows = (judged_rows(each).get(name) for each in like)
+    return statistics.median(
+        [row.values.get("spread_percent", 0.0) for row in rows if row] or [0.0]
+    )
+
+
+def _links(result: Result, like: Iterable[Result], tolerance: float) -> Judged:
+    """Compare the links of a GPU with those of all, direction by direction."""
+    mine, slow = _rates_of_links([result]), list[str]()
+    here = [result, *(each for each in like if each.host == result.host)]
+    for way, links in _rates_of_links(here).items():
+        best = {gpu: max(links[each] for each in links if each[0] == gpu) for gpu, _ in links}
+        behind = {gpu: _under_others(best, gpu) for gpu in best}
+        middle = statistics.median(links.values())
+        alike = robust_sigma([*links.values()]) <= ALIKE * middle
+        for (gpu, peer), rate in mine.get(way, {}).items():
+            if behind[gpu] > tolerance:
+                slow.append(f"{way} all other GPUs {percentage(behind[gpu], digits=1)}")
+                break
+            under = percent_below(rate, middle)
+            # A slow GPU makes the links of all others to it slow.
+            if alike and under > tolerance and behind.get(peer, 0.0) <= tolerance:
+                slow.append(f"{way} {visible(peer, 40)} {percentage(under, digits=1)}")
+    if slow:
+        return DEGRADED, f"{'; '.join(slow)} under the other links, more than {tolerance:g} %"
+    return OK, "its links are as fast as those of the others"
+
+
+def _under_others(rates: Mapping[str, float], one: str) -> float:
+    others = [rate for each, rate in rates.items() if each != one]
+    return percent_below(rates[one], statistics.median(others)) if others else 0.0
+
+
+def _rates_of_links(results: Iterable[Result]) -> dict[str, dict[tuple[str, str], float]]:
+    """Return bytes per second by the way of copying, the GPU, and its peer."""
+    found: dict[str, dict[tuple[str, str], float]] = defaultdict(dict)
+    for each in results:
+        for name, rate in measured(each).items():
+            if known := LINK.fullmatch(name):
+                gpu, way, peer = known.groups()
+                found[way][gpu, peer] = rate
+    return found
+
+
+def _pcie(result: Result, others: Iterable[Result]) -> Judged:
+    most = result.known_conditions.pcie_bytes_per_second
+    pinned = [rate for name, rate in measured(result).items() if name.endswith(", pinned")]
+    if not most or not pinned:
+        return NOT_JUDGED, "the greatest speed of its link is not known"
+    said = f"pinned copies at {min(pinned) / 1e9:.1f} of {most / 1e9:.1f} GB/s"
+    if min(pinned) >= LEAST_OF_LINK * most:
+        return OK, said
+    if any(each.host == result.host for each in others):
+        return NOT_JUDGED, f"{said}, and other GPUs that copied at once may share the link"
+    return DEGRADED, said
 
 
 def _earlier_runs(result: Result) -> Judged:
@@ -171,14 +317,30 @@ def _knows_reasons(result: Result) -> bool:
     return bool(known.clock_events_known or known.clock_event_seconds)
 
 
+def _shortest_run(result: Result) -> float:
+    """Return the seconds of the run; of `pairs` those of the shorter one, alone or together."""
+    rows = result.points if result.kind == "pairs" else ()
+    return min((row.values.get("seconds", math.inf) for row in rows), default=result.seconds)
+
+
+def _capped(result: Result) -> bool:
+    """Return True if the power limit held the device back for most of the second half."""
+    known, held = result.known_conditions, result.known_conditions.late_power_cap_seconds
+    watts, limit = known.power_watts_mean, known.power_limit_watts
+    if held is None:  # of an older version
+        held = known.clock_event_seconds.get("sw_power_cap", 0.0) / 2
+    near = watts is None or limit is None or watts >= CAPPED_SHARE * limit
+    return near and held > _shortest_run(result) / 4
+
+
 def _held_back(result: Result, *, by_cap: bool = False) -> str:
     """Return what slowed the device down for more than a small share of the run, or nothing."""
+    least, capped = HELD_SHARE * _shortest_run(result), by_cap and _capped(result)
     said = ", ".join(
         f"{BY_WORD[word].label} for {seconds:.0f} s"
         for word, seconds in result.known_conditions.clock_event_seconds.items()
-        if seconds > HELD_SHARE * result.seconds
-        and word in BY_WORD
-        and (BY_WORD[word].fault or (by_cap and word == "sw_power_cap"))
+        if word in BY_WORD
+        and (capped if word == "sw_power_cap" else seconds > least and BY_WORD[word].fault)
     )
     return said and f"{said} of {result.seconds:.0f} s"
 
@@ -199,9 +361,26 @@ def _droop(result: Result) -> Judged:
     percent, interval = result.droop_percent, result.droop_interval_percent
     if percent is None or interval is None:
         return NOT_JUDGED, "the run was too short"
+    low, high = interval
     said = f"{percentage(percent, digits=1)} below the burst" if percent else "none beyond noise"
-    if interval[0] <= LARGE_DROOP:
-        return OK, said
+    if low > LARGE_DROOP:
+        return _explained(result, said)
+    if high - low > LARGE_DROOP:
+        wide = f"its 95 % interval is {low:.0f} to {high:.0f} %"
+        return NOT_JUDGED, f"the rate varies too much to tell {LARGE_DROOP:g} %: {wide}"
+    return OK, said
+
+
+def _steadiness(result: Result) -> Judged:
+    if result.dip_percent is None:
+        return NOT_JUDGED, "the run was too short"
+    share = percentage(result.dip_percent, digits=1)
+    said = f"its slowest {DIP_SECONDS:g} s are {share} under the median"
+    return _explained(result, said) if result.dip_percent > LARGE_DIP else (OK, said)
+
+
+def _explained(result: Result, said: str) -> Judged:
+    """Return the state of a device with a large decrease, by what held it back."""
     if held := _held_back(result, by_cap=True):
         return OK, f"{said}, by {held}"
     if not _knows_reasons(result):

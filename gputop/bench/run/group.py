@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gputop.bench.events import Done, Event, Failed, Planned, Point, Result
+from gputop.bench.events import Conditions, Done, Event, Failed, Planned, Point, Result
 from gputop.bench.plan.kinds import KINDS
 from gputop.bench.results.compare import ALONE, TOGETHER, percent_below, rates_of_pair
 from gputop.bench.results.verdict import DEFAULTS, RateDistribution, distribution
@@ -382,9 +382,30 @@ def _join_results(alone: Result, together: Result, devices: int) -> Result:
         checks=alone.checks + together.checks,
         wrong_elements=alone.wrong_elements + together.wrong_elements,
         verified_products=compared,
+        conditions=_join_conditions(alone.conditions, together.conditions),
         mismatches=dict(Counter(alone.mismatches) + Counter(together.mismatches)),
         method=f"alone, then {devices} devices at once; {together.method}",
         notes=(*together.notes, said),
+    )
+
+
+def _join_conditions(alone: Conditions | None, together: Conditions | None) -> Conditions | None:
+    """Return the conditions of the run together, with what happened to the device in either."""
+    if alone is None or together is None:
+        return together or alone
+    before, after = alone.memory_errors, together.memory_errors
+    held = Counter(alone.clock_event_seconds) + Counter(together.clock_event_seconds)
+    known = (alone.temperature_celsius_max, together.temperature_celsius_max)
+    return replace(
+        together,
+        temperature_celsius_max=max((each for each in known if each is not None), default=None),
+        clock_event_seconds=dict(held),
+        clock_events_known=alone.clock_events_known or together.clock_events_known,
+        memory_errors={
+            name: (*(before.get(name) or after[name])[:1], *(after.get(name) or before[name])[-1:])
+            for name in {**before, **after}
+        },
+        other_load=tuple(dict.fromkeys((*alone.other_load, *together.other_load))),
     )
 
 

@@ -13,6 +13,7 @@ from gputop.bench.events import Conditions, Event, Hello, Planned, Point, Progre
 from gputop.bench.plan import gpu_limits
 from gputop.bench.plan.kinds import BANDWIDTH, kind_of
 from gputop.bench.results.compare import measured, score
+from gputop.schema.values import link_bytes
 from gputop.stream.history import FASTEST
 from gputop.text import visible
 
@@ -126,8 +127,9 @@ WITHIN = "device to device"
 """Series of copies whose bandwidth is that of the device's memory."""
 LOAD_PERCENT, LOAD_SHARE = 5, 0.05
 """SM utilization of a process of others, and its share of the run, from which it counts."""
-ROWS = ("remapped_rows", "remap_pending", "remap_failed")
-MEMORY_ERRORS = ("ecc_corrected", "ecc_uncorrected", *ROWS)
+STATES = ("remap_pending", "remap_failed")
+"""States that are bad also if they were so before the run."""
+MEMORY_ERRORS = ("ecc_corrected", "ecc_uncorrected", "remapped_rows", *STATES)
 """Counters and states of the device's memory that can only get worse in a run."""
 LEAST_COVERED = 0.5
 """Least share of the run between the first and last reading of the energy."""
@@ -340,6 +342,7 @@ class Trace:
             power_watts_mean=self.power.value,
             power_limit_watts=self.power_limit_watts,
             sm_clock_mhz_mean=self.clock.value,
+            pcie_bytes_per_second=self._link(),
             sm_clock_max_mhz=self.gpu.sm_clock_max_mhz if self.gpu else None,
             temperature_celsius_max=self.temperature_max,
             heat_limit=gpu_limits.heat_in_words(self.heat_limits) if self.gpu else None,
@@ -348,17 +351,29 @@ class Trace:
             clock_event_seconds={
                 reason: min(held, seconds) for reason, held in self.clock_event_seconds().items()
             },
+            late_power_cap_seconds=self._late_seconds("sw_power_cap", seconds),
             percent_of_peak=self._percent_of_peak(result),
             clock_events_known=self._knows_reasons if self.gpu else None,
             memory_errors={
                 name: (before, after)
                 for name, (before, after) in self._memory_errors.items()
-                if result.kind == "memory" or after > before
+                if result.kind == "memory" or after > before or (after and name in STATES)
             },
             other_load=tuple(
                 name for name, held in self._load.items() if held > LOAD_SHARE * seconds
             ),
         )
+
+    def _link(self) -> float | None:
+        known = self.gpu and (self.gpu.pcie_generation_max, self.gpu.pcie_width_max)
+        return link_bytes(known[0], known[1]) if known and known[0] and known[1] else None
+
+    def _late_seconds(self, reason: str, seconds: float) -> float | None:
+        """Return how long a reason held in the second half of so many seconds, or None."""
+        if all(moment.reasons is None for moment in self.moments):
+            return None
+        spans = self.intervals().get(reason, ())
+        return math.fsum(max(0.0, end - max(begin, seconds / 2)) for begin, end in spans)
 
     def _percent_of_peak(self, result: Result) -> Mapping[str, float]:
         if kind_of(result.kind).measures == BANDWIDTH:

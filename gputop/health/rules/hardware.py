@@ -13,15 +13,13 @@ from gputop.health.rule_view import NoEvidence, RuleView, finite, needed
 from gputop.health.rules.workload import BUSY, CLOCK, HEAT, POWER
 from gputop.schema.clock_events import BITS, BY_WORD, HEAT_REASONS, mask_of
 from gputop.schema.snapshot import SLOWDOWN_BITS
-from gputop.schema.values import span_text, value_text
+from gputop.schema.values import link_bytes, span_text, value_text
 from gputop.text import count, duration, percentage, size
 
 REASONS, CLOCK_MAX = "clock_event_reasons", "sm_clock_max_mhz"
 ECC, ECC_UNCORRECTED = "ecc_corrected", "ecc_uncorrected"
 GENERATION, WIDTH = "pcie_generation", "pcie_width"
 TRAFFIC = {"pcie_rx_bytes_per_second": "receives", "pcie_tx_bytes_per_second": "sends"}
-LANE_BYTES = {1: 250e6, 2: 500e6, 3: 984.6e6, 4: 1969e6, 5: 3938e6, 6: 7563e6}
-"""Bytes/s of a lane by generation, after line coding and before headers (PCI-SIG)."""
 MOST_POINTS = 60
 """Most samples of ten minutes that are read: more precision than anyone needs."""
 
@@ -169,12 +167,6 @@ def _lost(view: RuleView, causes: Sequence[str]) -> tuple[list[Evidence], str, f
         return evidence, "", 0.0
     words = f": lost about {span_text(lost)} of work in {duration(window.span)}"
     return evidence, words, 100 * lost / window.span
-
-
-def link_bytes(generation: float, width: float) -> float | None:
-    """Return the link's bandwidth per direction in bytes/s, or None if unknown."""
-    lane = LANE_BYTES.get(int(generation))
-    return lane * width if lane is not None and width > 0 else None
 
 
 def pcie_bound(view: RuleView) -> Finding | None:
