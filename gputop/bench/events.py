@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from gputop.problem import Problem
 
 
+OK, DEGRADED, FAULTY, NOT_JUDGED = "ok", "degraded", "faulty", "not judged"
+"""States of a verdict and of its parts."""
 SCHEMA = 1
 """Version of the JSON documents of results. New fields leave it as it is."""
 
@@ -158,15 +160,15 @@ class Verdict:
     @property
     def bad(self) -> tuple[VerdictPart, ...]:
         """Parts that are not ok, the gravest first."""
-        states = ("faulty", "degraded")
-        return tuple(part for state in states for part in self.parts if part.state == state)
+        bad = (FAULTY, DEGRADED)
+        return tuple(part for state in bad for part in self.parts if part.state == state)
 
     @property
     def state(self) -> str:
         """State of the gravest part; `not judged` if no part was."""
         if self.bad:
             return self.bad[0].state
-        return "ok" if any(part.state == "ok" for part in self.parts) else "not judged"
+        return OK if any(part.state == OK for part in self.parts) else NOT_JUDGED
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,11 +142,11 @@ def cpu_target() -> Target:
     return Target("cpu", None, None, cpu_name() or os.uname().machine, None, available_bytes())
 
 
-def cpu_ranks(ranks: int | None) -> list[Target]:
+def cpu_ranks(ranks: int | None, memory_share: float = DEFAULT_MEMORY_SHARE) -> list[Target]:
     """Return the CPU as that many ranks, which share its memory; None is 2 to 4, by its cores."""
     cpu, count = cpu_target(), ranks or min(4, max(2, os.cpu_count() or 2))
     free = cpu.memory_free_bytes and cpu.memory_free_bytes // count
-    each = replace(cpu, memory_free_bytes=free)
+    each = replace(cpu, memory_free_bytes=free, memory_share=memory_share)
     return [replace(each, index=rank, name=f"{cpu.name}, rank {rank}") for rank in range(count)]
 
 

@@ -12,6 +12,7 @@ from string import Template
 from typing import TYPE_CHECKING
 
 from gputop import __version__
+from gputop.bench.events import FAULTY, OK
 from gputop.bench.plan.kinds import kind_of
 from gputop.bench.results import facts, text_report
 from gputop.bench.results.compare import SPOILED_PERCENT
@@ -239,7 +240,7 @@ def suite_html(suite: Suite) -> str:
             body.append(f"<h1 class=part>{text(f'{part.name}, {text_report.name(member)}')}</h1>")
             if member.result is not None:
                 body += [_verdict_box(*_verdict(member.result)), *_body(member.result, course)]
-    levels = {"faulty": "fault", "ok": "", "not judged": ""}
+    levels = {FAULTY: "fault", OK: ""}
     title = suite_title(suite)
     verdict = (levels.get(title.rpartition(": ")[2], "warn"), title)
     device = text_report.suite_devices(suite)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from gputop.bench.events import Result, Verdict, VerdictPart
+from gputop.bench.events import DEGRADED, FAULTY, NOT_JUDGED, OK, Result, Verdict, VerdictPart
 from gputop.bench.plan.gpu_limits import BANDWIDTH, DATASHEET
 from gputop.bench.plan.kinds import kind_of
 from gputop.bench.plan.request import DEFAULT_MIN_PERCENT_OF_PEAK, DEFAULT_TOLERANCE_PERCENT
@@ -28,7 +28,6 @@ from gputop.text import count, percentage, visible
 if TYPE_CHECKING:
     from gputop.bench.run.state import RunState
 
-OK, DEGRADED, FAULTY, NOT_JUDGED = "ok", "degraded", "faulty", "not judged"
 STATUSES = {FAULTY: FAULT, DEGRADED: DEGRADED_STATUS}
 """Exit statuses by the state of a verdict; others are fine."""
 FAULTS, HARMLESS = {"ecc_uncorrected", "remap_failed"}, {"ecc_corrected"}

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gputop.bench.events import DEGRADED, FAULTY, OK
 from gputop.bench.results import compare
 from gputop.bench.results.facts import (
     DEVICE,
@@ -19,7 +20,7 @@ from gputop.bench.results.facts import (
     rate_text,
 )
 from gputop.bench.results.tables import FASTEST, TextTable, table
-from gputop.bench.results.text_report import part_cells, suite_problems, suite_title
+from gputop.bench.results.text_report import FAILED, part_cells, suite_problems, suite_title
 from gputop.text import ABSENT, brief, count, duration, flops_unit, short_name, size, visible
 from gputop.ui.benchmark import plot as plots
 from gputop.ui.drawing.cells import Row, Span, cell, clip, fit, list_row, width_of, wrap
@@ -58,8 +59,8 @@ def suite_rows(suite: Suite, width: int, height: int) -> list[Row]:
     """Draw the parts of a suite with their verdicts, and below what is not ok."""
     lines = [["part", "time", "devices", "result", "verdict"]]
     lines += [[part.name, *part_cells(part)] for part in suite.parts]
-    good = frozenset((y, 4) for y, line in enumerate(lines) if line[4] == "ok")
-    bad = {"faulty", "failed", "degraded"}
+    good = frozenset((y, 4) for y, line in enumerate(lines) if line[4] == OK)
+    bad = {FAULTY, FAILED, DEGRADED}
     spoiled = frozenset((y, 4) for y, line in enumerate(lines) if line[4] in bad)
     problems = (wrap(line, width - 2) for line in suite_problems(suite))
     title: Row = [Span(clip(f" {suite_title(suite)}", width), STRONG)]

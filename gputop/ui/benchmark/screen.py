@@ -226,14 +226,14 @@ class BenchmarkTab(LiveTab):
         suite, parts, seconds = self._suite, LEVELS[DEFAULT_LEVEL].parts, requests[0].seconds
         try:
             for n, part in enumerate(parts, 1):
-                asked, why = part_requests(part, requests)
+                asked, planned = part_requests(part, requests)
                 runs: list[RunState] = []
                 if asked:
                     rest = seconds * sum(each.share for each in parts[n:])
                     group = self._prepared(asked, f"Part {n} of {len(parts)}", rest)
                     await self._run(group)
                     runs = [*group.runs.values()]
-                suite = suite.added(part_result(part, runs, why, part.share * seconds))
+                suite = suite.added(part_result(planned, runs))
                 if self._group is not None and self._group.stopping:
                     break
         finally:
