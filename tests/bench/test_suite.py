@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gputop.bench.events import Done, Failed, Progress
-from gputop.bench.plan import devices, request
+from gputop.bench.plan import devices
+from gputop.bench.plan import request as plan
 from gputop.bench.plan.devices import RunRefusedError
 from gputop.bench.plan.request import Request, cpu_target
 from gputop.bench.results import history
@@ -247,7 +248,7 @@ def test_parts_without_memory_leave_the_suite_unjudged(
     ends: Ends, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small = replace(cpu_target(), memory_free_bytes=800 << 20)
-    monkeypatch.setattr(request, "cpu_target", lambda: small)
+    monkeypatch.setattr(plan, "cpu_target", lambda: small)
     assert run("--memory-share", "0.9") == 3
     page = capsys.readouterr().out
     assert page.splitlines()[0].endswith(", 5 of 6 parts ran: not judged")
