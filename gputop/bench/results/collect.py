@@ -21,6 +21,7 @@ from gputop.bench.results.compare import as_long
 from gputop.bench.results.tables import LAYOUTS, aligned
 from gputop.bench.results.verdict import DeviceOutcome
 from gputop.console import COULD_NOT_RUN, FAULT
+from gputop.files import read_at_once
 from gputop.schema.codec import DecodeError, from_json
 from gputop.text import duration, moment, visible
 
@@ -67,13 +68,12 @@ def read(file: str) -> list[DeviceOutcome]:
     """Return the devices in a file; raise `ValueError` with the reason if it is unusable."""
     path = Path(file)
     try:
-        if path.is_file() and path.stat().st_size > MOST_BYTES:
-            raise ValueError("it is larger than any result")
-        text = path.read_text()
+        text = read_at_once(path, MOST_BYTES).decode()
     except UnicodeDecodeError:
         raise ValueError("it is not text") from None
     except OSError as error:
-        raise ValueError((error.strerror or str(error)).lower()) from None
+        why = error.strerror or str(error)
+        raise ValueError(why[:1].lower() + why[1:]) from None
     if not text.strip():
         why = "it is empty, as after a run without a result"
         raise ValueError(f"{why}: see the run's standard error")
