@@ -64,7 +64,7 @@ def test_rows_are_compared_one_by_one() -> None:
     name = "host to device, pinned, 1.00 GiB, GB/s"
     assert lines(result(54e9, 0.5), result(54.1e9, 0.5))[name][-1] == "the same"
     cells = lines(result(54e9, 0.5), result(27e9, 0.5))[name]
-    assert cells == ["54 ± 0.38", "27 ± 0.19", "-50.00 % ± 0.49", "differs"]
+    assert cells == ["54 ± 0.49", "27 ± 0.24", "-50.00 % ± 0.63", "differs"]
 
 
 def test_runs_of_the_same_device_seldom_differ_and_a_slower_one_does() -> None:

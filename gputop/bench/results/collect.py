@@ -186,8 +186,8 @@ def _other(result: Result, usual: dict[str, str], seconds: float | None) -> str 
     return None
 
 
-MEDIAN_SPREADS = 1.4
-"""Half of a 95 % interval of a row's median, in spreads of its blocks, which are seven or more."""
+MEDIAN_SPREADS = 1.8
+"""Half of a 95 % interval of a row's median, in spreads of its blocks, which are four or more."""
 
 
 UNITS = {"tflops": ("TFLOP/s", 1.0), BANDWIDTH: ("GB/s", 1e9), "seconds": ("µs", 1e-6)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable
@@ -21,7 +22,9 @@ Clock = Callable[[Work, int], float]
 BLOCK_SECONDS = 0.01
 """Seconds timed in one go, unless one product takes longer."""
 LEAST_BLOCKS, LEAST_SECONDS = 7, 0.2
-"""Least blocks and seconds of a row: fewer do not show their scatter."""
+"""Least blocks and seconds of a row that its time does not cut short."""
+FEWEST_BLOCKS = 4
+"""Least blocks that show a scatter."""
 ROW_SECONDS = 1.0
 """Longest row: what is not steady by then does not get steadier."""
 WARM_UP = 3
@@ -37,16 +40,21 @@ WAKE_SECONDS = 0.3
 
 
 class Timed:
-    """Seconds of one call: the median of blocks, and half of their interquartile range."""
+    """Seconds of one call: the median of blocks. `spread` is half of their interquartile range.
+
+    It is relative, and None for fewer than four blocks, which do not show it.
+    """
 
     def __init__(self, blocks: list[float]) -> None:
         self.seconds = statistics.median(blocks)
-        quarters = statistics.quantiles(blocks, n=4) if len(blocks) > 2 else [self.seconds] * 3
-        self.spread = (quarters[2] - quarters[0]) / 2
+        self.spread: float | None = None
+        if len(blocks) >= FEWEST_BLOCKS and self.seconds:
+            quarters = statistics.quantiles(blocks, n=4)
+            self.spread = (quarters[2] - quarters[0]) / 2 / self.seconds
 
     def error(self, blocks: int) -> float:
         """Return the relative standard error of the median, for normal scatter."""
-        return 1.86 * self.spread / blocks**0.5 / self.seconds if self.seconds else 0.0
+        return 1.86 * (self.spread or 0.0) / math.sqrt(blocks)
 
 
 class Rows:
@@ -199,9 +207,10 @@ class Rows:
     def point(
         self, series: str, x: float, timed: Timed, values: dict[str, float], shape: Any = ()
     ) -> None:
-        """Send a row: its values, the seconds of a call, and their scatter."""
-        spread = 100 * timed.spread / timed.seconds if timed.seconds else 0.0
-        values = {**values, "seconds": timed.seconds, "spread_percent": spread}
+        """Send a row: its values, the seconds of a call, and their scatter if it is known."""
+        values = {**values, "seconds": timed.seconds}
+        if timed.spread is not None:
+            values["spread_percent"] = 100 * timed.spread
         self.add(series, x, values, shape)
 
     def add(self, series: str, x: float, values: dict[str, float], shape: Any = ()) -> None:
