@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -113,10 +114,7 @@ def run(args: argparse.Namespace) -> int:
         if args.history:
             return _history(args)
         if args.compare:
-            from gputop.bench.results.collect import differences
-
-            print_text(differences(*map(_result, args.compare)))
-            return FINE
+            return _compare(args)
         from gputop.commands import bench_results as results
 
         if args.collect:
@@ -134,6 +132,18 @@ def run(args: argparse.Namespace) -> int:
         print_message(f"error: {error}")
         return error.status
     return results.report(ends, others, args)
+
+
+def _compare(args: argparse.Namespace) -> int:
+    """Print what differs between two results. The history shows how equal runs scatter."""
+    from gputop.bench.results import collect, history
+
+    before, after = map(_result, args.compare)
+    known: list[Result] = []
+    with suppress(ProblemError):
+        known = [*history.of_device(after.device_uuid, after.device)]
+    print_text(collect.differences(before, after, known))
+    return FINE
 
 
 def _result(named: str) -> Result:

@@ -323,7 +323,7 @@ class BenchmarkTab(LiveTab):
             view.marked = None if view.marked is now else now
         else:
             before, after = sorted(filter(None, (view.marked, now)), key=lambda one: one.started_at)
-            found = differences(before, after)
+            found = differences(before, after, view.results)
             lines = [Choice(line, "", None) for line in found.splitlines()]
             self.app.push_screen(Comparison("Comparison, 95 % intervals", lines, "Esc closes"))
             view.marked = None
