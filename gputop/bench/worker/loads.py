@@ -115,6 +115,9 @@ def prepare(
         remedy = "Do not train on it; run the test again to be sure"
         raise RunError("wrong", "The device computes wrong results", why, remedy)
     product.check_precision()
+    needed = bytes_needed(request, dtype, product.shape) - request["fixed_bytes"]
+    if device.most_in_flight > 1 and room_beside(needed, device, request) > product.c.nbytes:
+        product.spare = device.torch.empty_like(product.c)
     product = arrange(product)
     if request["verify_all"]:
         product.sums = Checksums(product)
@@ -173,6 +176,7 @@ def measure(device: Any, run: Run, product: Product, pace: Pace) -> None:
     """Run batches until the time is up or the run is halted, and send a sample per window."""
     assert isinstance(run.totals, SoakTotals)
     totals, wanted = run.totals, run.request["seconds"]
+    device.mismatches = totals.mismatches
     hang = hangs(device.place, "a batch", pace.expected, pace.patience)
     run.expect(pace.patience, hang)
     previous = checked = time.perf_counter()
@@ -284,6 +288,7 @@ class Ring(Product):
         operands = product.a, product.stored_b
         each = sum(operand.nbytes for operand in operands)
         mine = bytes_needed(run.request, self.dtype, self.shape) - run.request["fixed_bytes"]
+        mine += 0 if product.spare is None else product.spare.nbytes
         room = room_beside(mine, device, run.request) - 2 * COPIED_BYTES[device.place]
         copies, until = [operands], time.monotonic() + FILL_SECONDS
         while len(copies) <= room // each and not run.halt.is_set() and time.monotonic() < until:

@@ -63,6 +63,7 @@ class Rows:
     def __init__(self, device: Any, run: Run, to_come: int) -> None:
         self.device, self.run, self.to_come = device, run, to_come
         self.table = run.totals = TableTotals()
+        device.mismatches = self.table.mismatches
         self.until = time.monotonic() + run.request["seconds"]
 
     @property
