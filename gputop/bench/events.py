@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 OK, DEGRADED, FAULTY, NOT_JUDGED = "ok", "degraded", "faulty", "not judged"
 """States of a verdict and of its parts."""
+UNWATCHED = "unwatched"
+"""`stopped` of a run that ended as its supervision failed, which says nothing about the device."""
 SCHEMA = 1
 """Version of the JSON documents of results. New fields leave it as it is."""
 

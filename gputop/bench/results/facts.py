@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from gputop.bench.events import UNWATCHED
 from gputop.bench.plan.gpu_limits import AT_MAXIMUM_CLOCK, DATASHEET, percent_lines
 from gputop.bench.plan.kinds import kind_of
 from gputop.bench.results.compare import measured, ranked_shapes, row_rate, score
@@ -54,6 +55,7 @@ ENDINGS = {
     "user": Ending("stopped", "stopped by the user"),
     "limit": Ending("too hot", "ended by the temperature limit"),
     "silent": Ending("unwatched", "ended because the device could not be watched"),
+    UNWATCHED: Ending("unwatched", "ended because gputop's supervision failed"),
 }
 
 

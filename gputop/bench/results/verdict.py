@@ -13,7 +13,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from gputop.bench.events import DEGRADED, FAULTY, NOT_JUDGED, OK, Result, Verdict, VerdictPart
+from gputop.bench.events import (
+    DEGRADED,
+    FAULTY,
+    NOT_JUDGED,
+    OK,
+    UNWATCHED,
+    Result,
+    Verdict,
+    VerdictPart,
+)
 from gputop.bench.plan.gpu_limits import BANDWIDTH, DATASHEET
 from gputop.bench.plan.kinds import kind_of
 from gputop.bench.plan.request import DEFAULT_MIN_PERCENT_OF_PEAK, DEFAULT_TOLERANCE_PERCENT
@@ -64,7 +73,8 @@ def status(result: Result) -> int:
     """Return the exit status of a result; without a verdict only wrong results count."""
     if result.verdict is None:
         return FAULT if result.wrong_elements else FINE
-    return STATUSES.get(result.verdict.state, FINE)
+    unknown = COULD_NOT_RUN if result.stopped == UNWATCHED else FINE
+    return STATUSES.get(result.verdict.state, unknown)
 
 
 def judge(result: Result, others: Iterable[Result], limits: VerdictLimits = DEFAULTS) -> Verdict:
@@ -84,6 +94,9 @@ def judge(result: Result, others: Iterable[Result], limits: VerdictLimits = DEFA
     if result.known_conditions.memory_errors:
         judged = {"memory": _memory(result), **judged}
     judged = {"results": _results(result), **judged}
+    if result.stopped == UNWATCHED:
+        unknown = NOT_JUDGED, facts.ending(result).sentence
+        judged = {name: part if part[0] == FAULTY else unknown for name, part in judged.items()}
     return Verdict(tuple(VerdictPart(name, state, why) for name, (state, why) in judged.items()))
 
 
