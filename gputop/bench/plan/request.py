@@ -275,8 +275,12 @@ def _check(request: Request, name: str) -> Problem | None:
     remedy = "End what holds the memory, or choose another device"
     if largest := largest_size(allowed, name, target.kind):
         remedy = f"Choose --size {largest} or smaller, or --size auto"
+    kind, what = KINDS[request.kind], f"Products of size {n} in {name} do not fit"
+    if not kind.has_size:
+        what = f"The buffers of {kind.name} do not fit"
+        remedy = "End what holds the memory, or raise --memory-share"
     return Problem(
-        f"Products of size {n} in {name} do not fit on {target.label}",
+        f"{what} on {target.label}",
         f"they need {sized(need)}, {sized(free)} are free, "
         f"{100 * target.memory_share:.3g} % of that may be used",
         remedy,

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 def result_page(result: Result) -> str:
     """Return everything about a result as lines of text."""
     device = visible(result.device)
-    head = f"{device}, {result.kind}" if result.points else device
+    head = f"{device}, {result.kind}"
     if kind_of(result.kind).has_dtype:
         head += f", {result.dtype}"
     if not kind_of(result.kind).has_rows:
@@ -54,7 +54,8 @@ def result_page(result: Result) -> str:
 def comparison_table(results: Sequence[tuple[Target, Result]]) -> str:
     """Return a line for each device of the same work, and how it was measured."""
     state = ("of peak", "power", "heat", "products", "wrong", "ended")
-    lines = [["", "type", "N", "TFLOP/s", "peak", *state]]
+    unit = "TFLOP/s" if any(each.tflops_peak is not None for _, each in results) else "best row"
+    lines = [["", "type", "N", unit, "peak", *state]]
     methods, verdicts = [], []
     for target, result in results:
         cells = [best_row_text(result), ABSENT]

@@ -25,7 +25,7 @@ from .product import (
     room_beside,
 )
 from .rows import COLD_SECONDS
-from .throughput import WINDOW_SECONDS, EndedBatch, Pace, SoakTotals, products_in
+from .throughput import WINDOW_SECONDS, EndedBatch, Pace, SoakTotals, products_in, threads_text
 
 if TYPE_CHECKING:
     from .main import Run
@@ -151,14 +151,13 @@ def warm_up(device: Any, run: Run, product: Product) -> tuple[float, int]:
 def send_plan(device: Any, run: Run, product: Product, pace: Pace, warmed_up: int) -> None:
     """Send the plan: everything needed to interpret the figures."""
     (m, n, k), hertz, form = product.shape, run.request["hertz"], product.format
-    threads = f"; {device.torch.get_num_threads()} threads" if device.place == "cpu" else ""
     method = (
         f"{form.call} {m} x {n} x {k} {product.dtype}, accumulated {form.accumulate}; "
         f"{product.layout}; {form.data}; 2mnk FLOP; {device.timing}; "
         f"batches of about {pace.batch}, {pace.most_in_flight} in flight; "
         f"checks in at most {device.share_of_checks:.0%} of the time; "
         f"{f'each product verified by sums of {COLUMNS} columns; ' if product.sums else ''}"
-        f"{warmed_up} warm-up products{threads}"
+        f"{warmed_up} warm-up products{threads_text(device)}"
     )
     run.planned(
         product.shape,

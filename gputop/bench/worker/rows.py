@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .errors import hangs, too_slow
 from .product import Product, Shape, dtype_facts
-from .throughput import MOST_PRODUCTS, TableTotals, patience, products_in
+from .throughput import MOST_PRODUCTS, TableTotals, patience, products_in, threads_text
 
 if TYPE_CHECKING:
     from .main import Run
@@ -86,15 +86,13 @@ class Rows:
     def plan(self, dtype: str, shape: Shape, method: str, **fields: Any) -> None:
         """Send the plan. `shape` is the largest of the run; a row may take `silence` seconds."""
         request, silence = self.run.request, fields.pop("silence", 0.0)
-        threads = self.device.torch.get_num_threads()
-        where = f"; {threads} threads" if self.device.place == "cpu" else ""
         self.run.planned(
             shape,
             dtype=dtype,
             rows=self.to_come,
             expected_seconds=min(request["seconds"], 2 * ROW_SECONDS * self.to_come),
             patience_seconds=max(self.device.patience, request["seconds"], silence),
-            method=method + where,
+            method=method + threads_text(self.device),
             **fields,
         )
         self.until = time.monotonic() + request["seconds"]  # what came before was preparation

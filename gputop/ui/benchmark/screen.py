@@ -334,7 +334,7 @@ class BenchmarkTab(LiveTab):
         if result is None:
             return
         what = f"{when(result)}  {device(result)}  {result.kind}, {result.dtype}, {speed(result)}"
-        lines = [visible(what), "It is removed from the file of results, with its curve."]
+        lines = [visible(what), "This removes it and its curve from the stored results."]
         question = ConfirmScreen("Forget this result?", lines, "Forget")
         self._confirm(question, partial(self._forget, result))
 
