@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gputop.bench.plan import devices, request
-from gputop.bench.plan.devices import RunRefusedError, select_targets
+from gputop.bench.plan.devices import select_targets
 from gputop.bench.plan.kinds import DEFAULT_KIND, DTYPES, KINDS, parse_dtypes
+from gputop.bench.plan.request import RunRefusedError
 from gputop.commands.arguments import Parser, count, output_width, print_text
 from gputop.console import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE, print_message
 from gputop.problem import Problem, ProblemError

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gputop.bench.events import SCHEMA, Done
-from gputop.bench.plan.devices import RunRefusedError
 from gputop.bench.plan.kinds import KINDS
+from gputop.bench.plan.request import RunRefusedError
 from gputop.bench.results import history
 from gputop.bench.results.collect import collect
 from gputop.bench.results.facts import wrong_results

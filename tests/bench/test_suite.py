@@ -12,8 +12,7 @@ import pytest
 from gputop.bench.events import Done, Failed, Progress
 from gputop.bench.plan import devices
 from gputop.bench.plan import request as plan
-from gputop.bench.plan.devices import RunRefusedError
-from gputop.bench.plan.request import Request, cpu_target
+from gputop.bench.plan.request import Request, RunRefusedError, cpu_target
 from gputop.bench.results import history
 from gputop.bench.results.html_report import suite_html
 from gputop.bench.results.text_report import suite_page

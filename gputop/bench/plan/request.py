@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from gputop.bench.plan.kinds import DEFAULT_KIND, DTYPES, KINDS, DataType, DeviceKind
+from gputop.console import COULD_NOT_RUN
 from gputop.problem import Problem
 from gputop.sources.linux.procfs import cpu_name
 from gputop.text import size as sized
@@ -135,6 +136,21 @@ class Request:
     def dtypes(self) -> tuple[str, ...]:
         """All data types."""
         return (self.dtype, *self.further_dtypes)
+
+
+def short_labels(targets: Sequence[Target]) -> str:
+    """Return short labels of the devices: `GPU 0, 2`, `GPU 1, CPU`."""
+    known = [target.number for target in targets if target.number is not None]
+    gpus = [f"GPU {', '.join(known)}"] if known else []
+    return ", ".join([*gpus, *("CPU" for target in targets if target.number is None)])
+
+
+class RunRefusedError(Exception):
+    """A run that is not started: one line for the user, and the exit status."""
+
+    def __init__(self, message: str, status: int = COULD_NOT_RUN) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 def cpu_target() -> Target:

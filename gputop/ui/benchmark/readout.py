@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gputop.bench.events import NOT_JUDGED
 from gputop.bench.plan import gpu_limits
-from gputop.bench.plan.devices import short_labels
+from gputop.bench.plan.request import short_labels
 from gputop.bench.results.facts import ending, verified_text
 from gputop.bench.results.verdict import verdict_lines
 from gputop.schema.values import value_text
