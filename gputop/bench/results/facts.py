@@ -134,12 +134,9 @@ def mismatch_text(result: Result) -> str:
     )
 
 
-PARTS = {"copy": "copies", "memory": "blocks", "step": "steps", "collective": "operations"}
-
-
 def verified_text(result: Result) -> str:
     """Return the share of the products that were verified: `16 of 500 products (3.2 %)`."""
-    what = PARTS.get(result.kind, "products")
+    what = kind_of(result.kind).counts
     known, total = result.verified_products, result.iterations
     if known is None or not kind_of(result.kind).over_time:
         return count(result.checks, "check")
@@ -263,7 +260,7 @@ def figure_facts(result: Result) -> Iterator[Fact]:
     for line in _of_peak(result):
         yield "of peak", line
     ended = ending(result).sentence
-    what = PARTS.get(result.kind, "products")
+    what = kind_of(result.kind).counts
     done = count(len(result.points), "row") if result.points else ended
     yield what, f"{result.iterations}, {done if result.stopped == 'time' else ended}"
     wrong = f"{result.wrong_elements or 'no'} wrong elements{mismatch_text(result)}"

@@ -40,6 +40,7 @@ SECONDS, BYTES, TIME, TAIL = "seconds", "bytes", "Time", "p99"
 """Titles of axes with labels of their own."""
 LETTER = 7
 """Width of a character of a label, or a little more."""
+Bounds = Sequence[float]
 FAR_X, FAR_Y = 16, 300
 """Ratios of the largest to the smallest value from which an axis is logarithmic."""
 LEAST_LOG = 1e-12
@@ -101,11 +102,7 @@ def _y_axis(series: Mapping[str, Curve], title: str) -> SvgAxis:
 
 
 def chart(
-    series: Mapping[str, Curve],
-    x: SvgAxis,
-    title: str,
-    height: int = 260,
-    band: Sequence[float] = (),
+    series: Mapping[str, Curve], x: SvgAxis, title: str, height: int = 260, band: Bounds = ()
 ) -> str:
     """Return lines over `x`, with their names in a legend above, and the bounds of the mean."""
     y = _y_axis(series, title)
@@ -315,7 +312,7 @@ def _charts(result: Result, course: RunCurves) -> Iterator[str]:
     for name, lines in by_value(() if alike else drawn).items():
         if name == "wrong":  # the rows have it
             continue
-        yield _chart(lines, x_axis(lines, BYTES if bytes_moved else "N"), name, kind=result.kind)
+        yield _chart(result, lines, x_axis(lines, BYTES if bytes_moved else "N"), name)
     rate = kind_of(result.kind).rate_unit if bytes_moved else "tflops"
     over_time = {rate: [(window.elapsed_seconds, window.rate) for window in course.progress]}
     for name, series in course.readings.items():
@@ -324,24 +321,18 @@ def _charts(result: Result, course: RunCurves) -> Iterator[str]:
     if over_time:
         x = x_axis(over_time, SECONDS)
         for name, series in over_time.items():
-            mean = result.tflops_mean_interval if name == rate else None
-            yield _chart({name: series}, x, name, 260 if name == rate else SMALL, band=mean or ())
+            yield _chart(result, {name: series}, x, name, 260 if name == rate else SMALL)
         if course.reasons:
             yield strip(course.reasons, x)
 
 
 def _chart(
-    lines: Mapping[str, Curve],
-    x: SvgAxis,
-    name: str,
-    height: int = 260,
-    *,
-    kind: str = "",
-    band: Sequence[float] = (),
+    result: Result, lines: Mapping[str, Curve], x: SvgAxis, name: str, height: int = 260
 ) -> str:
-    title, factor = _unit(name, (y for line in lines.values() for _, y in line), kind)
+    title, factor = _unit(name, (y for line in lines.values() for _, y in line), result.kind)
+    bounds = result.tflops_mean_interval if name == "tflops" and not result.points else None
     scaled = {each: [(at, factor * y) for at, y in line] for each, line in lines.items()}
-    return chart(scaled, x, title, height, [factor * bound for bound in band])
+    return chart(scaled, x, title, height, [factor * bound for bound in bounds or ()])
 
 
 def _unit(name: str, values: Iterable[float], kind: str = "") -> tuple[str, float]:

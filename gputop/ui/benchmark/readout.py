@@ -13,7 +13,7 @@ from gputop.bench.results.verdict import verdict_lines
 from gputop.schema.values import value_text
 from gputop.text import count, duration, percentage, quantity, short_name, tflops, visible, watts_of
 from gputop.ui.benchmark import group_table, results
-from gputop.ui.drawing.cells import Row, Span, bar, clip, reading, share_of, width_of
+from gputop.ui.drawing.cells import Row, Span, bar, clip, reading, width_of
 from gputop.ui.drawing.live import LiveView, TelemetryView
 from gputop.ui.drawing.palette import ACCENT, BUSY, DIM, FAULT, GOOD, STRONG, TEXT, WARN
 
@@ -230,13 +230,7 @@ class ReadoutView(TelemetryView, RunView):
         ]
 
     def _progress(self, run: RunState, width: int) -> Row:
-        planned, elapsed = run.request.seconds, run.elapsed_seconds
-        left = max(0.0, planned - elapsed)
-        ending = "" if run.ended else f", {duration(left)} left"
-        text = f"  {duration(elapsed)} of {duration(planned)}{ending}"
-        share = share_of(elapsed, planned)
-        if run.is_table:
-            share, text = results.progress(run)
+        share, text = results.progress(run)
         heat, end = "", DIM
         fits = width - SHORTEST_BAR - len(text) - 1
         verdict = run.result.verdict if run.result else None

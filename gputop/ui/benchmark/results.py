@@ -142,15 +142,15 @@ def _where(run: RunState, point: Point) -> str:
 def progress(run: RunState) -> tuple[float, str]:
     """Return the progress, 0 to 1, and in words. A table may be complete early."""
     done, seconds, elapsed = len(run.rows), run.request.seconds, run.elapsed_seconds
+    share, left = min(1.0, elapsed / seconds), duration(max(0.0, seconds - elapsed))
+    if not run.is_table:
+        text = f"  {duration(elapsed)} of {duration(seconds)}"
+        return share, text if run.ended else f"{text}, {left} left"
     most = run.planned.rows if run.planned else 0
-    rows = count(done, "row")
     if run.ended:
-        share = 1.0 if run.took_its_time else min(1.0, elapsed / seconds)
-        return share, f"  {rows} in {duration(elapsed)}"
-    left = max(0.0, seconds - elapsed)
-    share = max(min(1.0, elapsed / seconds), done / most if most else 0.0)
-    of = f"{done} of at most {most} rows" if most else rows
-    return min(1.0, share), f"  {of}, at most {duration(left)} left"
+        return 1.0 if run.took_its_time else share, f"  {count(done, 'row')} in {duration(elapsed)}"
+    of = f"{done} of at most {most} rows" if most else count(done, "row")
+    return min(1.0, max(share, done / most if most else 0.0)), f"  {of}, at most {left} left"
 
 
 LEAST_PLOT = 8
