@@ -200,7 +200,7 @@ class Result:
     checks: int
     stopped: str
     """End of the run: `time`, `user`, `limit` for too hot, `silent` for a device that did not
-    answer."""
+    answer, `unwatched` if the supervision failed."""
     torch_version: str
     cuda_version: str | None
     python: str
