@@ -260,6 +260,15 @@ VALUES = {
 }
 
 
+def test_rows_stand_one_operation_after_the_other() -> None:
+    values = {"bytes_per_second": 8.6e5, "seconds": 2.2e-3}
+    points = [Point(name, x, values) for x in (1024.0, 4096.0) for name in ("b", "a")]
+    lines = table("collective", points).lines
+    named = [line[0] for line in lines[1:]]
+    assert named == ["b 1.00 KiB", "b 4.00 KiB", "a 1.00 KiB", "a 4.00 KiB"]
+    assert lines[1][1:] == ["<0.01", "2200"]
+
+
 def test_a_row_has_a_line() -> None:
     rows = [Point(series, size, VALUES) for size in (1 << 10, 1 << 30) for series in SERIES[:2]]
     head, first, *_, last = table("collective", rows).lines
