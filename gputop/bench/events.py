@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from gputop.problem import Problem
 
 
+OK, DEGRADED, FAULTY, NOT_JUDGED = "ok", "degraded", "faulty", "not judged"
+"""States of a verdict and of its parts."""
+UNWATCHED = "unwatched"
+"""`stopped` of a run that ended as its supervision failed, which says nothing about the device."""
 SCHEMA = 1
 """Version of the JSON documents of results. New fields leave it as it is."""
 
@@ -163,15 +167,15 @@ class Verdict:
     @property
     def bad(self) -> tuple[VerdictPart, ...]:
         """Parts that are not ok, the gravest first."""
-        states = ("faulty", "degraded")
-        return tuple(part for state in states for part in self.parts if part.state == state)
+        bad = (FAULTY, DEGRADED)
+        return tuple(part for state in bad for part in self.parts if part.state == state)
 
     @property
     def state(self) -> str:
         """State of the gravest part; `not judged` if no part was."""
         if self.bad:
             return self.bad[0].state
-        return "ok" if any(part.state == "ok" for part in self.parts) else "not judged"
+        return OK if any(part.state == OK for part in self.parts) else NOT_JUDGED
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +205,7 @@ class Result:
     checks: int
     stopped: str
     """End of the run: `time`, `user`, `limit` for too hot, `silent` for a device that did not
-    answer."""
+    answer, `unwatched` if the supervision failed."""
     torch_version: str
     cuda_version: str | None
     python: str

@@ -5,14 +5,16 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gputop.bench.plan import devices, request
-from gputop.bench.plan.devices import RunRefusedError, select_targets
+from gputop.bench.plan.devices import select_targets
 from gputop.bench.plan.kinds import DEFAULT_KIND, DTYPES, KINDS, parse_dtypes
+from gputop.bench.plan.request import RunRefusedError
 from gputop.commands.arguments import Parser, count, output_width, print_text
 from gputop.console import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE, print_message
 from gputop.problem import Problem, ProblemError
@@ -97,10 +99,7 @@ def run(args: argparse.Namespace) -> int:
         if args.history:
             return _history(args)
         if args.compare:
-            from gputop.bench.results.collect import differences
-
-            print_text(differences(*map(_result, args.compare)))
-            return FINE
+            return _compare(args)
         from gputop.commands import bench_results as results
 
         if args.collect:
@@ -118,6 +117,18 @@ def run(args: argparse.Namespace) -> int:
         print_message(f"error: {error}")
         return error.status
     return results.report(ends, others, args)
+
+
+def _compare(args: argparse.Namespace) -> int:
+    """Print what differs between two results. The history shows how equal runs scatter."""
+    from gputop.bench.results import collect, history
+
+    before, after = map(_result, args.compare)
+    known: list[Result] = []
+    with suppress(ProblemError):
+        known = [*history.of_device(after.device_uuid, after.device)]
+    print_text(collect.differences(before, after, known))
+    return FINE
 
 
 def _result(named: str) -> Result:

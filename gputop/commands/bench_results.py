@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gputop.bench.events import SCHEMA, Done
-from gputop.bench.plan.devices import RunRefusedError
 from gputop.bench.plan.kinds import KINDS
+from gputop.bench.plan.request import RunRefusedError
 from gputop.bench.results import history
 from gputop.bench.results.collect import collect
 from gputop.bench.results.facts import wrong_results
@@ -42,7 +42,7 @@ from gputop.bench.results.verdict import (
 )
 from gputop.bench.run import suite as suites
 from gputop.bench.run import worker_launch
-from gputop.bench.run.suite import LEVELS, Part, Suite
+from gputop.bench.run.suite import LEVELS, Part, PartResult, Suite
 from gputop.commands.bench import unwritten
 from gputop.console import (
     COULD_NOT_RUN,
@@ -214,28 +214,29 @@ def run_suite(args: argparse.Namespace, requesting: Requesting, run: RunOnce) ->
     file, suite = _kept_suite(args)
     level = args.level or (suite.level if suite else suites.DEFAULT_LEVEL)
     args.seconds = args.seconds or LEVELS[level].seconds
-    parts, why, done = LEVELS[level].parts, "", len(suite.parts) if suite else 0
+    parts, done = LEVELS[level].parts, len(suite.parts) if suite else 0
+    planned: PartResult | None = None
     torch = "" if args.ray is not None else _torch_version(args)
     if suite is not None:
         names = ", ".join(visible(each.name) for each in suite.parts)
         print_message(f"skipped, as they are done: {names}")
 
     def asked(part: Part, targets: Sequence[Target]) -> list[Request]:
-        nonlocal suite, why
+        nonlocal suite, planned
         base = requesting(targets)
         method = {"level": level, **_method(args, base, torch)}
         suite = suite or Suite(level, time.time(), method, len(parts))
         if len(suite.parts) == done and (changed := suite.changed(method)):
             what = f"{visible(str(file))} is of another suite"
             raise RunRefusedError(f"{what}: {visible(changed, 500)}. Name another file.", USAGE)
-        requests, why = suites.part_requests(part, base)
+        requests, planned = suites.part_requests(part, base)
         if not requests:
             raise _LeftOutError
         return requests
 
     stopped = FINE
     for n, part in enumerate(parts[done:], done + 1):
-        head, why = f"{n}/{len(parts)} {part.name}  ", ""
+        head, planned = f"{n}/{len(parts)} {part.name}  ", None
         until = suites.is_steady if args.until_steady and part.kind in suites.STEADY_PARTS else None
         ended = _ends(partial(run, partial(asked, part), head, until), first=n == done + 1)
         if isinstance(ended, int):
@@ -246,8 +247,10 @@ def run_suite(args: argparse.Namespace, requesting: Requesting, run: RunOnce) ->
         for end in ends if until else ():
             suites.note_steady(end)
         _keep(ends, args)
-        found = suites.part_result(part, ends, why, part.share * args.seconds, others)
-        print_message(f"{head}{part_state(found)}{f', {why}' if why else ''}")
+        planned = planned or PartResult(part.name, part.share * args.seconds)
+        found = suites.part_result(planned, ends, others)
+        why = found.left_out and f", {found.left_out}"
+        print_message(f"{head}{part_state(found)}{why}")
         if any(map(was_stopped, found.members)):
             stopped = gravest([INTERRUPTED, *(each.status for each in outliers(found.members))])
             break
@@ -344,6 +347,5 @@ def _report_suite(args: argparse.Namespace, suite: Suite | None, file: Path, sto
         print_message(f"to go on: {shlex.join(['gputop', *sys.argv[1:], *options])}")
     elif args.resume is None:
         file.unlink(missing_ok=True)  # the results are kept, and nothing is left to do
-    ran = any(part.members for part in suite.parts)
     statuses = [each.status for part in suite.parts for each in outliers(part.members)]
-    return gravest([*statuses, stopped, FINE if written and ran else COULD_NOT_RUN])
+    return gravest([*statuses, stopped, FINE if written and suite.complete else COULD_NOT_RUN])

@@ -232,6 +232,58 @@ def test_a_gpu_counts_every_product_without_waiting_for_it(monkeypatch: pytest.M
     assert totals.mismatches == {"not repeatable": 1}
 
 
+def round_otherwise(c: Any) -> None:
+    bits = c.view({2: load_torch().int16, 4: load_torch().int32}[c.element_size()])
+    bits[3, 4] ^= 1
+
+
+def zero(c: Any) -> None:
+    c[5, 5] = 0
+
+
+@pytest.mark.parametrize(
+    ("fault", "made", "found"),
+    [
+        (round_otherwise, range(20, 21), (0, {"other bits": 1})),
+        (round_otherwise, range(20, 99), (0, {"other bits": 3})),
+        (zero, range(20, 21), (1, {"not repeatable": 1})),
+        (zero, range(20, 99), (3, {"wrong": 3})),
+    ],
+)
+def test_a_gpu_that_compares_some_products_accuses_no_other_bits(
+    fault: Callable[[Any], None], made: range, found: tuple[int, dict[str, int]]
+) -> None:
+    """Every batch of ten is checked, with the next one launched before that is known."""
+    product, _ = verified("float32", 192, 192, 192)
+    product.sums, product.spare, product.made = None, load_torch().empty_like(product.c), 0
+    device = backends.Cuda(without_a_gpu(), run_in_process()[0].halt)
+    product.faults = every(fault, made)
+    wrong = launched = 0
+    while launched < 4 or device.in_flight:
+        if launched < 4:
+            device.launch(product, 10, check=True)
+            launched += 1
+        if launched == 1:
+            continue
+        while (ended := device.poll()) is None:
+            pass
+        wrong += ended.wrong or 0
+        product.made = 10 * launched  # the repetitions are not of the run
+    assert (wrong, device.mismatches) == found
+
+
+def test_a_single_check_on_a_gpu_knows_other_bits_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    product, _ = verified("bfloat16", 64, 64, 64)
+    product.sums = None
+    device = backends.Cuda(without_a_gpu(), run_in_process()[0].halt)
+    monkeypatch.setattr(device, "timed", device.wall)
+    monkeypatch.setattr(device, "synchronize", lambda: None)
+    product.multiply()
+    round_otherwise(product.c)
+    assert device.check(product)[0] == 0
+    assert device.mismatches == {"other bits": 1}
+
+
 ONE_OF_MANY = """
 multiply, made = Product.multiply, []
 def failing(self, times=1):

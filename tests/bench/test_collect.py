@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import subprocess
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -121,13 +122,15 @@ def test_damage_is_named_and_left_out(tmp_path: Path, name: str) -> None:
 
 def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00")
-    wanted = [str(tmp_path / "missing"), str(tmp_path / "bytes"), str(tmp_path)]
+    os.mkfifo(tmp_path / "pipe")
+    names = ("missing", "bytes", "", "pipe")
+    wanted = [*(str(tmp_path / name) for name in names), "/dev/zero"]
     found = collect([*files(tmp_path), *wanted])
     assert [each.file for each in found.left_out] == wanted
     done = ran("--collect", *wanted)
     assert done.returncode == 3
     assert done.stdout == ""
-    assert done.stderr.count("is left out") == 3
+    assert done.stderr.count("is left out") == 5
 
 
 def test_tasks_that_shared_a_gpu_are_named(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.bench.events import Done, Event, Failed, Hello, Point
-from gputop.bench.plan.devices import RunRefusedError, targets, with_peers
-from gputop.bench.plan.request import Request, Target, check_together, cpu_ranks
+from gputop.bench.plan.devices import targets, with_peers
+from gputop.bench.plan.request import Request, RunRefusedError, Target, check_together, cpu_ranks
 from gputop.bench.results.tables import device_tables, table
 from gputop.bench.run import supervision
 from gputop.bench.run.group import GroupState, group_runner
@@ -260,11 +260,20 @@ VALUES = {
 }
 
 
+def test_rows_stand_one_operation_after_the_other() -> None:
+    values = {"bytes_per_second": 8.6e5, "seconds": 2.2e-3}
+    points = [Point(name, x, values) for x in (1024.0, 4096.0) for name in ("b", "a")]
+    lines = table("collective", points).lines
+    named = [line[0] for line in lines[1:]]
+    assert named == ["b 1.00 KiB", "b 4.00 KiB", "a 1.00 KiB", "a 4.00 KiB"]
+    assert lines[1][1:] == ["<0.01", "2200"]
+
+
 def test_a_row_has_a_line() -> None:
     rows = [Point(series, size, VALUES) for size in (1 << 10, 1 << 30) for series in SERIES[:2]]
     head, first, *_, last = table("collective", rows).lines
-    assert head == ["", "bus GB/s", "algorithm GB/s", "mean", "p99", "wrong"]
-    assert first == ["all-reduce 1.00 KiB", "300", "200", "5 µs", "9 µs", "0"]
+    assert head == ["", "bus GB/s", "algorithm GB/s", "mean, µs", "p99, µs", "wrong"]
+    assert first == ["all-reduce 1.00 KiB", "300", "200", "5.0", "9.0", "0"]
     assert last[0] == "all-gather 1.00 GiB"
     (side_by_side,) = device_tables("collective", {"GPU 0": rows, "GPU 1": rows})
     assert side_by_side.lines[0] == ["bus GB/s, largest size", "GPU 0", "GPU 1"]

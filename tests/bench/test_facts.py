@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from gputop.bench.events import Conditions
-from gputop.bench.results.facts import condition_facts
+from dataclasses import replace
+
+from gputop.bench.events import Comparison, Conditions, Point
+from gputop.bench.results.facts import best_row_text, condition_facts, verdict
+from tests.bench.kept import BASE, table
 
 FULL = Conditions(
     driver_version="580.65.06",
@@ -41,3 +44,22 @@ def test_what_is_not_known_is_left_out() -> None:
         ("power", "70 W on average"),
         ("energy", "700 J by the device's counter"),
     ]
+
+
+def test_the_headline_of_copies_is_of_the_largest_size() -> None:
+    rates = {1 << 20: 119e9, 1 << 30: 23e9}
+    points = tuple(
+        Point("host, 1 thread", float(size), {"bytes_per_second": rate})
+        for size, rate in rates.items()
+    )
+    assert best_row_text(table("copy", points)) == "host, 1 thread: 23.0 GB/s"
+
+
+def test_the_column_of_the_verdict_is_about_the_worst_row() -> None:
+    slower = (
+        "a: 40 GB/s is 8.1 % under the 43.5 GB/s that is usual (limit 3.0 %); b: 40 GB/s is 20.4 % "
+        "under the 50.2 GB/s that is usual (limit 3.0 %), the median of its last 5 like runs"
+    )
+    result = table("copy", (), comparison=Comparison(-2.0, slower, 5))
+    assert verdict(result) == "20 % under"
+    assert verdict(replace(BASE, comparison=Comparison(9.7, "slower", 5))) == "10 % under"

@@ -71,6 +71,13 @@ def test_a_soak_has_figures_charts_conditions_and_method() -> None:
     assert made.count("polyline") == 2
 
 
+def test_the_interval_of_the_mean_is_a_band_in_the_chart() -> None:
+    assert 'class="band"' not in html_page(BASE, COURSE)
+    made = html_page(replace(BASE, tflops_mean_interval=(770.0, 790.0)), COURSE)
+    assert made.count('class="band"') == 1
+    assert "<title>95 % interval of the mean: 770 to 790</title>" in made
+
+
 def test_every_condition_is_on_the_page() -> None:
     known = {
         "driver_version": ("580.1", "580.1"),

@@ -56,7 +56,7 @@ def test_what_all_of_them_have(targets: Sequence[Target], common: str, without: 
     ],
 )
 def test_they_are_named_in_short(targets: Sequence[Target], named: str) -> None:
-    assert devices.short_labels(targets) == named
+    assert request.short_labels(targets) == named
 
 
 def asked(*targets: Target, kind: str = "copy") -> list[Request]:

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.bench.events import Failed, Planned, Progress, Verified
+from gputop.bench.events import Done, Failed, Planned, Progress, Verified
 from gputop.bench.plan.request import Request, cpu_target
 from gputop.bench.run.state import KEPT_ITEMS, RunCurves, RunState, merge_windows
 from gputop.bench.run.trace import MOST_ITEMS, MergedSeries, TraceMoment
 from gputop.problem import Problem
-from tests.runs import gpu_run
+from tests.runs import gpu_result, gpu_run
 from tests.sessions import PLANNED
 
 
@@ -61,6 +61,16 @@ def test_a_failure_has_the_status_that_it_deserves() -> None:
 
 def windows(count: int) -> list[Progress]:
     return [Progress(0.2 * n, 0.2, 10 * n, 100.0 + n % 7, 101.0) for n in range(1, count + 1)]
+
+
+def test_percentiles_are_of_the_windows_that_were_not_joined() -> None:
+    run = started()
+    for n in range(4 * MOST_ITEMS):
+        rate = 600.0 + 100.0 * (n % 10)
+        run.add_event(Progress(0.2 * (n + 1), 0.2, n, rate))
+    run.add_event(Done(gpu_result(0.8 * MOST_ITEMS)))
+    assert run.result is not None
+    assert (run.result.tflops_p5, run.result.tflops_p95) == (600.0, 1500.0)
 
 
 def test_windows_are_kept_as_they_come() -> None:

@@ -11,15 +11,15 @@ import pytest
 
 from gputop.bench.events import Done, Failed, Progress
 from gputop.bench.plan import devices
-from gputop.bench.plan.devices import RunRefusedError
-from gputop.bench.plan.request import Request, cpu_target
+from gputop.bench.plan import request as plan
+from gputop.bench.plan.request import Request, RunRefusedError, cpu_target
 from gputop.bench.results import history
 from gputop.bench.results.html_report import suite_html
 from gputop.bench.results.text_report import suite_page
 from gputop.bench.results.verdict import DeviceOutcome
 from gputop.bench.run import suite as suites
 from gputop.bench.run import worker_launch
-from gputop.bench.run.suite import LEVELS, Part, Suite, part_requests
+from gputop.bench.run.suite import LEVELS, Part, PartResult, Suite, part_requests
 from gputop.bench.run.worker_launch import Interpreter, InterpreterSearch
 from gputop.commands import bench as command
 from gputop.commands.arguments import Parser
@@ -157,7 +157,7 @@ def test_one_that_is_stopped_keeps_what_was_done_and_goes_on_from_there(
     ends.by_kind["memory"] = Done(replace(RESULT, kind="memory", stopped="user"))
     assert run("--resume", file) == 130
     page, said = capsys.readouterr()
-    assert page.splitlines()[0].endswith(", 2 of 6 parts: ok")
+    assert page.splitlines()[0].endswith(", 2 of 6 parts ran: ok")
     assert f"to go on: gputop bench suite --resume {file}\n" in said
     ends.by_kind.clear()
     ends.asked.clear()
@@ -174,7 +174,7 @@ def test_devices_that_are_gone_in_the_middle_leave_the_page_of_what_was_done(
     ends.refused = "memory"
     assert run() == 3
     page, said = capsys.readouterr()
-    assert page.splitlines()[0].endswith(", 2 of 6 parts: ok")
+    assert page.splitlines()[0].endswith(", 2 of 6 parts ran: ok")
     assert "error: There are no 8 GPUs" in said
     assert "to go on: gputop " in said
 
@@ -237,18 +237,41 @@ def test_options_that_do_not_fit(
 
 def test_a_collective_of_the_cpu_is_between_ranks() -> None:
     whole = [Request(cpu_target(), "float32", None, 90.0, kind="suite")]
-    asked, why = part_requests(Part("collective", 0.1), whole)
+    asked, planned = part_requests(Part("collective", 0.1), whole)
     assert len(asked) > 1
-    assert why == ""
+    assert planned.left_out == ""
     assert all(each.ranks for each in asked)
+
+
+def test_parts_without_memory_leave_the_suite_unjudged(
+    ends: Ends, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = replace(cpu_target(), memory_free_bytes=800 << 20)
+    monkeypatch.setattr(plan, "cpu_target", lambda: small)
+    assert run("--memory-share", "0.9") == 3
+    page = capsys.readouterr().out
+    assert page.splitlines()[0].endswith(", 5 of 6 parts ran: not judged")
+    assert f"collective: left out, {small.label}, rank 0: they need 384" in page
+    assert run("--memory-share", "0.02") == 3
+    page = capsys.readouterr().out
+    assert page.splitlines()[0].endswith(", 0 of 6 parts ran: not judged")
+
+
+def test_the_ranks_of_a_collective_keep_the_share_of_the_memory() -> None:
+    target = replace(cpu_target(), memory_share=0.5)
+    whole = [Request(target, "float32", None, 90.0, kind="suite")]
+    asked, _ = part_requests(Part("collective", 0.1), whole)
+    assert [each.target.memory_share for each in asked] == [0.5] * len(asked)
+    assert len(asked) > 1
 
 
 def test_a_device_without_a_data_type_is_named_and_the_others_run() -> None:
     old = replace(GPU, uuid="GPU-old", index=1, compute_capability="7.0")
     whole = [Request(each, "float16", None, 90.0, kind="suite") for each in (GPU, old)]
-    asked, why = part_requests(Part("soak", 0.1, "float8_e4m3"), whole)
+    asked, planned = part_requests(Part("soak", 0.1, "float8_e4m3"), whole)
     assert [each.target for each in asked] == [GPU]
-    assert why.startswith(old.label)
+    assert planned.left_out.startswith(old.label)
+    assert not planned.incomplete, "the data type does not exist there"
 
 
 @pytest.mark.parametrize(("late", "steady"), [(700.0, True), (600.0, False)])
@@ -289,7 +312,7 @@ def test_many_devices_are_counted_and_their_common_problem_is_told_once() -> Non
         run.add_event(Done(gpu_result(60.0)))
     lost = DeviceOutcome("node-2", None, "GPU 0", GPU.name, None, "no driver", COULD_NOT_RUN)
     both = (lost, replace(lost, place="GPU 1"))
-    part = suites.part_result(Part("soak", 1.0), runs, "", 60.0, both)
+    part = suites.part_result(PartResult("soak", 60.0), runs, both)
     suite = Suite("quick", 0.0, {"devices": "; ".join(40 * ["a GPU"])}, 1, (part,))
     first, *_, last = suite_page(suite).splitlines()
     assert first == f"suite quick on 42 x {GPU.name}, 3 hosts: failed"
@@ -301,5 +324,5 @@ def test_a_long_run_is_kept_with_few_points() -> None:
     run, _ = begin(GPU, 3600.0)
     for n in range(3000):
         take(run, Progress(n + 1.0, 1.0, n, 700.0))
-    part = suites.part_result(Part("soak", 1.0), [run], "", 3600.0)
+    part = suites.part_result(PartResult("soak", 3600.0), [run])
     assert 64 < len(part.series[0].progress) <= 256

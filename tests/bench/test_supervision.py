@@ -236,7 +236,9 @@ async def test_a_watch_that_fails_ends_what_it_watched(monkeypatch: pytest.Monke
     monkeypatch.setattr("gputop.bench.plan.gpu_limits.reached_limit", fails)
     watching(monkeypatch, inventory(2), heated(40))
     _, limits = await run_of(EndlessSession(), Trace(GPU))
-    assert [(limit.by, limit.why) for limit in limits] == [("silent", "RuntimeError: on purpose")]
+    assert [(limit.by, limit.why) for limit in limits] == [
+        ("unwatched", "RuntimeError: on purpose")
+    ]
 
 
 async def test_a_run_that_ends_by_itself_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

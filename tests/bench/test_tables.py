@@ -89,7 +89,8 @@ def test_a_row_that_scatters_takes_its_share_and_no_more() -> None:
     timed = table.time(work, clock, 1e-4)
     assert timed is not None
     assert rows.ROW_SECONDS <= table.table.seconds < rows.ROW_SECONDS + 0.1
-    assert 100 * timed.spread / timed.seconds > 20
+    assert timed.spread is not None
+    assert 100 * timed.spread > 20
     table.to_come, before = 6000, table.table.seconds
     assert table.time(work, clock, 1e-4) is not None
     assert table.table.seconds - before < 0.1
@@ -100,7 +101,12 @@ def test_a_long_call_is_made_once_and_not_warmed_up() -> None:
     timed = table.time(work, clock, 3.0)
     assert timed is not None
     assert made == [1]
-    assert (timed.seconds, timed.spread) == (3.0, 0.0)
+    assert (timed.seconds, timed.spread) == (3.0, None)
+
+
+@pytest.mark.parametrize(("blocks", "known"), [(1, False), (3, False), (4, True)])
+def test_few_blocks_have_no_scatter(blocks: int, known: bool) -> None:
+    assert (rows.Timed([1.0, 1.1, 1.2, 1.3][:blocks]).spread is not None) is known
 
 
 def test_calls_are_bounded_where_a_queue_is() -> None:

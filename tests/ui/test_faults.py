@@ -121,6 +121,6 @@ def test_the_readout_has_what_the_run_took() -> None:
     for event in (*HALF_WAY, Done(result)):
         run.add_event(event)
     text = "".join(span.text for row in readout.draw(120, 2) for span in row)
-    assert "78 % of datasheet dense" in text
+    assert "78 % of datasheet peak (dense)" in text
     assert "1.03 TFLOP/J" in text
     assert "energy 40.8 kJ" in text

@@ -329,7 +329,7 @@ async def test_x_ends_a_suite_with_all_of_its_parts(scripted: type[Scripted]) ->
         await ended(pilot)
         page = shown(pilot, ThroughputChart)
     assert [each.kind for each in scripted.requests] == ["copy"]
-    assert "1 of 6 parts: stopped" in page
+    assert "1 of 6 parts ran: stopped" in page
 
 
 async def test_pairs_that_are_too_short_are_refused(scripted: type[Scripted]) -> None:

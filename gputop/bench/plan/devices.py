@@ -1,21 +1,24 @@
-"""Devices to test: how they are named and chosen, and whom a test would disturb."""
+"""Devices to test: how they are named and chosen."""
 
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from gputop.bench.plan import request as plan
+from gputop.bench.plan.busy_devices import refuse_busy
 from gputop.bench.plan.kinds import KINDS
-from gputop.bench.plan.request import Request, Target, cpu_target
-from gputop.console import COULD_NOT_RUN, print_message
+from gputop.bench.plan.request import Request, RunRefusedError, Target, cpu_target
+from gputop.console import print_message
 from gputop.problem import Problem
 from gputop.schema.device import DeviceState
-from gputop.schema.snapshot import Inventory, Process, ProcessKind, Sample
 from gputop.sources.visible_devices import VARIABLE, seen
-from gputop.text import fold_list, visible
+from gputop.text import visible
+
+if TYPE_CHECKING:
+    from gputop.schema.snapshot import Inventory, Sample
 
 ALL = "all"
 HIDDEN = f"{VARIABLE} hides every GPU"
@@ -129,20 +132,6 @@ def parse_device(text: str) -> str:
     )
 
 
-def processes_on(sample: Sample | None, target: Target) -> list[Process] | None:
-    """Return the processes that compute on the device, or None if unknown."""
-    if target.kind == "cpu":
-        return []
-    readings = sample.device(target.uuid or "") if sample else None
-    if sample is None or readings is None or "processes" in readings.absent:
-        return None
-    return [
-        process
-        for process in sample.processes
-        if process.device_uuid == target.uuid and process.kind is not ProcessKind.GRAPHICS
-    ]
-
-
 def why_unusable(sample: Sample | None, target: Target) -> Problem | None:
     """Return why a device that does not answer cannot be tested, or None."""
     if target.kind == "cpu":
@@ -193,26 +182,6 @@ def with_peers(requests: Sequence[Request]) -> list[Request]:
         return replace(each, ranks=ranks, host_bytes=room)
 
     return [with_peers(each) for each in requests]
-
-
-def short_labels(targets: Sequence[Target]) -> str:
-    """Return short labels of the devices: `GPU 0, 2`, `GPU 1, CPU`."""
-    known = [target.number for target in targets if target.number is not None]
-    gpus = [f"GPU {', '.join(known)}"] if known else []
-    return ", ".join([*gpus, *("CPU" for target in targets if target.number is None)])
-
-
-LISTED = 8
-"""Most processes named in a question on the screen."""
-UNKNOWN = "The driver does not say who uses it."
-
-
-class RunRefusedError(Exception):
-    """A run that is not started: one line for the user, and the exit status."""
-
-    def __init__(self, message: str, status: int = COULD_NOT_RUN) -> None:
-        super().__init__(message)
-        self.status = status
 
 
 def select_targets(named: Sequence[str] | None, kind: str, *, ignore_busy: bool) -> list[Target]:
@@ -283,23 +252,8 @@ def refuse_unusable(target: Target, sample: Sample, *, ignore_busy: bool) -> Non
     problem = why_unusable(sample, target)
     if problem is not None:
         raise RunRefusedError(f"{problem}.")
-    processes = processes_on(sample, target)
-    if processes == [] or ignore_busy:
-        return
-    use = "may be in use: the driver does not say by whom"
-    if processes is not None:
-        holders = [
-            f"{each.pid} ({visible(each.user or '?', 32)}: {visible(each.command or '?', 60)})"
-            for each in processes
-        ]
-        use = f"is in use by process {fold_list(holders, 3)}"
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        remedy = "Wait for it to end, choose another --device, or add --ignore-busy."
-        raise RunRefusedError(f"{target.label} {use}. {remedy}")
-    print(visible(f"{target.label} {use}.", 1_000), file=sys.stderr)
-    print("Start the stress test anyway? [y/N] ", end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise RunRefusedError("nothing was started: the device is in use. Choose another --device.")
+    if not ignore_busy:
+        refuse_busy(target, sample)
 
 
 # For the dashboard.
@@ -327,39 +281,3 @@ def usable_requests(
         raise ValueError(str(problem))
     said = "; ".join(f"{target.label}: {problem.why}" for target, problem in problems.items())
     return with_peers(left), said
-
-
-def busy_question(sample: Sample | None, targets: Sequence[Target]) -> tuple[str, list[str]] | None:
-    """Return the title and lines of the question before a busy device is tested, or None.
-
-    A process on several devices is named once.
-    """
-    held = {target: processes_on(sample, target) for target in targets}
-    busy = [target for target, holders in held.items() if holders != []]
-    if not busy:
-        return None
-    holding: dict[int, tuple[Process, list[Target]]] = {}
-    for target in busy:
-        for process in held[target] or ():
-            holding.setdefault(process.pid, (process, []))[1].append(target)
-    alone = len(targets) == 1
-    named = ["" if alone else f"{short_labels(on)} " for _, on in holding.values()]
-    wide = max(map(len, named[:LISTED]), default=0)
-    lines = [
-        f"{label:<{wide}}{_line(process)}"
-        for label, (process, _) in zip(named, holding.values(), strict=True)
-    ]
-    if (more := len(lines) - LISTED) > 0:
-        lines[LISTED:] = [f"          and {more} more"]
-    unknown = [target for target in busy if held[target] is None]
-    lines += [UNKNOWN if alone else f"{short_labels([target])}: {UNKNOWN}" for target in unknown]
-    who = visible(busy[0].label) if alone else f"{len(busy)} of {len(targets)} devices"
-    if not named:
-        return f"{who} may be in use:", lines
-    be = "are" if len(busy) > 1 else "is"
-    return f"{who} {be} in use. A stress test would slow down:", lines
-
-
-def _line(process: Process) -> str:
-    user, command = visible(process.user or "–"), visible(process.command or "(not visible)", 160)
-    return f"{process.pid:>8}  {user:<10} {command}"

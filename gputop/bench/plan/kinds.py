@@ -24,6 +24,8 @@ class Kind:
     """Name of the value that counts, which ends in its unit, as in `Point.values`."""
     finds_shape: bool = False
     """True if it may find another shape each time."""
+    counts: str = "products"
+    """What `Result.iterations` counts."""
     has_dtype: bool = True
     several_dtypes: bool = False
     has_size: bool = True
@@ -43,6 +45,7 @@ class Kind:
 
 
 _Bytes = partial(Kind, measures=BANDWIDTH, has_dtype=False, has_size=False)
+_Operations = partial(_Bytes, counts="operations")
 _Shape = partial(Kind, over_time=True, has_rows=False)
 _OVER_TIME = ("droop", "steadiness")
 _PATTERNS = dict.fromkeys(_OVER_TIME, "patterns differ in speed")
@@ -55,23 +58,26 @@ _LATENCY = "small products, and what launching and waiting cost"
 _STEP = "training steps of a transformer, eager and compiled"
 _COLLECTIVES = "all-reduce, all-gather and reduce-scatter between devices"
 _RANKS = {"datasheet": "it has no speed of collectives", "like devices": "all have the same rows"}
+_PULSE = "load switched on and off, to stress power supplies"
+_BURN = "matrix products across all memory, with copies alongside"
+_MEMORY = "patterns in nearly all free memory"
 _SUITE = "most of these in turn, and a page of verdicts"
-_PAIRS = "the same work on each device alone, and then on all at once"
+_PAIRS = "each device alone, then all together"
 
 KINDS = {
     kind.name: kind
     for kind in (
-        _Shape("soak", "one shape for a duration"),
+        _Shape("soak", "one matrix size for a set time"),
         Kind("sweep", "square products of every size", several_dtypes=True),
         Kind("latency", _LATENCY, measures="seconds", has_size=False, unjudged=_SMALL),
         Kind("peak", "search for the fastest shape", finds_shape=True),
-        Kind("step", _STEP, has_size=False, unjudged=_BLOCK),
-        _Bytes("copy", "bandwidth of memory"),
-        _Bytes("memory", "patterns in nearly all free memory", over_time=True, unjudged=_PATTERNS),
-        _Shape("pulse", "a square wave of products, for power supplies", unjudged=_PULSED),
-        _Shape("burn", "products all over the memory, copies beside", unjudged=_BESIDE),
+        Kind("step", _STEP, counts="steps", has_size=False, unjudged=_BLOCK),
+        _Bytes("copy", "bandwidth of memory", counts="copies"),
+        _Bytes("memory", _MEMORY, counts="blocks", over_time=True, unjudged=_PATTERNS),
+        _Shape("pulse", _PULSE, unjudged=_PULSED),
+        _Shape("burn", _BURN, unjudged=_BESIDE),
         Kind("pairs", _PAIRS, over_time=True, several_devices=True),
-        _Bytes("collective", _COLLECTIVES, several_devices=True, unjudged=_RANKS),
+        _Operations("collective", _COLLECTIVES, several_devices=True, unjudged=_RANKS),
         Kind("suite", _SUITE, has_rows=False, has_size=False),
     )
 }

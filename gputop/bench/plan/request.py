@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from gputop.bench.plan.kinds import DEFAULT_KIND, DTYPES, KINDS, DataType, DeviceKind
+from gputop.console import COULD_NOT_RUN
 from gputop.problem import Problem
 from gputop.sources.linux.procfs import cpu_name
 from gputop.text import size as sized
@@ -137,16 +138,31 @@ class Request:
         return (self.dtype, *self.further_dtypes)
 
 
+def short_labels(targets: Sequence[Target]) -> str:
+    """Return short labels of the devices: `GPU 0, 2`, `GPU 1, CPU`."""
+    known = [target.number for target in targets if target.number is not None]
+    gpus = [f"GPU {', '.join(known)}"] if known else []
+    return ", ".join([*gpus, *("CPU" for target in targets if target.number is None)])
+
+
+class RunRefusedError(Exception):
+    """A run that is not started: one line for the user, and the exit status."""
+
+    def __init__(self, message: str, status: int = COULD_NOT_RUN) -> None:
+        super().__init__(message)
+        self.status = status
+
+
 def cpu_target() -> Target:
     """Return the CPU of this machine."""
     return Target("cpu", None, None, cpu_name() or os.uname().machine, None, available_bytes())
 
 
-def cpu_ranks(ranks: int | None) -> list[Target]:
+def cpu_ranks(ranks: int | None, memory_share: float = DEFAULT_MEMORY_SHARE) -> list[Target]:
     """Return the CPU as that many ranks, which share its memory; None is 2 to 4, by its cores."""
     cpu, count = cpu_target(), ranks or min(4, max(2, os.cpu_count() or 2))
     free = cpu.memory_free_bytes and cpu.memory_free_bytes // count
-    each = replace(cpu, memory_free_bytes=free)
+    each = replace(cpu, memory_free_bytes=free, memory_share=memory_share)
     return [replace(each, index=rank, name=f"{cpu.name}, rank {rank}") for rank in range(count)]
 
 
@@ -275,8 +291,12 @@ def _check(request: Request, name: str) -> Problem | None:
     remedy = "End what holds the memory, or choose another device"
     if largest := largest_size(allowed, name, target.kind):
         remedy = f"Choose --size {largest} or smaller, or --size auto"
+    kind, what = KINDS[request.kind], f"Products of size {n} in {name} do not fit"
+    if not kind.has_size:
+        what = f"The buffers of {kind.name} do not fit"
+        remedy = "End what holds the memory, or raise --memory-share"
     return Problem(
-        f"Products of size {n} in {name} do not fit on {target.label}",
+        f"{what} on {target.label}",
         f"they need {sized(need)}, {sized(free)} are free, "
         f"{100 * target.memory_share:.3g} % of that may be used",
         remedy,

@@ -17,12 +17,14 @@ from typing import Any, NamedTuple
 
 from gputop.bench.events import Result
 from gputop.bench.plan.kinds import BANDWIDTH, kind_of
-from gputop.bench.results.compare import as_long
+from gputop.bench.results.compare import FEWEST_RUNS, as_long, last_and_first_runs
+from gputop.bench.results.statistics import robust_sigma
 from gputop.bench.results.tables import LAYOUTS, aligned
 from gputop.bench.results.verdict import DeviceOutcome
 from gputop.console import COULD_NOT_RUN, FAULT
+from gputop.files import read_at_once
 from gputop.schema.codec import DecodeError, from_json
-from gputop.text import duration, moment, visible
+from gputop.text import duration, moment, quantity, visible
 
 MOST_BYTES = 256 << 20
 
@@ -67,13 +69,12 @@ def read(file: str) -> list[DeviceOutcome]:
     """Return the devices in a file; raise `ValueError` with the reason if it is unusable."""
     path = Path(file)
     try:
-        if path.is_file() and path.stat().st_size > MOST_BYTES:
-            raise ValueError("it is larger than any result")
-        text = path.read_text()
+        text = read_at_once(path, MOST_BYTES).decode()
     except UnicodeDecodeError:
         raise ValueError("it is not text") from None
     except OSError as error:
-        raise ValueError((error.strerror or str(error)).lower()) from None
+        why = error.strerror or str(error)
+        raise ValueError(why[:1].lower() + why[1:]) from None
     if not text.strip():
         why = "it is empty, as after a run without a result"
         raise ValueError(f"{why}: see the run's standard error")
@@ -186,10 +187,14 @@ def _other(result: Result, usual: dict[str, str], seconds: float | None) -> str 
     return None
 
 
-MEDIAN_SPREADS = 1.4
-"""Half of a 95 % interval of a row's median, in spreads of its blocks, which are seven or more."""
+MEDIAN_SPREADS = 1.8
+"""Half of a 95 % interval of a row's median, in spreads of its blocks, which are four or more."""
 
-
+RUN_PERCENT, RUN_SIGMAS = 1.0, 2.8
+"""Standard deviation of a figure in equal runs, in percent, where fewer than four are known; and
+half of the 95 % interval of the difference of two runs in such deviations."""
+TEST = ("kind", "data type", "size", "accumulation", "layout", "data", "threads")
+"""Settings that make another test."""
 UNITS = {"tflops": ("TFLOP/s", 1.0), BANDWIDTH: ("GB/s", 1e9), "seconds": ("µs", 1e-6)}
 """Units of the values of rows, and what one of them is."""
 
@@ -199,18 +204,26 @@ class Figure(NamedTuple):
 
     value: float
     half: float | None = None
+    in_percent: bool = False
 
     def __str__(self) -> str:
         return f"{self.value:.4g}" + ("" if self.half is None else f" ± {self.half:.2g}")
 
 
-def differences(before: Result, after: Result) -> str:
-    """Return the settings, figures and parts of the verdict that two results do not share."""
-    lines = [f"{_name(before)}, then {_name(after)}", *_changed_settings(before, after), ""]
-    old, new = _figures(before), _figures(after)
+def differences(before: Result, after: Result, known: Sequence[Result] = ()) -> str:
+    """Return the settings, figures and parts of the verdict that two results do not share.
+
+    Equal runs scatter, too: by as much as those of the `known` results that are like these.
+    """
+    like = max((last_and_first_runs(each, known)[0] for each in (before, after)), key=len)
+    lines = [*_other_test(before, after), f"{_name(before)}, then {_name(after)}"]
+    lines += [*_changed_settings(before, after), f"  scatter of equal runs: {_source(like)}", ""]
+    old, new, others = _figures(before), _figures(after), [*map(_figures, like)]
     rows = [["", "before", "then", "change", ""]]
-    both = [(name, each, new[name]) for name, each in old.items() if name in new]
-    rows += [[name, str(one), str(other), *_change(one, other)] for name, one, other in both]
+    for name, one in old.items():
+        if other := new.get(name):
+            sigma = _run_sigma(one, [each[name].value for each in others if name in each])
+            rows.append([name, str(one), str(other), *_change(one, other, sigma)])
     lines += aligned(rows, left=1) if len(rows) > 1 else ["  They have no figure in common."]
     was = {part.name: part.state for part in (before.verdict.parts if before.verdict else ())}
     for part in after.verdict.parts if after.verdict else ():
@@ -225,13 +238,33 @@ def _name(result: Result) -> str:
     return f"{visible(result.device, 60)}{where}, {moment(result.started_at, '%d %b %Y %H:%M')}"
 
 
+def _other_test(before: Result, after: Result) -> Iterator[str]:
+    one, other = dict(settings(before)), dict(settings(after))
+    unlike = [name for name in TEST if one.get(name) != other.get(name)]
+    if unlike:
+        yield f"These are different tests: they differ in {', '.join(unlike)}."
+
+
+def _source(like: Sequence[Result]) -> str:
+    if len(like) < FEWEST_RUNS:
+        return f"{RUN_PERCENT:g} % is assumed, as fewer than {FEWEST_RUNS} like runs are known"
+    return f"that of {len(like)} like runs in the history"
+
+
+def _run_sigma(figure: Figure, values: Sequence[float]) -> float:
+    """Return the standard deviation of a figure in equal runs, from those of the like runs."""
+    if len(values) < FEWEST_RUNS:
+        return RUN_PERCENT * (1.0 if figure.in_percent else abs(figure.value) / 100)
+    return (1 + 36 / len(values) ** 2) * robust_sigma(values)  # few show it badly
+
+
 def _changed_settings(before: Result, after: Result) -> Iterator[str]:
     one, other = (
         {
             **dict(settings(each)),
             "device": each.device_uuid or each.device,
-            "power limit": str(each.known_conditions.power_limit_watts),
-            "cuBLAS": str(each.cublas_version),
+            "power limit": quantity(each.known_conditions.power_limit_watts, " W"),
+            "cuBLAS": each.cublas_version,
             "verified": each.verify,
             "seconds": f"{each.seconds:.0f}",
         }
@@ -239,7 +272,8 @@ def _changed_settings(before: Result, after: Result) -> Iterator[str]:
     )
     for name in dict.fromkeys((*one, *other)):
         if (was := one.get(name)) != (now := other.get(name)):
-            yield f"  {name}: {visible(str(was), 80)}, then {visible(str(now), 80)}"
+            shown = (visible(each or "unknown", 80) for each in (was, now))
+            yield f"  {name}: {', then '.join(shown)}"
 
 
 def _figures(result: Result) -> dict[str, Figure]:
@@ -257,7 +291,7 @@ def _figures(result: Result) -> dict[str, Figure]:
         "TFLOP/J": (known.tflop_per_joule, None),
     }
     found = {
-        name: Figure(value, (bounds[1] - bounds[0]) / 2 if bounds else None)
+        name: Figure(value, (bounds[1] - bounds[0]) / 2 if bounds else None, name.endswith("%"))
         for name, (value, bounds) in values.items()
         if value is not None
     }
@@ -273,11 +307,12 @@ def _figures(result: Result) -> dict[str, Figure]:
     return found
 
 
-def _change(old: Figure, new: Figure) -> tuple[str, str]:
-    if not old.value:
-        return "", ""
-    percent = 100 * (new.value / old.value - 1)
+def _change(old: Figure, new: Figure, sigma: float) -> tuple[str, str]:
+    """Return the change in percent, from nothing as a difference, and whether it says something."""
+    change = new.value - old.value
+    factor, unit = (100 / abs(old.value), " %") if old.value else (1.0, "")
+    said = f"{factor * change:+.2f}{unit}"
     if old.half is None or new.half is None:
-        return f"{percent:+.2f} %", ""
-    half = 100 / abs(old.value) * math.hypot(new.half, old.half * new.value / old.value)
-    return f"{percent:+.2f} % ± {half:.2f}", "differs" if abs(percent) > half else "the same"
+        return said, ""
+    half = math.hypot(old.half, new.half, RUN_SIGMAS * sigma)
+    return f"{said} ± {factor * half:.2f}", "differs" if abs(change) > half else "the same"

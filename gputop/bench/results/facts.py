@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from gputop.bench.events import UNWATCHED
 from gputop.bench.plan.gpu_limits import AT_MAXIMUM_CLOCK, DATASHEET, percent_lines
-from gputop.bench.plan.kinds import kind_of
-from gputop.bench.results.compare import measured, ranked_shapes, row_rate, score
+from gputop.bench.plan.kinds import BANDWIDTH, kind_of
+from gputop.bench.results.compare import measured, points_by_series, ranked_shapes, row_rate, score
 from gputop.bench.results.statistics import LARGE_DROOP
 from gputop.schema.catalogue import CATALOGUE
 from gputop.schema.values import CAUSES, span_text, value_text
@@ -55,6 +57,7 @@ ENDINGS = {
     "user": Ending("stopped", "stopped by the user"),
     "limit": Ending("too hot", "ended by the temperature limit"),
     "silent": Ending("unwatched", "ended because the device could not be watched"),
+    UNWATCHED: Ending("unwatched", "ended because gputop's supervision failed"),
 }
 
 
@@ -97,8 +100,10 @@ def verdict(result: Result) -> str:
     """Return a fault first, then a slower result, how the run ended, and if it is degraded."""
     if result.wrong_elements:
         return "FAULTY"
-    if result.known_comparison.slower is not None:
-        return f"{result.known_comparison.under_percent:.0f} % under"
+    if (slower := result.known_comparison.slower) is not None:
+        rows = [float(each) for each in re.findall(r" is ([\d.]+) % under", slower)]
+        worst = max(rows, default=result.known_comparison.under_percent or 0.0)
+        return f"{worst:.0f} % under"
     if result.stopped == "time" and result.verdict is not None and result.verdict.bad:
         return result.verdict.state.upper()
     return ending(result).word
@@ -130,12 +135,9 @@ def mismatch_text(result: Result) -> str:
     )
 
 
-PARTS = {"copy": "copies", "memory": "blocks", "step": "steps", "collective": "operations"}
-
-
 def verified_text(result: Result) -> str:
     """Return the share of the products that were verified: `16 of 500 products (3.2 %)`."""
-    what = PARTS.get(result.kind, "products")
+    what = kind_of(result.kind).counts
     known, total = result.verified_products, result.iterations
     if known is None or not kind_of(result.kind).over_time:
         return count(result.checks, "check")
@@ -164,12 +166,15 @@ def best_row_text(result: Result) -> str:
     return ABSENT if best is None else f"{visible(best.series, 60)}: {rate_text(best)}"
 
 
-def best_row(points: Iterable[Point]) -> Point | None:
+def best_row(points: Sequence[Point]) -> Point | None:
     """Return the fastest row of those with the most telling value, or None without any.
 
     A launch that waits for nothing has a time and no throughput: it competes with none. Of a search
-    the confirmed shapes count.
+    the confirmed shapes count, and of bytes moved the largest sizes: smaller ones lie in caches.
     """
+    if any(BANDWIDTH in point.values for point in points):
+        lines = points_by_series(points).values()
+        points = [max(line, key=lambda point: point.x) for line in lines]
 
     def rank(point: Point) -> tuple[object, ...]:
         return "confirmed" in point.series, row_rate(point)
@@ -256,7 +261,7 @@ def figure_facts(result: Result) -> Iterator[Fact]:
     for line in _of_peak(result):
         yield "of peak", line
     ended = ending(result).sentence
-    what = PARTS.get(result.kind, "products")
+    what = kind_of(result.kind).counts
     done = count(len(result.points), "row") if result.points else ended
     yield what, f"{result.iterations}, {done if result.stopped == 'time' else ended}"
     wrong = f"{result.wrong_elements or 'no'} wrong elements{mismatch_text(result)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import insort
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -12,12 +12,13 @@ from string import Template
 from typing import TYPE_CHECKING
 
 from gputop import __version__
+from gputop.bench.events import FAULTY, OK
 from gputop.bench.plan.kinds import kind_of
 from gputop.bench.results import facts, text_report
 from gputop.bench.results.compare import SPOILED_PERCENT
 from gputop.bench.results.tables import BETWEEN
 from gputop.bench.results.text_report import part_cells, suite_problems, suite_title
-from gputop.bench.results.verdict import find_outlier
+from gputop.bench.results.verdict import find_outlier, verdict_lines
 from gputop.text import brief, flops_unit, moment, tflops, visible
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ SECONDS, BYTES, TIME, TAIL = "seconds", "bytes", "Time", "p99"
 """Titles of axes with labels of their own."""
 LETTER = 7
 """Width of a character of a label, or a little more."""
+Bounds = Sequence[float]
 FAR_X, FAR_Y = 16, 300
 """Ratios of the largest to the smallest value from which an axis is logarithmic."""
 LEAST_LOG = 1e-12
@@ -99,10 +101,19 @@ def _y_axis(series: Mapping[str, Curve], title: str) -> SvgAxis:
     return SvgAxis(0.0, 1.06 * high, title)
 
 
-def chart(series: Mapping[str, Curve], x: SvgAxis, title: str, height: int = 260) -> str:
-    """Return lines over `x`, with their names in a legend above."""
+def chart(
+    series: Mapping[str, Curve], x: SvgAxis, title: str, height: int = 260, band: Bounds = ()
+) -> str:
+    """Return lines over `x`, with their names in a legend above, and the bounds of the mean."""
     y = _y_axis(series, title)
     drawn = []
+    if band:
+        top, bottom = (_to_y(y, bound, height) for bound in (max(band), min(band)))
+        said = f"95 % interval of the mean: {min(band):.4g} to {max(band):.4g}"
+        drawn.append(
+            f'<rect class="band" x="{LEFT}" y="{top:.1f}" width="{INNER}" '
+            f'height="{max(1.0, bottom - top):.1f}"><title>{said}</title></rect>'
+        )
     for tick in y.ticks():
         down = _to_y(y, tick, height)
         drawn.append(f'<path class="grid" d="M{LEFT} {down:.1f}H{WIDTH - RIGHT}"/>')
@@ -239,7 +250,7 @@ def suite_html(suite: Suite) -> str:
             body.append(f"<h1 class=part>{text(f'{part.name}, {text_report.name(member)}')}</h1>")
             if member.result is not None:
                 body += [_verdict_box(*_verdict(member.result)), *_body(member.result, course)]
-    levels = {"faulty": "fault", "ok": "", "not judged": ""}
+    levels = {FAULTY: "fault", OK: ""}
     title = suite_title(suite)
     verdict = (levels.get(title.rpartition(": ")[2], "warn"), title)
     device = text_report.suite_devices(suite)
@@ -291,11 +302,17 @@ def _verdict(result: Result) -> tuple[str, str]:
     if result.stopped != "time":
         return level, f"The run was {facts.ending(result).sentence}."
     right = ", and all that was checked was right" if result.checks else ""
-    return "", f"The run took its time{right}."
+    return "", next(verdict_lines(result), f"The run took its time{right}.")
 
 
 def _charts(result: Result, course: RunCurves) -> Iterator[str]:
     bytes_moved = kind_of(result.kind).moves_bytes
+    drawn = [row for row in result.points if BETWEEN not in row.series]
+    alike = len({row.x for row in drawn}) < 2  # rows of one size are no line
+    for name, lines in by_value(() if alike else drawn).items():
+        if name == "wrong":  # the rows have it
+            continue
+        yield _chart(result, lines, x_axis(lines, BYTES if bytes_moved else "N"), name)
     rate = kind_of(result.kind).rate_unit if bytes_moved else "tflops"
     over_time = {rate: [(window.elapsed_seconds, window.rate) for window in course.progress]}
     for name, series in course.readings.items():
@@ -304,23 +321,18 @@ def _charts(result: Result, course: RunCurves) -> Iterator[str]:
     if over_time:
         x = x_axis(over_time, SECONDS)
         for name, series in over_time.items():
-            yield _chart({name: series}, x, name, 260 if name == rate else SMALL)
+            yield _chart(result, {name: series}, x, name, 260 if name == rate else SMALL)
         if course.reasons:
             yield strip(course.reasons, x)
-    drawn = [row for row in result.points if BETWEEN not in row.series]
-    alike = len({row.x for row in drawn}) < 2  # rows of one size are no line
-    for name, lines in by_value(() if alike else drawn).items():
-        if name == "wrong":  # the rows have it
-            continue
-        yield _chart(lines, x_axis(lines, BYTES if bytes_moved else "N"), name, kind=result.kind)
 
 
 def _chart(
-    lines: Mapping[str, Curve], x: SvgAxis, name: str, height: int = 260, kind: str = ""
+    result: Result, lines: Mapping[str, Curve], x: SvgAxis, name: str, height: int = 260
 ) -> str:
-    title, factor = _unit(name, (y for line in lines.values() for _, y in line), kind)
+    title, factor = _unit(name, (y for line in lines.values() for _, y in line), result.kind)
+    bounds = result.tflops_mean_interval if name == "tflops" and not result.points else None
     scaled = {each: [(at, factor * y) for at, y in line] for each, line in lines.items()}
-    return chart(scaled, x, title, height)
+    return chart(scaled, x, title, height, [factor * bound for bound in bounds or ()])
 
 
 def _unit(name: str, values: Iterable[float], kind: str = "") -> tuple[str, float]:
@@ -350,7 +362,8 @@ def _rows(result: Result) -> Iterator[str]:
         name: _unit(name, (p.values.get(name, 0.0) for p in points), result.kind) for name in names
     }
     titles = (title for title, _ in units.values())
-    body = f"<tr>{_cells('th', 'Series', 'Size', *titles)}</tr>\n"
+    size = "Block" if result.kind == "memory" else "Size"
+    body = f"<tr>{_cells('th', 'Series', size, *titles)}</tr>\n"
     for point in points:
         spoiled = point.values.get("spread_percent", 0.0) > SPOILED_PERCENT
         values = (_value(name, point.values.get(name), units[name][1]) for name in names)

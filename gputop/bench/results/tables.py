@@ -69,7 +69,7 @@ class Layout:
     by_series: bool = False
     """True for a line for each series, and columns for each size."""
     by_row: bool = False
-    """True for a line for each row, which is named by its series and size."""
+    """True for a line for each row, named by its series and size, one series after the other."""
     at_largest: str | None = None
     """Heading of devices side by side at the largest size; None for a table at each size."""
 
@@ -84,7 +84,11 @@ class Layout:
 
 
 def _gigabytes(rate: float) -> str:
-    return f"{rate / 1e9:.4g}"
+    return f"{rate / 1e9:.4g}" if rate >= 1e7 else "<0.01"
+
+
+def _microseconds(seconds: float) -> str:
+    return f"{1e6 * seconds:.1f}" if seconds < 1e-3 else f"{1e6 * seconds:.0f}"
 
 
 LAYOUTS = {
@@ -123,8 +127,8 @@ LAYOUTS = {
         {
             "bytes_per_second": ("bus GB/s", _gigabytes),
             "algorithm_bytes_per_second": ("algorithm GB/s", _gigabytes),
-            "seconds": ("mean", brief),
-            "p99_seconds": ("p99", brief),
+            "seconds": ("mean, µs", _microseconds),
+            "p99_seconds": ("p99, µs", _microseconds),
             "wrong": ("wrong", "{:.0f}".format),
         },
         by_row=True,
@@ -215,6 +219,7 @@ def _grid(points: Sequence[Point], layout: Layout) -> TextTable:
     sizes = [layout.size(x) for x in sorted({point.x for point in points})]
     names, across = (series, sizes) if layout.by_series else (sizes, series)
     if layout.by_row:
+        points = [point for line in points_by_series(points).values() for point in line]
         names, across = [f"{each.series} {layout.size(each.x)}" for each in points], [""]
     titles = [title for title, _ in layout.values.values()]
     lines: dict[str, dict[str, Cell]] = {name: {} for name in names}

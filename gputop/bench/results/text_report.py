@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from gputop.bench.events import SCHEMA, Result
+from gputop.bench.events import DEGRADED, FAULTY, NOT_JUDGED, OK, SCHEMA, Result
 from gputop.bench.plan.kinds import kind_of
 from gputop.bench.results.compare import figure_text, score, score_unit
 from gputop.bench.results.facts import (
@@ -21,13 +21,13 @@ from gputop.bench.results.facts import (
 )
 from gputop.bench.results.tables import aligned, pair_tables, table
 from gputop.bench.results.verdict import (
+    STATUSES,
     distributions,
     find_outlier,
     outliers,
     verdict_lines,
     was_stopped,
 )
-from gputop.console import DEGRADED, FAULT
 from gputop.text import ABSENT, count, duration, fold_list, quantity, tflops, visible
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 def result_page(result: Result) -> str:
     """Return everything about a result as lines of text."""
     device = visible(result.device)
-    head = f"{device}, {result.kind}" if result.points else device
+    head = f"{device}, {result.kind}"
     if kind_of(result.kind).has_dtype:
         head += f", {result.dtype}"
     if not kind_of(result.kind).has_rows:
@@ -54,7 +54,8 @@ def result_page(result: Result) -> str:
 def comparison_table(results: Sequence[tuple[Target, Result]]) -> str:
     """Return a line for each device of the same work, and how it was measured."""
     state = ("of peak", "power", "heat", "products", "wrong", "ended")
-    lines = [["", "type", "N", "TFLOP/s", "peak", *state]]
+    unit = "TFLOP/s" if any(each.tflops_peak is not None for _, each in results) else "best row"
+    lines = [["", "type", "N", unit, "peak", *state]]
     methods, verdicts = [], []
     for target, result in results:
         cells = [best_row_text(result), ABSENT]
@@ -204,9 +205,12 @@ def suite_page(suite: Suite) -> str:
 def suite_title(suite: Suite) -> str:
     """Return what was tested, and the verdict in one word."""
     states = [part_state(part) for part in suite.parts]
-    gravest = next((each for each in PART_STATES if each in states), "not judged")
-    done = len(suite.parts)
-    some = "" if done == suite.planned else f", {done} of {count(suite.planned, 'part')}"
+    gravest = next((each for each in PART_STATES if each in states), NOT_JUDGED)
+    if gravest in (OK, LEFT_OUT) and not suite.complete:
+        gravest = NOT_JUDGED
+    ran = sum(any(each.result for each in part.members) for part in suite.parts)
+    planned = suite.planned - sum(not (part.members or part.incomplete) for part in suite.parts)
+    some = "" if ran == planned else f", {ran} of {count(planned, 'part')} ran"
     return f"suite {suite.level} on {suite_devices(suite)}{some}: {gravest}"
 
 
@@ -220,23 +224,24 @@ def suite_devices(suite: Suite) -> str:
     return f"{', '.join(f'{number} x {model}' for model, number in models.items())}, {hosts}"
 
 
-PART_STATES = ("faulty", "failed", "stopped", "degraded", "ok", "not judged", "left out")
+FAILED, STOPPED, LEFT_OUT = "failed", "stopped", "left out"
+PART_STATES = (FAULTY, FAILED, STOPPED, DEGRADED, OK, NOT_JUDGED, LEFT_OUT)
 """States of a part, the gravest first: that of its worst device counts."""
 
 
 def part_state(part: PartResult) -> str:
     """Return the state of the worst device of a part."""
     states = {_device_state(each) for each in part.members}
-    return next((each for each in PART_STATES if each in states), "left out")
+    return next((each for each in PART_STATES if each in states), LEFT_OUT)
 
 
 def _device_state(member: DeviceOutcome) -> str:
     found, result = find_outlier(member), member.result
     if found is not None:
-        return {FAULT: "faulty", DEGRADED: "degraded"}.get(found.status, "failed")
+        return next((each for each in STATUSES if STATUSES[each] == found.status), FAILED)
     if was_stopped(member) or result is None:
-        return "stopped"
-    return result.verdict.state if result.verdict is not None else "not judged"
+        return STOPPED
+    return result.verdict.state if result.verdict is not None else NOT_JUDGED
 
 
 def part_cells(part: PartResult) -> list[str]:
@@ -263,14 +268,14 @@ def suite_problems(suite: Suite) -> list[str]:
     ]
     found.sort(key=lambda each: PART_STATES.index(_device_state(each[1])))
     found += [
-        (part.name, each, f"not judged, {each.result.verdict.parts[0].why}")
+        (part.name, each, f"{NOT_JUDGED}, {each.result.verdict.parts[0].why}")
         for part in suite.parts
         for each in part.members
-        if each.result and each.result.verdict and _device_state(each) == "not judged"
+        if each.result and each.result.verdict and _device_state(each) == NOT_JUDGED
     ]
     devices: dict[tuple[str, str], list[str]] = {}
     for part_name, member, why in found:
         devices.setdefault((part_name, visible(why, 400)), []).append(name(member))
     lines = [f"{part}, {fold_list(names, 3)}: {why}" for (part, why), names in devices.items()]
-    left = [f"{part.name}: left out, {part.left_out}" for part in suite.parts if part.left_out]
+    left = [f"{part.name}: {LEFT_OUT}, {part.left_out}" for part in suite.parts if part.left_out]
     return [*lines, *left]

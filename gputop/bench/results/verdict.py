@@ -14,7 +14,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from gputop.bench.events import Result, Verdict, VerdictPart
+from gputop.bench.events import (
+    DEGRADED,
+    FAULTY,
+    NOT_JUDGED,
+    OK,
+    UNWATCHED,
+    Result,
+    Verdict,
+    VerdictPart,
+)
 from gputop.bench.plan.gpu_limits import (
     AT_LIVE_CLOCK,
     AT_MAXIMUM_CLOCK,
@@ -42,7 +51,6 @@ from gputop.text import count, percentage, visible
 if TYPE_CHECKING:
     from gputop.bench.run.state import RunState
 
-OK, DEGRADED, FAULTY, NOT_JUDGED = "ok", "degraded", "faulty", "not judged"
 STATUSES = {FAULTY: FAULT, DEGRADED: DEGRADED_STATUS}
 """Exit statuses by the state of a verdict; others are fine."""
 FAULTS = {"ecc_uncorrected", "remap_failed"}
@@ -102,7 +110,8 @@ def status(result: Result) -> int:
     """Return the exit status of a result; without a verdict only wrong results count."""
     if result.verdict is None:
         return FAULT if result.wrong_elements else FINE
-    return STATUSES.get(result.verdict.state, FINE)
+    unknown = COULD_NOT_RUN if result.stopped == UNWATCHED else FINE
+    return STATUSES.get(result.verdict.state, unknown)
 
 
 def judge(result: Result, others: Iterable[Result], limits: VerdictLimits = DEFAULTS) -> Verdict:
@@ -133,6 +142,9 @@ def judge(result: Result, others: Iterable[Result], limits: VerdictLimits = DEFA
     if result.known_conditions.memory_errors:
         judged = {"memory": _memory(result), **judged}
     judged = {"results": _results(result), **judged}
+    if result.stopped == UNWATCHED:
+        unknown = NOT_JUDGED, facts.ending(result).sentence
+        judged = {name: part if part[0] == FAULTY else unknown for name, part in judged.items()}
     return Verdict(tuple(VerdictPart(name, state, why) for name, (state, why) in judged.items()))
 
 

@@ -286,7 +286,8 @@ class Collective(DeviceGroup):
         why, stuck = first.problem.why, [t for t, one in self._sessions.items() if one.was_stuck]
         if stuck and target not in stuck:  # the first only waited for it
             target, why = stuck[0], "it does not answer any more"
-        return replace(first, problem=replace(first.problem, why=f"{target.label}: {why}"))
+        said = why if target.label in first.problem.what else f"{target.label}: {why}"
+        return replace(first, problem=replace(first.problem, why=said))
 
 
 class Pairs:

@@ -13,7 +13,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gputop import __version__
-from gputop.bench.events import EVENTS, Done, Event, Failed, Hello, Planned, Point, Result, Verified
+from gputop.bench.events import (
+    EVENTS,
+    UNWATCHED,
+    Done,
+    Event,
+    Failed,
+    Hello,
+    Planned,
+    Point,
+    Result,
+    Verified,
+)
 from gputop.bench.plan import request as plan
 from gputop.bench.plan.kinds import DTYPES, KINDS
 from gputop.bench.run.worker_launch import STEP_SECONDS, Launcher, Worker
@@ -177,8 +188,7 @@ class Session:
                 remedy = "Check that `import torch` works in that Python, or choose another"
             elif self._planned is not None:
                 why = f"it sent nothing for {self._silence:.0f} s in the middle of the run"
-            hung = self._planned is not None and self._request.target.kind == "cuda"
-            status = FAULT if hung else COULD_NOT_RUN
+            status = COULD_NOT_RUN if self._planned is None else FAULT
             raise _NoResultError(Problem(what, why, remedy), status) from None
         except ValueError:
             raise _garbage(b"a line without an end") from None
@@ -280,9 +290,7 @@ class Session:
 
     @property
     def _status(self) -> int:
-        if not self._stopping.is_set():
-            return COULD_NOT_RUN
-        return INTERRUPTED if self._stopped_by in (None, "user") else DEGRADED
+        return stop_status(self._stopped_by) if self._stopping.is_set() else COULD_NOT_RUN
 
     def _failure(self, document: dict[str, Any]) -> _NoResultError:
         problem = Problem(*(visible(str(document.get(key))) for key in ("what", "why", "remedy")))
@@ -321,11 +329,18 @@ class Session:
         return Problem(what, f"exit status {status}" + (f", {last}" if last else ""), choose)
 
 
+def stop_status(by: str | None) -> int:
+    """Return the exit status of a run without a result that was stopped by a limit or the user."""
+    if by == UNWATCHED:
+        return COULD_NOT_RUN
+    return INTERRUPTED if by in (None, "user") else DEGRADED
+
+
 def _stopped_early(by: str | None) -> _NoResultError:
     what, remedy = "The stress test was stopped", "Start it again to have a result"
-    status = INTERRUPTED
-    if by not in (None, "user"):
-        what, status = "The stress test was ended by a limit", DEGRADED
+    status = stop_status(by)
+    if status == DEGRADED:
+        what = "The stress test was ended by a limit"
         remedy = "Check the device, then start the test again"
     return _NoResultError(Problem(what, "no product had been timed yet", remedy), status)
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from gputop.bench.events import Done, Event, Failed, Hello, Planned, Point, Progress, Verified
 from gputop.bench.plan.kinds import DEFAULT_KIND, KINDS
 from gputop.bench.plan.request import Request, Target
-from gputop.bench.results.statistics import BURST_SECONDS, Window, with_statistics
+from gputop.bench.results.statistics import BURST_SECONDS, Window, percentile, with_statistics
 from gputop.bench.run.trace import (
     READINGS,
     Mean,
@@ -92,6 +92,8 @@ class RunState:
     recent: deque[Progress] = field(default_factory=lambda: deque(maxlen=RECENT_WINDOWS))
     first: list[Window] = field(default_factory=list)
     """Windows of the burst, which are not joined with others."""
+    rates: Counter[float] = field(default_factory=Counter)
+    """Rates of all windows to four digits: the percentiles of joined ones are too near."""
     mean: Mean = field(default_factory=Mean)
     peak: float | None = None
     stopping: bool = False
@@ -125,6 +127,7 @@ class RunState:
                 self.peak = max(self.peak or 0.0, event.rate)
                 self.mean.add(event.rate, event.window_seconds)
                 self.windows.add(event)
+                self.rates[float(f"{event.tflops:.4g}")] += 1
                 if not self.first or event.elapsed_seconds < 1.01 * BURST_SECONDS:
                     self.first.append((event.window_seconds, event.rate))
                 self.recent.append(event)
@@ -144,7 +147,12 @@ class RunState:
         if "droop" in KINDS[self.request.kind].unjudged:
             return result
         windows = [(each.window_seconds, each.tflops) for each in self.windows.items]
-        return with_statistics(result, self.first, windows)
+        found = with_statistics(result, self.first, windows)
+        if found.tflops_p5 is None or self.rates.total() <= len(windows):
+            return found
+        rates = sorted(self.rates.elements())
+        low, high = percentile(rates, 5), percentile(rates, 95)
+        return replace(found, tflops_p5=low, tflops_p95=high)
 
     @property
     def result(self) -> Result | None:

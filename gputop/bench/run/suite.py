@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gputop.bench.events import SCHEMA, Done, Result
 from gputop.bench.plan import request as plan
 from gputop.bench.plan.devices import common_dtype, with_peers
-from gputop.bench.plan.kinds import KINDS
+from gputop.bench.plan.kinds import DTYPES, KINDS
 from gputop.bench.results.statistics import mean_rate, second_half, time_to_steady
 from gputop.bench.results.verdict import DeviceOutcome, device_outcome
 from gputop.bench.run.state import KEPT_ITEMS, RunCurves, RunState
@@ -85,6 +85,8 @@ class PartResult:
     """Planned seconds."""
     left_out: str = ""
     """Reason why it did not run, on all devices or on those that are named."""
+    incomplete: bool = False
+    """True if it applies to a device that it left out, for example for want of memory."""
     members: tuple[DeviceOutcome, ...] = ()
     series: tuple[RunCurves, ...] = ()
     """Runs over time of the first members, in their order."""
@@ -101,6 +103,12 @@ class Suite:
     planned: int
     """Number of all parts."""
     parts: tuple[PartResult, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """True if a part ran, and each that has ended on every device that it applies to."""
+        ran = any(part.members for part in self.parts)
+        return ran and not any(part.incomplete for part in self.parts)
 
     def document(self) -> dict[str, Any]:
         """Return the suite as `--json` prints it and its file has it."""
@@ -130,11 +138,12 @@ def write(file: Path, suite: Suite) -> None:
     write_whole(file, json.dumps(suite.document(), allow_nan=False).encode(), 0o600)
 
 
-def part_requests(part: Part, suite: Sequence[Request]) -> tuple[list[Request], str]:
-    """Return the requests of a part, and why devices, or all of them, are left out.
+def part_requests(part: Part, suite: Sequence[Request]) -> tuple[list[Request], PartResult]:
+    """Return the requests of a part, and its result so far: which devices it leaves out, and why.
 
     The requests of the suite have its devices, its data type, and the seconds of all parts.
     """
+    planned = PartResult(part.name, part.share * suite[0].seconds)
     targets = [each.target for each in suite]
     dtype = part.dtype or (common_dtype(targets) if part.kind == "pairs" else None)
     least = plan.SHORTEST_SECONDS * (len(suite) + 1 if part.kind == "pairs" else 1)
@@ -151,28 +160,24 @@ def part_requests(part: Part, suite: Sequence[Request]) -> tuple[list[Request], 
     if part.kind == "collective" and [(each.kind, each.host) for each in targets] == [
         ("cpu", None)
     ]:
-        asked = [replace(asked[0], target=rank) for rank in plan.cpu_ranks(None)]
+        ranks = plan.cpu_ranks(None, targets[0].memory_share)
+        asked = [replace(asked[0], target=rank) for rank in ranks]
     if KINDS[part.kind].several_devices and (problem := plan.check_together(asked)):
-        return [], problem.why
-    problems = {each.target: plan.check_request(each) for each in asked}
-    why = {target.label: problem.why for target, problem in problems.items() if problem}
-    fit = [each for each in asked if problems[each.target] is None]
-    said = "; ".join(f"{label}: {reason}" for label, reason in why.items())
-    return with_peers(fit) if fit else [], said
+        return [], replace(planned, left_out=problem.why)
+    problems = {each.target: problem for each in asked if (problem := plan.check_request(each))}
+    fit = [each for each in asked if each.target not in problems]
+    said = "; ".join(f"{target.label}: {problem.why}" for target, problem in problems.items())
+    lacks = [plan.why_missing(DTYPES[asked[0].dtype], target) for target in problems]
+    planned = replace(planned, left_out=said, incomplete=None in lacks)
+    return with_peers(fit) if fit else [], planned
 
 
 def part_result(
-    part: Part,
-    runs: Sequence[RunState],
-    left_out: str,
-    seconds: float,
-    others: Sequence[DeviceOutcome] = (),
+    planned: PartResult, runs: Sequence[RunState], others: Sequence[DeviceOutcome] = ()
 ) -> PartResult:
     """Return a part whose runs have ended; `others` could not be tested."""
     members = (*map(device_outcome, runs), *others)
-    return PartResult(
-        part.name, seconds, left_out, members, tuple(run.history(KEPT_ITEMS) for run in runs)
-    )
+    return replace(planned, members=members, series=tuple(run.history(KEPT_ITEMS) for run in runs))
 
 
 STEADY_PARTS = ("soak", "burn")

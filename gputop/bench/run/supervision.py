@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from gputop.bench.events import Done, Event, Hello, Planned, Progress, Result, Verified
+from gputop.bench.events import UNWATCHED, Done, Event, Hello, Planned, Progress, Result, Verified
 from gputop.bench.plan import gpu_limits
 from gputop.bench.plan.gpu_limits import by_formula
 from gputop.bench.plan.kinds import DTYPES
@@ -52,7 +52,7 @@ class RunLimit:
     """Reason why a run is ended early. `by` becomes the result's `stopped`."""
 
     by: str
-    """`limit` for too hot, `silent` for a device that does not answer."""
+    """`limit` for too hot, `silent` for a device that does not answer, `unwatched` for an error."""
     title: str
     why: str
 
@@ -133,7 +133,7 @@ class Supervisor:
         except Exception as error:  # noqa: BLE001 - whatever it is, nobody watches any more
             why = f"{type(error).__name__}: {error}"
             for ward in self._wards:
-                ward.end(RunLimit("silent", "Not watched", why))
+                ward.end(RunLimit(UNWATCHED, "Not watched", why))
             await asyncio.Future()  # until it is cancelled: the wards have timers
 
     async def _take_all(self) -> None:

@@ -30,6 +30,8 @@ class Backend:
 
     def __init__(self) -> None:
         self._queue: deque[Any] = deque()
+        self.mismatches: dict[str, int] = {}
+        """Products that were not as the first one, by what they are when repeated."""
 
     @property
     def in_flight(self) -> int:
@@ -41,6 +43,13 @@ class Backend:
         found: list[Any] = []
         seconds = self.timed(lambda _: found.append(self.compare(product)), 1)
         return int(found[0]), seconds
+
+    def judge(self, product: Product, c: Any, differing: int) -> int:
+        """Return the wrong elements of a C with other bits than the first, and count it."""
+        wrong, kind = product.explain(c, differing)
+        if not product.sums:  # which count it, too
+            self.mismatches[kind] = self.mismatches.get(kind, 0) + 1
+        return wrong
 
     def wall(self, work: Callable[[int], None], times: int) -> float:
         """Return the seconds from before the first launch until all work has ended."""
@@ -89,7 +98,8 @@ class Cpu(Backend):
     def compare(self, product: Product) -> int:
         """Return the number of wrong elements of C."""
         same = self.torch.equal(product.c_bits, product.first_bits)
-        return 0 if same else product.unexplained()
+        wrong = 0 if same else product.unexplained(product.c)  # other bits are usual here
+        return wrong and self.judge(product, product.c, wrong)
 
     timed = Backend.wall
     """Wall time, the only time that a CPU has."""
@@ -133,16 +143,18 @@ class Cuda(Backend):
         first.record()
         product.work(products)
         last.record()
-        count, ended = self._counts[0].zero_(), last
+        count, ended, kept = self._counts[0].zero_(), last, None
         if check:
             count[0].copy_(self.compare(product), non_blocking=True)
+            kept = product.set_aside()
         if product.sums:
             count[1:].copy_(product.sums.take(), non_blocking=True)
         if check or product.sums:
             self._counts.rotate()
             ended = torch.cuda.Event(enable_timing=True)
             ended.record()
-        self._queue.append((products, began, first, last, ended, count, check))
+        checked = (product, kept) if check else None
+        self._queue.append((products, began, first, last, ended, count, checked))
 
     def poll(self) -> EndedBatch | None:
         """Return the oldest batch in flight if it has ended, or None after a short wait."""
@@ -154,20 +166,29 @@ class Cuda(Backend):
             return None
         now = time.perf_counter()
         self._queue.popleft()
-        wrong, *found = count.tolist() if checked else (None, *count.tolist()[1:])
+        wrong, *found = count.tolist()
+        if checked is None:
+            wrong = None
+        elif wrong:
+            product, c = checked
+            wrong = self.judge(product, c, wrong)
         seconds = first.elapsed_time(last) / 1000
         late = last.elapsed_time(ended) / 1000 if checked else None
         return EndedBatch(products, began, now, seconds, wrong, late, Mismatches(*found))
 
     def compare(self, product: Product) -> Any:
-        """Return the number of wrong elements of C as a number on the device.
+        """Return the number of elements of C that differ from the first as one on the device.
 
-        Bit for bit: cuBLAS gives the same bits every time on one stream of one device.
+        Bit for bit: cuBLAS gives the same bits nearly every time on one stream of one device.
         """
         if self._differs is None or self._differs.shape != product.c_bits.shape:
             self._differs = self.torch.empty_like(product.c_bits, dtype=self.torch.bool)
         self.torch.ne(product.c_bits, product.first_bits, out=self._differs)
         return self._differs.sum()
+
+    def check(self, product: Product) -> tuple[int, float]:
+        wrong, seconds = super().check(product)
+        return wrong and self.judge(product, product.c, wrong), seconds
 
     def timed(self, work: Callable[[int], None], times: int) -> float:
         """Return the seconds of that much work by device events."""

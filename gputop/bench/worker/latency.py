@@ -72,7 +72,7 @@ def _size(rows: Rows, dtype: str, shape: tuple[int, int, int]) -> None:
         timed = rows.time(way.work, way.clock, each * way.products, flop=flop, most=way.most)
         if timed is None:
             return
-        timed.seconds, timed.spread = timed.seconds / way.products, timed.spread / way.products
+        timed.seconds /= way.products
         found[way.series] = timed.seconds
         rows.check(product)
         if way.waits:

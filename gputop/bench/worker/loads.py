@@ -25,7 +25,7 @@ from .product import (
     room_beside,
 )
 from .rows import COLD_SECONDS
-from .throughput import WINDOW_SECONDS, EndedBatch, Pace, SoakTotals, products_in
+from .throughput import WINDOW_SECONDS, EndedBatch, Pace, SoakTotals, products_in, threads_text
 
 if TYPE_CHECKING:
     from .main import Run
@@ -115,6 +115,9 @@ def prepare(
         remedy = "Do not train on it; run the test again to be sure"
         raise RunError("wrong", "The device computes wrong results", why, remedy)
     product.check_precision()
+    needed = bytes_needed(request, dtype, product.shape) - request["fixed_bytes"]
+    if device.most_in_flight > 1 and room_beside(needed, device, request) > product.c.nbytes:
+        product.spare = device.torch.empty_like(product.c)
     product = arrange(product)
     if request["verify_all"]:
         product.sums = Checksums(product)
@@ -148,14 +151,13 @@ def warm_up(device: Any, run: Run, product: Product) -> tuple[float, int]:
 def send_plan(device: Any, run: Run, product: Product, pace: Pace, warmed_up: int) -> None:
     """Send the plan: everything needed to interpret the figures."""
     (m, n, k), hertz, form = product.shape, run.request["hertz"], product.format
-    threads = f"; {device.torch.get_num_threads()} threads" if device.place == "cpu" else ""
     method = (
         f"{form.call} {m} x {n} x {k} {product.dtype}, accumulated {form.accumulate}; "
         f"{product.layout}; {form.data}; 2mnk FLOP; {device.timing}; "
         f"batches of about {pace.batch}, {pace.most_in_flight} in flight; "
         f"checks in at most {device.share_of_checks:.0%} of the time; "
         f"{f'each product verified by sums of {COLUMNS} columns; ' if product.sums else ''}"
-        f"{warmed_up} warm-up products{threads}"
+        f"{warmed_up} warm-up products{threads_text(device)}"
     )
     run.planned(
         product.shape,
@@ -173,6 +175,7 @@ def measure(device: Any, run: Run, product: Product, pace: Pace) -> None:
     """Run batches until the time is up or the run is halted, and send a sample per window."""
     assert isinstance(run.totals, SoakTotals)
     totals, wanted = run.totals, run.request["seconds"]
+    device.mismatches = totals.mismatches
     hang = hangs(device.place, "a batch", pace.expected, pace.patience)
     run.expect(pace.patience, hang)
     previous = checked = time.perf_counter()
@@ -284,6 +287,7 @@ class Ring(Product):
         operands = product.a, product.stored_b
         each = sum(operand.nbytes for operand in operands)
         mine = bytes_needed(run.request, self.dtype, self.shape) - run.request["fixed_bytes"]
+        mine += 0 if product.spare is None else product.spare.nbytes
         room = room_beside(mine, device, run.request) - 2 * COPIED_BYTES[device.place]
         copies, until = [operands], time.monotonic() + FILL_SECONDS
         while len(copies) <= room // each and not run.halt.is_set() and time.monotonic() < until:

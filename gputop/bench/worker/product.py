@@ -97,6 +97,8 @@ class Product:
         self.epsilon = made.epsilon
         self.relative_error = 0.0
         self._columns: Any = None  # the lengths of B's columns, once they are needed
+        self.spare: Any = None
+        """Second C, for devices that go on before a check has ended; None without room for it."""
         self.sums: Any = None
         """`Checksums` that verify every product, or None if some are compared."""
 
@@ -201,8 +203,30 @@ class Product:
         look = "Look for what changes the precision, try another torch, or choose another data type"
         raise RunError("precision", what, why, look)
 
-    def unexplained(self) -> int:
-        """Return the elements of C too far from the first product for mere rounding.
+    def set_aside(self) -> Any:
+        """Return C and make further products in the spare one; None if there is none."""
+        if self.spare is None:
+            return None
+        self.c, self.spare = self.spare, self.c
+        self.c_bits = self.bits(self.c)
+        return self.spare
+
+    def explain(self, c: Any, differing: int) -> tuple[int, str]:
+        """Return the wrong elements of a C with other bits than the first, and what they are.
+
+        If there is no C any more all that differed counts. A product that was wrong is repeated.
+        """
+        wrong = differing if c is None else self.unexplained(c)
+        if not wrong:
+            return 0, OTHER_BITS
+        again = 0
+        for _ in range(REPEATS):
+            self.multiply()
+            again += self.unexplained(self.c) > 0
+        return wrong, when_repeated(again)
+
+    def unexplained(self, c: Any) -> int:
+        """Return the elements of a C too far from the first product for mere rounding.
 
         CPU libraries do not promise the same bits every time. The roundings of a sum of k products
         in float32 are a random walk: some 0.2·sqrt(k)·eps of the sum's own size, |a|·|b|/sqrt(k) of
@@ -212,7 +236,7 @@ class Product:
         """
         torch = self.torch
         if not self.epsilon:
-            return int((self.c_bits != self.first_bits).sum())
+            return int((self.bits(c) != self.first_bits).sum())
         if self._columns is None:
             b = self.stored_b
             parts = (self.format.to_float64(b[at : at + ROWS]) for at in range(0, len(b), ROWS))
@@ -227,8 +251,8 @@ class Product:
             lengths = self.format.to_float64(self.a[rows]).norm(dim=1) * slack
             first = self.first[rows].double()
             bound = torch.outer(lengths, self._columns) + 2 * self.epsilon * first.abs()
-            far = ~((self.c[rows].double() - first).abs() <= bound)  # NaN is far
-            wrong += int((far & (self.c_bits[rows] != self.first_bits[rows])).sum())
+            far = ~((c[rows].double() - first).abs() <= bound)  # NaN is far
+            wrong += int((far & (self.bits(c[rows]) != self.first_bits[rows])).sum())
         return wrong
 
     def slack(self) -> float:
@@ -252,6 +276,13 @@ WRONG, NOT_REPEATABLE, UNEXPLAINED = "wrong", "not repeatable", "unexplained"
 OTHER_BITS = "other bits"
 
 
+def when_repeated(wrong: int) -> str:
+    """Return what a mismatch is after repetitions of which so many were wrong."""
+    if 0 < wrong < REPEATS:
+        return UNEXPLAINED
+    return WRONG if wrong else NOT_REPEATABLE
+
+
 class Checksums:
     """Sums of every 512 columns in each row of C, for products of the same A and B.
 
@@ -269,8 +300,6 @@ class Checksums:
         exact = not c.is_floating_point()
         wide = torch.float64 if c.dtype == torch.float64 else torch.float32
         self._kind = torch.int32 if exact else wide
-        whole = product.n // COLUMNS * COLUMNS
-        self._views = [c[:, :whole].view(product.m, -1, COLUMNS), c[:, whole:].unsqueeze(1)]
         self.right, self.band = self._reference(exact)
         each = self.right.numel() * self.right.element_size()
         most = max(1, min(MOST_AT_ONCE, RING_BYTES // each))
@@ -299,16 +328,14 @@ class Checksums:
     def repeat(self) -> str:
         """Make the product again, and return what kind of mismatch there was."""
         self.multiply(REPEATS)
-        wrong = Mismatches(*self.take().tolist()).products
-        if 0 < wrong < REPEATS:
-            return UNEXPLAINED
-        return WRONG if wrong else NOT_REPEATABLE
+        return when_repeated(Mismatches(*self.take().tolist()).products)
 
     def _sum(self, sums: Any) -> None:
         """Sum C. A CPU makes a wider copy of 16-bit numbers: of a few rows at a time."""
-        cpu_copies = self.product.place == "cpu" and self.product.c.element_size() == 2
+        c, whole = self.product.c, self.product.n // COLUMNS * COLUMNS
+        cpu_copies = self.product.place == "cpu" and c.element_size() == 2
         step, at = (ROWS if cpu_copies else len(sums)), 0
-        for view in self._views:
+        for view in (c[:, :whole].view(len(c), -1, COLUMNS), c[:, whole:].unsqueeze(1)):
             if not view.numel():
                 continue
             into = sums[:, at : at + view.shape[1]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .errors import hangs, too_slow
 from .product import Product, Shape, dtype_facts
-from .throughput import MOST_PRODUCTS, TableTotals, patience, products_in
+from .throughput import MOST_PRODUCTS, TableTotals, patience, products_in, threads_text
 
 if TYPE_CHECKING:
     from .main import Run
@@ -21,7 +22,9 @@ Clock = Callable[[Work, int], float]
 BLOCK_SECONDS = 0.01
 """Seconds timed in one go, unless one product takes longer."""
 LEAST_BLOCKS, LEAST_SECONDS = 7, 0.2
-"""Least blocks and seconds of a row: fewer do not show their scatter."""
+"""Least blocks and seconds of a row that its time does not cut short."""
+FEWEST_BLOCKS = 4
+"""Least blocks that show a scatter."""
 ROW_SECONDS = 1.0
 """Longest row: what is not steady by then does not get steadier."""
 WARM_UP = 3
@@ -37,16 +40,21 @@ WAKE_SECONDS = 0.3
 
 
 class Timed:
-    """Seconds of one call: the median of blocks, and half of their interquartile range."""
+    """Seconds of one call: the median of blocks. `spread` is half of their interquartile range.
+
+    It is relative, and None for fewer than four blocks, which do not show it.
+    """
 
     def __init__(self, blocks: list[float]) -> None:
         self.seconds = statistics.median(blocks)
-        quarters = statistics.quantiles(blocks, n=4) if len(blocks) > 2 else [self.seconds] * 3
-        self.spread = (quarters[2] - quarters[0]) / 2
+        self.spread: float | None = None
+        if len(blocks) >= FEWEST_BLOCKS and self.seconds:
+            quarters = statistics.quantiles(blocks, n=4)
+            self.spread = (quarters[2] - quarters[0]) / 2 / self.seconds
 
     def error(self, blocks: int) -> float:
         """Return the relative standard error of the median, for normal scatter."""
-        return 1.86 * self.spread / blocks**0.5 / self.seconds if self.seconds else 0.0
+        return 1.86 * (self.spread or 0.0) / math.sqrt(blocks)
 
 
 class Rows:
@@ -55,6 +63,7 @@ class Rows:
     def __init__(self, device: Any, run: Run, to_come: int) -> None:
         self.device, self.run, self.to_come = device, run, to_come
         self.table = run.totals = TableTotals()
+        device.mismatches = self.table.mismatches
         self.until = time.monotonic() + run.request["seconds"]
 
     @property
@@ -77,15 +86,13 @@ class Rows:
     def plan(self, dtype: str, shape: Shape, method: str, **fields: Any) -> None:
         """Send the plan. `shape` is the largest of the run; a row may take `silence` seconds."""
         request, silence = self.run.request, fields.pop("silence", 0.0)
-        threads = self.device.torch.get_num_threads()
-        where = f"; {threads} threads" if self.device.place == "cpu" else ""
         self.run.planned(
             shape,
             dtype=dtype,
             rows=self.to_come,
             expected_seconds=min(request["seconds"], 2 * ROW_SECONDS * self.to_come),
             patience_seconds=max(self.device.patience, request["seconds"], silence),
-            method=method + where,
+            method=method + threads_text(self.device),
             **fields,
         )
         self.until = time.monotonic() + request["seconds"]  # what came before was preparation
@@ -199,9 +206,10 @@ class Rows:
     def point(
         self, series: str, x: float, timed: Timed, values: dict[str, float], shape: Any = ()
     ) -> None:
-        """Send a row: its values, the seconds of a call, and their scatter."""
-        spread = 100 * timed.spread / timed.seconds if timed.seconds else 0.0
-        values = {**values, "seconds": timed.seconds, "spread_percent": spread}
+        """Send a row: its values, the seconds of a call, and their scatter if it is known."""
+        values = {**values, "seconds": timed.seconds}
+        if timed.spread is not None:
+            values["spread_percent"] = 100 * timed.spread
         self.add(series, x, values, shape)
 
     def add(self, series: str, x: float, values: dict[str, float], shape: Any = ()) -> None:

@@ -43,6 +43,12 @@ def products_in(seconds: float, each: float) -> int:
     return max(1, min(MOST_PRODUCTS, int(seconds / each) if each > 0 else 1))
 
 
+def threads_text(device: Any) -> str:
+    """Return the threads that a CPU works with, as a part of the method; nothing for a GPU."""
+    threads = device.torch.get_num_threads() if device.place == "cpu" else 0
+    return f"; {threads} thread{'' if threads == 1 else 's'}" if threads else ""
+
+
 def patience(device: Any, expected: float) -> float:
     """Return the seconds after which work of `expected` seconds counts as hung."""
     return float(max(device.patience, SLOWER * expected))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gputop.bench.plan.devices import short_labels
 from gputop.bench.plan.kinds import KINDS
+from gputop.bench.plan.request import short_labels
 from gputop.text import short_name, visible
 from gputop.ui.drawing.dialogs import Choice, ChoiceDialog
 

@@ -117,7 +117,8 @@ class Form(Container):
         with Horizontal(id="what"):
             yield from (Label("Kind"), self._kind_field, Label("Device"), self._device_field)
         with Horizontal(id="how"):
-            yield from (Label("Type"), self._dtype_field, Label("Size"), self._size_field)
+            yield from (Label("Type", id="type-label"), self._dtype_field)
+            yield from (Label("Size", id="size-label"), self._size_field)
             yield from (Label("Time s"), self._seconds_field)
             yield from (Label("Hz", id="hz"), self._hertz_field, self._button)
 
@@ -238,6 +239,8 @@ class Form(Container):
         self._hertz_field.disabled = kind != "pulse"
         self._seconds_field.disabled = kind == "suite"
         self.set_class(kind == "pulse", "pulsed")
+        self.set_class(not KINDS[kind].has_dtype, "untyped")
+        self.set_class(not KINDS[kind].has_size, "unsized")
         self._fill(self._device_field, self.choice.options(kind), self.choice.key(kind))
         self._fill(self._dtype_field, _dtypes(self._targets, kind), self._suitable_dtype())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gputop.bench.plan.devices import short_labels
+from gputop.bench.plan.request import short_labels
 from gputop.bench.results.compare import ALONE, TOGETHER
 from gputop.bench.results.facts import best_row, ending, percent_of_peak, rate_text
 from gputop.console import INTERRUPTED

@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from gputop.bench.events import NOT_JUDGED
 from gputop.bench.plan import gpu_limits
-from gputop.bench.plan.devices import short_labels
+from gputop.bench.plan.request import short_labels
 from gputop.bench.results.facts import ending, verified_text
 from gputop.bench.results.verdict import verdict_lines
 from gputop.schema.values import value_text
 from gputop.text import count, duration, percentage, quantity, short_name, tflops, visible, watts_of
 from gputop.ui.benchmark import group_table, results
-from gputop.ui.drawing.cells import Row, Span, bar, clip, reading, share_of, width_of
+from gputop.ui.drawing.cells import Row, Span, bar, clip, reading, width_of
 from gputop.ui.drawing.live import LiveView, TelemetryView
 from gputop.ui.drawing.palette import ACCENT, BUSY, DIM, FAULT, GOOD, STRONG, TEXT, WARN
 
 if TYPE_CHECKING:
     from rich.style import Style
 
+    from gputop.bench.events import Result
     from gputop.bench.plan.request import Target
     from gputop.bench.run.group import GroupState
     from gputop.bench.run.state import RunState
@@ -122,8 +124,7 @@ def _what(group: GroupState) -> str:
     parts = [f"{group.first.description} {shape}on {_devices(list(group.runs))}"]
     results = [run.result for run in runs if run.result]
     if len(results) == len(runs) and all(each.checks for each in results) and not group.faulty:
-        checked = "all checks" if group.is_several else verified_text(results[0])
-        parts.append(f"{checked} passed")
+        parts.append("all checks passed" if group.is_several else _checked(results[0]))
     known = [run.trace.heat_limits for run in runs if run.trace.gpu is not None]
     if known and group.is_several:
         parts.append(f"heat limit: {gpu_limits.heat_in_short(known)}")
@@ -131,6 +132,12 @@ def _what(group: GroupState) -> str:
     if len(torch) == 1:
         parts.append(f"torch {visible(torch.pop())}")
     return " · ".join(parts)
+
+
+def _checked(result: Result) -> str:
+    """Return what was checked: `14 of 9090 products checked, none wrong`."""
+    said = verified_text(result).partition(" (")[0]
+    return f"{said}{'' if 'check' in said else ' checked'}, none wrong"
 
 
 def _devices(targets: Sequence[Target]) -> str:
@@ -168,6 +175,11 @@ def _why(run: RunState) -> str:
 
 
 SHORTEST_BAR = 10
+PEAKS = {
+    gpu_limits.DATASHEET: "datasheet peak (dense)",
+    gpu_limits.AT_MAXIMUM_CLOCK: "computed peak at max clock",
+}
+"""Peaks in words, by their names."""
 
 
 class ReadoutView(TelemetryView, RunView):
@@ -218,19 +230,15 @@ class ReadoutView(TelemetryView, RunView):
         ]
 
     def _progress(self, run: RunState, width: int) -> Row:
-        planned, elapsed = run.request.seconds, run.elapsed_seconds
-        left = max(0.0, planned - elapsed)
-        ending = "" if run.ended else f", {duration(left)} left"
-        text = f"  {duration(elapsed)} of {duration(planned)}{ending}"
-        share = share_of(elapsed, planned)
-        if run.is_table:
-            share, text = results.progress(run)
+        share, text = results.progress(run)
         heat, end = "", DIM
         fits = width - SHORTEST_BAR - len(text) - 1
-        verdict = [*verdict_lines(run.result)] if run.result else []
-        if verdict and not _bad(run):
-            heat, end = f"  {verdict[0]}", GOOD
-            heat = heat if len(heat) <= fits else heat.partition(" (")[0]
+        verdict = run.result.verdict if run.result else None
+        if run.result and verdict and not verdict.bad:
+            heat, end = f"  {next(verdict_lines(run.result))}", GOOD
+            if len(heat) > fits:  # without their names
+                judged = sum(part.state != NOT_JUDGED for part in verdict.parts)
+                heat = f"  Verdict: {verdict.state} ({judged} of {len(verdict.parts)} judged)"
         elif run.trace.gpu is not None:
             limits = run.trace.heat_limits
             heat = f"  heat limit: {gpu_limits.heat_in_words(limits)}"
@@ -254,7 +262,10 @@ def _figures(run: RunState) -> Row:
     rates = (run.tflops_now, run.tflops_mean, run.tflops_peak)
     for name, value in zip(("now", "mean", "peak"), rates, strict=True):
         shown = tflops(value and factor * value)
-        row += [Span(f"{name} ", DIM), reading(shown.ljust(7), STRONG)]
+        bounds = run.result and run.result.tflops_mean_interval
+        if name == "mean" and bounds:
+            shown += f" ± {factor * (bounds[1] - bounds[0]) / 2:.2g}"
+        row += [Span(f"{name} ", DIM), reading(f"{shown} ".ljust(7), STRONG)]
     return [*row, Span(unit, DIM)]
 
 
@@ -279,9 +290,9 @@ def _checks(run: RunState) -> list[Row]:
         peaks, others = result.known_conditions.percent_of_peak, result.known_conditions.other_load
     verdict = Span(f"{wrong or 'none'} wrong", FAULT if wrong else GOOD)
     found = [[Span(f"{said}, "), verdict]] if checks else []
-    for name, share in peaks.items():
-        of = Span(f" of {visible(name, 60)}", DIM)
-        found.append([Span(f"  {percentage(share)}", STRONG), of])
+    for n, (name, share) in enumerate(peaks.items()):
+        of = Span(f" of {visible(PEAKS.get(name, name), 60)}", DIM)
+        found.append([Span(" · " if n else "  "), Span(percentage(share), STRONG), of])
     if others:
         found.append([Span(f"  also {visible('; '.join(others), 300)}", WARN)])
     return found

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gputop.bench.events import DEGRADED, FAULTY, OK
 from gputop.bench.results import compare
 from gputop.bench.results.facts import (
     DEVICE,
@@ -19,7 +20,7 @@ from gputop.bench.results.facts import (
     rate_text,
 )
 from gputop.bench.results.tables import FASTEST, TextTable, table
-from gputop.bench.results.text_report import part_cells, suite_problems, suite_title
+from gputop.bench.results.text_report import FAILED, part_cells, suite_problems, suite_title
 from gputop.text import ABSENT, brief, count, duration, flops_unit, short_name, size, visible
 from gputop.ui.benchmark import plot as plots
 from gputop.ui.drawing.cells import Row, Span, cell, clip, fit, list_row, width_of, wrap
@@ -58,8 +59,8 @@ def suite_rows(suite: Suite, width: int, height: int) -> list[Row]:
     """Draw the parts of a suite with their verdicts, and below what is not ok."""
     lines = [["part", "time", "devices", "result", "verdict"]]
     lines += [[part.name, *part_cells(part)] for part in suite.parts]
-    good = frozenset((y, 4) for y, line in enumerate(lines) if line[4] == "ok")
-    bad = {"faulty", "failed", "degraded"}
+    good = frozenset((y, 4) for y, line in enumerate(lines) if line[4] == OK)
+    bad = {FAULTY, FAILED, DEGRADED}
     spoiled = frozenset((y, 4) for y, line in enumerate(lines) if line[4] in bad)
     problems = (wrap(line, width - 2) for line in suite_problems(suite))
     title: Row = [Span(clip(f" {suite_title(suite)}", width), STRONG)]
@@ -141,15 +142,15 @@ def _where(run: RunState, point: Point) -> str:
 def progress(run: RunState) -> tuple[float, str]:
     """Return the progress, 0 to 1, and in words. A table may be complete early."""
     done, seconds, elapsed = len(run.rows), run.request.seconds, run.elapsed_seconds
+    share, left = min(1.0, elapsed / seconds), duration(max(0.0, seconds - elapsed))
+    if not run.is_table:
+        text = f"  {duration(elapsed)} of {duration(seconds)}"
+        return share, text if run.ended else f"{text}, {left} left"
     most = run.planned.rows if run.planned else 0
-    rows = count(done, "row")
     if run.ended:
-        share = 1.0 if run.took_its_time else min(1.0, elapsed / seconds)
-        return share, f"  {rows} in {duration(elapsed)}"
-    left = max(0.0, seconds - elapsed)
-    share = max(min(1.0, elapsed / seconds), done / most if most else 0.0)
-    of = f"{done} of at most {most} rows" if most else rows
-    return min(1.0, share), f"  {of}, at most {duration(left)} left"
+        return 1.0 if run.took_its_time else share, f"  {count(done, 'row')} in {duration(elapsed)}"
+    of = f"{done} of at most {most} rows" if most else count(done, "row")
+    return min(1.0, max(share, done / most if most else 0.0)), f"  {of}, at most {left} left"
 
 
 LEAST_PLOT = 8

@@ -16,7 +16,8 @@ from textual.message import Message
 from gputop.bench.events import Done, Result
 from gputop.bench.plan import devices
 from gputop.bench.plan import request as plan
-from gputop.bench.plan.devices import busy_question, usable_requests
+from gputop.bench.plan.busy_devices import busy_question
+from gputop.bench.plan.devices import usable_requests
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.results.collect import differences
 from gputop.bench.results.facts import device, speed, when
@@ -226,14 +227,14 @@ class BenchmarkTab(LiveTab):
         suite, parts, seconds = self._suite, LEVELS[DEFAULT_LEVEL].parts, requests[0].seconds
         try:
             for n, part in enumerate(parts, 1):
-                asked, why = part_requests(part, requests)
+                asked, planned = part_requests(part, requests)
                 runs: list[RunState] = []
                 if asked:
                     rest = seconds * sum(each.share for each in parts[n:])
                     group = self._prepared(asked, f"Part {n} of {len(parts)}", rest)
                     await self._run(group)
                     runs = [*group.runs.values()]
-                suite = suite.added(part_result(part, runs, why, part.share * seconds))
+                suite = suite.added(part_result(planned, runs))
                 if self._group is not None and self._group.stopping:
                     break
         finally:
@@ -323,7 +324,7 @@ class BenchmarkTab(LiveTab):
             view.marked = None if view.marked is now else now
         else:
             before, after = sorted(filter(None, (view.marked, now)), key=lambda one: one.started_at)
-            found = differences(before, after)
+            found = differences(before, after, view.results)
             lines = [Choice(line, "", None) for line in found.splitlines()]
             self.app.push_screen(Comparison("Comparison, 95 % intervals", lines, "Esc closes"))
             view.marked = None
@@ -334,7 +335,7 @@ class BenchmarkTab(LiveTab):
         if result is None:
             return
         what = f"{when(result)}  {device(result)}  {result.kind}, {result.dtype}, {speed(result)}"
-        lines = [visible(what), "It is removed from the file of results, with its curve."]
+        lines = [visible(what), "This removes it and its curve from the stored results."]
         question = ConfirmScreen("Forget this result?", lines, "Forget")
         self._confirm(question, partial(self._forget, result))
 

@@ -114,8 +114,8 @@ def hint(kinds: Sequence[str], width: int, height: int, *, others: bool = False)
 
     With `others`, devices on other hosts, it says why those are not offered.
     """
-    text = "It verifies results, and stops within half a second of x."
-    press: Row = [Span(" Press "), Span("b", ACCENT), Span(" to start what is chosen above.")]
+    text = "Results are verified. x stops it within half a second."
+    press: Row = [Span(" Press "), Span("b", ACCENT), Span(" to start this test.")]
     longest = max(map(len, kinds), default=0)
     known: list[Row] = [
         [cell(f" {kind}", longest + 2, STRONG), Span(KINDS[kind].description, DIM)]
