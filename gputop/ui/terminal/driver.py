@@ -60,15 +60,8 @@ RESIZE_SECONDS = 0.03
 class TerminalDriver(Driver):
     """Driver for standard input and output, which are a terminal."""
 
-    def __init__(
-        self,
-        app: App[Any],
-        *,
-        debug: bool = False,
-        mouse: bool = True,
-        size: tuple[int, int] | None = None,
-    ) -> None:
-        super().__init__(app, debug=debug, mouse=mouse, size=size or terminal_size())
+    def __init__(self, app: App[Any], *, size: tuple[int, int] | None = None, **more: Any) -> None:
+        super().__init__(app, size=size or terminal_size(), **more)
         self._typed = KeyParser(answered=self._answered)
         self._screen = ScreenModel(*terminal_size(), Sequences.of_terminal())
         textual_patches.capture(self._screen.put)
