@@ -167,8 +167,6 @@ def _pieces(file: BinaryIO, offset: int) -> Iterator[bytes]:
 LONGEST_STEP_SECONDS = 3600.0
 """Longest time from one sample to the next: longer ones are breaks, or their times are damaged."""
 LINES_AT_ONCE = 500
-
-
 HEAD = re.compile(rb'\{"type":"(inventory|sample)","time":(-?\d{1,15}(?:\.\d{1,9})?),')
 KINDS: Mapping[str, type[Record]] = {"inventory": Inventory, "sample": Sample}
 EVENTS = b'"events":[{'

@@ -146,10 +146,9 @@ class History:
         self._seconds[place] = self._elapsed
         derived = derive(sample)
         for readings in sample.devices:
-            device = self._devices.get(readings.uuid)
-            if device is None:
-                device = _Device(number, sample.time, self._nothing)
-                self._devices[readings.uuid] = device
+            if readings.uuid not in self._devices:
+                self._devices[readings.uuid] = _Device(number, sample.time, self._nothing)
+            device = self._devices[readings.uuid]
             device.newest = number
             device.write(place, readings, derived[readings.uuid])
             if readings.gpu_utilization_samples_percent:
@@ -175,9 +174,8 @@ class History:
         device = self._devices.get(uuid)
         if device is None or name not in device.rings:
             return array("d")
-        return _cut(
-            device.rings[name], max(device.first, self._oldest, self.count - many), self.count
-        )
+        start = max(device.first, self._oldest, self.count - many)
+        return _cut(device.rings[name], start, self.count)
 
     def busy_samples(self, uuid: str, many: int) -> bytes:
         """Return the driver's own samples of *busy*, %, since the first of the last `many` samples.

@@ -78,9 +78,8 @@ class System:
         return tuple(gpu.address for gpu in self.gpus or () if gpu.driver == driver)
 
 
-def inspect_system(root: Path = Path("/"), environment: Mapping[str, str] | None = None) -> System:
+def inspect_system(root: Path = Path("/"), environment: Mapping[str, str] = os.environ) -> System:
     """Return the parts of the driver under that root; unreadable files count as missing."""
-    environment = os.environ if environment is None else environment
     kernel = _text(root / "proc/sys/kernel/osrelease") or None
     library, version, aside = _library(root, environment)
     files = tuple(

@@ -64,9 +64,8 @@ def smi_values(handle: Any, names: Iterable[str], driver: tuple[int, ...]) -> di
     calls = {(word, arguments) for word, arguments, _ in questions.values()}
     numbered = {call: keys for call in calls if (keys := _keys(*call, driver)) is not None}
     keys = tuple(sorted({key for keys in numbered.values() for key in keys}))
-    values: Mapping[FieldKey, Any]
     try:
-        values = dict(zip(keys, fetch(handle, keys), strict=True))
+        values: Mapping[FieldKey, Any] = dict(zip(keys, fetch(handle, keys), strict=True))
     except nvml.NVMLError as error:
         if error.value == nvml.NVML_ERROR_GPU_IS_LOST:
             raise
