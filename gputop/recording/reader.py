@@ -358,8 +358,7 @@ class Recording:
     def _decoded(self, line: RecordedLine) -> Record | None:
         """Return the line's record, or None if it is damaged."""
         with contextlib.suppress(DecodeError):
-            if line.data is not None:
-                return decode(line.data)
+            return decode(line.data or b"")
         self._damaged(line.start)
         return None
 

@@ -102,7 +102,6 @@ def _create(path: Path) -> int:
     file is refused: it may have been left in a shared folder for whoever records there.
     """
     flags = os.O_WRONLY | os.O_CLOEXEC
-    linked = False
     try:
         return os.open(path, flags | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     except FileExistsError:

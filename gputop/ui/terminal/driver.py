@@ -161,13 +161,11 @@ class TerminalDriver(Driver):
         """Read the terminal's last answer: the shell would take it for typed."""
         until = time.monotonic() + min(output.END_SECONDS, self._outlet.flow.answer_seconds)
         read = b""
-        while output.ANSWER.encode() not in read and (left := until - time.monotonic()) > 0:
-            if not select.select([self._input], [], [], left)[0]:
-                return
-            try:
-                read += os.read(self._input, CHUNK_BYTES) or b""
-            except OSError:
-                return
+        with contextlib.suppress(OSError):
+            while output.ANSWER.encode() not in read and (left := until - time.monotonic()) > 0:
+                if not select.select([self._input], [], [], left)[0]:
+                    return
+                read += os.read(self._input, CHUNK_BYTES)
 
     def close(self) -> None:
         self._outlet.close()
