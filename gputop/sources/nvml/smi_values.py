@@ -18,7 +18,7 @@ from gputop.schema.device import Absence
 from gputop.schema.smi_fields import NONE, SmiField, missing_text, smi_fields
 from gputop.sources.nvml.device_queries import clock_event_times
 from gputop.sources.nvml.fields import FieldKey, fetch, first_value
-from gputop.sources.nvml.query import UNAVAILABLE, absence_of, nvml
+from gputop.sources.nvml.query import UNAVAILABLE, absence_of, absence_or_lost, nvml
 
 PCI_DEVICES = Path("/sys/bus/pci/devices")
 _ERRORS = {
@@ -67,9 +67,7 @@ def smi_values(handle: Any, names: Iterable[str], driver: tuple[int, ...]) -> di
     try:
         values: Mapping[FieldKey, Any] = dict(zip(keys, fetch(handle, keys), strict=True))
     except nvml.NVMLError as error:
-        if error.value == nvml.NVML_ERROR_GPU_IS_LOST:
-            raise
-        values = dict.fromkeys(keys, absence_of(error.value))
+        values = dict.fromkeys(keys, absence_or_lost(error.value))
     answers = {call: first_value(values, keys) for call, keys in numbered.items()}
     answers |= {call: _ask(handle, *call) for call in calls - numbered.keys()}
     texts = {}

@@ -8,7 +8,7 @@ from typing import Any
 
 from gputop.schema.device import Absence
 from gputop.sources.nvml.fields import FieldKey, FieldReading, FieldValues, first_reason
-from gputop.sources.nvml.query import AGAIN, SECOND, SLOW, UNAVAILABLE, Clock, absence_of, nvml
+from gputop.sources.nvml.query import AGAIN, SECOND, SLOW, UNAVAILABLE, Clock, absence_or_lost, nvml
 
 
 class RateCounter:
@@ -102,9 +102,7 @@ def _measure(handle: Any, key: FieldKey) -> int | Absence:
     try:
         measured = nvml.nvmlDeviceGetPcieThroughput(handle, _PCIE_MEASURED[key]) * 1024
     except nvml.NVMLError as error:
-        if error.value == nvml.NVML_ERROR_GPU_IS_LOST:
-            raise
-        return absence_of(error.value)
+        return absence_or_lost(error.value)
     if measured // 1024 in UNAVAILABLE:
         return Absence.NOT_SUPPORTED
     return measured if 0 <= measured <= _PCIE_FASTEST else Absence.ERROR
