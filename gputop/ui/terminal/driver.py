@@ -312,9 +312,7 @@ class KeyParser:
         if self._pasted is not None:
             self._pasted += held
             return [self._paste()]
-        if held == ESCAPE:
-            return [Key("escape", ESCAPE)]
-        return []
+        return [Key("escape", ESCAPE)] if held == ESCAPE else []
 
     def _is_flood(self, text: str, now: float) -> bool:
         if BRACKETED_PASTE_START in text:  # the terminal marks pastes
