@@ -60,6 +60,9 @@ RESIZE_SECONDS = 0.03
 class TerminalDriver(Driver):
     """Driver for standard input and output, which are a terminal."""
 
+    can_suspend = True
+    """True: Ctrl+Z suspends the app."""
+
     def __init__(self, app: App[Any], *, size: tuple[int, int] | None = None, **more: Any) -> None:
         super().__init__(app, size=size or terminal_size(), **more)
         self._typed = KeyParser(answered=self._answered)
@@ -81,11 +84,6 @@ class TerminalDriver(Driver):
         self._loop.add_signal_handler(signal.SIGTSTP, self._suspend)
         self._loop.add_signal_handler(signal.SIGCONT, self._continue)
         self._loop.add_signal_handler(signal.SIGWINCH, self._resized)
-
-    @property
-    def can_suspend(self) -> bool:
-        """True: Ctrl+Z suspends the app."""
-        return True
 
     def write(self, data: str) -> None:
         """Send Textual's output, or what it changed of the screen, while the terminal is ours."""
