@@ -154,13 +154,10 @@ class History:
             if readings.gpu_utilization_samples_percent:
                 device.fine.add(number, readings.gpu_utilization_samples_percent)
             _count(device.figures, readings, seconds, self._elapsed)
-        gone = 0
-        for uuid, device in reversed(list(self._devices.items())):
-            if device.newest == number:
-                continue
+        missing = [pair for pair in reversed(self._devices.items()) if pair[1].newest != number]
+        for gone, (uuid, device) in enumerate(missing, 1):
             for ring in device.rings.values():
                 ring[place] = math.nan  # also where there is nothing but that
-            gone += 1
             if number - device.newest >= self._capacity or gone > MOST_GONE:
                 del self._devices[uuid]
 
