@@ -46,8 +46,7 @@ class GrowingFile:
         if not self.compressed:
             self._put(data)
             return
-        if self._deflate is None:
-            self._deflate = zlib.compressobj(wbits=GZIP)
+        self._deflate = self._deflate or zlib.compressobj(wbits=GZIP)
         before = self._deflate.copy()
         try:
             self._put(self._deflate.compress(data) + self._deflate.flush(zlib.Z_SYNC_FLUSH))
