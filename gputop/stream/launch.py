@@ -63,8 +63,8 @@ class StreamOptions:
             "--unmasked": self.secrets,
         }
         words = ["stream", "--interval", f"{self.interval:g}"]
-        words += [flag for flag, wanted in flags.items() if wanted]
         words += [] if self.count is None else ["--count", str(self.count)]
+        words += [flag for flag, wanted in flags.items() if wanted]
         return [*words, "--id", ",".join(self.ids)] if self.ids else words
 
     @property
