@@ -182,8 +182,7 @@ def _decoded(text: bytes) -> str:
 def _text(field: SmiField, answer: Any, value_in: Callable[[Any], Any]) -> str:
     """Return the text that nvidia-smi prints for the answer to the field's question."""
     if isinstance(answer, nvml.NVMLError):
-        known = _ERRORS.get(answer.value)
-        return known or missing_text(field.name, absence_of(answer.value))
+        return _ERRORS.get(answer.value) or missing_text(field.name, absence_of(answer.value))
     value = answer if isinstance(answer, Absence) else value_in(answer)
     if isinstance(value, int) and value in UNAVAILABLE:
         value = Absence.NOT_SUPPORTED
