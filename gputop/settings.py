@@ -260,7 +260,6 @@ def _write(file: Path, text: str) -> None:
 
 def _shown(value: object) -> str:
     """Return foreign text in one line, cut if it is long."""
-    try:
+    with contextlib.suppress(ValueError, RecursionError):  # thousands of digits, arrays in arrays
         return visible(str(value), 120)
-    except (ValueError, RecursionError):  # a number of thousands of digits, arrays in arrays
-        return "…"
+    return "…"

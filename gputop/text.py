@@ -219,9 +219,7 @@ def duration(seconds: float) -> str:
         return f"{whole} s"
     minutes, seconds = divmod(whole, 60)
     hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours}:{minutes:02d}:{seconds:02d}"
-    return f"{minutes}:{seconds:02d}"
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
 
 
 def age(seconds: float) -> str:
@@ -249,6 +247,4 @@ def moment(stamp: float, form: str = "%H:%M:%S") -> str:
 
 def short_name(name: str) -> str:
     """Return a device's name without the brand: `NVIDIA H100 80GB HBM3` → `H100 80GB HBM3`."""
-    for prefix in ("NVIDIA ", "GeForce ", "Tesla "):
-        name = name.removeprefix(prefix)
-    return name
+    return re.sub("^(NVIDIA )?(GeForce )?(Tesla )?", "", name)

@@ -94,10 +94,8 @@ def lines(file: BinaryIO, start: LinePosition = START) -> Iterator[RecordedLine]
 
 def _plain(file: BinaryIO, start: LinePosition) -> Iterator[Piece]:
     file.seek(start.skip)
-    offset = start.skip
     while data := file.read(CHUNK_BYTES):
-        yield LinePosition(0, offset), data
-        offset += len(data)
+        yield LinePosition(0, file.tell() - len(data)), data
 
 
 def _inflated(file: BinaryIO, start: LinePosition) -> Iterator[Piece]:
@@ -145,15 +143,12 @@ def _member(file: BinaryIO, member: int) -> Iterator[bytes]:
 
 def _next_member(file: BinaryIO, offset: int) -> int | None:
     """Return the offset of the next member, from that offset on."""
-    window, at = b"", offset
+    window = b""
     for data in _pieces(file, offset):
-        window += data
+        window = window[1 - len(MAGIC) :] + data  # it may be in two of them
         found = window.find(MAGIC)
         if found >= 0:
-            return at + found
-        keep = len(MAGIC) - 1
-        at += max(0, len(window) - keep)
-        window = window[-keep:]
+            return file.tell() - len(window) + found
     return None
 
 
@@ -167,8 +162,6 @@ def _pieces(file: BinaryIO, offset: int) -> Iterator[bytes]:
 LONGEST_STEP_SECONDS = 3600.0
 """Longest time from one sample to the next: longer ones are breaks, or their times are damaged."""
 LINES_AT_ONCE = 500
-
-
 HEAD = re.compile(rb'\{"type":"(inventory|sample)","time":(-?\d{1,15}(?:\.\d{1,9})?),')
 KINDS: Mapping[str, type[Record]] = {"inventory": Inventory, "sample": Sample}
 EVENTS = b'"events":[{'
@@ -259,8 +252,7 @@ class Index:
             step = 0.0 if self._time is None else line.time - self._time
             self.positions.append(self.end + min(max(0.0, step), LONGEST_STEP_SECONDS))
             self._time = line.time
-        if read < LINES_AT_ONCE:
-            self.complete = True
+        self.complete = read < LINES_AT_ONCE
 
 
 LOOKED_AT = 1000
@@ -360,8 +352,7 @@ class Recording:
     def _decoded(self, line: RecordedLine) -> Record | None:
         """Return the line's record, or None if it is damaged."""
         with contextlib.suppress(DecodeError):
-            if line.data is not None:
-                return decode(line.data)
+            return decode(line.data or b"")
         self._damaged(line.start)
         return None
 

@@ -15,7 +15,7 @@ from gputop.schema.snapshot import Event, Record, Sample, load_fast
 if TYPE_CHECKING:
     from gputop.recording.reader import NumberedRecord, Recording
 
-SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
+SLOWEST, FASTEST = 0.25, 64.0
 FRAME_SECONDS = 0.1
 """Seconds between two frames: what becomes due within them is shown together."""
 MOST_AT_ONCE = 64
@@ -99,10 +99,9 @@ class Replay:
         self._changed.set()
 
     def change_speed(self, step: int) -> None:
-        """Change to the next speed, or to the previous one for a negative `step`."""
+        """Double the speed, or halve it for a negative `step`."""
         self._rebase(self.position)
-        place = SPEEDS.index(self.speed) + step
-        self.speed = SPEEDS[max(0, min(len(SPEEDS) - 1, place))]
+        self.speed = max(SLOWEST, min(FASTEST, self.speed * 2.0**step))
         self._changed.set()
 
     def seek(self, seconds: float) -> None:

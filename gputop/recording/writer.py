@@ -46,8 +46,7 @@ class GrowingFile:
         if not self.compressed:
             self._put(data)
             return
-        if self._deflate is None:
-            self._deflate = zlib.compressobj(wbits=GZIP)
+        self._deflate = self._deflate or zlib.compressobj(wbits=GZIP)
         before = self._deflate.copy()
         try:
             self._put(self._deflate.compress(data) + self._deflate.flush(zlib.Z_SYNC_FLUSH))
@@ -102,7 +101,6 @@ def _create(path: Path) -> int:
     file is refused: it may have been left in a shared folder for whoever records there.
     """
     flags = os.O_WRONLY | os.O_CLOEXEC
-    linked = False
     try:
         return os.open(path, flags | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     except FileExistsError:

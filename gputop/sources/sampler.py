@@ -16,7 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from gputop import __version__
 from gputop.bounds import EVENTS
@@ -34,16 +34,12 @@ from gputop.schema.snapshot import (
     carry_samples,
     without_samples,
 )
-from gputop.sources.interface import (
-    Driver,
-    DriverError,
-    OwnerLookup,
-    Reader,
-    ReplacedError,
-    unanswered_process,
-)
+from gputop.sources.interface import DriverError, ReplacedError, unanswered_process
 from gputop.sources.linux.host import WINDOW_SECONDS, HostReader, Owners
 from gputop.sources.linux.procfs import cpu_name
+
+if TYPE_CHECKING:
+    from gputop.sources.interface import Driver, OwnerLookup, Reader
 
 RETRY_SECONDS = 2.0
 """Seconds between attempts to start a driver that could not be used: it may be loaded meanwhile."""

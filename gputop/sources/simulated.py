@@ -75,7 +75,8 @@ class SimulatedLoad:
     def at(self, now: float) -> LoadReadings:
         """Return the readings at a time of the monotonic clock."""
         since = max(0.0, now - self.began)
-        hot_at = self._seconds_until_hot
+        way = (FREE_CELSIUS - self.celsius) / (FREE_CELSIUS - THROTTLE_CELSIUS)
+        hot_at = WARM_SECONDS * math.log(max(1.0, way))
         clock = CAPPED_MHZ + (BOOST_MHZ - CAPPED_MHZ) * math.exp(-since / CAP_SECONDS)
         if since < hot_at:
             cold = FREE_CELSIUS - self.celsius
@@ -85,13 +86,6 @@ class SimulatedLoad:
         watts = THROTTLED_WATTS + (CAPPED_WATTS - THROTTLED_WATTS) * left
         clock = THROTTLED_MHZ + (clock - THROTTLED_MHZ) * left
         return LoadReadings(watts, clock, max(THROTTLE_CELSIUS, self.celsius), ("sw_thermal",))
-
-    @property
-    def _seconds_until_hot(self) -> float:
-        if self.celsius >= THROTTLE_CELSIUS:
-            return 0.0
-        way = (FREE_CELSIUS - self.celsius) / (FREE_CELSIUS - THROTTLE_CELSIUS)
-        return WARM_SECONDS * math.log(way)
 
 
 class SimulatedReader:
@@ -155,10 +149,12 @@ class SimulatedReader:
         reasons = ("sw_thermal",) * hot if busy else ("idle",)
         seconds = now - self._at
         if load is None:
-            self._warm(power, now, hot=hot)
+            target = 28 + power / (10.9 if hot else 17.5)
+            self._temperature += (target - self._temperature) * (1 - math.exp(-seconds / 25))
         else:  # the training waits meanwhile
             power, exact, self._temperature, reasons = load.at(self.began + now)
-            clock, self._at = round(exact), now
+            clock = round(exact)
+        self._at = now
         self._joules += power * seconds
         for reason in self._held.keys() & {*reasons}:
             self._held[reason] += seconds
@@ -248,12 +244,6 @@ class SimulatedReader:
         stalled = math.sin(now / 1.1) + math.sin(now / 2.7) > 1.6  # one loader stalls them all
         ceiling = 62 if stalled else 99
         return max(0, min(100, round(noise.gauss(ceiling, 1.2))))
-
-    def _warm(self, power: float, now: float, *, hot: bool) -> None:
-        target = 28 + power / (10.9 if hot else 17.5)
-        share = 1 - math.exp(-(now - self._at) / 25)
-        self._temperature += (target - self._temperature) * share
-        self._at = now
 
     def _process(self, first_pid: int, used: int, busy: int) -> Process:
         return Process(

@@ -146,22 +146,18 @@ class History:
         self._seconds[place] = self._elapsed
         derived = derive(sample)
         for readings in sample.devices:
-            device = self._devices.get(readings.uuid)
-            if device is None:
-                device = _Device(number, sample.time, self._nothing)
-                self._devices[readings.uuid] = device
+            if readings.uuid not in self._devices:
+                self._devices[readings.uuid] = _Device(number, sample.time, self._nothing)
+            device = self._devices[readings.uuid]
             device.newest = number
             device.write(place, readings, derived[readings.uuid])
             if readings.gpu_utilization_samples_percent:
                 device.fine.add(number, readings.gpu_utilization_samples_percent)
             _count(device.figures, readings, seconds, self._elapsed)
-        gone = 0
-        for uuid, device in reversed(list(self._devices.items())):
-            if device.newest == number:
-                continue
+        missing = [pair for pair in reversed(self._devices.items()) if pair[1].newest != number]
+        for gone, (uuid, device) in enumerate(missing, 1):
             for ring in device.rings.values():
                 ring[place] = math.nan  # also where there is nothing but that
-            gone += 1
             if number - device.newest >= self._capacity or gone > MOST_GONE:
                 del self._devices[uuid]
 
@@ -175,9 +171,8 @@ class History:
         device = self._devices.get(uuid)
         if device is None or name not in device.rings:
             return array("d")
-        return _cut(
-            device.rings[name], max(device.first, self._oldest, self.count - many), self.count
-        )
+        start = max(device.first, self._oldest, self.count - many)
+        return _cut(device.rings[name], start, self.count)
 
     def busy_samples(self, uuid: str, many: int) -> bytes:
         """Return the driver's own samples of *busy*, %, since the first of the last `many` samples.

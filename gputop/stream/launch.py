@@ -55,20 +55,17 @@ class StreamOptions:
     @property
     def words(self) -> list[str]:
         """Words of the command: those of each option that is not as usual."""
+        flags = {
+            "--control": self.control,
+            "--no-gpm": self.control or not self.gpm,
+            "--demo": self.demo,
+            "--only-visible": self.only_visible,
+            "--unmasked": self.secrets,
+        }
         words = ["stream", "--interval", f"{self.interval:g}"]
-        if self.control:
-            words.append("--control")
-        if self.control or not self.gpm:
-            words.append("--no-gpm")
-        if self.count is not None:
-            words += ["--count", str(self.count)]
-        if self.demo:
-            words.append("--demo")
-        if self.ids:
-            words += ["--id", ",".join(self.ids)]
-        if self.only_visible:
-            words.append("--only-visible")
-        return [*words, "--unmasked"] if self.secrets else words
+        words += [] if self.count is None else ["--count", str(self.count)]
+        words += [flag for flag, wanted in flags.items() if wanted]
+        return [*words, "--id", ",".join(self.ids)] if self.ids else words
 
     @property
     def command(self) -> list[str]:

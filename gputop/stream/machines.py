@@ -14,20 +14,14 @@ from typing import TYPE_CHECKING, Any
 from gputop.compat import timeout
 from gputop.problem import Problem
 from gputop.schema.device import THIS_MACHINE, old_after
-from gputop.stream.child import (
-    Interruption,
-    Patience,
-    Snapshot,
-    StreamChild,
-    StreamError,
-    first_snapshot,
-)
+from gputop.stream.child import Interruption, Patience, StreamChild, StreamError, first_snapshot
 from gputop.stream.launch import StreamOptions
 from gputop.stream.merge import MachineStream, inventory_of, sample_of, uptime
 from gputop.stream.ssh import CONNECT_SECONDS, REMOTE_COMMAND, explain_absence, ssh_command
 
 if TYPE_CHECKING:
     from gputop.schema.snapshot import Inventory, Record
+    from gputop.stream.child import Snapshot
 
 PATIENCE = Patience(start=CONNECT_SECONDS + 15.0, first_pause=1.0, longest_pause=60.0)
 """Time for a connection with authentication, and an interpreter on a slow file system."""

@@ -61,9 +61,8 @@ def no_host(reason: Absence) -> Host:
     return Host(absent=dict.fromkeys(names, reason))
 
 
-NO_HOST = no_host(Absence.UNREACHABLE)
-
-
+NO_HOST, NOT_ASKED = no_host(Absence.UNREACHABLE), no_host(Absence.DISABLED)
+"""Readings of a machine that is away, and of this machine if it is not one of them."""
 _OF_INVENTORY = (
     *("hostname", "source", "driver_state", "driver_version", "cuda_version", "gputop_version"),
 )
@@ -246,10 +245,6 @@ class MachineStream:
         at = at if abs(at) < LIMIT else now  # or nobody could decode the merged sample
         uuid = event.device_uuid and qualified(self.name, event.device_uuid)
         return replace(event, machine=self.name, device_uuid=uuid, time=at)
-
-
-NOT_ASKED = no_host(Absence.DISABLED)
-"""Readings of this machine if it is not one of them."""
 
 
 def inventory_of(machines: Collection[MachineStream], interval: float, time: float) -> Inventory:

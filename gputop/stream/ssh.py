@@ -47,7 +47,6 @@ _NAME = re.compile(r"[\w.@:%/\[\]+-]+")
 
 def parse_host(text: str) -> str:
     """Check a host for `ssh`. Raises `ValueError` with the problem, the reason and the remedy."""
-    why = None
     if not text:
         why = "it is empty"
     elif any(part.startswith("-") for part in re.split("[@/]", text)):
@@ -56,7 +55,7 @@ def parse_host(text: str) -> str:
         why = f"it is longer than {LONGEST_NAME} characters"
     elif not _NAME.fullmatch(text) or visible(text) != text:
         why = "it has spaces, or signs that names do not have"
-    if why is None:
+    else:
         return text
     raise ValueError(
         f"{visible(text, 64)!r} is not a host: {why}. "

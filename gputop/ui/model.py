@@ -95,12 +95,11 @@ class Telemetry:
             hostname = self.inventory.hostname if self.inventory else ""
             self.alerts = machine_alerts(record.machines, record, hostname)
             self.alerts += find_alerts(self.devices, readings, self._reported, record.time)
-        if self.paused and len(self._held) < MOST_HELD:
+        if self.paused:
             self._held.append(record)
-            return
-        if self.paused:  # more than a chart can show: process the oldest, so that none is lost
-            self._held.append(record)
-            record = self._held.popleft()
+            if len(self._held) <= MOST_HELD:
+                return
+            record = self._held.popleft()  # more than a chart can show: none may be lost
         self._show(record)
 
     def restart(self, records: Iterable[Record | Event]) -> None:
@@ -261,18 +260,11 @@ class Telemetry:
         """Return how many samples come in that time, at least one."""
         return max(1, round(seconds / self.interval)) if self.interval > 0 else 1
 
-    def old_seconds(self, readings: DeviceSample) -> float | None:
-        """Return the age of the readings if they are too old to look current, else None."""
-        return self._if_old(readings.age_seconds if readings.state is DeviceState.OK else None)
-
-    def behind_seconds(self, machine: Machine) -> float | None:
-        """Return how far behind one of several machines is shown, or None if it is up to date."""
-        return self._if_old(machine.age_seconds if machine.state is MachineState.OK else None)
-
-    def _if_old(self, age: float | None) -> float | None:
-        if age is None:
+    def old_seconds(self, shown: DeviceSample | Machine) -> float | None:
+        """Return the age of a device or machine that is OK if it is too old to look current."""
+        if shown.age_seconds is None or shown.state not in (DeviceState.OK, MachineState.OK):
             return None
-        age += self.silent_seconds or 0.0
+        age = shown.age_seconds + (self.silent_seconds or 0.0)
         return age if is_old(age, self.interval) else None
 
     def readings(self, uuid: str) -> DeviceSample:

@@ -14,7 +14,7 @@ from gputop.compat import timeout
 from gputop.recording import reader
 from gputop.recording import replay as player
 from gputop.recording.reader import Recording, RecordingError
-from gputop.recording.replay import MOST_AT_ONCE, REBUILT_SAMPLES, SPEEDS, Played, Replay
+from gputop.recording.replay import FASTEST, MOST_AT_ONCE, REBUILT_SAMPLES, SLOWEST, Played, Replay
 from gputop.schema.snapshot import Event, Sample
 from tests import recordings, streams
 
@@ -83,9 +83,9 @@ async def test_faster_and_slower(tmp_path: Path, steps: int) -> None:
             await taken(received)
         assert replay.time - began == pytest.approx(8 / 2.0**steps, abs=0.1)
     replay.change_speed(-99)
-    assert replay.speed == SPEEDS[0]
+    assert replay.speed == SLOWEST
     replay.change_speed(99)
-    assert replay.speed == SPEEDS[-1]
+    assert replay.speed == FASTEST
 
 
 async def test_at_the_highest_speed_several_come_at_once_and_none_is_lost(tmp_path: Path) -> None:

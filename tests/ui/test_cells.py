@@ -11,6 +11,7 @@ from rich.cells import cell_len
 
 from gputop.text import visible
 from gputop.ui.drawing.cells import (
+    ChartWindow,
     Span,
     bar,
     beside,
@@ -18,7 +19,6 @@ from gputop.ui.drawing.cells import (
     clip,
     clip_words,
     fit,
-    history,
     live_window,
     spread,
     width_of,
@@ -101,7 +101,8 @@ def test_blocks_of_unequal_height_stand_side_by_side() -> None:
 
 def test_a_history_fills_from_the_left_and_tells_zero_from_nothing() -> None:
     values = [None, 0.0, 50.0, 100.0]
-    rows = ["".join(span.text for span in row) for row in history(values, 4, 4, 2, 100.0, BUSY)]
+    drawn = chart(values, 0, ChartWindow(0, 4, 8), 2, 100.0, BUSY)
+    rows = ["".join(span.text for span in row) for row in drawn]
     assert rows == [" ⢸  ", "⢀⣿  "]
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from gputop.ui.drawing.cells import bar, history
+from gputop.ui.drawing.cells import ChartWindow, bar, chart
 from gputop.ui.drawing.look import GLYPHS, ascii_text
 from gputop.ui.drawing.palette import BUSY
 
@@ -71,7 +71,7 @@ def test_a_history_keeps_its_heights(values: list[int], height: int) -> None:
     """Each column is filled from the bottom, the fuller the heavier."""
     heavier = " .:|#"
     width = 40
-    rows = history(values, len(values), width, height, 100.0, BUSY)
+    rows = chart(values, 0, ChartWindow(0, len(values), 2 * width), height, 100.0, BUSY)
     drawn = ["".join(span.text for span in row) for row in rows]
     plain = [ascii_text(text) for text in drawn]
     for x in range(width):

@@ -202,10 +202,9 @@ class NodeActor:
 
 def _torch() -> Optional[str]:  # noqa: UP045
     """Return the version of torch in this Python, or None without one."""
-    try:
+    with contextlib.suppress(PackageNotFoundError):
         return version("torch")
-    except PackageNotFoundError:
-        return None
+    return None
 
 
 def _free_port() -> int:

@@ -5,6 +5,7 @@ Nothing here opens a GPU, which can take seconds or block: only the driver's con
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -78,9 +79,8 @@ class System:
         return tuple(gpu.address for gpu in self.gpus or () if gpu.driver == driver)
 
 
-def inspect_system(root: Path = Path("/"), environment: Mapping[str, str] | None = None) -> System:
+def inspect_system(root: Path = Path("/"), environment: Mapping[str, str] = os.environ) -> System:
     """Return the parts of the driver under that root; unreadable files count as missing."""
-    environment = os.environ if environment is None else environment
     kernel = _text(root / "proc/sys/kernel/osrelease") or None
     library, version, aside = _library(root, environment)
     files = tuple(
@@ -103,17 +103,15 @@ def inspect_system(root: Path = Path("/"), environment: Mapping[str, str] | None
 
 
 def _text(path: Path) -> str:
-    try:
+    with contextlib.suppress(OSError):
         return path.read_text(errors="replace").strip()
-    except OSError:
-        return ""
+    return ""
 
 
 def _names(folder: Path) -> list[str]:
-    try:
+    with contextlib.suppress(OSError):
         return sorted(path.name for path in folder.iterdir())
-    except OSError:
-        return []
+    return []
 
 
 def _module_version(root: Path) -> str | None:
@@ -141,10 +139,9 @@ def _gpus(root: Path) -> tuple[PciGpu, ...] | None:
 
 
 def _driver_of(device: Path) -> str | None:
-    try:
+    with contextlib.suppress(OSError):
         return (device / "driver").readlink().name
-    except OSError:
-        return None
+    return None
 
 
 def _refusals(root: Path, files: tuple[str, ...]) -> Iterator[Refusal]:
@@ -169,10 +166,9 @@ def _refused(path: Path) -> str | None:
 
 
 def _group(path: Path) -> str | None:
-    try:
+    with contextlib.suppress(KeyError, OSError):
         return path.group() if path.stat().st_gid else None
-    except (KeyError, OSError):
-        return None
+    return None
 
 
 _MARKS = {".dockerenv": "docker", "run/.containerenv": "podman", ".singularity.d": "apptainer"}

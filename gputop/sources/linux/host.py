@@ -330,10 +330,8 @@ def _exists(pid: int) -> bool:
     try:
         if pid > 0:
             os.kill(pid, 0)  # signal 0 is sent to nobody: only the right to send it is checked
-    except PermissionError:
-        return True
-    except (OSError, OverflowError):
-        return False
+    except (OSError, OverflowError) as error:
+        return isinstance(error, PermissionError)
     return False
 
 

@@ -65,29 +65,25 @@ def _utilization(handle: Any) -> tuple[Any, ...]:
     return rates.gpu, rates.memory
 
 
-def _memory_v2(handle: Any) -> tuple[Any, ...]:
-    memory = nvml.nvmlDeviceGetMemoryInfo(handle, nvml.nvmlMemory_v2)
-    return *_memory(memory.total, memory.used, memory.free), memory.reserved
+def _memory(handle: Any, *version: int) -> tuple[Any, ...]:
+    """Return total, used, free and reserved bytes, by that or the first version of the call.
 
-
-def _memory_v1(handle: Any) -> tuple[Any, ...]:
-    # `used` includes what version 2 reports as reserved, and nothing says how much that is.
-    memory = nvml.nvmlDeviceGetMemoryInfo(handle)
-    return *_memory(memory.total, memory.used, memory.free), Absence.NOT_SUPPORTED
-
-
-def _memory(total: int, used: int, free: int) -> tuple[Any, Any, Any]:
-    """Return the three, or no use if a part of it is missing: users choose devices by what is free.
-
-    A total of 0 is how some devices say that they have no memory of their own.
+    Use is missing if a part of it is: users choose devices by what is free.
     """
-    if total == 0:
+    memory = nvml.nvmlDeviceGetMemoryInfo(handle, *version)
+    total, used, free = memory.total, memory.used, memory.free
+    if total == 0:  # how some devices say that they have no memory of their own
         raise nvml.NVMLError(nvml.NVML_ERROR_NOT_SUPPORTED)
     if used in UNAVAILABLE or free in UNAVAILABLE:
-        return total, Absence.NOT_SUPPORTED, Absence.NOT_SUPPORTED
-    if max(used, free) > total:
-        return total, Absence.ERROR, Absence.ERROR
-    return total, used, free
+        used = free = Absence.NOT_SUPPORTED
+    elif max(used, free) > total:
+        used = free = Absence.ERROR
+    # `used` of version 1 includes what is reserved, and nothing says how much that is.
+    return total, used, free, memory.reserved if version else Absence.NOT_SUPPORTED
+
+
+def _memory_v2(handle: Any) -> tuple[Any, ...]:
+    return _memory(handle, nvml.nvmlMemory_v2)
 
 
 def _pci(handle: Any) -> tuple[str, str]:
@@ -103,14 +99,9 @@ def _word(words: Mapping[int, str], number: int) -> str | Absence:
     return Absence.NOT_SUPPORTED if unavailable else words.get(number, f"unknown_{number}")
 
 
-def _clock_events(call: Callable[[Any], int]) -> Callable[[Any], tuple[Any]]:
-    def source(handle: Any) -> tuple[Any]:
-        mask = call(handle)
-        if mask == 0xFFFF_FFFF_FFFF_FFFF:
-            return (Absence.NOT_SUPPORTED,)
-        return (words_of(mask),)
-
-    return source
+def _clock_events(call: Callable[[Any], int], handle: Any) -> tuple[Any]:
+    mask = call(handle)
+    return (Absence.NOT_SUPPORTED if mask == 0xFFFF_FFFF_FFFF_FFFF else words_of(mask),)
 
 
 def _fans(handle: Any) -> tuple[Any]:
@@ -120,11 +111,6 @@ def _fans(handle: Any) -> tuple[Any]:
     ]
     missing = not speeds or 0xFFFF_FFFF in speeds
     return (Absence.NOT_SUPPORTED if missing else tuple(speeds),)
-
-
-def _bar1(handle: Any) -> tuple[int, int]:
-    memory = nvml.nvmlDeviceGetBAR1MemoryInfo(handle)
-    return memory.bar1Total, memory.bar1Used
 
 
 def _sm_count(handle: Any) -> tuple[int | Absence]:
@@ -169,13 +155,15 @@ each_second, slowly = (partial(NvmlQuery, seconds=seconds) for seconds in (SECON
 MEMORY = NvmlQuery(
     "memory_total_bytes memory_used_bytes memory_free_bytes memory_reserved_bytes",
     _memory_v2,
-    _memory_v1,
+    _memory,
 )
-BAR1 = slowly("bar1_used_bytes", lambda h: _bar1(h)[1:])
+BAR1 = slowly("bar1_used_bytes", lambda h: (nvml.nvmlDeviceGetBAR1MemoryInfo(h).bar1Used,))
 MEMORY_TOTAL = NvmlQuery(
-    "memory_total_bytes", lambda h: _memory_v2(h)[:1], lambda h: _memory_v1(h)[:1]
+    "memory_total_bytes", lambda h: _memory_v2(h)[:1], lambda h: _memory(h)[:1]
 )
-BAR1_TOTAL = NvmlQuery("bar1_total_bytes", lambda h: _bar1(h)[:1])
+BAR1_TOTAL = NvmlQuery(
+    "bar1_total_bytes", lambda h: (nvml.nvmlDeviceGetBAR1MemoryInfo(h).bar1Total,)
+)
 """Total of BAR1 memory. MIG instances are asked these four, too."""
 
 IDENTITY = (
@@ -292,8 +280,8 @@ def reading_queries(
         NvmlQuery("performance_state", scalar(nvml.nvmlDeviceGetPerformanceState)),
         NvmlQuery(
             "clock_event_reasons",
-            _clock_events(nvml.nvmlDeviceGetCurrentClocksEventReasons),
-            _clock_events(nvml.nvmlDeviceGetCurrentClocksThrottleReasons),
+            partial(_clock_events, nvml.nvmlDeviceGetCurrentClocksEventReasons),
+            partial(_clock_events, nvml.nvmlDeviceGetCurrentClocksThrottleReasons),
         ),
         NvmlQuery(often.names, often),
         each_second("encoder_utilization_percent", _first(nvml.nvmlDeviceGetEncoderUtilization)),

@@ -15,8 +15,6 @@ from gputop.sources.linux.driver_files import CONTROL_FILE, LIBRARY, WSL_FOLDER,
 BINDINGS, OLDEST_BINDINGS = "nvidia-ml-py", "12.570"
 _INSTALLS_PYNVML = re.compile(r"^pynvml(?:\.py,|/__init__\.py,|$)", re.MULTILINE)
 """A line of a distribution's RECORD or top_level.txt."""
-
-
 GIVE_GPUS = {
     "podman": "Start it with --device nvidia.com/gpu=all",
     "kubernetes": "Ask for nvidia.com/gpu in the pod's limits",

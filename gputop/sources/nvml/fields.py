@@ -15,7 +15,7 @@ from gputop.sources.nvml.query import (
     AGAIN,
     UNAVAILABLE,
     Clock,
-    absence_of,
+    absence_or_lost,
     call_directly,
     nvml,
     total,
@@ -107,12 +107,10 @@ def fetch(handle: Any, keys: tuple[FieldKey, ...]) -> list[Any]:
 
 
 def _value(kind: int, code: int, raw: bytes) -> Any:
-    if code == nvml.NVML_ERROR_GPU_IS_LOST:
-        raise nvml.NVMLError(code)
     if code == nvml.NVML_ERROR_INVALID_ARGUMENT:  # a field newer than the driver
         return Absence.NOT_SUPPORTED
     if code != nvml.NVML_SUCCESS:
-        return absence_of(code)
+        return absence_or_lost(code)
     if kind not in VALUE_TYPES:
         return Absence.ERROR
     (number,) = struct.unpack_from(VALUE_TYPES[kind], raw)
@@ -217,6 +215,5 @@ SLACK = 2.0
 
 def first_reason(values: Any) -> Absence:
     """Return why these are missing: a temporary reason before a permanent one."""
-    reasons = [value for value in values if isinstance(value, Absence)]
-    passing = (reason for reason in reasons if reason is not Absence.NOT_SUPPORTED)
+    passing = (v for v in values if isinstance(v, Absence) and v is not Absence.NOT_SUPPORTED)
     return next(passing, Absence.NOT_SUPPORTED)

@@ -186,11 +186,10 @@ def merge_processes(uuid: str, compute: Any, graphics: Any, mps: Any, usage: Any
         (ProcessKind.COMPUTE, compute),
     ):
         if isinstance(rows, int):
-            # Without graphics or MPS nothing is missing.
             reason = absence_of(rows)
-            if rows not in _NONE and (
-                kind is ProcessKind.COMPUTE or reason is not Absence.NOT_SUPPORTED
-            ):
+            # Without graphics or MPS nothing is missing.
+            has_none = reason is Absence.NOT_SUPPORTED and kind is not ProcessKind.COMPUTE
+            if rows not in _NONE and not has_none:
                 missing = reason
             continue
         for row in rows:

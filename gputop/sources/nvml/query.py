@@ -206,6 +206,13 @@ def absence_of(code: int) -> Absence:
     return _ABSENCES.get(code, Absence.ERROR)
 
 
+def absence_or_lost(code: int) -> Absence:
+    """Return the reason that a return code stands for. Raises `NVMLError` if the device is lost."""
+    if code == nvml.NVML_ERROR_GPU_IS_LOST:
+        raise nvml.NVMLError(code)
+    return absence_of(code)
+
+
 def common_failure(answers: Iterable[Any]) -> int | None:
     """Return the code with which all answers failed, or None if any has a value.
 

@@ -18,7 +18,7 @@ from gputop.schema.device import Absence
 from gputop.schema.smi_fields import NONE, SmiField, missing_text, smi_fields
 from gputop.sources.nvml.device_queries import clock_event_times
 from gputop.sources.nvml.fields import FieldKey, fetch, first_value
-from gputop.sources.nvml.query import UNAVAILABLE, absence_of, nvml
+from gputop.sources.nvml.query import UNAVAILABLE, absence_of, absence_or_lost, nvml
 
 PCI_DEVICES = Path("/sys/bus/pci/devices")
 _ERRORS = {
@@ -64,13 +64,10 @@ def smi_values(handle: Any, names: Iterable[str], driver: tuple[int, ...]) -> di
     calls = {(word, arguments) for word, arguments, _ in questions.values()}
     numbered = {call: keys for call in calls if (keys := _keys(*call, driver)) is not None}
     keys = tuple(sorted({key for keys in numbered.values() for key in keys}))
-    values: Mapping[FieldKey, Any]
     try:
-        values = dict(zip(keys, fetch(handle, keys), strict=True))
+        values: Mapping[FieldKey, Any] = dict(zip(keys, fetch(handle, keys), strict=True))
     except nvml.NVMLError as error:
-        if error.value == nvml.NVML_ERROR_GPU_IS_LOST:
-            raise
-        values = dict.fromkeys(keys, absence_of(error.value))
+        values = dict.fromkeys(keys, absence_or_lost(error.value))
     answers = {call: first_value(values, keys) for call, keys in numbered.items()}
     answers |= {call: _ask(handle, *call) for call in calls - numbered.keys()}
     texts = {}
@@ -185,8 +182,7 @@ def _decoded(text: bytes) -> str:
 def _text(field: SmiField, answer: Any, value_in: Callable[[Any], Any]) -> str:
     """Return the text that nvidia-smi prints for the answer to the field's question."""
     if isinstance(answer, nvml.NVMLError):
-        known = _ERRORS.get(answer.value)
-        return known or missing_text(field.name, absence_of(answer.value))
+        return _ERRORS.get(answer.value) or missing_text(field.name, absence_of(answer.value))
     value = answer if isinstance(answer, Absence) else value_in(answer)
     if isinstance(value, int) and value in UNAVAILABLE:
         value = Absence.NOT_SUPPORTED

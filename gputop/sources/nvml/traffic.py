@@ -8,7 +8,7 @@ from typing import Any
 
 from gputop.schema.device import Absence
 from gputop.sources.nvml.fields import FieldKey, FieldReading, FieldValues, first_reason
-from gputop.sources.nvml.query import AGAIN, SECOND, SLOW, UNAVAILABLE, Clock, absence_of, nvml
+from gputop.sources.nvml.query import AGAIN, SECOND, SLOW, UNAVAILABLE, Clock, absence_or_lost, nvml
 
 
 class RateCounter:
@@ -46,8 +46,6 @@ class RateCounter:
 
 _PCIE_FASTEST = 256e9
 """Bytes per second in one direction: above generation 7 with 16 lanes."""
-
-
 _PCIE_MEASURED = {
     FieldKey(nvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES): nvml.NVML_PCIE_UTIL_RX_BYTES,
     FieldKey(nvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES): nvml.NVML_PCIE_UTIL_TX_BYTES,
@@ -104,9 +102,7 @@ def _measure(handle: Any, key: FieldKey) -> int | Absence:
     try:
         measured = nvml.nvmlDeviceGetPcieThroughput(handle, _PCIE_MEASURED[key]) * 1024
     except nvml.NVMLError as error:
-        if error.value == nvml.NVML_ERROR_GPU_IS_LOST:
-            raise
-        return absence_of(error.value)
+        return absence_or_lost(error.value)
     if measured // 1024 in UNAVAILABLE:
         return Absence.NOT_SUPPORTED
     return measured if 0 <= measured <= _PCIE_FASTEST else Absence.ERROR
@@ -158,18 +154,18 @@ class _Direction:
             return any(isinstance(counter, int) for counter in counters)
 
         field, scale = max(self._families, key=answers)  # the first one that does, or the first
-        keys = [FieldKey(field, link) for link in range(links)]
+        keys, all_links = [FieldKey(field, n) for n in range(links)], FieldKey(field, _ALL_LINKS)
         each = [self._rate(key, scale, found, now) for key in keys]
-        total = self._rate(FieldKey(field, _ALL_LINKS), scale, found, now)
+        total = self._rate(all_links, scale, found, now)
         self.summed = None if isinstance(total, Absence) else (field, scale)
         reason = first_reason(each)
         nothing = all(isinstance(rate, Absence) for rate in each)
         if nothing or reason is not Absence.NOT_SUPPORTED:  # a link without an answer just now
             return reason if isinstance(total, Absence) else total, reason
-        summed = sum(rate for rate in each if not isinstance(rate, Absence))
         if isinstance(total, Absence):
-            total = summed
-        elif self._each_is_the_sum(found, keys):
+            total = sum(rate for rate in each if not isinstance(rate, Absence))
+        elif sum(n for n in map(found.get, keys) if isinstance(n, int)) > 1.5 * found[all_links]:
+            # The driver ignores the link number, and returns the sum for each.
             return total, Absence.NOT_SUPPORTED
         return total, tuple(None if isinstance(rate, Absence) else rate for rate in each)
 
@@ -178,12 +174,6 @@ class _Direction:
             fastest = _NVLINK_FASTEST if key.scope == _ALL_LINKS else _LINK_FASTEST
             self._counters[key] = RateCounter(scale, fastest)
         return self._counters[key].rate(found.get(key, Absence.NOT_SUPPORTED), now)
-
-    def _each_is_the_sum(self, found: FieldValues, keys: list[FieldKey]) -> bool:
-        """Return True if the driver ignores the link number, and returns the sum for each."""
-        counted = [found[key] for key in keys if not isinstance(found[key], Absence)]
-        all_links = found[FieldKey(keys[0].field, _ALL_LINKS)]
-        return not isinstance(all_links, Absence) and sum(counted) > 1.5 * all_links
 
 
 class NvLink(FieldReading):

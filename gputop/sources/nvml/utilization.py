@@ -26,7 +26,7 @@ from typing import Any
 from gputop.schema.codec import rounded
 from gputop.schema.device import GPM_READINGS, SERIES_READINGS, Absence
 from gputop.sources.nvml.fields import VALUE_TYPES
-from gputop.sources.nvml.query import AGAIN, SLOW, Clock, absence_of, call_directly, nvml
+from gputop.sources.nvml.query import AGAIN, SLOW, Clock, absence_or_lost, call_directly, nvml
 
 _ROOM = 256
 """Room for samples: more than the driver keeps of utilization (100), or of anything (120)."""
@@ -176,9 +176,7 @@ class Gpm:
             self._values = self._sample()
         except nvml.NVMLError as error:
             self.close()
-            if error.value == nvml.NVML_ERROR_GPU_IS_LOST:
-                raise
-            reason = absence_of(error.value)
+            reason = absence_or_lost(error.value)
             self._values = all_missing(reason)
             if reason is Absence.NOT_SUPPORTED or not self._works:
                 self._until = now + AGAIN
@@ -249,10 +247,8 @@ _UNANSWERED = b"".join(_METRIC.pack(number, 0, math.nan) for number in _METRICS.
 
 
 def _metric_percent(code: int, value: float) -> float | Absence:
-    if code == nvml.NVML_ERROR_GPU_IS_LOST:
-        raise nvml.NVMLError(code)
     if code != nvml.NVML_SUCCESS:
-        return absence_of(code)
+        return absence_or_lost(code)
     if not 0.0 <= value <= 100.0 + _OVERSHOOT:  # nor if it is no number
         return Absence.ERROR
     return rounded(min(100.0, value))

@@ -23,7 +23,7 @@ from gputop.ui.benchmark import plot as plots
 from gputop.ui.benchmark import results
 from gputop.ui.benchmark.readout import RunView
 from gputop.ui.drawing import palette
-from gputop.ui.drawing.cells import Row, Span, cell, clip, history, width_of, wrap
+from gputop.ui.drawing.cells import ChartWindow, Row, Span, cell, chart, clip, width_of, wrap
 from gputop.ui.drawing.palette import ACCENT, BUSY, DIM, STRONG, TEXT, WARN
 from gputop.ui.monitor.panel import limit_text
 
@@ -230,7 +230,8 @@ def _line(
         for dot in axis.dots(moment.since, moment.seconds):
             dots[dot].append(value - floor)
     means = [math.fsum(dot) / len(dot) if dot else None for dot in dots]
-    drawn = history(means, len(means), axis.width, height, top - floor or 1.0, line.style)
+    window = ChartWindow(0, len(means), len(means))
+    drawn = chart(means, 0, window, height, top - floor or 1.0, line.style)
     left = [_label(line.label, DIM)] + [Span(" " * LEFT)] * (height - 1)
     right = [Span(f" {line.text}", STRONG)] + [Span("")] * (height - 1)
     return [[name, *_parted(row), text] for name, row, text in zip(left, drawn, right, strict=True)]

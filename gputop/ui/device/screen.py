@@ -75,7 +75,7 @@ class DeviceTitle(DeviceView):
         if machine is not None and machine.state is MachineState.AWAY and machine.problem:
             problem = machine.problem
             return f"{visible(problem.what)}: {visible(problem.why)}", visible(problem.remedy)
-        behind = None if machine is None else telemetry.behind_seconds(machine)
+        behind = None if machine is None else telemetry.old_seconds(machine)
         if machine is not None and behind is not None:
             return f"{visible(machine.name)} is {age(behind)} behind", BEHIND_REMEDY
         readings = telemetry.readings(device.uuid)

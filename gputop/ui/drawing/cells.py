@@ -268,13 +268,6 @@ def chart(
     return [[Span("".join(row), style)] for row in zip(*rows, strict=True)]
 
 
-def history(
-    values: Sequence[float | None], count: int, width: int, height: int, top: float, style: Style
-) -> list[Row]:
-    """Return a chart of `count` values from the left end, at most two for each of `width` cells."""
-    return chart(values, 0, ChartWindow(0, count, 2 * width), height, top, style)
-
-
 def _levels(values: Sequence[float | None], top: float, height: int) -> list[int]:
     room = 4 * height
     return [0 if v is None else max(1, min(room, round(v / top * room))) for v in values]

@@ -310,6 +310,9 @@ class LiveTab(Vertical):
 class DeviceTab(LiveTab):
     """Page of one device, opened from another tab."""
 
+    wants_gpm = True
+    """True: half of what the page shows needs GPM."""
+
     def __init__(self, telemetry: Telemetry, views: Sequence[DeviceView], *, id: str) -> None:  # noqa: A002
         """Show a device in `views`, which also do what keys do."""
         super().__init__(id=id)
@@ -326,11 +329,6 @@ class DeviceTab(LiveTab):
     @property
     def key_handlers(self) -> tuple[Widget, ...]:
         return (self, *self._views)
-
-    @property
-    def wants_gpm(self) -> bool:
-        """True: half of what the page shows needs GPM."""
-        return True
 
     def select(self, device: Device | None) -> None:
         if device is not None:

@@ -195,14 +195,13 @@ UNKNOWN = "?"
 FILLS = "..::||##"
 """Cell filled from the bottom, by eighths."""
 BRAILLE = range(0x2800, 0x2900)
-LOWER_EIGHTHS = range(0x2581, 0x2589)
-LEFT_EIGHTHS = range(0x2589, 0x2590)
 
 GLYPHS = {
     # Bars: full, half, empty, unknown.
     "━": "#", "╸": "=", "─": "-", "┄": ".",
     "▌": "|", "▐": "|", "▔": "-", "▀": '"', "░": ":", "▒": ":", "▓": "#", "■": "#", "□": "o",
-    "▮": "#",
+    "▁": ".", "▂": ".", "▃": ":", "▄": ":", "▅": "|", "▆": "|", "▇": "#", "█": "#", "▮": "#",
+    "▉": "#", "▊": "#", "▋": "#", "▍": "|", "▎": "|", "▏": "|",
     "·": "*", "–": "-", "—": "-", "…": "~", "°": " ", "×": "x", "÷": "/", "±": "+", "−": "-",
     "≥": ">", "≤": "<", "≈": "~", "≠": "!", "µ": "u", "Δ": "d", "√": "v", "∞": "8", "∑": "S",
     "←": "<", "→": ">", "↑": "^", "↓": "v", "↕": "|", "↔": "-", "⇅": "|", "↵": "<", "⏎": "<",
@@ -243,10 +242,6 @@ def _glyph(character: str) -> str:
     code = ord(character)
     if code in BRAILLE:
         return _braille(code - BRAILLE.start)
-    if code in LOWER_EIGHTHS:
-        return FILLS[code - LOWER_EIGHTHS.start]
-    if code in LEFT_EIGHTHS:
-        return "#" if code < LEFT_EIGHTHS.start + 4 else "|"
     name = unicodedata.name(character, "")
     if not name.startswith("BOX DRAWINGS"):
         return ""

@@ -232,7 +232,7 @@ class DevicesView(Wheel, TelemetryView):
         for line in self._shown:
             if line.machine is not None:
                 telemetry = self._telemetry
-                behind = telemetry.behind_seconds(line.machine)
+                behind = telemetry.old_seconds(line.machine)
                 rows += row.host_title(line.machine, width, behind, telemetry.silence_limit)
                 continue
             panels = [self._panel(each, each is selected, cells) for each in line.devices]
@@ -325,7 +325,7 @@ class DevicesView(Wheel, TelemetryView):
             telemetry.problems.get(device.uuid),
             bool(telemetry.problems),
             telemetry.old_seconds(readings),
-            machine is not None and telemetry.behind_seconds(machine) is not None,
+            machine is not None and telemetry.old_seconds(machine) is not None,
             cache,
             telemetry.interval,
             telemetry.scroll_charts,

@@ -60,15 +60,11 @@ RESIZE_SECONDS = 0.03
 class TerminalDriver(Driver):
     """Driver for standard input and output, which are a terminal."""
 
-    def __init__(
-        self,
-        app: App[Any],
-        *,
-        debug: bool = False,
-        mouse: bool = True,
-        size: tuple[int, int] | None = None,
-    ) -> None:
-        super().__init__(app, debug=debug, mouse=mouse, size=size or terminal_size())
+    can_suspend = True
+    """True: Ctrl+Z suspends the app."""
+
+    def __init__(self, app: App[Any], *, size: tuple[int, int] | None = None, **more: Any) -> None:
+        super().__init__(app, size=size or terminal_size(), **more)
         self._typed = KeyParser(answered=self._answered)
         self._screen = ScreenModel(*terminal_size(), Sequences.of_terminal())
         textual_patches.capture(self._screen.put)
@@ -88,11 +84,6 @@ class TerminalDriver(Driver):
         self._loop.add_signal_handler(signal.SIGTSTP, self._suspend)
         self._loop.add_signal_handler(signal.SIGCONT, self._continue)
         self._loop.add_signal_handler(signal.SIGWINCH, self._resized)
-
-    @property
-    def can_suspend(self) -> bool:
-        """True: Ctrl+Z suspends the app."""
-        return True
 
     def write(self, data: str) -> None:
         """Send Textual's output, or what it changed of the screen, while the terminal is ours."""
@@ -168,13 +159,11 @@ class TerminalDriver(Driver):
         """Read the terminal's last answer: the shell would take it for typed."""
         until = time.monotonic() + min(output.END_SECONDS, self._outlet.flow.answer_seconds)
         read = b""
-        while output.ANSWER.encode() not in read and (left := until - time.monotonic()) > 0:
-            if not select.select([self._input], [], [], left)[0]:
-                return
-            try:
-                read += os.read(self._input, CHUNK_BYTES) or b""
-            except OSError:
-                return
+        with contextlib.suppress(OSError):
+            while output.ANSWER.encode() not in read and (left := until - time.monotonic()) > 0:
+                if not select.select([self._input], [], [], left)[0]:
+                    return
+                read += os.read(self._input, CHUNK_BYTES)
 
     def close(self) -> None:
         self._outlet.close()
@@ -321,9 +310,7 @@ class KeyParser:
         if self._pasted is not None:
             self._pasted += held
             return [self._paste()]
-        if held == ESCAPE:
-            return [Key("escape", ESCAPE)]
-        return []
+        return [Key("escape", ESCAPE)] if held == ESCAPE else []
 
     def _is_flood(self, text: str, now: float) -> bool:
         if BRACKETED_PASTE_START in text:  # the terminal marks pastes

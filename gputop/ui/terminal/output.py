@@ -74,11 +74,7 @@ def open_terminal(standard: int, flags: int) -> int:
 
 def is_connected() -> bool:
     """Return True if standard input is a terminal: on a dead one Textual's reader would spin."""
-    try:
-        termios.tcgetattr(0)
-    except (termios.error, OSError):
-        return False
-    return True
+    return os.isatty(0)
 
 
 def write_last(descriptor: int, data: bytes) -> None:

@@ -76,11 +76,9 @@ class Line:
         characters = self.characters
         if not 0 < x < len(characters) or characters[x]:
             return
-        first = end = x
+        first, end = x, _end_of(characters, x)
         while first and not characters[first]:
             first -= 1
-        while end < len(characters) and not characters[end]:
-            end += 1
         characters[first:end] = [" "] * (end - first)
 
 
