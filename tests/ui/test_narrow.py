@@ -52,7 +52,7 @@ async def test_the_introduction_is_whole_and_names_every_kind(width: int) -> Non
         await settle(pilot)
         text = shown(pilot, ThroughputChart)
         assert "…" not in text
-        assert text.rstrip().endswith("of x.")
+        assert text.rstrip().endswith("within half a second.")
         assert all(kind.description in text for kind in KINDS.values() if not kind.several_devices)
 
 
