@@ -188,7 +188,8 @@ def test_a_level_is_at_most_one_beside_the_value(
 
 
 def test_nothing_read_is_no_level() -> None:
-    assert BUSY.levels([gpu(gpu_utilization_percent=None)], [3]) == [UNKNOWN]
+    for before in range(UNKNOWN, 5):
+        assert BUSY.levels([gpu(gpu_utilization_percent=None)], [before]) == [UNKNOWN]
 
 
 # Distributions.
