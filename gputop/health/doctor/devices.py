@@ -34,7 +34,7 @@ DeviceCheck = Callable[[Device, DeviceSample], "Finding"]
 def state(facts: DoctorFacts) -> Iterator[Finding]:
     """Check that each GPU answers."""
     for device in facts.gpus:
-        readings = facts.readings(device)
+        readings = facts.sample.device(device.uuid)
         fault = fault_of(readings) if readings else None
         if fault is not None:
             yield problem(fault.what, fault.remedy, device)

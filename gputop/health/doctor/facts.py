@@ -142,14 +142,10 @@ class DoctorFacts:
         """GPUs without their MIG instances."""
         return tuple(each for each in self.inventory.devices if each.parent_uuid is None)
 
-    def readings(self, device: Device) -> DeviceSample | None:
-        """Return the readings of a device, if there are any."""
-        return self.sample.device(device.uuid)
-
     def answering(self) -> Iterator[tuple[Device, DeviceSample]]:
         """Yield the GPUs that answer, with their readings."""
         for device in self.gpus:
-            readings = self.readings(device)
+            readings = self.sample.device(device.uuid)
             if readings is not None and readings.state is DeviceState.OK:
                 yield device, readings
 
