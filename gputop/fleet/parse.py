@@ -287,28 +287,22 @@ def _identity(key: str, rows: Sequence[Labels], workloads: set[str | None]) -> G
     host = host or first.get("instance", "").rpartition(":")[0] or first.get("instance", "")
     number = first.get("gpu") or first.get("index") or ""
     instance = first.get("GPU_I_ID") or first.get("mig_index")
+    labels: dict[str, set[str]] = defaultdict(set)
+    for row in rows:
+        for name, value in _labels_of_row(row, workloads).items():
+            labels[name].add(value)
     return Gpu(
         key=key,
         uuid=first.get("UUID") or first["uuid"],
         host=intern(host[:MOST_CHARACTERS]),
         index=f"{number}:{instance}" if instance else number,
         name=intern((first.get("modelName") or first.get("name") or "")[:MOST_CHARACTERS]),
-        labels=_merged_labels(rows, first, workloads),
+        labels={name: _joined(name, values, first) for name, values in labels.items()},
     )
 
 
-def _merged_labels(
-    rows: Sequence[Labels], first: Labels, workloads: set[str | None]
-) -> dict[str, str]:
-    """Return the labels of all its series, with the first few of several values."""
-    every: dict[str, dict[str, None]] = defaultdict(dict)
-    for row in rows:
-        for name, value in _labels_of_row(row, workloads).items():
-            every[name][value] = None
-    return {name: _joined(name, values, first) for name, values in every.items()}
-
-
 def _joined(name: str, values: Iterable[str], first: Labels) -> str:
+    """Return the value of a label, or the first few of several."""
     words = sorted(values)
     if len(words) == 1:
         return intern(words[0][:MOST_CHARACTERS])

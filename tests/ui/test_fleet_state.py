@@ -244,7 +244,7 @@ def test_a_row_of_the_list_is_a_gpu_of_the_map() -> None:
         state.move_to_row(row)
         assert state.row == row
         group, member = state.place
-        assert SOME.gpus[state.groups[group].members[member]].key == wrong.device_uuid
+        assert SOME.gpus[state.grouping.groups[group].members[member]].key == wrong.device_uuid
 
 
 def test_two_things_wrong_with_one_gpu_are_two_rows() -> None:

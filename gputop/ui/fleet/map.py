@@ -273,7 +273,7 @@ class MapView(Wheel, LiveView):
         lag = state.fleet.lag_seconds(metric.reading)
         if lag > 0:
             row.append(Span(f"{duration(lag)} older than the rest ", WARN))
-        by = f"by {visible(state.by, 24)} ({len(state.groups):,})"
+        by = f"by {visible(state.by, 24)} ({len(state.grouping.groups):,})"
         words = [by, DENSITY_WORDS[layout.density]]
         if rows < layout.height:
             words.append(f"rows {self._first + 1}–{self._first + rows} of {layout.height}")
