@@ -43,14 +43,9 @@ _REMEDIES = {
 
 def fault_of(readings: DeviceSample) -> Fault | None:
     """Return the fault of a device that does not answer properly, or None if it does."""
-    state = readings.state
-    if state is DeviceState.NOT_RESPONDING:
-        return _no_response(readings)
-    return Fault(STATES[state], _REMEDIES[state]) if state in _REMEDIES else None
-
-
-def _no_response(readings: DeviceSample) -> Fault:
-    reasons = {*readings.absent.values()}
+    state, reasons = readings.state, {*readings.absent.values()}
+    if state is not DeviceState.NOT_RESPONDING:
+        return Fault(STATES[state], _REMEDIES[state]) if state in _REMEDIES else None
     if Absence.NO_PERMISSION in reasons:
         return Fault(
             "NOT RESPONDING: no permission to ask it",

@@ -17,7 +17,7 @@ from gputop.health.doctor.checks import INDEX, Check, CheckGroup, note, ok, prob
 from gputop.health.judge import judge_snapshot
 from gputop.health.rules.hardware import link_text, lowered_limit
 from gputop.health.thresholds import FULL, LOG_SECONDS
-from gputop.schema.device import Absence, Device, DeviceSample
+from gputop.schema.device import Absence, Device, DeviceSample, DeviceState
 from gputop.schema.snapshot import Event
 from gputop.schema.values import absence_text, enable_ecc, value_text
 from gputop.sources.linux.driver_files import same_address
@@ -104,7 +104,10 @@ def _of_each(
     """Return a check of the devices that answer, or which of the needed readings one lacks."""
 
     def judge(facts: DoctorFacts) -> Iterator[Finding]:
-        for device, readings in facts.answering():
+        for device in facts.gpus:
+            readings = facts.sample.device(device.uuid)
+            if readings is None or readings.state is not DeviceState.OK:
+                continue
             known = {name: getattr(readings, name, getattr(device, name, None)) for name in needs}
             lacking = next((name for name, value in known.items() if value is None), None)
             yield absent(lacking, device, readings) if lacking else check(device, readings)
