@@ -119,8 +119,6 @@ NO_NUMBER = 999
 """The Xid that NVML reports if it does not know the number."""
 PROGRAM_XIDS = frozenset({8, 11, 13, 31, 32, 39, 40, 41, 43, 45, 68, 69, 137})
 """Xids of a program that failed or was ended, as by Ctrl+C. The device itself is fine."""
-XID_RANKS = {79: 100, 95: 95, 48: 92, 119: 90, 120: 90, 140: 90, 46: 88, 62: 88, 64: 86, 74: 80}
-OTHER_XID_RANK, PROGRAM_XID_RANK = 60, 5
 
 
 def event_text(event: Event) -> Fault:
