@@ -314,25 +314,23 @@ def order(facts: DoctorFacts) -> Iterator[Finding]:
         return
     chosen = facts.environment.get(VARIABLE) is not None
     by_bus = facts.environment.get(ORDER) == BY_BUS
+    remedy = "Name devices by UUID"
+    if not (chosen or by_bus):
+        remedy = "Set CUDA_DEVICE_ORDER=PCI_BUS_ID, or use UUIDs"
     found = () if facts.torch is None else facts.torch.devices
     pairs = [(each, device) for each in found if (device := _nvml(each, facts))]
     if not pairs or len(pairs) < len(found):
         if len(facts.gpus) == 1 or (by_bus and not chosen):
             yield ok("CUDA's indices are NVML's")
         else:
-            yield note("CUDA's indices may not be NVML's: torch does not say", _remedy(by_bus))
+            yield note("CUDA's indices may not be NVML's: torch does not say", remedy)
         return
     rows = tuple(_row(each, device) for each, device in pairs)
     if all(each.index == device.index for each, device in pairs):
         can_differ = chosen or (len(facts.gpus) > 1 and not by_bus)
         yield replace(ok("CUDA's indices are NVML's"), rows=rows if can_differ else ())
     else:
-        remedy = "Name devices by UUID" if chosen else _remedy(by_bus)
         yield replace(note("CUDA's indices are not NVML's", remedy), rows=rows)
-
-
-def _remedy(by_bus: bool) -> str:
-    return "Name devices by UUID" if by_bus else "Set CUDA_DEVICE_ORDER=PCI_BUS_ID, or use UUIDs"
 
 
 def _row(each: CudaDevice, device: Device) -> str:
