@@ -10,25 +10,10 @@ from statistics import median
 from typing import Any
 
 from gputop.bounds import SERIES
+from gputop.fleet import parse
 from gputop.fleet.client import FEWER, AskError
 from gputop.fleet.findings import Known, find
 from gputop.fleet.model import Fleet, Gpu
-from gputop.fleet.parse import (
-    Checked,
-    Identities,
-    Labels,
-    Moments,
-    RefreshMoment,
-    labels_of,
-    readings_of,
-    readings_over_time,
-    result_of,
-    rows_of,
-    target_of,
-    used_of,
-    values_by,
-    xids_of,
-)
 from gputop.fleet.queries import ALWAYS, ANY, EVERY, LIMITS, NUMBERS, READ_AS, SELDOM
 from gputop.problem import Problem
 from gputop.schema.clock_events import words_of
@@ -56,17 +41,17 @@ class FleetBuilder:
     def __init__(self, interval: float = 10.0) -> None:
         """Expect a refresh every `interval` seconds."""
         self._interval = interval
-        self.named: dict[str, list[Labels]] = {}
+        self.named: dict[str, list[parse.Labels]] = {}
         """By query for labels, those of the GPUs that are there."""
         self._left_out: dict[str, int] = {}
         """By query, the number of GPUs above the bound."""
-        self._gone: list[tuple[Labels, float]] = []
+        self._gone: list[tuple[parse.Labels, float]] = []
         self._changed = False
-        self._rows: dict[tuple[Any, ...], list[Labels]] = {}
+        self._rows: dict[tuple[Any, ...], list[parse.Labels]] = {}
         """Labels of each GPU that is there or is remembered."""
         self._carried: set[str] = set()
-        self.identities = Identities()
-        self.moment = RefreshMoment(0.0, 0.0)
+        self.identities = parse.Identities()
+        self.moment = parse.RefreshMoment(0.0, 0.0)
         """Moment of the present refresh by the server's clock. Answers are of that moment."""
         self.known = Known()
         """Evidence for the findings of the last fleet."""
@@ -81,19 +66,19 @@ class FleetBuilder:
 
     def add_answer(self, name: str, data: Any) -> None:
         """Add the answer to the query of that name; raises `AskError` if it has another form."""
-        result = result_of(data, "vector")
+        result = parse.result_of(data, "vector")
         if result is None:
             why = "an answer does not have the form of Prometheus"
             problem = Problem("An answer was left out", why, "Check what is at that URL")
             raise AskError(problem, whole=False)
         if name.startswith("names_"):
             others = sum(len(rows) for other, rows in self.named.items() if other != name)
-            rows = [labels_of(each) for each in result[: max(0, SERIES - others)]]
+            rows = [parse.labels_of(each) for each in result[: max(0, SERIES - others)]]
             self._left_out[name] = len(result) - len(rows)
             if self.named.get(name) != rows:
                 self.named[name], self._changed = rows, True
         elif name == "gone":
-            self._gone = [(row.labels, row.value) for row in rows_of(result)]
+            self._gone = [(row.labels, row.value) for row in parse.rows_of(result)]
             self._changed |= bool(self._gone)
         else:
             self._answers[name] = self._parsed(name, result), self.moment.at
@@ -114,7 +99,7 @@ class FleetBuilder:
         }
         carried = [row for mark, rows in last.items() if mark not in present for row in rows]
         del carried[max(0, SERIES - len(named)) :]
-        self.identities = Identities([*named, *carried])
+        self.identities = parse.Identities([*named, *carried])
         key_of = self.identities.key_of
         self._carried = {key_of(row) for row in carried}
         self._rows = {}
@@ -134,14 +119,16 @@ class FleetBuilder:
                 self._add_beats(result)
                 return None
             case "xid":
-                return xids_of(result, key_of)
+                return parse.xids_of(result, key_of)
             case "state":
-                return {key_of(row.labels): row.labels.get("state", "") for row in rows_of(result)}
+                return {
+                    key_of(row.labels): row.labels.get("state", "") for row in parse.rows_of(result)
+                }
             case "down":
-                return {target_of(row.labels) for row in rows_of(result)}
+                return {parse.target_of(row.labels) for row in parse.rows_of(result)}
             case "simulated":
-                return any(row.value > 0 for row in rows_of(result))
-        values = values_by(result, key_of, LIMITS.get(name, ANY))
+                return any(row.value > 0 for row in parse.rows_of(result))
+        values = parse.values_by(result, key_of, LIMITS.get(name, ANY))
         match name:
             case "mask":
                 masks = (None if mask is None else words_of(int(mask)) for mask in values.values())
@@ -154,7 +141,7 @@ class FleetBuilder:
 
     def _add_beats(self, result: list[Any]) -> None:
         """Add the times of the newest readings, and how often they are scraped."""
-        found = values_by(result, self.identities.key_of, LIMITS["beat"])
+        found = parse.values_by(result, self.identities.key_of, LIMITS["beat"])
         beats = {key: beat for key, beat in found.items() if beat is not None}
         steps = [
             beat - before
@@ -168,13 +155,15 @@ class FleetBuilder:
         known = self._beats.keys() & (beats.keys() | self.identities.all.keys())
         self._beats = {key: self._beats[key] for key in known if self._is_kept(key)}
 
-    def readings(self, data: Any) -> dict[str, Checked]:
+    def readings(self, data: Any) -> dict[str, parse.Checked]:
         """Return the readings by GPU from an answer with many metrics."""
-        return readings_of(result_of(data, "vector") or [], self.identities.key_of)
+        return parse.readings_of(parse.result_of(data, "vector") or [], self.identities.key_of)
 
-    def past_readings(self, data: Any) -> dict[str, Moments]:
+    def past_readings(self, data: Any) -> dict[str, parse.Moments]:
         """Return the readings of each GPU by time from the answer to a range query."""
-        return readings_over_time(result_of(data, "matrix") or [], self.identities.key_of)
+        return parse.readings_over_time(
+            parse.result_of(data, "matrix") or [], self.identities.key_of
+        )
 
     @property
     def stale_after(self) -> float:
@@ -223,7 +212,7 @@ class FleetBuilder:
         for name in _FIELDS[len(columns) :]:
             columns[name] = [*map(self._newest(_QUERIES.get(name, name)).get, identities)]
         used, total = columns["memory_used_bytes"], columns["memory_total_bytes"]
-        columns["memory_used_bytes"] = map(used_of, used, total)
+        columns["memory_used_bytes"] = map(parse.used_of, used, total)
         columns["xid"] = [known and known[0] for known in columns["xid"]]
         return map(Gpu, *columns.values())
 
@@ -290,6 +279,6 @@ COMPARED = ("gpu_utilization_percent", "sm_clock_mhz", "mask")
 _FLAGS: dict[float | None, bool] = {0.0: False, 1.0: True}
 
 
-def _mark(row: Labels) -> tuple[Any, ...]:
+def _mark(row: parse.Labels) -> tuple[Any, ...]:
     """Return the identity of a GPU before its key is known."""
     return row.get("UUID") or row.get("uuid"), row.get("GPU_I_ID"), "UUID" in row

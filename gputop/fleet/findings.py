@@ -15,19 +15,8 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from gputop.bench.results.statistics import robust_sigma
+from gputop.health import conditions
 from gputop.health import thresholds as t
-from gputop.health.conditions import (
-    NO_SPARE_ROWS,
-    OTHER_XID_RANK,
-    PROGRAM_XID_RANK,
-    PROGRAM_XIDS,
-    ROW_PENDING,
-    STATES,
-    XID_RANKS,
-    ecc_text,
-    xid_severity,
-    xid_text,
-)
 from gputop.health.findings import Finding, Severity
 from gputop.schema.clock_events import BITS, BY_WORD, CLOCK_EVENTS, SLOWDOWNS, ClockEvent, gravest
 from gputop.text import cut, duration, percentage, visible
@@ -38,6 +27,8 @@ if TYPE_CHECKING:
 
 LONGEST = 59
 """Most cells of a sentence."""
+XID_RANKS = {79: 100, 95: 95, 48: 92, 119: 90, 120: 90, 140: 90, 46: 88, 62: 88, 64: 86, 74: 80}
+OTHER_XID_RANK, PROGRAM_XID_RANK = 60, 5
 _JOBS = ("hpc_job", "slurm_job", "job_id", "job_name", "ray_job", "training_job", "exported_job")
 """Labels that name a job. The name of a pod is that of its job and a number."""
 _NUMBER = re.compile(r"[-_.](?:[0-9]+|[0-9a-z]{5})$")
@@ -115,12 +106,12 @@ def _xid(gpu: Gpu, known: Known) -> Finding | None:
     code = gpu.xid
     if not code:
         return None
-    program = code in PROGRAM_XIDS
+    program = code in conditions.PROGRAM_XIDS
     if program and known.xid_before.get(gpu.key) == code:
         return None
+    severity, text = conditions.xid_severity(code), conditions.xid_text(code).what
     rank = PROGRAM_XID_RANK if program else XID_RANKS.get(code, OTHER_XID_RANK)
-    since = known.xid_at.get(gpu.key)
-    return _finding(gpu, "xid", xid_severity(code), xid_text(code).what, rank, since)
+    return _finding(gpu, "xid", severity, text, rank, known.xid_at.get(gpu.key))
 
 
 def _ecc(gpu: Gpu, known: Known) -> Finding | None:
@@ -128,19 +119,19 @@ def _ecc(gpu: Gpu, known: Known) -> Finding | None:
     new, all_of = known.ecc_rise.get(gpu.key, 0.0), gpu.ecc_uncorrected or 0.0
     if new > 0:
         number = max(1, round(new))
-        text = f"{ecc_text(number)} in the last hour"
+        text = f"{conditions.ecc_text(number)} in the last hour"
         return _finding(gpu, "ecc", Severity.FAULT, text, 85 + min(number, 100) / 100)
     if all_of > 0:
-        text = f"{ecc_text(int(all_of))} since the driver was loaded"
+        text = f"{conditions.ecc_text(int(all_of))} since the driver was loaded"
         return _finding(gpu, "ecc", Severity.WARNING, text, 25)
     return None
 
 
 def _remap(gpu: Gpu) -> Finding | None:
     if gpu.remap_failed:
-        return _finding(gpu, "remap", Severity.FAULT, NO_SPARE_ROWS, 70)
+        return _finding(gpu, "remap", Severity.FAULT, conditions.NO_SPARE_ROWS, 70)
     if gpu.remap_pending:
-        return _finding(gpu, "remap", Severity.WARNING, ROW_PENDING, 28)
+        return _finding(gpu, "remap", Severity.WARNING, conditions.ROW_PENDING, 28)
     return None
 
 
@@ -152,7 +143,7 @@ def _state(gpu: Gpu, known: Known) -> Finding | None:
     state = known.states.get(gpu.key)
     if not state:
         return None
-    text, rank = STATES.get(state) or visible(state, 40), _STATE_RANKS.get(state, 50)
+    text, rank = conditions.STATES.get(state) or visible(state, 40), _STATE_RANKS.get(state, 50)
     return _finding(gpu, "state", Severity.FAULT, text, rank)
 
 

@@ -41,22 +41,20 @@ class MapMetric:
 
     def levels(self, gpus: Iterable[Gpu], before: Sequence[int | None]) -> list[int]:
         """Return the level of each; values near an edge keep the level they had `before`."""
-        edges, value_of = self.edges, self.value
+        steps = [b - a for a, b in pairwise((0.0, *self.edges))]
         made = []
         for gpu, was in zip(gpus, before, strict=True):
-            value = value_of(gpu)
-            level = UNKNOWN if value is None else bisect_right(edges, value)
-            if was is not None and level != was and abs(level - was) == 1 and was != UNKNOWN:
-                assert value is not None
-                if abs(value - edges[min(level, was)]) < self._margin(min(level, was)):
+            value = self.value(gpu)
+            if value is None:
+                made.append(UNKNOWN)
+                continue
+            level = bisect_right(self.edges, value)
+            if was not in (None, UNKNOWN) and abs(level - was) == 1:
+                edge = min(level, was)
+                if abs(value - self.edges[edge]) < MARGIN * min(steps[edge : edge + 2]):
                     level = was
             made.append(level)
         return made
-
-    def _margin(self, edge: int) -> float:
-        """Return the margin around an edge: a share of the smaller of its two steps."""
-        edges = (0.0, *self.edges)
-        return MARGIN * min(b - a for a, b in pairwise(edges[edge : edge + 3]))
 
 
 HOUR = 3600

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -46,7 +46,8 @@ _LABELS = ("cluster", "rack", "namespace", "pod", "hpc_job")
 def document(fleet: Fleet) -> dict[str, Any]:
     """Return a fleet as JSON values: totals, findings with where they are, and every GPU."""
     gpus = {gpu.key: gpu for gpu in fleet.gpus}
-    rest = to_json(dataclasses.replace(fleet, gpus=(), findings=()))
+    rest = to_json(replace(fleet, gpus=(), findings=()))
+    del rest["gpus"], rest["findings"]
     sums = totals(fleet.gpus, fleet.findings)
     return {
         "schema": SCHEMA,
@@ -67,7 +68,7 @@ def document(fleet: Fleet) -> dict[str, Any]:
             }
             for each in fleet.findings
         ],
-        **{name: value for name, value in rest.items() if name not in ("findings", "gpus")},
+        **rest,
         "gpus": [to_json(gpu) for gpu in fleet.gpus],
     }
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from gputop.bounds import STRING_CHARACTERS
 from gputop.fleet.model import Gpu
-from gputop.fleet.queries import ANY, LIMITS, MASKS, READING_OF, TIMES, XID
+from gputop.fleet.queries import ANY, LIMITS, NAMES, READING_OF, TIMES
 from gputop.schema.clock_events import BITS
 
 Labels = Mapping[str, str]
@@ -172,6 +172,7 @@ def _rank(labels: Mapping[str, str]) -> tuple[bool, int]:
 
 
 _ORDER = {name: place for place, name in enumerate(READING_OF)}
+_READINGS = {name: reading for reading, names in NAMES.items() for name in names}
 
 
 def readings_over_time(result: list[Any], key_of: KeyOf) -> dict[str, Moments]:
@@ -180,21 +181,18 @@ def readings_over_time(result: list[Any], key_of: KeyOf) -> dict[str, Moments]:
     ranked = [(labels_of(each), each) for each in result]
     for labels, each in sorted(ranked, key=lambda pair: _rank(pair[0]), reverse=True):
         name = labels.get("__name__", "")
-        reading, factor = READING_OF.get(name, ("", 1.0))
-        word = next((word for word in ("reason", "state") if word in labels), None)
-        if name in (XID, *MASKS):
-            reading = "xid" if name == XID else "mask"
-        elif word is not None:
-            reading = "mask" if word == "reason" else "state"
-            factor = BITS.get(labels["reason"], 0) if word == "reason" else 1.0
-        if not reading:
+        reading = _READINGS.get(name)
+        if reading is None:
             continue
+        _, factor = READING_OF.get(name, (reading, 1.0))
+        if "reason" in labels:
+            factor = BITS.get(labels["reason"], 0)
         moments = found[key_of(labels)]
         points = each.get("values") if isinstance(each, dict) else None
         for time, value in _numbers(*points) if isinstance(points, list) else ():
             number = value * factor
             if plausible(reading, number) is not None:
-                if word is not None:  # a series of each word
+                if "reason" in labels or "state" in labels:  # a series of each word
                     number = float(int(number) | int(moments[time].get(reading, 0)))
                 moments[time][reading] = number
     return found
@@ -287,28 +285,22 @@ def _identity(key: str, rows: Sequence[Labels], workloads: set[str | None]) -> G
     host = host or first.get("instance", "").rpartition(":")[0] or first.get("instance", "")
     number = first.get("gpu") or first.get("index") or ""
     instance = first.get("GPU_I_ID") or first.get("mig_index")
+    labels: dict[str, set[str]] = defaultdict(set)
+    for row in rows:
+        for name, value in _labels_of_row(row, workloads).items():
+            labels[name].add(value)
     return Gpu(
         key=key,
         uuid=first.get("UUID") or first["uuid"],
         host=intern(host[:MOST_CHARACTERS]),
         index=f"{number}:{instance}" if instance else number,
         name=intern((first.get("modelName") or first.get("name") or "")[:MOST_CHARACTERS]),
-        labels=_merged_labels(rows, first, workloads),
+        labels={name: _joined(name, values, first) for name, values in labels.items()},
     )
 
 
-def _merged_labels(
-    rows: Sequence[Labels], first: Labels, workloads: set[str | None]
-) -> dict[str, str]:
-    """Return the labels of all its series, with the first few of several values."""
-    every: dict[str, dict[str, None]] = defaultdict(dict)
-    for row in rows:
-        for name, value in _labels_of_row(row, workloads).items():
-            every[name][value] = None
-    return {name: _joined(name, values, first) for name, values in every.items()}
-
-
 def _joined(name: str, values: Iterable[str], first: Labels) -> str:
+    """Return the value of a label, or the first few of several."""
     words = sorted(values)
     if len(words) == 1:
         return intern(words[0][:MOST_CHARACTERS])

@@ -142,7 +142,6 @@ NAMES: Mapping[str, Sequence[str]] = {
 }
 """Names of the metrics of each reading, and of an Xid, a mask or a state."""
 INFO = "gputop_device_info"
-NOT_OK = 'state!="ok"'
 
 
 def names_of(match: str) -> list[Query]:
@@ -189,7 +188,7 @@ VictoriaMetrics evaluates for half a minute ago by default; see `fleet.parse.mom
 def values_of(match: str) -> list[Query]:
     """Return the queries for the readings of all GPUs, those of each refresh first."""
     beat = [_max_by_gpu(name, f"timestamp({_select(match, name)})") for name in (*BEATS, INFO)]
-    states = _select(match, f"{OWN}device_state", NOT_OK)
+    states = _select(match, f"{OWN}device_state", 'state!="ok"')
     first, *rest = ALWAYS
     return [
         Query(first, _reading(match, first)),

@@ -43,14 +43,9 @@ _REMEDIES = {
 
 def fault_of(readings: DeviceSample) -> Fault | None:
     """Return the fault of a device that does not answer properly, or None if it does."""
-    state = readings.state
-    if state is DeviceState.NOT_RESPONDING:
-        return _no_response(readings)
-    return Fault(STATES[state], _REMEDIES[state]) if state in _REMEDIES else None
-
-
-def _no_response(readings: DeviceSample) -> Fault:
-    reasons = {*readings.absent.values()}
+    state, reasons = readings.state, {*readings.absent.values()}
+    if state is not DeviceState.NOT_RESPONDING:
+        return Fault(STATES[state], _REMEDIES[state]) if state in _REMEDIES else None
     if Absence.NO_PERMISSION in reasons:
         return Fault(
             "NOT RESPONDING: no permission to ask it",
@@ -124,8 +119,6 @@ NO_NUMBER = 999
 """The Xid that NVML reports if it does not know the number."""
 PROGRAM_XIDS = frozenset({8, 11, 13, 31, 32, 39, 40, 41, 43, 45, 68, 69, 137})
 """Xids of a program that failed or was ended, as by Ctrl+C. The device itself is fine."""
-XID_RANKS = {79: 100, 95: 95, 48: 92, 119: 90, 120: 90, 140: 90, 46: 88, 62: 88, 64: 86, 74: 80}
-OTHER_XID_RANK, PROGRAM_XID_RANK = 60, 5
 
 
 def event_text(event: Event) -> Fault:

@@ -155,8 +155,6 @@ class Judge:
         self._last: Mapping[str, tuple[Verdict, ...]] = {}
         """Verdicts on each device at its last turn."""
         self.judged: Collection[str] = ()
-        self.read = 0
-        """Count of numbers read from the history for that."""
 
     def judge(
         self, history: History, inventory: Inventory, sample: Sample, events: Iterable[Event] = ()
@@ -175,7 +173,6 @@ class Judge:
             uuid: self._judge_device(view) if uuid in self.judged else self._last[uuid]
             for uuid, view in views.items()
         }
-        self.read = windows.read
         return _judgement(sample, chain.from_iterable(self._last.values()))
 
     def _judge_device(self, view: RuleView) -> tuple[Verdict, ...]:

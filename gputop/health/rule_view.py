@@ -105,8 +105,6 @@ class SampleWindows:
         """True if there is only one sample, whose numbers are the means of any window."""
         self._shortest = t.FEWEST_SAMPLES * max(0.0, interval)
         self._known: dict[float, SampleWindow] = {}
-        self.read = 0
-        """Count of numbers read from the history: the cost of a tick."""
 
     def within(self, seconds: float) -> SampleWindow:
         """Return the samples of that time, or of more time at a long interval."""
@@ -168,9 +166,9 @@ class RuleView:
         there = self._has(name, seconds, t.ENOUGH_OF_WINDOW)
         return self._read(name, seconds).mean if there else None
 
-    def mean(self, name: str, seconds: float = t.WINDOW_SECONDS) -> float:
-        """Return the mean of the last seconds."""
-        return needed(self.mean_or_none(name, seconds), name)
+    def mean(self, name: str) -> float:
+        """Return the mean of the usual window."""
+        return needed(self.mean_or_none(name), name)
 
     def _has(self, name: str, seconds: float, enough: float) -> bool:
         if self.windows.momentary:
@@ -188,7 +186,6 @@ class RuleView:
         if known is None:
             many = self.windows.within(seconds).samples
             numbers = self.windows.history.last(self.device.uuid, name, many)
-            self.windows.read += len(numbers)
             there: Sequence[float] = numbers
             if not math.isfinite(total := sum(numbers)):
                 total = sum(there := finite(numbers))
@@ -239,7 +236,7 @@ class RuleView:
             label, name, value, unit or unit_of(name), self.windows.within(seconds).span
         )
 
-    def driver_samples(self, name: str, seconds: float = t.WINDOW_SECONDS) -> EvenSamples | None:
+    def driver_samples(self, name: str) -> EvenSamples | None:
         """Return the driver's own samples of a reading.
 
         None if there are none, if some are missing, or if they are no denser than the ticks.
@@ -247,18 +244,17 @@ class RuleView:
         step = self.sample.gpu_utilization_samples_seconds
         if name != "gpu_utilization_percent" or step is None:
             return None
-        many, span, wanted = self.windows.within(seconds)
+        many, span, wanted = self.windows.within(t.WINDOW_SECONDS)
         if span < t.ENOUGH_OF_WINDOW * wanted or step >= span / (many - 1):
             return None
         numbers = self.windows.history.busy_samples(self.device.uuid, many)
-        self.windows.read += len(numbers)
         least, most = t.WHOLE
         is_whole = least <= len(numbers) * step / span <= most
         return EvenSamples(numbers, step) if is_whole else None
 
-    def samples(self, name: str, seconds: float = t.WINDOW_SECONDS) -> EvenSamples:
+    def samples(self, name: str) -> EvenSamples:
         """Return the newest numbers of that name, which has some, as if none were missing."""
-        many, span, _ = self.windows.within(seconds)
+        many, span, _ = self.windows.within(t.WINDOW_SECONDS)
         numbers = finite(self.windows.history.last(self.device.uuid, name, many))
         return EvenSamples(numbers, span / max(1, len(numbers) - 1))
 

@@ -207,23 +207,20 @@ APP_COLUMNS = {
     )
 }
 """Names of `nvidia-smi --query-compute-apps`."""
-APP_ALIASES = {"name": "process_name", "used_memory": "used_gpu_memory"}
+APP_COLUMNS |= {"name": APP_COLUMNS["process_name"], "used_memory": APP_COLUMNS["used_gpu_memory"]}
 
 
 def parse_query(text: str) -> tuple[QueryColumn, ...]:
     """Parse names of a query of GPUs; raises `ValueError` with the closest names."""
-    return _parsed(text, COLUMNS, ALIASES)
+    return _parsed(text, COLUMNS | {alias: COLUMNS[name] for alias, name in ALIASES.items()})
 
 
 def parse_apps_query(text: str) -> tuple[QueryColumn, ...]:
     """Parse names of a query of processes; raises `ValueError` with the closest names."""
-    return _parsed(text, APP_COLUMNS, APP_ALIASES)
+    return _parsed(text, APP_COLUMNS)
 
 
-def _parsed(
-    text: str, columns: Mapping[str, QueryColumn], aliases: Mapping[str, str]
-) -> tuple[QueryColumn, ...]:
-    known = {**columns, **{alias: columns[name] for alias, name in aliases.items()}}
+def _parsed(text: str, known: Mapping[str, QueryColumn]) -> tuple[QueryColumn, ...]:
     found = []
     for name in (word.strip() for word in text.split(",")):
         if name not in known:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from array import array
 from collections.abc import Callable
 from typing import Any
 
@@ -219,17 +220,40 @@ def test_at_every_interval(interval: float) -> None:
     assert [f.rule for f in machine.last.findings] == ["not_working"]
 
 
+class CountedHistory(History):
+    """A history that counts the numbers that are read of it."""
+
+    read = 0
+
+    def last(self, uuid: str, name: str, many: int) -> array[float]:
+        found = super().last(uuid, name, many)
+        self.read += len(found)
+        return found
+
+    def busy_samples(self, uuid: str, many: int) -> bytes:
+        found = super().busy_samples(uuid, many)
+        self.read += len(found)
+        return found
+
+
+def numbers_read(machine: Machine) -> int:
+    """Return the count of numbers that the rules read in one more tick."""
+    assert isinstance(machine.history, CountedHistory)
+    machine.history.read = 0
+    machine.run(1)
+    return machine.history.read
+
+
 def test_what_a_tick_reads_does_not_grow_with_the_history() -> None:
     """The cost, counted: numbers read of the history by all rules for eight devices."""
     machine = Machine(
         devices=tuple(device(n) for n in range(8)),
         readings=(WORKING,) * 8,
         processes=tuple(trainer(n, slurm_job="7") for n in range(8)),
+        history=CountedHistory(),
     )
-    machine.run(700, judged=False).run(1)
-    after_ten_minutes = machine.judge.read
-    machine.run(CAPACITY, judged=False).run(1)
-    assert machine.judge.read == after_ten_minutes
+    after_ten_minutes = numbers_read(machine.run(700, judged=False))
+    assert numbers_read(machine.run(CAPACITY, judged=False)) == after_ten_minutes
     # A minute of each of some series, and ten of memory in use.
     assert after_ten_minutes <= 8 * (15 * 61 + 601)
 
@@ -243,9 +267,9 @@ def test_what_a_tick_reads_does_not_grow_with_the_devices() -> None:
             devices=tuple(device(n) for n in range(count)),
             readings=(WORKING,) * count,
             processes=tuple(trainer(n, parent_pid=1) for n in range(count)),
+            history=CountedHistory(),
         )
-        machine.run(700, judged=False).run(2)
-        read[count] = machine.judge.read
+        read[count] = numbers_read(machine.run(700, judged=False).run(1))
     assert read[4] == read[8] == read[32] == read[64] / 2
 
 

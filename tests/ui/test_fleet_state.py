@@ -188,7 +188,8 @@ def test_a_level_is_at_most_one_beside_the_value(
 
 
 def test_nothing_read_is_no_level() -> None:
-    assert BUSY.levels([gpu(gpu_utilization_percent=None)], [3]) == [UNKNOWN]
+    for before in range(UNKNOWN, 5):
+        assert BUSY.levels([gpu(gpu_utilization_percent=None)], [before]) == [UNKNOWN]
 
 
 # Distributions.
@@ -243,7 +244,7 @@ def test_a_row_of_the_list_is_a_gpu_of_the_map() -> None:
         state.move_to_row(row)
         assert state.row == row
         group, member = state.place
-        assert SOME.gpus[state.groups[group].members[member]].key == wrong.device_uuid
+        assert SOME.gpus[state.grouping.groups[group].members[member]].key == wrong.device_uuid
 
 
 def test_two_things_wrong_with_one_gpu_are_two_rows() -> None:

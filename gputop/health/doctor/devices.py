@@ -17,7 +17,7 @@ from gputop.health.doctor.checks import INDEX, Check, CheckGroup, note, ok, prob
 from gputop.health.judge import judge_snapshot
 from gputop.health.rules.hardware import link_text, lowered_limit
 from gputop.health.thresholds import FULL, LOG_SECONDS
-from gputop.schema.device import Absence, Device, DeviceSample
+from gputop.schema.device import Absence, Device, DeviceSample, DeviceState
 from gputop.schema.snapshot import Event
 from gputop.schema.values import absence_text, enable_ecc, value_text
 from gputop.sources.linux.driver_files import same_address
@@ -34,7 +34,7 @@ DeviceCheck = Callable[[Device, DeviceSample], "Finding"]
 def state(facts: DoctorFacts) -> Iterator[Finding]:
     """Check that each GPU answers."""
     for device in facts.gpus:
-        readings = facts.readings(device)
+        readings = facts.sample.device(device.uuid)
         fault = fault_of(readings) if readings else None
         if fault is not None:
             yield problem(fault.what, fault.remedy, device)
@@ -104,7 +104,10 @@ def _of_each(
     """Return a check of the devices that answer, or which of the needed readings one lacks."""
 
     def judge(facts: DoctorFacts) -> Iterator[Finding]:
-        for device, readings in facts.answering():
+        for device in facts.gpus:
+            readings = facts.sample.device(device.uuid)
+            if readings is None or readings.state is not DeviceState.OK:
+                continue
             known = {name: getattr(readings, name, getattr(device, name, None)) for name in needs}
             lacking = next((name for name, value in known.items() if value is None), None)
             yield absent(lacking, device, readings) if lacking else check(device, readings)
@@ -311,25 +314,23 @@ def order(facts: DoctorFacts) -> Iterator[Finding]:
         return
     chosen = facts.environment.get(VARIABLE) is not None
     by_bus = facts.environment.get(ORDER) == BY_BUS
+    remedy = "Name devices by UUID"
+    if not (chosen or by_bus):
+        remedy = "Set CUDA_DEVICE_ORDER=PCI_BUS_ID, or use UUIDs"
     found = () if facts.torch is None else facts.torch.devices
     pairs = [(each, device) for each in found if (device := _nvml(each, facts))]
     if not pairs or len(pairs) < len(found):
         if len(facts.gpus) == 1 or (by_bus and not chosen):
             yield ok("CUDA's indices are NVML's")
         else:
-            yield note("CUDA's indices may not be NVML's: torch does not say", _remedy(by_bus))
+            yield note("CUDA's indices may not be NVML's: torch does not say", remedy)
         return
     rows = tuple(_row(each, device) for each, device in pairs)
     if all(each.index == device.index for each, device in pairs):
         can_differ = chosen or (len(facts.gpus) > 1 and not by_bus)
         yield replace(ok("CUDA's indices are NVML's"), rows=rows if can_differ else ())
     else:
-        remedy = "Name devices by UUID" if chosen else _remedy(by_bus)
         yield replace(note("CUDA's indices are not NVML's", remedy), rows=rows)
-
-
-def _remedy(by_bus: bool) -> str:
-    return "Name devices by UUID" if by_bus else "Set CUDA_DEVICE_ORDER=PCI_BUS_ID, or use UUIDs"
 
 
 def _row(each: CudaDevice, device: Device) -> str:

@@ -7,17 +7,16 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gputop.bench.run import worker_launch
 from gputop.bench.run.worker_launch import InterpreterSearch, NoAnswerError, run_program
 from gputop.console import terminfo_colours
 from gputop.schema.codec import DecodeError, from_json
-from gputop.schema.device import Device, DeviceSample, DeviceState
 from gputop.schema.snapshot import DriverState, Host, Inventory, Sample, Source
 from gputop.sources.linux.driver_files import KernelLog, System, inspect_system, read_kernel_log
 from gputop.sources.nvml.diagnosis import installed_bindings
@@ -25,6 +24,7 @@ from gputop.stream.child import StreamError, one_snapshot
 
 if TYPE_CHECKING:
     from gputop.bench.run.worker_launch import Interpreter
+    from gputop.schema.device import Device
 
 ASK_SECONDS = 60.0
 """Seconds for torch. Importing it over a network, or starting CUDA on many devices, takes long."""
@@ -96,8 +96,7 @@ async def torch_facts(interpreter: Interpreter, seconds: float = ASK_SECONDS) ->
     except NoAnswerError as error:
         return TorchFacts(failure=str(error))
     try:
-        answer: Any = json.loads(output)
-        return from_json(TorchFacts, answer)
+        return from_json(TorchFacts, json.loads(output))
     except (DecodeError, ValueError, RecursionError):
         return TorchFacts(failure=f"it ended without an answer (status {status})")
 
@@ -141,17 +140,6 @@ class DoctorFacts:
     def gpus(self) -> tuple[Device, ...]:
         """GPUs without their MIG instances."""
         return tuple(each for each in self.inventory.devices if each.parent_uuid is None)
-
-    def readings(self, device: Device) -> DeviceSample | None:
-        """Return the readings of a device, if there are any."""
-        return self.sample.device(device.uuid)
-
-    def answering(self) -> Iterator[tuple[Device, DeviceSample]]:
-        """Yield the GPUs that answer, with their readings."""
-        for device in self.gpus:
-            readings = self.readings(device)
-            if readings is not None and readings.state is DeviceState.OK:
-                yield device, readings
 
 
 async def gather(

@@ -159,12 +159,10 @@ def _lost(view: RuleView, causes: Sequence[str]) -> tuple[list[Evidence], str, f
     full = sum(free) / len(free) if free else float(view.device.sm_clock_max_mhz or 0)
     each = window.span / max(1, len(known))
     evidence = [Evidence("slowed for", REASONS, len(slow) * each, "s", window.span)]
-    if full <= 0:
+    lost = sum(1 - min(clock, full) / full for clock in slow) * each if full > 0 else 0.0
+    if not lost:
         return evidence, "", 0.0
-    lost = sum(1 - min(clock, full) / full for clock in slow) * each
     evidence.append(Evidence("work lost by it, as time", CLOCK, lost, "s", window.span))
-    if not (lost and window.span):
-        return evidence, "", 0.0
     words = f": lost about {span_text(lost)} of work in {duration(window.span)}"
     return evidence, words, 100 * lost / window.span
 
@@ -176,12 +174,9 @@ def pcie_bound(view: RuleView) -> Finding | None:
     if not known:
         raise NoEvidence(next(iter(TRAFFIC)))
     name, rate = max(known.items(), key=lambda item: item[1])
-    most = needed(link_bytes(view.reading(GENERATION), view.reading(WIDTH)), GENERATION)
-    if not view.passes(t.PCIE_SHARE, 100 * rate / most):
-        return None
     # An idle link slows down: judge by its bandwidth while it was busy.
-    generation = max(finite(view.values(GENERATION, t.SHORT_SECONDS)))
-    most = link_bytes(generation, max(finite(view.values(WIDTH, t.SHORT_SECONDS)))) or most
+    link = (max(finite(view.values(each, t.SHORT_SECONDS))) for each in (GENERATION, WIDTH))
+    most = needed(link_bytes(*link), GENERATION)
     share = 100 * rate / most
     if not view.passes(t.PCIE_SHARE, share):
         return None

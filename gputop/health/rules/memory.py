@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from itertools import takewhile
-from operator import mul
-from statistics import fmean
-from typing import TYPE_CHECKING, NamedTuple
+from statistics import correlation, fmean, linear_regression
+from typing import NamedTuple
 
 from gputop.health import thresholds as t
 from gputop.health.conditions import ALMOST_FULL
@@ -15,10 +14,6 @@ from gputop.health.rule_view import NoEvidence, RuleView, finite
 from gputop.health.rules.workload import USED
 from gputop.schema.snapshot import PROCESS_COUNT, Process
 from gputop.text import duration, percentage, size, visible
-
-if TYPE_CHECKING:
-    from array import array
-
 
 FREE = "memory_free_bytes"
 ATTRIBUTED, UNATTRIBUTED = "memory_attributed_bytes", "memory_unattributed_bytes"
@@ -111,12 +106,6 @@ def trend(view: RuleView, enough: float) -> Trend | None:
     numbers = view.values(USED, t.LONG_SECONDS, enough)
     if view.reading(USED) <= (view.mean_or_none(USED, t.LONG_SECONDS) or 0.0):
         return None
-    window = view.windows.within(t.LONG_SECONDS)
-    return _trend(numbers, window.span / max(1, window.samples - 1))
-
-
-def _trend(numbers: array[float], each: float) -> Trend | None:
-    """Fit a line through numbers that are `each` seconds apart."""
     step = max(1, len(numbers) // MOST_POINTS)
     points = [(x, numbers[x]) for x in range(0, len(numbers), step) if math.isfinite(numbers[x])]
     third = len(points) // 3
@@ -126,12 +115,11 @@ def _trend(numbers: array[float], each: float) -> Trend | None:
     first, middle, last = map(fmean, (ys[:third], ys[third:-third], ys[-third:]))
     if not first < middle < last:
         return None
-    mean_x, mean_y = fmean(xs), fmean(ys)
-    dx, dy = [x - mean_x for x in xs], [y - mean_y for y in ys]
-    xx, yy, xy = (sum(map(mul, a, b)) for a, b in ((dx, dx), (dy, dy), (dx, dy)))
-    if not (xx and yy and each) or xy <= 0:
-        return None
-    return Trend(xy / xx / each, xy * xy / (xx * yy), last - first, each * (len(numbers) - 1))
+    slope, fit = linear_regression(xs, ys).slope, correlation(xs, ys) ** 2
+    window = view.windows.within(t.LONG_SECONDS)
+    each = window.span / (window.samples - 1)
+    seconds = each * (len(numbers) - 1)
+    return Trend(slope / each, fit, last - first, seconds) if slope > 0 else None
 
 
 def almost_full(view: RuleView) -> Finding | None:
@@ -151,7 +139,7 @@ def almost_full(view: RuleView) -> Finding | None:
     evidence = [*view.newest("in use", USED), *view.newest("free", FREE)]
     in_use = f"{percentage(share)} in use"
     sentence = f"{ALMOST_FULL}: {in_use}"
-    if line is not None and left is not None:
+    if line and left is not None:
         evidence.append(Evidence("growth a minute", USED, 60 * line.per_second, "B", line.seconds))
         evidence.append(Evidence("full in", FREE, left, "s"))
         sentence = f"May run out of memory in about {duration(left)}: {in_use}, growing"

@@ -201,10 +201,10 @@ def straggler(view: RuleView) -> Finding | None:
     if not view.peers:
         return None
     busy = view.mean(view.activity)
-    others = _median(view, view.activity)
+    others = needed(_median(view, view.activity), view.activity)
     if not (view.passes(t.STRAGGLER_LOAD, busy) and view.passes(t.STRAGGLER_LOAD, others)):
         return None
-    mine, theirs = view.mean(CLOCK), _median(view, CLOCK)
+    mine, theirs = view.mean(CLOCK), needed(_median(view, CLOCK), CLOCK)
     if theirs <= 0:
         return None
     behind = 100 * (mine - theirs) / theirs
@@ -239,7 +239,8 @@ def imbalance(view: RuleView) -> Finding | None:
             "(cuda:0 by default)",
         )
     if busier is not None and view.passes(t.LESS_BUSY, -busier):
-        mine, theirs = view.mean(view.activity), _median(view, view.activity)
+        mine = view.mean(view.activity)
+        theirs = mine - busier
         return Finding(
             Severity.INFORMATION,
             f"Busy {percentage(mine)}, and {_peers(view)} {percentage(theirs)}: work may be uneven",
@@ -250,7 +251,7 @@ def imbalance(view: RuleView) -> Finding | None:
 
 
 def _above_peers(view: RuleView, name: str) -> float | None:
-    mine, theirs = view.mean_or_none(name), _known_median(view, name)
+    mine, theirs = view.mean_or_none(name), _median(view, name)
     return None if mine is None or theirs is None else mine - theirs
 
 
@@ -260,20 +261,16 @@ def _peers(view: RuleView) -> str:
     return f"its peer (GPU {view.peers[0].device.label})"
 
 
-def _known_median(view: RuleView, name: str) -> float | None:
+def _median(view: RuleView, name: str) -> float | None:
     numbers = [n for peer in view.peers if (n := peer.mean_or_none(name)) is not None]
     return median(numbers) if numbers else None
-
-
-def _median(view: RuleView, name: str) -> float:
-    return needed(_known_median(view, name), name)
 
 
 def _beside(view: RuleView, *labelled: tuple[str, str]) -> list[Evidence]:
     """Return its means, each with the median of its peers, as evidence."""
     found: list[Evidence] = []
     for label, name in labelled:
-        mean, theirs = view.means((label, name)), _known_median(view, name)
+        mean, theirs = view.means((label, name)), _median(view, name)
         found += mean
         if mean and theirs is not None:
             found.append(view.measured(f"{label}, its peers", name, theirs))

@@ -23,14 +23,11 @@ class FleetState:
     """The fleet, its groups, and the cursor that map and list share."""
 
     def __init__(
-        self,
-        interval: float = 10.0,
-        *,
-        halves: bool = True,
-        clock: Callable[[], float] = time.monotonic,
+        self, interval: float = 10.0, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Draw two GPUs in a cell if `halves`, which needs enough colours."""
-        self.interval, self.halves, self._clock = interval, halves, clock
+        self.interval, self._clock = interval, clock
+        self.halves = True
+        """True to draw two GPUs in a cell, which needs enough colours."""
         self.began_at = clock()
         self._taken_at: float | None = None
         self.fleet = Fleet(time=0.0)
@@ -101,11 +98,6 @@ class FleetState:
         """Label that the map is grouped by."""
         return self._group_by or self.grouping.by
 
-    @property
-    def groups(self) -> list[grouping.GpuGroup]:
-        """Groups that are shown; empty if no GPU is."""
-        return self.grouping.groups
-
     def next_metric(self, step: int) -> None:
         place = METRICS.index(self.metric) + step
         self.metric = METRICS[place % len(METRICS)]
@@ -157,9 +149,8 @@ class FleetState:
         return min(rows)[1] if rows else None
 
     def move_to(self, group: int, member: int) -> None:
-        if group < len(self.groups):
-            members = self.groups[group].members
-            self._key = self.fleet.gpus[members[max(0, min(len(members) - 1, member))]].key
+        """Move the cursor to a GPU of a group; -1 is the last, as in a list."""
+        self._key = self.fleet.gpus[self.grouping.groups[group].members[member]].key
 
     def move_to_row(self, row: int) -> None:
         if self.view.wrong:

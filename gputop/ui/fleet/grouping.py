@@ -21,7 +21,7 @@ from gputop.text import cells, short_name
 from gputop.ui.drawing.palette import ACCENT, DIM, FAULT, WARN
 from gputop.ui.fleet.map_layout import Labels, MapDensity, arrange
 
-GRAVEST_FIRST = tuple(sorted(SEVERITIES, reverse=True))
+GRAVEST_FIRST = tuple(SEVERITIES)
 SIGNS = dict(zip(GRAVEST_FIRST, "!?▲i", strict=True))
 """Sign in the cell of a GPU with a finding; in ASCII `▲` is `^`."""
 SIGN_STYLES = dict(zip(GRAVEST_FIRST, (FAULT, DIM, WARN, ACCENT), strict=True))

@@ -14,18 +14,7 @@ from gputop.fleet.page import SEVERITIES
 from gputop.text import ABSENT, duration, visible
 from gputop.ui.drawing.cells import Row, Span, cell, clip, fit, merged, spread, width_of
 from gputop.ui.drawing.live import LiveView, Wheel
-from gputop.ui.drawing.palette import (
-    ACCENT,
-    BADGE,
-    DIM,
-    FAULT,
-    GOOD,
-    LEVELS,
-    POINTER,
-    STRONG,
-    TEXT,
-    WARN,
-)
+from gputop.ui.drawing.palette import DIM, GOOD, LEVELS, POINTER, STRONG, TEXT, WARN
 from gputop.ui.fleet.grouping import GRAVEST_FIRST, SHAPE, SIGN_STYLES, SIGNS, VALUE
 from gputop.ui.fleet.map_layout import AROUND_VALUE, VALUE_CELLS, MapDensity, MapPlace
 
@@ -42,9 +31,7 @@ GLYPHS, ASCII_GLYPHS = "▁▂▄▆█", ".:+*#"
 FINE = "■"
 """Glyph of a GPU without problems, where health is shown."""
 REVERSE = Style(reverse=True)
-MARKS = dict(
-    zip(GRAVEST_FIRST, (FAULT + REVERSE, DIM + REVERSE, BADGE, ACCENT + REVERSE), strict=True)
-)
+MARKS = {severity: style + REVERSE for severity, style in SIGN_STYLES.items()}
 """Styles of signs on the map: a whole cell in their colour stands out from the levels."""
 HALVES, UPPER, LOWER = "▀", "↑", "↓"
 """Glyphs of two GPUs in a cell; and of the one that is under the cursor."""
@@ -273,7 +260,7 @@ class MapView(Wheel, LiveView):
         lag = state.fleet.lag_seconds(metric.reading)
         if lag > 0:
             row.append(Span(f"{duration(lag)} older than the rest ", WARN))
-        by = f"by {visible(state.by, 24)} ({len(state.groups):,})"
+        by = f"by {visible(state.by, 24)} ({len(state.grouping.groups):,})"
         words = [by, DENSITY_WORDS[layout.density]]
         if rows < layout.height:
             words.append(f"rows {self._first + 1}–{self._first + rows} of {layout.height}")

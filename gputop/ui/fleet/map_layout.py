@@ -132,7 +132,7 @@ class MapLayout:
 
     def _in_lane(self, y: int, lower: int) -> Iterator[tuple[int, int, tuple[int, int]]]:
         """Yield the first and last cell and the GPU of all that is in a lane."""
-        for group in self._beside(y):
+        for group in self.rows[y] if 0 <= y < self.height else ():
             tile = self.tiles[group]
             if not tile.across:
                 yield tile.x, tile.x + self.label, (group, 0)
@@ -142,9 +142,6 @@ class MapLayout:
             for member in range(first, end):
                 x = tile.cells_x + (member - first) * self.cell
                 yield x, x + self.cell - 1, (group, member)
-
-    def _beside(self, y: int) -> tuple[int, ...]:
-        return self.rows[y] if 0 <= y < self.height else ()
 
 
 @lru_cache(1)

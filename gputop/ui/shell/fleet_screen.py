@@ -162,7 +162,7 @@ class FleetScreen(ActionScreen):
 
     def _share_height(self, width: int, height: int) -> None:
         """Give the map what it can use, and the list the rest, and some rows in any case."""
-        some = bool(self.state.groups)
+        some = bool(self.state.grouping.groups)
         self._header.brief = tiny = height < ROOMY
         header, asked = self._header.height_in(width), int(self._filter.wanted)
         detail = 2 if some and not tiny else 0
@@ -213,9 +213,9 @@ class FleetScreen(ActionScreen):
         state = self.state
         if state.on_list:
             state.move_to_row(0 if step < 0 else len(state.view.wrong))
-        elif state.groups:
-            group = 0 if step < 0 else len(state.groups) - 1
-            state.move_to(group, 0 if step < 0 else len(state.groups[group].members))
+        elif state.grouping.groups:
+            end = 0 if step < 0 else -1
+            state.move_to(end, end)
 
     def action_switch(self) -> None:
         """Switch between map and list; there go to the first row if the cursor is on none."""
