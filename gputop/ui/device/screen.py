@@ -179,11 +179,7 @@ def _lacking_lines(lacking: Counter[str], width: int) -> list[Row]:
     if not lacking:
         return []
     (reason, count), *others = lacking.most_common()
-    if reason.startswith("needs "):
-        reason = reason if count == 1 else f"need{reason[len('needs') :]}"
-    else:
-        reason = f"({reason})"
-    parts = [f"{count} more {reason}"]
+    parts = [f"{count} more ({reason})"]
     parts += [f"{sum(count for _, count in others)} for other reasons"] * bool(others)
     keys = " · a shows them"
     return [[], [Span(cells.clip(", ".join(parts), width - len(keys)) + keys, DIM)]]
