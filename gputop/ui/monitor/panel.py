@@ -12,7 +12,7 @@ from gputop.health.findings import Finding, Severity
 from gputop.health.thresholds import FULL_MARK, HOT_MARGIN
 from gputop.schema.clock_events import BY_WORD, CLOCK_EVENTS, gravity
 from gputop.schema.device import Absence, Device, DeviceSample, DeviceState
-from gputop.schema.values import degrees_to_slowdown
+from gputop.schema.values import degrees_to_slowdown, rate
 from gputop.text import (
     ABSENT,
     age,
@@ -412,11 +412,6 @@ def _links(r: DeviceSample, width: int) -> list[list[tuple[str, str]]]:
     ]
     one_line = sum(most[label] + 3 for label, _ in links) - 3 <= width
     return [links] if one_line else [[link] for link in links]
-
-
-def rate(bytes_per_second: float | None) -> str:
-    """Return a rate as text: `2.64 GiB/s`."""
-    return ABSENT if bytes_per_second is None else f"{size(bytes_per_second)}/s"
 
 
 def _in_line(parts: Sequence[tuple[str, str]], width: int) -> Row:
