@@ -203,7 +203,6 @@ def _cores(host: Host, width: int, room: int) -> list[Row]:
     if not cores or room <= 0:
         return []
     columns = max(1, min(len(cores), width // CORE_WIDTH, -(-len(cores) // min(room, 8))))
-    columns = max(columns, min(width // CORE_WIDTH, -(-len(cores) // room)))
     each = min(44, (width - 2 * (columns - 1)) // columns)
     lines = -(-len(cores) // columns)
     drawn = []
