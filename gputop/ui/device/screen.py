@@ -145,7 +145,6 @@ class DetailsView(ScrolledView):
             for row in rows:
                 if not row.applies(shown, sample):
                     continue
-                missing = row.is_missing(shown, sample)
                 reason = row.reason(shown, sample, host)
                 value = value_of(row.names[0], shown, sample)
                 if self.folded and value is Absence.NOT_SUPPORTED and row.label != "used":
@@ -154,7 +153,7 @@ class DetailsView(ScrolledView):
                 figures = since_start(row.names[0], of)
                 any_figures = any_figures or len(figures) > 1
                 text = row.text(shown, sample)
-                style = DIM if missing else STRONG
+                style = DIM if isinstance(value, Absence) else STRONG
                 block += _lines(row.label, text, style, reason, figures, width)
             block += self._beside_the_schema(title, device, width)
             if block:
