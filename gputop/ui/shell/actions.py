@@ -72,6 +72,11 @@ class Action:
         """Its keys as they are printed on a keyboard."""
         return [key_name(key) for key in self.keys.split(",")]
 
+    @property
+    def is_for_processes(self) -> bool:
+        """True if it is for the lists of processes."""
+        return self.tabs in (LISTS, PROCESSES)
+
     def has_key(self, key: str) -> bool:
         return key in self.keys.split(",")
 
