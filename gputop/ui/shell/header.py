@@ -7,27 +7,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gputop.health.findings import (
-    Cause,
-    Finding,
-    Severity,
-    alerts_beside,
-    cause_text,
-    shorten,
-    summarize,
-)
+from gputop.health.findings import Severity, alerts_beside, cause_text, shorten, summarize
 from gputop.schema.device import DeviceSample, DeviceState
-from gputop.text import (
-    count,
-    duration,
-    fit_columns,
-    moment,
-    number,
-    percentage,
-    rounded,
-    used_of,
-    visible,
-)
+from gputop.text import count, duration, fit_columns, moment, number, percentage, used_of, visible
 from gputop.ui.drawing.cells import Row, Span, bar, cells_of, clip, fit, spread, width_of
 from gputop.ui.drawing.live import TelemetryView
 from gputop.ui.drawing.palette import ACCENT, BADGE, DIM, FAULT, STRONG, TAB, WARN
@@ -35,6 +17,7 @@ from gputop.ui.drawing.palette import ACCENT, BADGE, DIM, FAULT, STRONG, TAB, WA
 if TYPE_CHECKING:
     from textual.events import Click
 
+    from gputop.health.findings import Cause, Finding
     from gputop.recording.replay import Replay
     from gputop.ui.model import Telemetry
 
@@ -193,7 +176,8 @@ class Header(TelemetryView):
         if watts:
             # Of those that do not answer it has been said.
             least = "≥" if len(watts) < len(readings) - lost else ""
-            parts.append([Span("  power ", DIM), Span(f"{least}{rounded(sum(watts))} W")])
+            drawn = number(sum(watts), whole=True)
+            parts.append([Span("  power ", DIM), Span(f"{least}{drawn} W")])
         parts += [[]] * (SUMS - len(parts))
         for label, name, unit in (
             ("hottest", "temperature_celsius", "°C"),
