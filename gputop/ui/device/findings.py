@@ -6,20 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gputop.health.conditions import fault_of
-from gputop.health.findings import (
-    Cause,
-    Evidence,
-    Finding,
-    Severity,
-    cause_text,
-    name_devices,
-    summarize,
-)
+from gputop.health.findings import Severity, cause_text, name_devices, summarize
 from gputop.health.judge import BY_NAME
 from gputop.schema import snapshot
 from gputop.schema.labels import ROWS
 from gputop.schema.values import absence_text
-from gputop.text import duration, moment, short_name, visible
+from gputop.text import duration, moment
 from gputop.ui.device.timeline import CHARTS, GUTTER, Chart
 from gputop.ui.drawing import cells
 from gputop.ui.drawing.cells import Row, Span, heading, wrap
@@ -28,6 +20,7 @@ from gputop.ui.drawing.palette import ACCENT, CPU, DIM, GOOD, MEMORY, STRONG, in
 from gputop.ui.monitor.panel import sign_of
 
 if TYPE_CHECKING:
+    from gputop.health.findings import Cause, Evidence, Finding
     from gputop.health.judge import NoFinding
     from gputop.schema.device import Absence, Device
     from gputop.ui.model import Telemetry
@@ -183,8 +176,7 @@ class WhyTitle(DeviceView):
         if self._findings.of_all:
             left.append(Span(f"all {len(devices)} devices " if len(devices) > 1 else "", STRONG))
         elif device is not None:
-            name = short_name(visible(device.name))
-            left.append(Span(f"GPU {device.label} {name} ", STRONG))
+            left.append(Span(f"GPU {device.label} {device.short_name} ", STRONG))
         history = self._telemetry.history
         seconds = history.span(len(history.times))
         right = [Span(f" watched for {duration(seconds)} ", DIM)] if seconds > 0 else []

@@ -15,7 +15,7 @@ from gputop.health.conditions import HANGING, event_text, fault_of
 from gputop.schema.device import Absence, Device, DeviceState
 from gputop.schema.labels import GROUPS, since_start, value_of
 from gputop.schema.snapshot import Event, MachineState
-from gputop.text import ABSENT, age, moment, short_name, visible
+from gputop.text import ABSENT, age, moment, visible
 from gputop.ui.device.timeline import TimelineView
 from gputop.ui.drawing import cells
 from gputop.ui.drawing.cells import Row, Span, cell, fit, rule_of, width_of
@@ -48,8 +48,7 @@ class DeviceTitle(DeviceView):
         device, telemetry = self.device, self._telemetry
         if device is None:
             return [[Span("No device", WARN)]]
-        name = short_name(visible(device.name))
-        left = [Span(f"{device.label} ", ACCENT), Span(f"{name} ", STRONG)]
+        left = [Span(f"{device.label} ", ACCENT), Span(f"{device.short_name} ", STRONG)]
         since = telemetry.history.since(device.uuid)
         right = [] if since is None else [Span(f" statistics since {moment(since)} ", DIM)]
         right = right if width_of([*left, *right]) <= width else []
