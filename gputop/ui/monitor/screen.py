@@ -56,9 +56,8 @@ class MonitorTab(ListTab):
     @property
     def selected(self) -> Device | None:
         """Selected device, or the device of the selected process if keys are for processes."""
-        if self.processes.focused_list and (process := self.processes.selected) is not None:
-            return self.telemetry.find_device(process.device_uuid)
-        return self.devices.selected
+        found = super().selected if self.processes.focused_list else None
+        return found or self.devices.selected
 
     def select(self, device: Device | None) -> None:
         if device is not None:

@@ -206,11 +206,6 @@ class ProcessPage(ProcessTab):
         super().__init__(telemetry, ProcessDetailsView(telemetry), "process")
         self._read_for: Process | None = None
 
-    @property
-    def selected(self) -> Device | None:
-        """First device of the process."""
-        return self.telemetry.find_device(self.process.device_uuid if self.process else None)
-
     def show(self, process: Process, environment: bool) -> None:
         self._view.show(process, environment=environment)
 
