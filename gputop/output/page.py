@@ -26,7 +26,6 @@ from gputop.text import (
     moment,
     percentage,
     quantity,
-    short_name,
     size,
     used_of,
     visible,
@@ -106,9 +105,7 @@ PROCESSES = TableColumn("processes", lambda *_: Span(""), left=True)
 """The column of processes. `table_lines` fills its cells, because they depend on the width."""
 OWN = (
     TableColumn("GPU", lambda device, _: Span(device.label), ("index",)),
-    TableColumn(
-        "name", lambda device, _: Span(short_name(visible(device.name))), ("name",), left=True
-    ),
+    TableColumn("name", lambda device, _: Span(device.short_name), ("name",), left=True),
     TableColumn("busy", _busy, ("gpu_utilization_percent",)),
     TableColumn("memory", _memory, ("memory_used_bytes",)),
     TableColumn("temp", _temperature, ("temperature_celsius",)),

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 
 from gputop.compat import StrEnum
-from gputop.text import visible
+from gputop.text import short_name, visible
 
 
 class Absence(StrEnum):
@@ -145,6 +145,11 @@ class Device:
         if self.machine is None:
             return self.number
         return f"{visible(self.machine)}:{self.number}"
+
+    @property
+    def short_name(self) -> str:
+        """Name without the brand, in visible characters."""
+        return short_name(visible(self.name))
 
     @property
     def is_here(self) -> bool:

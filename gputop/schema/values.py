@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gputop.schema.catalogue import CATALOGUE
 from gputop.schema.clock_events import CLOCK_EVENTS
 from gputop.schema.device import GPM_READINGS, READINGS, Absence, Device, DeviceSample
-from gputop.text import duration, number, percentage, size, used_of, visible
+from gputop.text import ABSENT, duration, number, percentage, size, used_of, visible
 
 if TYPE_CHECKING:
     from gputop.schema.snapshot import Host, Process
@@ -65,13 +65,14 @@ def degrees_to_slowdown(device: Device, readings: DeviceSample) -> int | None:
     return None if margin is None else margin - (device.temperature_slowdown_margin_celsius or 0)
 
 
-def _rate(value: float) -> str:
-    return f"{size(value)}/s"
+def rate(bytes_per_second: float | None) -> str:
+    """Return a rate as text: `2.64 GiB/s`."""
+    return ABSENT if bytes_per_second is None else f"{size(bytes_per_second)}/s"
 
 
 def _links(rates: tuple[int | None, ...]) -> str:
     """Return the rates, with adjacent equal ones merged: `0–17: 2.28 GiB/s`."""
-    texts = ["down" if rate is None else _rate(rate) for rate in rates]
+    texts = ["down" if each is None else rate(each) for each in rates]
     links = groupby(range(len(texts)), texts.__getitem__)
     runs = [(text, [*run]) for text, run in links]
     return ", ".join(
@@ -109,7 +110,7 @@ _FORMS: Mapping[str, Callable[[Any], str]] = {
     "enabled": lambda yes: "enabled" if yes else "disabled",
     "percent": lambda value: percentage(value, digits=1),
     "bytes": size,
-    "bytes_per_second": _rate,
+    "bytes_per_second": rate,
     "celsius": lambda value: f"{value:.0f}°C",
     "watts": lambda value: f"{number(value)} W",
     "joules": _energy,

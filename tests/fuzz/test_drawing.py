@@ -14,6 +14,7 @@ from gputop.output import page as pages
 from gputop.output.nvidia_smi import DEFAULT_QUERY, CsvLines, parse_query
 from gputop.schema.device import DeviceState
 from gputop.schema.snapshot import decode, encode
+from gputop.settings import AUTO
 from gputop.stream.merge import MachineStream, inventory_of, sample_of
 from gputop.ui.device.findings import FindingsView, WhyTitle
 from gputop.ui.device.screen import DetailsView, DeviceTitle, EventsView
@@ -84,7 +85,7 @@ def test_the_monitor_and_the_pages_of_a_device(
     telemetry = known(records)
     for view in monitor(telemetry, *size):
         if isinstance(view, DevicesView):
-            view.chosen = density
+            view.density = density.name.lower() if density else AUTO
             view.plan(*size)
         drawn(view, *size)
 
@@ -168,6 +169,6 @@ def test_faults_in_the_smallest_spaces(width: int) -> None:
                 telemetry = known(records)
                 for view in monitor(telemetry, width, height):
                     if isinstance(view, DevicesView):
-                        view.chosen = density
+                        view.density = density.name.lower() if density else AUTO
                         view.plan(width, height)
                     drawn(view, width, height)

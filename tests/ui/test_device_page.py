@@ -420,7 +420,7 @@ async def test_readings_that_the_device_does_not_have_are_one_line() -> None:
         assert "fan – no fan" in await page_of(app, pilot)
         app.query_one(DetailsView).action_absent()
         page = await page_of(app, pilot)
-        needs = "2 more need GPM: Hopper or later, GeForce from the 50 series"
+        needs = "2 more (needs GPM: Hopper or later, GeForce from the 50 series)"
         assert page.endswith(f"{needs}, 1 for other reasons · a shows them")
         assert "fan – no fan" not in page
         assert "encoder – " in page  # which it should have

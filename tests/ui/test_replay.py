@@ -89,7 +89,7 @@ async def test_a_replay_is_marked_and_shows_its_own_time(tmp_path: Path) -> None
     async with dashboard(recordings.make(tmp_path / "a.jsonl.gz", 100, 2)) as (pilot, replay):
         await to(pilot, replay, 42)
         bar, header = shown(pilot, ReplayBar), shown(pilot, Header)
-        assert bar.startswith(" REPLAY  2025-11-20 12:00:42  ×1     0:42 of 1:39 ━━━")
+        assert bar.startswith(" REPLAY  2025-11-20 12:00:42  ×1     42 s of 1:39 ━━━")
         assert "12:00:42" in header
         assert "No data" not in header
         assert "2 GPUs" in header
@@ -248,7 +248,7 @@ async def test_one_sample_is_a_recording(tmp_path: Path) -> None:
     async with dashboard(recordings.make(tmp_path / "a.jsonl.gz", 1)) as (pilot, replay):
         await until(pilot, lambda: replay.ended)
         pilot.app._tick()  # type: ignore[attr-defined]
-        assert " end    0:00 of 0:00 ━━" in shown(pilot, ReplayBar)
+        assert " end    0 s of 0 s ━━" in shown(pilot, ReplayBar)
         assert "1 GPU " in shown(pilot, Header)
         for key in ("right", "left", "space"):
             await press(pilot, key)

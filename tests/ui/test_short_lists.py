@@ -48,7 +48,7 @@ def processes(height: int) -> list[str]:
 
 def devices(density: Density, width: int, height: int) -> list[str]:
     view = DevicesView(telemetry())
-    view.chosen = density
+    view.density = density.name.lower()
     view.plan(width, height)
     return text_of(view.draw(width, height)[:height])
 

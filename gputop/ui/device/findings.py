@@ -6,54 +6,31 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gputop.health.conditions import fault_of
-from gputop.health.findings import (
-    Cause,
-    Evidence,
-    Finding,
-    Severity,
-    cause_text,
-    name_devices,
-    summarize,
-)
+from gputop.health.findings import Severity, cause_text, name_devices, summarize
 from gputop.health.judge import BY_NAME
+from gputop.schema import snapshot
 from gputop.schema.labels import ROWS
-from gputop.schema.snapshot import (
-    HOST_CPU,
-    PROCESS_COUNT,
-    PROCESS_CPU,
-    PROCESS_IO_WAIT,
-    SLOWDOWN_BITS,
-)
 from gputop.schema.values import absence_text
-from gputop.text import duration, moment, short_name, visible
+from gputop.text import duration, moment
 from gputop.ui.device.timeline import CHARTS, GUTTER, Chart
-from gputop.ui.drawing.cells import (
-    Row,
-    Span,
-    cell,
-    chart,
-    heading,
-    live_window,
-    paragraph,
-    rule_of,
-    width_of,
-    wrap,
-)
+from gputop.ui.drawing import cells
+from gputop.ui.drawing.cells import Row, Span, heading, wrap
 from gputop.ui.drawing.live import DeviceTab, DeviceView, ScrolledView
 from gputop.ui.drawing.palette import ACCENT, CPU, DIM, GOOD, MEMORY, STRONG, ink
 from gputop.ui.monitor.panel import sign_of
 
 if TYPE_CHECKING:
+    from gputop.health.findings import Cause, Evidence, Finding
     from gputop.health.judge import NoFinding
     from gputop.schema.device import Absence, Device
     from gputop.ui.model import Telemetry
 
 LABELS = {name: row.label for row in ROWS for name in row.names[:1]} | {
     "state": "device",
-    PROCESS_COUNT: "processes",
-    PROCESS_CPU: "CPU of processes",
-    PROCESS_IO_WAIT: "I/O wait of processes",
-    SLOWDOWN_BITS: "held back by",
+    snapshot.PROCESS_COUNT: "processes",
+    snapshot.PROCESS_CPU: "CPU of processes",
+    snapshot.PROCESS_IO_WAIT: "I/O wait of processes",
+    snapshot.SLOWDOWN_BITS: "held back by",
     "pcie_generation": "PCIe generation",
     "pcie_width": "PCIe lanes",
     "pcie_generation_max": "highest PCIe generation",
@@ -70,8 +47,8 @@ EVIDENCE_CHARTS = {chart.name: chart for chart in CHARTS} | {
     for chart in (
         Chart("DRAM active", "dram_active_percent", MEMORY),
         Chart("unattributed", "memory_unattributed_bytes", MEMORY),
-        Chart("CPU, of a core", PROCESS_CPU, CPU),
-        Chart("CPU of the host", HOST_CPU, CPU),
+        Chart("CPU, of a core", snapshot.PROCESS_CPU, CPU),
+        Chart("CPU of the host", snapshot.HOST_CPU, CPU),
         Chart("ECC corrected", "ecc_corrected", ink(167)),
         Chart("PCIe generation", "pcie_generation", ink(140)),
     )
@@ -199,12 +176,11 @@ class WhyTitle(DeviceView):
         if self._findings.of_all:
             left.append(Span(f"all {len(devices)} devices " if len(devices) > 1 else "", STRONG))
         elif device is not None:
-            name = short_name(visible(device.name))
-            left.append(Span(f"GPU {device.label} {name} ", STRONG))
+            left.append(Span(f"GPU {device.label} {device.short_name} ", STRONG))
         history = self._telemetry.history
         seconds = history.span(len(history.times))
         right = [Span(f" watched for {duration(seconds)} ", DIM)] if seconds > 0 else []
-        return [rule_of(left, right, width)]
+        return [cells.rule_of(left, right, width)]
 
 
 def _hanging(text: str, width: int) -> list[Row]:
@@ -247,7 +223,7 @@ def cause_rows(
     first, *more = wrap(text, width - 2 - len(time)) or [""]
     rows: list[Row] = [[sign, Span(first, style), Span(time, DIM)]]
     rows += [[Span("  "), Span(part, style)] for part in more]
-    return rows + paragraph(advice, width, indent=" " * INDENT)
+    return rows + cells.paragraph(advice, width, indent=" " * INDENT)
 
 
 def _numbers(evidence: Sequence[Evidence], width: int) -> list[Row]:
@@ -257,7 +233,7 @@ def _numbers(evidence: Sequence[Evidence], width: int) -> list[Row]:
         time = f" in {duration(each.seconds)}" if each.seconds and each.unit != "s" else ""
         time, said = "" if time == said else time, time or said
         part = [Span(f"{each.label} ", DIM), Span(each.text, STRONG), Span(time, DIM)]
-        if rows[-1] and width_of([*rows[-1], *part]) + 3 > width:
+        if rows[-1] and cells.width_of([*rows[-1], *part]) + 3 > width:
             rows.append([])
         rows[-1] += [Span(" · ", DIM), *part] if rows[-1] else part
     return [row for row in rows if row]
@@ -269,10 +245,10 @@ def _drawn(each: Chart, device: Device, telemetry: Telemetry, width: int) -> lis
     if room < 10 or not any(value is not None for value in values[-2 * room :]):
         return []
     top = each.top(device, telemetry.readings(device.uuid), values)
-    window = live_window(history.count, room, scroll=telemetry.scroll_charts)
-    drawn = chart(values, history.count - len(values), window, CHART_ROWS, top, each.style)
+    window = cells.live_window(history.count, room, scroll=telemetry.scroll_charts)
+    drawn = cells.chart(values, history.count - len(values), window, CHART_ROWS, top, each.style)
     scale = f"of {each.text(top)}, {window.span_text(telemetry.interval)}"
-    labels = [cell(each.label, GUTTER, DIM), cell(scale, GUTTER, DIM)]
+    labels = [cells.cell(each.label, GUTTER, DIM), cells.cell(scale, GUTTER, DIM)]
     return [[label, *row] for label, row in zip(labels, drawn, strict=True)]
 
 

@@ -15,7 +15,7 @@ from gputop.health.conditions import HANGING, event_text, fault_of
 from gputop.schema.device import Absence, Device, DeviceState
 from gputop.schema.labels import GROUPS, since_start, value_of
 from gputop.schema.snapshot import Event, MachineState
-from gputop.text import ABSENT, age, moment, short_name, visible
+from gputop.text import ABSENT, age, moment, visible
 from gputop.ui.device.timeline import TimelineView
 from gputop.ui.drawing import cells
 from gputop.ui.drawing.cells import Row, Span, cell, fit, rule_of, width_of
@@ -48,8 +48,7 @@ class DeviceTitle(DeviceView):
         device, telemetry = self.device, self._telemetry
         if device is None:
             return [[Span("No device", WARN)]]
-        name = short_name(visible(device.name))
-        left = [Span(f"{device.label} ", ACCENT), Span(f"{name} ", STRONG)]
+        left = [Span(f"{device.label} ", ACCENT), Span(f"{device.short_name} ", STRONG)]
         since = telemetry.history.since(device.uuid)
         right = [] if since is None else [Span(f" statistics since {moment(since)} ", DIM)]
         right = right if width_of([*left, *right]) <= width else []
@@ -145,7 +144,6 @@ class DetailsView(ScrolledView):
             for row in rows:
                 if not row.applies(shown, sample):
                     continue
-                missing = row.is_missing(shown, sample)
                 reason = row.reason(shown, sample, host)
                 value = value_of(row.names[0], shown, sample)
                 if self.folded and value is Absence.NOT_SUPPORTED and row.label != "used":
@@ -154,7 +152,7 @@ class DetailsView(ScrolledView):
                 figures = since_start(row.names[0], of)
                 any_figures = any_figures or len(figures) > 1
                 text = row.text(shown, sample)
-                style = DIM if missing else STRONG
+                style = DIM if isinstance(value, Absence) else STRONG
                 block += _lines(row.label, text, style, reason, figures, width)
             block += self._beside_the_schema(title, device, width)
             if block:
@@ -179,11 +177,7 @@ def _lacking_lines(lacking: Counter[str], width: int) -> list[Row]:
     if not lacking:
         return []
     (reason, count), *others = lacking.most_common()
-    if reason.startswith("needs "):
-        reason = reason if count == 1 else f"need{reason[len('needs') :]}"
-    else:
-        reason = f"({reason})"
-    parts = [f"{count} more {reason}"]
+    parts = [f"{count} more ({reason})"]
     parts += [f"{sum(count for _, count in others)} for other reasons"] * bool(others)
     keys = " · a shows them"
     return [[], [Span(cells.clip(", ".join(parts), width - len(keys)) + keys, DIM)]]

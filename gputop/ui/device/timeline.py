@@ -57,8 +57,10 @@ class Chart:
         return limits.get(self.name) or round_up(max((v for v in values if v), default=0.0))
 
     def text(self, value: float) -> str:
+        """Return the value without decimals that are not in the reading, or mean nothing."""
         name = self.name if self.name in CATALOGUE else "gpu_utilization_percent"  # of the host
-        return value_text(name, tidy(name, value))
+        fine = name.endswith(("_percent", "_watts")) and value != round(value)
+        return value_text(name, value if fine else round(value))
 
 
 CHARTS = (
@@ -217,12 +219,6 @@ def heights(rows: int, charts: int) -> list[int]:
 def round_up(value: float) -> float:
     """Return the next power of two, the full height of a chart without a limit."""
     return 2.0 ** math.ceil(math.log2(value)) if value > 1 else 1.0
-
-
-def tidy(name: str, value: float) -> float:
-    """Return the value without decimals that are not in the reading, or mean nothing."""
-    fine = name.endswith(("_percent", "_watts"))
-    return value if fine and value != round(value) else round(value)
 
 
 def _ago(seconds: float) -> str:

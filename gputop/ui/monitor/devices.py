@@ -118,7 +118,8 @@ class DevicesView(Wheel, TelemetryView):
         self._selected: str | None = None
         self.active = True
         """True while keys are for the devices."""
-        self.chosen: Density | None = None
+        self.density = AUTO
+        """Name of the density that the user chose, or `auto`."""
         self.alone = False
         """True on the smallest terminals: a line for each device, and nothing else."""
         self.charts = CHARTS[0]
@@ -146,30 +147,21 @@ class DevicesView(Wheel, TelemetryView):
     def plan(self, width: int, height: int) -> DeviceLayout:
         """Return the layout for a space that devices and processes share."""
         self._space = width, height
-        self.current_layout = self._layout(self.chosen)
+        self.current_layout = self._layout(self.density)
         return self.current_layout
 
-    def _layout(self, chosen: Density | None) -> DeviceLayout:
-        telemetry = self._telemetry
+    def _layout(self, density: str) -> DeviceLayout:
+        telemetry, chosen = self._telemetry, None if density == AUTO else Density[density.upper()]
         sections = [*Counter(device.machine for device in telemetry.devices).values()]
         titles = sum(row.title_rows(each) for each in telemetry.machines)
         return plan_layout(sections, telemetry.process_count, *self._space, chosen, titles)
-
-    @property
-    def density(self) -> str:
-        """Name of the density that the user chose, or `auto`."""
-        return AUTO if self.chosen is None else self.chosen.name.lower()
-
-    @density.setter
-    def density(self, name: str) -> None:
-        self.chosen = None if name == AUTO else Density[name.upper()]
 
     def next_density(self) -> None:
         """Switch to the next density: one row, three rows, full. The one that suits is `auto`."""
         order = [*Density]
         following = order[(order.index(self.current_layout.density) + 1) % len(order)]
-        automatic = self._layout(None).density
-        self.chosen = None if following is automatic else following
+        automatic = self._layout(AUTO).density
+        self.density = AUTO if following is automatic else following.name.lower()
 
     def is_right(self, uuid: str) -> bool:
         """Return True if the panel of the device with that UUID is in the right half."""

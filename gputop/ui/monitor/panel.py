@@ -12,19 +12,8 @@ from gputop.health.findings import Finding, Severity
 from gputop.health.thresholds import FULL_MARK, HOT_MARGIN
 from gputop.schema.clock_events import BY_WORD, CLOCK_EVENTS, gravity
 from gputop.schema.device import Absence, Device, DeviceSample, DeviceState
-from gputop.schema.values import degrees_to_slowdown
-from gputop.text import (
-    ABSENT,
-    age,
-    fit_columns,
-    in_unit_of,
-    percentage,
-    quantity,
-    rounded,
-    short_name,
-    size,
-    visible,
-)
+from gputop.schema.values import degrees_to_slowdown, rate
+from gputop.text import ABSENT, age, fit_columns, in_unit_of, percentage, quantity, size, visible
 from gputop.ui.drawing import cells, palette
 from gputop.ui.drawing.cells import Row, Span, cell, clip, faded, fit, reading, share_of, width_of
 from gputop.ui.drawing.palette import ACCENT, DIM, FAULT, STRONG, TAB, TEXT, TRACK, WARN
@@ -138,9 +127,8 @@ class Panel:
 
 def name_of(device: Device) -> str:
     """Return the short name of a device; for a MIG instance, its profile."""
-    name = short_name(visible(device.name))
-    profile = name.rpartition(" MIG ")[2]
-    return f"└ MIG {profile}" if device.parent_uuid is not None else name
+    name = device.short_name
+    return name if device.parent_uuid is None else f"└ MIG {name.rpartition(' MIG ')[2]}"
 
 
 def lacks(readings: DeviceSample, name: str) -> bool:
@@ -349,8 +337,8 @@ def _power_bar(panel: Panel, width: int) -> Row:
 def _power(r: DeviceSample, of: str, pad: int = 0) -> Row:
     if r.power_watts is None:
         return [Span(ABSENT.rjust(pad), DIM)]
-    watts = Span(rounded(r.power_watts).rjust(pad), STRONG if pad else TEXT)
-    limit = "" if r.power_limit_watts is None else f"{of}{rounded(r.power_limit_watts)}"
+    watts = Span(quantity(r.power_watts, "").rjust(pad), STRONG if pad else TEXT)
+    limit = "" if r.power_limit_watts is None else f"{of}{quantity(r.power_limit_watts, '')}"
     return [watts, Span(f"{limit} W", DIM)]
 
 
@@ -412,11 +400,6 @@ def _links(r: DeviceSample, width: int) -> list[list[tuple[str, str]]]:
     ]
     one_line = sum(most[label] + 3 for label, _ in links) - 3 <= width
     return [links] if one_line else [[link] for link in links]
-
-
-def rate(bytes_per_second: float | None) -> str:
-    """Return a rate as text: `2.64 GiB/s`."""
-    return ABSENT if bytes_per_second is None else f"{size(bytes_per_second)}/s"
 
 
 def _in_line(parts: Sequence[tuple[str, str]], width: int) -> Row:

@@ -11,6 +11,7 @@ from rich.cells import cell_len
 
 from gputop.schema.device import Device, DeviceSample, DeviceState
 from gputop.schema.snapshot import DriverState, Machine, MachineState, Source
+from gputop.schema.values import rate
 from gputop.text import (
     ABSENT,
     age,
@@ -67,10 +68,10 @@ COLUMNS = (
     _column("FAN", "fan_percent", 6, 44, _percent),
     _column("P", "performance_state", 4, 44, lambda p: ABSENT if p is None else f"P{p}"),
     # Received traffic is shown only with room for sent traffic.
-    _column("PCIE RX", "pcie_rx_bytes_per_second", RATE, 60 + RATE, panels.rate),
-    _column("PCIE TX", "pcie_tx_bytes_per_second", RATE, 60, panels.rate),
-    _column("NVLINK RX", "nvlink_rx_bytes_per_second", RATE, 70 + RATE, panels.rate),
-    _column("NVLINK TX", "nvlink_tx_bytes_per_second", RATE, 70, panels.rate),
+    _column("PCIE RX", "pcie_rx_bytes_per_second", RATE, 60 + RATE, rate),
+    _column("PCIE TX", "pcie_tx_bytes_per_second", RATE, 60, rate),
+    _column("NVLINK RX", "nvlink_rx_bytes_per_second", RATE, 70 + RATE, rate),
+    _column("NVLINK TX", "nvlink_tx_bytes_per_second", RATE, 70, rate),
 )
 # fmt: on
 """Columns, the most useful first: the last ones are dropped where room is short."""

@@ -56,9 +56,8 @@ class MonitorTab(ListTab):
     @property
     def selected(self) -> Device | None:
         """Selected device, or the device of the selected process if keys are for processes."""
-        if self.processes.focused_list and (process := self.processes.selected) is not None:
-            return self.telemetry.find_device(process.device_uuid)
-        return self.devices.selected
+        found = super().selected if self.processes.focused_list else None
+        return found or self.devices.selected
 
     def select(self, device: Device | None) -> None:
         if device is not None:
@@ -203,7 +202,6 @@ def _cores(host: Host, width: int, room: int) -> list[Row]:
     if not cores or room <= 0:
         return []
     columns = max(1, min(len(cores), width // CORE_WIDTH, -(-len(cores) // min(room, 8))))
-    columns = max(columns, min(width // CORE_WIDTH, -(-len(cores) // room)))
     each = min(44, (width - 2 * (columns - 1)) // columns)
     lines = -(-len(cores) // columns)
     drawn = []

@@ -206,11 +206,6 @@ class ProcessPage(ProcessTab):
         super().__init__(telemetry, ProcessDetailsView(telemetry), "process")
         self._read_for: Process | None = None
 
-    @property
-    def selected(self) -> Device | None:
-        """First device of the process."""
-        return self.telemetry.find_device(self.process.device_uuid if self.process else None)
-
     def show(self, process: Process, environment: bool) -> None:
         self._view.show(process, environment=environment)
 
@@ -289,7 +284,6 @@ class SignalList(ChoiceList):
         self._target = target
         self.asking = False
         """True once a signal is chosen and the question is open."""
-        self.ready = False
 
     @property
     def rows_needed(self) -> int:
@@ -325,19 +319,13 @@ class SignalList(ChoiceList):
         (process, devices), name = self._target, SIGNALS[self.at][0].name.removeprefix("SIG")
         labels = [label for label, _ in devices]
         many = len(labels) > DEVICES_NAMED
-        on = f"{len(labels)} devices" if many else f"GPU {', '.join(labels)}"
-        where = f" on {on}?" if labels else "?"
+        on = f" on {len(labels)} devices" if many else f" on GPU {', '.join(labels)}"
+        start, end = f"Send {name} to {process.pid}", f"{on * bool(labels)}?"
         user = "" if process.user is None else f"{visible(process.user, 64)}, "
-        start = f"Send {name} to {process.pid} ({user}"
-        room = 2 * width - len(start) - len(where) - SLACK
-        command = clip(visible(process.command or "", 4 * width), max(8, room))
-        asked = f"{start}{command}){where}"
-        if room < 8:  # the devices have a line of their own above
-            asked = f"Send {name} to {process.pid}{where}"
-        key, style = (ACCENT, TEXT) if self.ready else (DIM, DIM)
-        answers = [Span("y", key), Span(f" Send {name}    ", style), Span("n", ACCENT)]
-        lines: list[Row] = [[Span(line, WARN)] for line in wrap(asked, width)]
-        return [*lines, [], [*answers, Span(" Back to the signals")]]
+        room = 2 * width - len(start) - len(user) - len(end) - SLACK
+        command = clip(visible(process.command or "", 4 * width), room)
+        who = f" ({user}{command})" if room >= 8 else ""  # else it has a line of its own above
+        return [[Span(line, WARN)] for line in wrap(start + who + end, width)]
 
 
 class SendSignal(ChoiceDialog):
@@ -373,7 +361,6 @@ class SendSignal(ChoiceDialog):
         self._quiet.begin()
 
     def _show_keys(self) -> None:
-        self._list.ready = self._quiet.over
         self._list.redraw()
         asking = ASKING if self._quiet.over else NOT_YET
         self.query_one(Vertical).border_subtitle = asking if self._list.asking else CHOOSING

@@ -265,6 +265,11 @@ class ProcessTab(LiveTab):
         """Process that keys act on."""
         return self._view.selected
 
+    @property
+    def selected(self) -> Device | None:
+        """Device of that process; the first one, if it is on several."""
+        return self.telemetry.find_device(self.process.device_uuid if self.process else None)
+
     def is_right(self, uuid: str) -> bool:  # noqa: ARG002 - for the tab with panels
         """Return True if the device with that UUID is shown in the right half."""
         return False
@@ -314,9 +319,7 @@ class ProcessesTab(ListTab):
 
     @property
     def selected(self) -> Device | None:
-        process, devices = self.processes.selected, self.telemetry.devices
-        found = self.telemetry.find_device(process.device_uuid if process else None)
-        return found or (devices[0] if devices else None)
+        return super().selected or next(iter(self.telemetry.devices), None)
 
     def show_telemetry(self) -> None:
         self.processes.redraw()

@@ -140,10 +140,8 @@ class ProcessTable:
     def apply_settings(self, title: str, reverse: bool, tree: bool) -> None:
         """Apply the settings: sort by the column of that title, if it exists."""
         column = next((c for c in (columns.HOST, *columns.COLUMNS) if c.title == title), None)
-        if column is not None:
-            self.sorted_by, self.descending = column, column.largest_first
-        if reverse:
-            self.descending = not self.descending
+        self.sorted_by = column or self.sorted_by
+        self.descending = self.sorted_by.largest_first is not reverse
         self.tree = tree
         self._changed()
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, TypeVar, cast
 
@@ -71,6 +71,11 @@ class Action:
     def key_names(self) -> list[str]:
         """Its keys as they are printed on a keyboard."""
         return [key_name(key) for key in self.keys.split(",")]
+
+    @property
+    def is_for_processes(self) -> bool:
+        """True if it is for the lists of processes."""
+        return self.tabs in (LISTS, PROCESSES)
 
     def has_key(self, key: str) -> bool:
         return key in self.keys.split(",")
@@ -334,13 +339,10 @@ class ActionScreen(Screen[None]):
                 await self.act(action)
 
         themes = [Action("", "", f"theme('{n}')", f"Theme: {n}") for n in self.app.other_themes]
-        choices = [Choice(a.help, a.key_names[0], a) for a in (*self.commands(), *themes)]
-        self.app.push_screen(ChoiceDialog("Commands", choices), run)
-
-    def commands(self) -> Iterator[Action]:
-        """Yield the actions that the command palette offers: not those that move a cursor."""
         left_out = {"commands", *CURSOR}
-        return (a for a in self.actions if self.offers(a) and a.name not in left_out)
+        offered = [a for a in self.actions if self.offers(a) and a.name not in left_out]
+        choices = [Choice(a.help, a.key_names[0], a) for a in (*offered, *themes)]
+        self.app.push_screen(ChoiceDialog("Commands", choices), run)
 
     @work(exclusive=True, group="stream", exit_on_error=False)
     async def follow(

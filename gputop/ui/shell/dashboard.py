@@ -20,17 +20,7 @@ from gputop.ui.monitor.screen import SMALLEST, MonitorTab
 from gputop.ui.processes.columns import GPU
 from gputop.ui.processes.screen import ProcessesTab
 from gputop.ui.processes.table_state import ProcessTable
-from gputop.ui.shell.actions import (
-    ACTIONS,
-    LISTS,
-    PAGES,
-    PROCESSES,
-    Action,
-    ActionScreen,
-    KeysView,
-    bindings,
-    explanation,
-)
+from gputop.ui.shell.actions import ACTIONS, PAGES, ActionScreen, KeysView, bindings, explanation
 from gputop.ui.shell.header import Header, ReplayBar
 from gputop.ui.shell.recording import Recordings
 from gputop.ui.shell.tabs import Tabs
@@ -44,6 +34,7 @@ if TYPE_CHECKING:
     from gputop.recording.replay import Played, Replay
     from gputop.schema.snapshot import Record
     from gputop.ui.drawing.live import FilterView
+    from gputop.ui.shell.actions import Action
 
 LEAST_WIDTH, LEAST_HEIGHT = 40, 12
 """Smallest terminal with more than a line for each device."""
@@ -246,13 +237,13 @@ class Dashboard(ActionScreen):
             return 0
         if action.when == "replay":
             return 1
-        return 2 if self.tabs.on_processes and action.tabs in (LISTS, PROCESSES) else 3
+        return 2 if self.tabs.on_processes and action.is_for_processes else 3
 
     def offers(self, action: Action) -> bool:
         if not super().offers(action) or (action.id == "signal" and self.app.settings.readonly):
             return False
-        lists = action.when != "replay" and action.tabs in (LISTS, PROCESSES, ("monitor",))
-        of_devices = lists or action.id == "why"
+        lists = action.is_for_processes or action.tabs == ("monitor",)
+        of_devices = (lists and action.when != "replay") or action.id == "why"
         return self.knows(action) and (bool(self.telemetry.devices) or not of_devices)
 
     def show(self) -> None:

@@ -7,27 +7,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gputop.health.findings import (
-    Cause,
-    Finding,
-    Severity,
-    alerts_beside,
-    cause_text,
-    shorten,
-    summarize,
-)
+from gputop.health.findings import Severity, alerts_beside, cause_text, shorten, summarize
 from gputop.schema.device import DeviceSample, DeviceState
-from gputop.text import (
-    count,
-    duration,
-    fit_columns,
-    moment,
-    number,
-    percentage,
-    rounded,
-    used_of,
-    visible,
-)
+from gputop.text import count, duration, fit_columns, moment, number, percentage, used_of, visible
 from gputop.ui.drawing.cells import Row, Span, bar, cells_of, clip, fit, spread, width_of
 from gputop.ui.drawing.live import TelemetryView
 from gputop.ui.drawing.palette import ACCENT, BADGE, DIM, FAULT, STRONG, TAB, WARN
@@ -35,6 +17,7 @@ from gputop.ui.drawing.palette import ACCENT, BADGE, DIM, FAULT, STRONG, TAB, WA
 if TYPE_CHECKING:
     from textual.events import Click
 
+    from gputop.health.findings import Cause, Finding
     from gputop.recording.replay import Replay
     from gputop.ui.model import Telemetry
 
@@ -93,8 +76,10 @@ class Header(TelemetryView):
         left = [Span(TITLE, ACCENT)]
         left += [Span(label, TAB if name == self.tab else DIM) for name, label in self._tabs(width)]
         telemetry, gap = self._telemetry, " " * (width >= ROOMY)
-        if telemetry.simulated:
-            left += [Span(gap), Span(" SIMULATED " if gap else " DEMO ", BADGE)]
+        badges = {" SIMULATED " if gap else " DEMO ": telemetry.simulated}
+        badges |= {" PAUSED ": telemetry.paused, " REC ": self.recording}
+        for badge in filter(badges.get, badges):
+            left += [Span(gap), Span(badge, BADGE)]
         inventory = telemetry.inventory
         ranked = [moment(telemetry.sample.time if telemetry.sample else time.time())]
         if inventory is not None:
@@ -104,14 +89,8 @@ class Header(TelemetryView):
             where = f"{many} hosts" if many > 1 else visible(inventory.hostname)
             ranked.append(clip(where, 24))
             if inventory.driver_version:
-                version = f"driver {visible(inventory.driver_version)}"
-                if inventory.cuda_version:
-                    version += f" · CUDA {visible(inventory.cuda_version)}"
-                ranked.append(version)
-        if telemetry.paused:
-            left += [Span(gap), Span(" PAUSED ", BADGE)]
-        if self.recording:
-            left += [Span(gap), Span(" REC ", BADGE)]
+                cuda = inventory.cuda_version and f" · CUDA {visible(inventory.cuda_version)}"
+                ranked.append(f"driver {visible(inventory.driver_version)}{cuda or ''}")
         kept = fit_columns(ranked, width - width_of(left) + 1, lambda part: cells_of(part) + 3)
         right = " · ".join((*kept[1:], *kept[:1]))
         return spread(left, [Span(f"{right} ", DIM)], width)
@@ -130,13 +109,11 @@ class Header(TelemetryView):
             return [Span(f" No devices yet on {count(many, 'host')}", WARN)]
         if telemetry.starting:
             return [Span(" Waiting for the NVIDIA driver", WARN)]
-        problem = telemetry.inventory.problem if telemetry.inventory else None
-        if problem is not None and not telemetry.devices:
-            parts = (f" {visible(problem.what)}", ": showing only the host")
-            said = "".join(fit_columns(parts, width, cells_of)) or clip(parts[0], width)
-            return [Span(said, WARN)]
         if not telemetry.devices:
-            return [Span(" The driver lists no GPUs: showing only the host", WARN)]
+            problem = telemetry.inventory.problem if telemetry.inventory else None
+            what = visible(problem.what) if problem else "The driver lists no GPUs"
+            parts = (f" {what}", ": showing only the host")
+            return [Span("".join(fit_columns(parts, width, cells_of)) or parts[0], WARN)]
         devices, host = self._devices(), self._host()
         # What the devices say beyond their sums gives way first.
         ranked = (*devices[:SUMS], *host, *devices[SUMS:])
@@ -199,7 +176,8 @@ class Header(TelemetryView):
         if watts:
             # Of those that do not answer it has been said.
             least = "≥" if len(watts) < len(readings) - lost else ""
-            parts.append([Span("  power ", DIM), Span(f"{least}{rounded(sum(watts))} W")])
+            drawn = number(sum(watts), whole=True)
+            parts.append([Span("  power ", DIM), Span(f"{least}{drawn} W")])
         parts += [[]] * (SUMS - len(parts))
         for label, name, unit in (
             ("hottest", "temperature_celsius", "°C"),
@@ -265,7 +243,8 @@ class ReplayBar(TelemetryView):
         row = [Span(" REPLAY ", BADGE), Span(f" {self._moment()}  ", STRONG)]
         pace = "end" if replay.ended else "paused" if replay.paused else f"×{replay.speed:g}"
         row.append(Span(f"{pace:<7}", ACCENT))
-        row.append(Span(f"{clock(replay.position)} of {clock(replay.end)} "))
+        end = duration(replay.end)
+        row.append(Span(f"{duration(replay.position):>{len(end)}} of {end} "))
         damaged = replay.recording.damaged
         lost = [Span(f" {damaged} damaged ", WARN)] if damaged else []
         lost += [Span(f" {replay.recording.unread} ", WARN)] if replay.recording.unread else []
@@ -293,10 +272,3 @@ class ReplayBar(TelemetryView):
     def action_speed(self, step: int) -> None:
         self._replay.change_speed(step)
         self.redraw()
-
-
-def clock(seconds: float) -> str:
-    """Return a time into the recording such as `0:05` or `1:02:05`."""
-    minutes, whole = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{whole:02d}" if hours else f"{minutes}:{whole:02d}"

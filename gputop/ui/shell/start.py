@@ -15,7 +15,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,6 @@ from gputop.stream.launch import StreamOptions, launch
 from gputop.ui.terminal.skeleton import SKELETON
 
 if TYPE_CHECKING:
-    from gputop.problem import Problem
     from gputop.recording.reader import Recording
     from gputop.settings import Settings
     from gputop.ui.shell.dashboard import Dashboard, RecordSource
@@ -34,24 +32,18 @@ if TYPE_CHECKING:
 def run(
     *,
     settings: Settings,
-    problems: Sequence[Problem],
-    config: Path,
     chosen: Mapping[str, Any],
-    python: str | None,
     hosts: Sequence[str] = (),
     remote_command: Sequence[str] = (),
     recording: Recording | None = None,
-    record: Path | None = None,
     show_secrets: bool = False,
-    search: str = "",
+    **shown: Any,
 ) -> int:
     """Run the dashboard until it is left; return the exit status.
 
-    `problems` are the settings that could not be used; `config` is their file. `chosen` are the
-    options of `StreamOptions` that say which devices are read. `hosts` are shown
-    instead of this machine, or a `recording` is played. `record` is a file to record to.
-    `show_secrets` leaves command lines and environments of this machine's processes unmasked.
-    `search` is the first filter of the list of processes.
+    `chosen` are the options of `StreamOptions` that say which devices are read. `hosts` are shown
+    instead of this machine, or a `recording` is played. `show_secrets` leaves command lines and
+    environments of this machine's processes unmasked. The other arguments are the app's.
     """
     interval, replay, process = settings.interval, None, None
     asked = StreamOptions(interval, gpm=False, control=True, secrets=show_secrets, **chosen)
@@ -73,8 +65,7 @@ def run(
 
         source = StreamChild(asked.command, interval, process)
     load()
-    shown = {"replay": replay, "record": record, "show_secrets": show_secrets, "search": search}
-    return _show(source, python, settings, problems=problems, config=config, **shown)
+    return _show(source, settings=settings, replay=replay, show_secrets=show_secrets, **shown)
 
 
 def run_fleet(
@@ -84,15 +75,13 @@ def run_fleet(
     where: str,
     match: str = "",
     interval: float = 10.0,
-    settings: Settings,
-    problems: Sequence[Problem] = (),
-    config: Path | None = None,
     python: str | None = None,
+    **shown: Any,
 ) -> int:
     """Run the fleet screen until it is left; return the exit status.
 
     `where` and `match` are the server and what it is asked for, as they may be shown; `open_stream`
-    makes the stream of a host by its name.
+    makes the stream of a host by its name. The other arguments are the app's.
     """
     load()
     from gputop.ui.fleet.fleet_state import FleetState
@@ -104,7 +93,7 @@ def run_fleet(
         return Dashboard(open_stream(host), python, back_to="Fleet")
 
     first = FleetScreen(FleetState(interval), watch, open_host, where, match)
-    return _show(settings=settings, problems=problems, config=config, first=first)
+    return _show(first=first, **shown)
 
 
 def _show(*arguments: Any, **options: Any) -> int:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from textual.widgets import ContentSwitcher
 
-from gputop.text import short_name
 from gputop.ui.processes.screen import ListTab
 from gputop.ui.terminal import textual_patches
 
@@ -119,7 +118,7 @@ class Tabs(ContentSwitcher):
         from gputop.ui.drawing.dialogs import Choice, NumberDialog
 
         tab, devices = self.tab, self._telemetry.devices
-        choices = [Choice(f"{d.label} {short_name(d.name)}", "", d) for d in devices]
+        choices = [Choice(f"{d.label} {d.short_name}", "", d) for d in devices]
         if devices:
             self.app.push_screen(NumberDialog("GPU", choices), tab.select)
 
