@@ -100,7 +100,7 @@ def test_the_document(nvml: FakeDriver, capsys: pytest.CaptureFixture[str]) -> N
     ("fault", "says"),
     [
         (FakeDevice(code=GPU_IS_LOST), "LOST: it no longer answers on its bus"),
-        (FakeDevice(code=RESET_REQUIRED), "NEEDS RESET: the driver has given it up"),
+        (FakeDevice(code=RESET_REQUIRED), "NEEDS RESET: the driver has given up on it"),
         (FakeDevice(hang=True), "NOT RESPONDING: calls to its driver hang or fail"),
         (
             FakeDevice(fail={"nvmlDeviceGetCpuAffinity": GPU_IS_LOST}),
