@@ -140,7 +140,7 @@ def test_a_page_has_everything_at_80_columns() -> None:
     assert hot.splitlines()[1] == "heat limit: margin 3°C (slowdown at -2°C)"
     many = outliers_page([member(n, 700 + n % 3) for n in range(1000)])
     assert len(many.splitlines()) < 10
-    assert "No outliers among 1000 devices." in many
+    assert "No outliers among 1,000 devices." in many
 
 
 def test_a_page_of_nothing_but_failures() -> None:
