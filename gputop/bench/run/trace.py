@@ -13,6 +13,7 @@ from gputop.bench.events import Conditions, Event, Hello, Planned, Point, Progre
 from gputop.bench.plan import gpu_limits
 from gputop.bench.plan.kinds import BANDWIDTH, kind_of
 from gputop.bench.results.compare import measured, score
+from gputop.bench.results.verdict import BAD_STATES
 from gputop.schema.values import link_bytes
 from gputop.stream.history import FASTEST
 from gputop.text import visible
@@ -127,9 +128,7 @@ WITHIN = "device to device"
 """Series of copies whose bandwidth is that of the device's memory."""
 LOAD_PERCENT, LOAD_SHARE = 5, 0.05
 """SM utilization of a process of others, and its share of the run, from which it counts."""
-STATES = ("remap_pending", "remap_failed")
-"""States that are bad also if they were so before the run."""
-MEMORY_ERRORS = ("ecc_corrected", "ecc_uncorrected", "remapped_rows", *STATES)
+MEMORY_ERRORS = ("ecc_corrected", "ecc_uncorrected", "remapped_rows", *BAD_STATES)
 """Counters and states of the device's memory that can only get worse in a run."""
 LEAST_COVERED = 0.5
 """Least share of the run between the first and last reading of the energy."""
@@ -357,7 +356,7 @@ class Trace:
             memory_errors={
                 name: (before, after)
                 for name, (before, after) in self._memory_errors.items()
-                if result.kind == "memory" or after > before or (after and name in STATES)
+                if result.kind == "memory" or after > before or (after and name in BAD_STATES)
             },
             other_load=tuple(
                 name for name, held in self._load.items() if held > LOAD_SHARE * seconds
