@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -123,15 +124,13 @@ def open_sink(
         recorder = Recorder(path)
         return recorder.write, recorder.close
     file = None if path is None else GrowingFile(path)
+    put = file.write if file else partial(write_all, sys.stdout.fileno())
 
     def write(record: Record) -> None:
-        text = "".join(f"{line}\n" for line in form.lines_of(record)).encode()
-        if text and file is not None:
-            file.write(text)
-        elif text:
-            write_all(sys.stdout.fileno(), text)
+        if text := "".join(f"{line}\n" for line in form.lines_of(record)).encode():
+            put(text)
 
-    return write, file.close if file is not None else lambda: None
+    return write, file.close if file else lambda: None
 
 
 @contextmanager
