@@ -140,9 +140,8 @@ class _Follower:
         self._is_new = False
         self._problem = Problem("No sample came", "the sampler is silent", "Try again")
         self._ended = self._failed = False
-        self._stop = asyncio.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._follow()), daemon=True)
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._reading: asyncio.Task[None] | None = None
 
     def latest(self) -> Snapshot | None:
         """Return the newest snapshot, if there is one."""
@@ -173,8 +172,8 @@ class _Follower:
         with self._changed:
             self._ended = True
             self._changed.notify_all()
-            if self._loop is not None and not self._failed:
-                self._loop.call_soon_threadsafe(self._stop.set)
+            if self._reading is not None and not self._failed:
+                self._reading.get_loop().call_soon_threadsafe(self._reading.cancel)
         if self._thread.ident is not None:
             self._thread.join()
 
@@ -182,15 +181,7 @@ class _Follower:
         with self._changed:
             if self._ended:
                 return
-            self._loop = asyncio.get_running_loop()
-        reading = asyncio.create_task(self._read())
-        stopping = asyncio.create_task(self._stop.wait())
-        await asyncio.wait((reading, stopping), return_when=asyncio.FIRST_COMPLETED)
-        stopping.cancel()
-        reading.cancel()
-        await asyncio.gather(reading, stopping, return_exceptions=True)
-
-    async def _read(self) -> None:
+            self._reading = asyncio.current_task()
         try:
             async with contextlib.aclosing(streams.snapshots(self._child)) as found:
                 async for each in found:
@@ -204,6 +195,8 @@ class _Follower:
             with self._changed:
                 self._problem, self._failed = error.problem, True
                 self._changed.notify_all()
+        except asyncio.CancelledError:
+            pass  # by `close`
 
 
 def _child(interval: float, *, demo: bool) -> StreamChild:

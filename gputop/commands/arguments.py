@@ -46,11 +46,9 @@ class Parser(argparse.ArgumentParser):
     def value(
         self, names: str, metavar: str, parse: Parse, words: str, default: Any = None, **more: Any
     ) -> None:
-        """Add an option with a value, whose parser raises `ValueError`; see `argument`."""
-        kind = argument(parse)
-        self.add_argument(
-            *names.split(), type=kind, metavar=metavar, help=words, default=default, **more
-        )
+        """Add an option with a value, whose parser raises `ValueError`; see `_value`."""
+        known = _value(metavar, parse, words, **more)
+        self.add_argument(*names.split(), default=default, **known)
 
     def print_help(self, file: Any = None) -> None:
         """Print the help: on a terminal headings are bold, and options and commands in colour."""
@@ -150,8 +148,11 @@ def refuse(arguments: argparse.Namespace, names: Iterable[str], what: str, other
             fail(f"--{name.replace('_', '-')} is not for {what}. Leave it out, or {other}.", USAGE)
 
 
-def argument(parse: Parse) -> Callable[[str], Any]:
-    """Return a parser for argparse from one that raises `ValueError`, loaded later if named."""
+def _value(metavar: str, parse: Parse, words: str, **more: Any) -> Mapping[str, Any]:
+    """Return argparse's settings of an option, whose parser raises `ValueError`.
+
+    A parser that is only named is loaded when it is needed.
+    """
 
     def parsed(text: str) -> Any:
         try:
@@ -163,41 +164,37 @@ def argument(parse: Parse) -> Callable[[str], Any]:
         except ValueError as error:
             raise argparse.ArgumentTypeError(str(error)) from None
 
-    return parsed
+    return {"metavar": metavar, "type": parsed, "help": words, **more}
 
 
-def _value(metavar: str, parse: Parse, words: str, action: str = "store") -> Mapping[str, Any]:
-    return {"metavar": metavar, "type": argument(parse), "help": words, "action": action}
-
-
-def _flag(words: str, action: Any = "store_true") -> Mapping[str, Any]:
-    return {"help": words, "action": action}
+def _flag(words: str) -> Mapping[str, Any]:
+    return {"help": words, "action": "store_true"}
 
 
 SHARED = {
     "--interval": _value("S", interval, "seconds between samples (0.25 to 60, default 1)"),
-    "--gpm": _flag(
-        "profiling counters: SM, tensor and DRAM activity (default: yes)",
-        argparse.BooleanOptionalAction,
-    ),
+    "--gpm": {
+        "help": "profiling counters: SM, tensor and DRAM activity (default: yes)",
+        "action": argparse.BooleanOptionalAction,
+    },
     "--id": _value(
         "LIST",
         "gputop.sources.visible_devices:parse_ids",
         "only these GPUs; indices, PCI addresses or starts of UUIDs, such as 0,2",
-        "extend",
+        action="extend",
     ),
     "--only-visible": _flag("only GPUs that CUDA_VISIBLE_DEVICES leaves visible"),
     "--user": _value(
         "LIST",
         parse_users,
         "only processes of these users; LIST is such as ada,bob; all GPUs are still shown",
-        "extend",
+        action="extend",
     ),
     "--pid": _value(
         "LIST",
         parse_pids,
         "only processes with these PIDs; LIST is such as 42,43; all GPUs are still shown",
-        "extend",
+        action="extend",
     ),
     "--compute": _flag(
         "only processes that compute, such as those of CUDA; all GPUs are still shown"
@@ -208,7 +205,7 @@ SHARED = {
         parse_host,
         "another machine, over ssh; NAME is a host such as gpu-1 or ada@gpu-1; repeat --host for "
         "several; `localhost` is this machine, without ssh",
-        "append",
+        action="append",
     ),
     "--remote-command": _value(
         "CMD",

@@ -6,11 +6,12 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from gputop.commands.arguments import (
     HOSTS,
@@ -29,27 +30,13 @@ from gputop.text import count as plural
 from gputop.text import fold_list
 
 if TYPE_CHECKING:
+    from gputop.output.nvidia_smi import CsvLines
     from gputop.problem import Problem
     from gputop.recording.reader import Recording
     from gputop.schema.snapshot import Record
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 CSV_WORDS = ("noheader", "nounits")
-
-
-class LineFormat(Protocol):
-    """Lines of text in place of JSON, such as `output.nvidia_smi.CsvLines`."""
-
-    @property
-    def questions(self) -> tuple[str, ...]:
-        """nvidia-smi's names of the values to ask for that are no readings."""
-
-    @property
-    def unanswered(self) -> tuple[str, ...]:
-        """Those of them that the stream has no value for."""
-
-    def lines_of(self, record: Record) -> Iterable[str]:
-        """Return the lines of a record."""
 
 
 def parse_format(text: str) -> tuple[str, ...]:
@@ -93,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
         fail(f"{error}.", COULD_NOT_RUN)
     if output is not None:
         print_message(f"writing {'CSV' if form else 'JSON lines'} to {output}")
-    remarks = Remarks(arguments, form, write_to) if form else None
+    remarks = Remarks(form, write_to) if form else None
     write_to = remarks.write if remarks else write_to
     status = FINE
     try:
@@ -122,7 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def open_sink(
-    path: Path | None, form: LineFormat | None
+    path: Path | None, form: CsvLines | None
 ) -> tuple[Callable[[Record], None], Callable[[], None]]:
     """Return functions that write a record, and that close the output.
 
@@ -137,15 +124,13 @@ def open_sink(
         recorder = Recorder(path)
         return recorder.write, recorder.close
     file = None if path is None else GrowingFile(path)
+    put = file.write if file else partial(write_all, sys.stdout.fileno())
 
     def write(record: Record) -> None:
-        text = "".join(f"{line}\n" for line in form.lines_of(record)).encode()
-        if text and file is not None:
-            file.write(text)
-        elif text:
-            write_all(sys.stdout.fileno(), text)
+        if text := "".join(f"{line}\n" for line in form.lines_of(record)).encode():
+            put(text)
 
-    return write, file.close if file is not None else lambda: None
+    return write, file.close if file else lambda: None
 
 
 @contextmanager
@@ -179,7 +164,7 @@ def whole_records(write: Callable[[Record], None]) -> Iterator[Callable[[Record]
 
 
 def _live(
-    arguments: argparse.Namespace, write: Callable[[Record], None], form: LineFormat | None
+    arguments: argparse.Namespace, write: Callable[[Record], None], form: CsvLines | None
 ) -> None:
     from gputop.stream.launch import StreamOptions, end_with_parent
     from gputop.stream.sender import run as run_one
@@ -208,14 +193,12 @@ class Remarks:
     without an answer.
     """
 
-    def __init__(
-        self, arguments: argparse.Namespace, form: LineFormat, write: Callable[[Record], None]
-    ) -> None:
+    def __init__(self, form: CsvLines, write: Callable[[Record], None]) -> None:
         self.has_devices = False
         """True from the first sample with a device."""
         self.problem: Problem | None = None
         """Last problem that was printed."""
-        self._arguments, self._form, self._write = arguments, form, write
+        self._form, self._write = form, write
         self._gpus: dict[str, str] = {}
         self._noted: set[str] = set()
 
@@ -236,20 +219,12 @@ class Remarks:
         silent = [self._gpus[uuid] for uuid in hang if uuid in self._gpus]
         self._note_once("no answer yet from {}", silent)
         if names := self._form.unanswered:
-            self._note_once(f"[N/A] for {{}}: {_why_missing(self._arguments)}", names)
+            self._note_once("[N/A] for {}: the source does not report it", names)
 
     def _note_once(self, note: str, names: Sequence[str]) -> None:
         if names and note not in self._noted:
             self._noted.add(note)
             print_message(f"note: {note.format(fold_list(names, 4))}")
-
-
-def _why_missing(arguments: argparse.Namespace) -> str:
-    if arguments.replay:
-        return "the recording does not have it"
-    if arguments.demo:
-        return "simulated devices do not have it"
-    return "gputop there does not send it" if hosts_of(arguments) else "NVML does not have it"
 
 
 def _print_losses(recording: Recording) -> None:
@@ -259,7 +234,7 @@ def _print_losses(recording: Recording) -> None:
         print_message(f"{recording.path}: {recording.unread}")
 
 
-def _line_format(arguments: argparse.Namespace) -> LineFormat | None:
+def _line_format(arguments: argparse.Namespace) -> CsvLines | None:
     gpus, apps = arguments.query, arguments.query_compute_apps
     if gpus is not None and apps is not None:
         fail("--query and --query-compute-apps are two tables. Leave one of them out.", USAGE)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -55,20 +54,11 @@ def _read() -> tuple[GpuTopology, ...]:
     from concurrent import futures
 
     from gputop.sources.interface import DriverError
+    from gputop.sources.nvml.topology import read_topology
+    from gputop.threads import call_in_thread
 
-    future: futures.Future[tuple[GpuTopology, ...]] = futures.Future()
-
-    def read() -> None:
-        try:
-            from gputop.sources.nvml.topology import read_topology
-
-            future.set_result(read_topology())
-        except Exception as error:  # noqa: BLE001 - raised again by `result`
-            future.set_exception(error)
-
-    threading.Thread(target=read, daemon=True).start()
     try:
-        return future.result(PATIENCE_SECONDS)
+        return call_in_thread(read_topology).result(PATIENCE_SECONDS)
     except DriverError as error:
         fail(f"{error}.", COULD_NOT_RUN)
     except futures.TimeoutError:

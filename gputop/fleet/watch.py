@@ -9,11 +9,10 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable
 from concurrent import futures
-from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any
 
 from gputop.bounds import ANSWER_BYTES, ANSWERS_BYTES
 from gputop.fleet.builder import FleetBuilder
@@ -25,6 +24,7 @@ from gputop.fleet.queries import CLOCK, FIRST, SELDOM, Query, all_of, gone_of, n
 from gputop.fleet.server import PrometheusServer, one_of
 from gputop.problem import Problem
 from gputop.text import visible
+from gputop.threads import call_in_thread
 
 REFRESH_SECONDS = 20.0
 """Seconds for all answers of one refresh."""
@@ -43,8 +43,6 @@ SHORTEST_STEP = 15.0
 """Fewest seconds between points, as scrapes are seldom more frequent."""
 GRACE_SECONDS = 5.0
 """Seconds beyond the time limits of a refresh until a reader learns that nothing comes."""
-
-T = TypeVar("T")
 
 
 class Refresher:
@@ -157,7 +155,7 @@ class Refresher:
     def _ask_in_parallel(self, queries: list[Query], deadline: float) -> None:
         """Ask for the first screen in parallel: labels, and a value of each GPU."""
         fetch = partial(self._fetched, deadline=deadline, most_bytes=ANSWERS_BYTES // len(queries))
-        asked = deque((query, _started(partial(fetch, query))) for query in queries)
+        asked = deque((query, call_in_thread(partial(fetch, query))) for query in queries)
         while asked:
             query, future = asked.popleft()
             if not asked:
@@ -321,7 +319,7 @@ class FleetWatch:
                 query = all_of(self.match, uuids)
                 return self._other.ask(path, {"query": query, **when})[0]
 
-        return await asyncio.wrap_future(_started(asked))
+        return await asyncio.wrap_future(call_in_thread(asked))
 
     async def close(self) -> None:
         """End what is under way, and all readers."""
@@ -351,18 +349,3 @@ class FleetWatch:
         for new, loop in [*self._readers.items()]:
             with contextlib.suppress(RuntimeError):  # its loop has ended
                 loop.call_soon_threadsafe(new.set)
-
-
-def _started(function: Callable[[], T]) -> Future[T]:
-    """Call the function in a daemon thread, which a program does not wait for at its end."""
-    future: Future[T] = Future()
-    future.set_running_or_notify_cancel()  # who waits may be cancelled, the thread is not
-
-    def run() -> None:
-        try:
-            future.set_result(function())
-        except Exception as error:  # noqa: BLE001 - raised where it is waited for
-            future.set_exception(error)
-
-    threading.Thread(target=run, name="fleet-question", daemon=True).start()
-    return future

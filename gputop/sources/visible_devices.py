@@ -108,9 +108,7 @@ def chosen(gpus: Sequence[Device], ids: Sequence[str], *, only_visible: bool) ->
     for each in ids:
         has = {gpu.uuid for gpu in gpus if _has_id(gpu, each.lower())}
         if len(has) != 1:
-            number = f"{len(has)} of its {len(gpus)} GPUs have"
-            none = f"none of its {len(gpus)} GPUs has"
-            raise ValueError(f"{number if has else none} the id {each}")
+            raise ValueError(f"{len(has) or 'none'} of its {len(gpus)} GPUs have the id {each}")
         named |= has & found
     if ids and not named:
         raise ValueError(f"{VARIABLE} hides the GPUs with the id {', '.join(ids)}")

@@ -16,11 +16,10 @@ from gputop.bench.events import Comparison, Point, Result, Verdict, VerdictPart
 from gputop.bench.results.compare import (
     comparable,
     last_and_first_runs,
-    newest_series,
-    other_sweeps,
     percent_limits,
     regression,
     score,
+    sweeps_of_others,
     with_comparisons,
 )
 from gputop.bench.results.verdict import status, with_verdicts
@@ -334,15 +333,19 @@ ON_GPU, ON_CPU = sweep_of("NVIDIA H200", "GPU-a", *LINE), sweep_of("AMD EPYC", N
 def test_other_devices_have_other_uuids_and_a_cpu_another_name() -> None:
     twin = sweep_of("NVIDIA H200", "GPU-b", *LINE)
     kept = [ON_CPU, ON_GPU, twin, BASE]
-    assert other_sweeps(kept, "NVIDIA H200", "GPU-a") == [ON_CPU, twin]
-    assert other_sweeps(kept, "AMD EPYC", None) == [ON_GPU, twin]
-    assert other_sweeps(kept, "Intel Xeon", None) == [ON_CPU, ON_GPU, twin]
+    for device, uuid, others in (
+        ("NVIDIA H200", "GPU-a", [ON_CPU, twin]),
+        ("AMD EPYC", None, [ON_GPU, twin]),
+        ("Intel Xeon", None, [ON_CPU, ON_GPU, twin]),
+    ):
+        found = sweeps_of_others(kept, device, uuid)
+        assert [result for result, _ in found.values()] == others
 
 
 def test_the_newest_of_each_device_and_type_counts() -> None:
     both = (*points_of("float32", {1: 9.0}), *points_of("float64", {1: 8.0}))
     older = sweep_of("AMD EPYC", None, *both, ago=60.0)
-    found = newest_series([ON_CPU, older])
+    found = sweeps_of_others([ON_CPU, older], "NVIDIA H200", "GPU-a")
     assert {key: result for key, (result, _) in found.items()} == {
         ("AMD EPYC", "float32"): ON_CPU,
         ("AMD EPYC", "float64"): older,

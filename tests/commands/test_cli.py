@@ -370,7 +370,7 @@ def test_an_option_before_a_command_is_its_own_or_refused(
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        (["-i", "99"], "none of its 8 GPUs has the id 99"),
+        (["-i", "99"], "none of its 8 GPUs have the id 99"),
         (["--only-visible", "-i", "0"], "CUDA_VISIBLE_DEVICES hides the GPUs with the id 0"),
     ],
 )

@@ -146,8 +146,8 @@ def test_gpus_are_chosen_as_nvidia_smi_does(text: str, uuids: set[str]) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("3", "none of its 3 GPUs has the id 3"),
-        ("0,GPU-77", "none of its 3 GPUs has the id GPU-77"),
+        ("3", "none of its 3 GPUs have the id 3"),
+        ("0,GPU-77", "none of its 3 GPUs have the id GPU-77"),
         ("GPU-aa", "2 of its 3 GPUs have the id GPU-aa"),
         ("00.0", "'00.0' names no GPUs"),
         ("", "'' names no GPUs"),

@@ -295,20 +295,17 @@ def points_by_series(points: Iterable[Point]) -> dict[str, list[Point]]:
     return found
 
 
-def other_sweeps(results: Iterable[Result], device: str, uuid: str | None) -> list[Result]:
-    """Return the sweeps of other devices, in their order; a CPU is known by its name."""
-    sweeps = (each for each in results if each.kind == "sweep")
-    return [each for each in sweeps if (each.device_uuid or each.device) != (uuid or device)]
+def sweeps_of_others(
+    results: Iterable[Result], device: str, uuid: str | None
+) -> dict[tuple[str, str], tuple[Result, list[Point]]]:
+    """Return the newest sweep and its points of each other device and data type.
 
-
-def newest_series(results: Iterable[Result]) -> dict[tuple[str, str], tuple[Result, list[Point]]]:
-    """Return the newest result and points of each device and data type.
-
-    The results come newest first.
+    The results come newest first. A CPU is known by its name.
     """
     found: dict[tuple[str, str], tuple[Result, list[Point]]] = {}
     for result in results:
-        device = result.device_uuid or result.device
-        for series, points in points_by_series(result.points).items():
-            found.setdefault((device, series), (result, points))
+        other = result.device_uuid or result.device
+        if result.kind == "sweep" and other != (uuid or device):
+            for series, points in points_by_series(result.points).items():
+                found.setdefault((other, series), (result, points))
     return found

@@ -122,18 +122,14 @@ def droop(first: Sequence[Window], late: Sequence[Window]) -> Droop:
     for noise that is correlated. The most significant of them is the burst.
     """
     sustained, looks = mean_rate(late), []
-    taken = 1
-    while taken <= len(first):
-        begun = first[:taken]
+    for doublings in range(len(first).bit_length()):
+        begun = first[: 2**doublings]
         length = math.fsum(seconds for seconds, _ in begun)
-        if taken > 1 and length > BURST_SECONDS * 1.01:
-            break
         above = mean_rate(begun) - sustained
         error, freedom = _scatter(late, length)
         error = max(error, NEGLIGIBLE * abs(sustained) or NEGLIGIBLE)
         significance = above / error / _student(SHOWN_Z, freedom)
         looks.append((significance, above + sustained, error, freedom))
-        taken *= 2
     strongest = max(looks, key=lambda look: look[0])
     shown = strongest[0] > 1
     _, burst, error, freedom = strongest if shown else looks[-1]

@@ -55,7 +55,7 @@ STATUSES = {FAULTY: FAULT, DEGRADED: DEGRADED_STATUS}
 """Exit statuses by the state of a verdict; others are fine."""
 FAULTS = {"ecc_uncorrected", "remap_failed"}
 """Counters of memory errors whose rise is a fault."""
-BAD_STATES = {"remap_failed", "remap_pending"}
+BAD_STATES = ("remap_pending", "remap_failed")
 """Those that are bad without a rise: no spare row is left, or one waits for a reset."""
 CORRECTED_MANY = 10
 """Corrected errors in a run, and in ten minutes of it, that are more than a few flipped bits: the

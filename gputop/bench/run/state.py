@@ -14,6 +14,7 @@ from gputop.bench.plan.kinds import DEFAULT_KIND, KINDS
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.results.statistics import BURST_SECONDS, Window, percentile, with_statistics
 from gputop.bench.run.trace import (
+    MOST_ITEMS,
     READINGS,
     Mean,
     MergedSeries,
@@ -197,11 +198,9 @@ class RunState:
         windows = MergedSeries(merge_windows, most, self.windows.items).items
         return windows, MergedSeries(merge_moments, most, self.trace.moments).items
 
-    def history(self, most: int | None = None) -> RunCurves:
-        """Return the run and its device over time so far, thinned to `most` points if given."""
-        windows, moments = self.windows.items, [*self.trace.moments]
-        if most is not None:
-            windows, moments = self.thinned(most)
+    def history(self, most: int = 2 * MOST_ITEMS) -> RunCurves:
+        """Return the run and its device over time so far, thinned to `most` points."""
+        windows, moments = self.thinned(most)
         known = {}
         for name in READINGS:
             values = ((each.seconds, getattr(each, name)) for each in moments)

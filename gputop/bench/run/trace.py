@@ -13,6 +13,7 @@ from gputop.bench.events import Conditions, Event, Hello, Planned, Point, Progre
 from gputop.bench.plan import gpu_limits
 from gputop.bench.plan.kinds import BANDWIDTH, kind_of
 from gputop.bench.results.compare import measured, score
+from gputop.bench.results.verdict import BAD_STATES
 from gputop.schema.values import link_bytes
 from gputop.stream.history import FASTEST
 from gputop.text import visible
@@ -127,9 +128,7 @@ WITHIN = "device to device"
 """Series of copies whose bandwidth is that of the device's memory."""
 LOAD_PERCENT, LOAD_SHARE = 5, 0.05
 """SM utilization of a process of others, and its share of the run, from which it counts."""
-STATES = ("remap_pending", "remap_failed")
-"""States that are bad also if they were so before the run."""
-MEMORY_ERRORS = ("ecc_corrected", "ecc_uncorrected", "remapped_rows", *STATES)
+MEMORY_ERRORS = ("ecc_corrected", "ecc_uncorrected", "remapped_rows", *BAD_STATES)
 """Counters and states of the device's memory that can only get worse in a run."""
 LEAST_COVERED = 0.5
 """Least share of the run between the first and last reading of the energy."""
@@ -333,19 +332,20 @@ class Trace:
         """Return the state of the device up to now, the run's end, or None if unknown."""
         if self.gpu is None and not self.moments:
             return None
-        seconds = self._length(result)
+        seconds, gpu = self._length(result), self.gpu
         joules = self._joules(seconds)
+        link = link_bytes(gpu.pcie_generation_max or 0, gpu.pcie_width_max or 0) if gpu else None
         work = None if result.tflops_mean is None else result.tflops_mean * result.seconds
         return Conditions(
             driver_version=self.driver_version,
-            pci_device_id=self.gpu.pci_device_id if self.gpu else None,
+            pci_device_id=gpu.pci_device_id if gpu else None,
             power_watts_mean=self.power.value,
             power_limit_watts=self.power_limit_watts,
             sm_clock_mhz_mean=self.clock.value,
-            pcie_bytes_per_second=self._link(),
-            sm_clock_max_mhz=self.gpu.sm_clock_max_mhz if self.gpu else None,
+            pcie_bytes_per_second=link,
+            sm_clock_max_mhz=gpu.sm_clock_max_mhz if gpu else None,
             temperature_celsius_max=self.temperature_max,
-            heat_limit=gpu_limits.heat_in_words(self.heat_limits) if self.gpu else None,
+            heat_limit=gpu_limits.heat_in_words(self.heat_limits) if gpu else None,
             energy_joules=joules,
             tflop_per_joule=work / joules if work and joules else None,
             clock_event_seconds={
@@ -353,20 +353,16 @@ class Trace:
             },
             late_power_cap_seconds=self._late_seconds("sw_power_cap", seconds),
             percent_of_peak=self._percent_of_peak(result),
-            clock_events_known=self._knows_reasons if self.gpu else None,
+            clock_events_known=self._knows_reasons if gpu else None,
             memory_errors={
                 name: (before, after)
                 for name, (before, after) in self._memory_errors.items()
-                if result.kind == "memory" or after > before or (after and name in STATES)
+                if result.kind == "memory" or after > before or (after and name in BAD_STATES)
             },
             other_load=tuple(
                 name for name, held in self._load.items() if held > LOAD_SHARE * seconds
             ),
         )
-
-    def _link(self) -> float | None:
-        known = self.gpu and (self.gpu.pcie_generation_max, self.gpu.pcie_width_max)
-        return link_bytes(known[0], known[1]) if known and known[0] and known[1] else None
 
     def _late_seconds(self, reason: str, seconds: float) -> float | None:
         """Return how long a reason held in the second half of so many seconds, or None."""

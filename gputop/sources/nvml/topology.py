@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from concurrent import futures
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -16,6 +16,7 @@ from gputop.schema.device import DeviceState
 from gputop.sources.interface import DriverError
 from gputop.sources.nvml.driver import driver_error, start
 from gputop.sources.nvml.query import STATE_OF_CODE, UNAVAILABLE, nvml
+from gputop.threads import call_in_thread
 
 ANSWER_SECONDS = 5.0
 """Longest wait for the GPUs, which are asked at once."""
@@ -66,21 +67,9 @@ def read_topology() -> tuple[GpuTopology, ...]:
 
 def _ask_each(count: int) -> list[Any]:
     """Return a `_Gpu` for each index, or its `NVMLError`; None for one that hangs."""
-    found: list[Any] = [None] * count
-
-    def ask(index: int) -> None:
-        try:
-            found[index] = _Gpu(index)
-        except nvml.NVMLError as error:
-            found[index] = error
-
-    threads = [threading.Thread(target=ask, args=(n,), daemon=True) for n in range(count)]
-    for thread in threads:
-        thread.start()
-    until = time.monotonic() + ANSWER_SECONDS
-    for thread in threads:
-        thread.join(max(0.0, until - time.monotonic()))
-    return [*found]
+    asked = [call_in_thread(partial(_Gpu, index)) for index in range(count)]
+    futures.wait(asked, ANSWER_SECONDS)
+    return [each.exception() or each.result() if each.done() else None for each in asked]
 
 
 def _topology(index: int, gpu: Any, others: Sequence[Any]) -> GpuTopology:

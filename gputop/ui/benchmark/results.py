@@ -181,7 +181,7 @@ def sweep_rows(
     target = run.request.target
     device = run.hello.device_name if run.hello else target.name
     own = compare.points_by_series(run.rows)
-    kept = compare.newest_series(compare.other_sweeps(results, device, target.uuid))
+    kept = compare.sweeps_of_others(results, device, target.uuid)
     same = {key: value for key, value in kept.items() if key[1] in own}
     series = [SweepLine(visible(name, 40), _logs(line), False) for name, line in own.items()]
     for (_, name), (result, line) in (same or kept).items():
