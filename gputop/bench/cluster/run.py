@@ -219,11 +219,6 @@ class LentGpu(Launcher):
         numbers = (target.index or 0, target.mig_index or 0) if target else (0, 0)
         return self.host or "", *numbers
 
-    @property
-    def address(self) -> str | None:
-        """`HOST:PORT` at which other nodes may reach a worker there."""
-        return self.message.get("address")
-
     def set_host(self, host: str, beside: int) -> None:
         """Set the host's name, and read the facts that the node has sent; see `node_facts`."""
         self.host = host
@@ -332,7 +327,8 @@ async def run_on_cluster(
         for member in not_begun:
             where = ", ".join(filter(None, (member.host, member.place)))
             print_message(f"warning: {where} is left out: {member.problem}")
-        meeting = next(iter(usable.values())).address  # at the first rank of a collective
+        first_rank = next(iter(usable.values())).message
+        meeting = first_rank.get("address")  # HOST:PORT at which the others may reach its worker
         requests = [replace(each, rendezvous=meeting) for each in requesting(list(usable))]
         targets = (request.target for request in requests)
         gpus = dict(zip(targets, usable.values(), strict=True))
