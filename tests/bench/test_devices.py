@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.bench.plan import busy_devices, devices, request
+from gputop.bench.plan import devices, request
 from gputop.bench.plan.request import Request, Target
 from gputop.schema.device import Absence, Device, DeviceSample
 from tests.bench.machines import WHOLE, divided, instance, seen, trainer, undivided
@@ -168,8 +168,8 @@ def test_memory_is_planned_by_what_is_free_on_the_instance() -> None:
 def test_who_uses_an_instance_is_who_runs_there() -> None:
     said = seen(processes=(trainer(71, 0), trainer(72, 1)))
     target = devices.choose(divided(), said, "3:1")
-    assert [p.pid for p in busy_devices.processes_on(said, target) or []] == [72]
-    assert busy_devices.processes_on(said, devices.choose(divided(), said, "3:3")) == []
+    assert [p.pid for p in devices.processes_on(said, target) or []] == [72]
+    assert devices.processes_on(said, devices.choose(divided(), said, "3:3")) == []
 
 
 def shared(memory_is_shared: bool | None) -> Inventory:

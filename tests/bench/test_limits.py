@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gputop.bench.cluster.node_readings import thresholds
-from gputop.bench.plan import busy_devices, devices, request
+from gputop.bench.plan import devices, request
 from gputop.bench.plan.gpu_limits import heat_in_short, heat_in_words, heat_limits, reached_limit
 from gputop.schema.device import Absence, Device, DeviceState
 from gputop.schema.snapshot import Inventory, ProcessKind, Sample
@@ -192,14 +192,14 @@ def test_a_device_without_readings_is_not_put_under_stress_and_a_cpu_always_may_
 
 
 def test_who_uses_a_device_may_be_unknown() -> None:
-    assert busy_devices.processes_on(sample(2), request.cpu_target()) == []
-    assert busy_devices.processes_on(None, target(0)) is None
-    assert busy_devices.processes_on(sample(2, processes=[]), target(0)) == []
-    (holder,) = busy_devices.processes_on(sample(2), target(1)) or []
+    assert devices.processes_on(sample(2), request.cpu_target()) == []
+    assert devices.processes_on(None, target(0)) is None
+    assert devices.processes_on(sample(2, processes=[]), target(0)) == []
+    (holder,) = devices.processes_on(sample(2), target(1)) or []
     assert holder.pid == 4001
     silent = readings(0, absent={"processes": Absence.NO_PERMISSION})
     seen = dataclasses.replace(sample(2), devices=(silent,))
-    assert busy_devices.processes_on(seen, target(0)) is None
+    assert devices.processes_on(seen, target(0)) is None
     with pytest.raises(request.RunRefusedError, match="may be in use: the driver does not say"):
         devices.refuse_unusable(target(0), seen, ignore_busy=False)
     devices.refuse_unusable(target(0), seen, ignore_busy=True)
@@ -207,4 +207,4 @@ def test_who_uses_a_device_may_be_unknown() -> None:
 
 def test_who_only_draws_is_not_disturbed() -> None:
     drawing = process(7, 0, kind=ProcessKind.GRAPHICS)
-    assert busy_devices.processes_on(sample(1, [drawing]), target(0)) == []
+    assert devices.processes_on(sample(1, [drawing]), target(0)) == []

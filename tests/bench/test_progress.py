@@ -22,6 +22,9 @@ class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
 
+    def fileno(self) -> int:
+        return -1  # which has no size
+
 
 PLANNED = Planned(
     m=1024,

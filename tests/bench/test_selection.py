@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gputop.bench.plan import devices
-from gputop.bench.plan.busy_devices import busy_question
-from gputop.bench.plan.devices import usable_requests
+from gputop.bench.plan.devices import busy_question, usable_requests
 from gputop.bench.plan.request import Request
 from gputop.schema.device import Absence, DeviceState
 from gputop.schema.snapshot import Sample

@@ -80,7 +80,7 @@ def _cpu(said: Mapping[str, Any], host: str, beside: int) -> Target:
 def _devices(said: Mapping[str, Any]) -> tuple[Device, ...]:
     """Return the whole GPU, which alone has readings, and the instance of it, if it is one."""
     gpu: Mapping[str, str] = said["gpu"]
-    total = _whole(gpu.get("memory.total"))
+    total, capability = _whole(gpu.get("memory.total")), gpu.get("compute_cap")
     identity = gpu.get("pci.device_id", "").lower().removeprefix("0x")
     whole = Device(
         index=_whole(gpu.get("index")) or 0,
@@ -89,7 +89,7 @@ def _devices(said: Mapping[str, Any]) -> tuple[Device, ...]:
         pci_bus_id=gpu.get("pci.bus_id"),
         pci_device_id=identity[:4] or None,  # the vendor follows
         memory_total_bytes=None if total is None else total * MIB,
-        compute_capability=_known(gpu.get("compute_cap")),
+        compute_capability=capability if _number(capability) else None,
         sm_clock_max_mhz=_whole(gpu.get("clocks.max.sm")),
         **thresholds(str(said.get("heat", ""))),
     )
@@ -143,10 +143,6 @@ def _held(gpu: Mapping[str, str], apps: str) -> str | None:
     if used is not None and used * MIB > IDLE_BYTES:
         return f"in use: {size(used * MIB)} of its memory are held, the driver does not say by whom"
     return None
-
-
-def _known(value: str | None) -> str | None:
-    return None if value is None or value.startswith("[") or value == "N/A" else value
 
 
 def _number(value: str | None) -> float | None:

@@ -261,9 +261,6 @@ class LentGpu(Launcher):
         return self._errors
 
     async def close(self) -> None:
-        self.give_back()
-
-    def give_back(self) -> None:
         """Give the GPU back to Ray, which ends the worker."""
         self._order(leave=True)
 
@@ -323,7 +320,7 @@ async def run_on_cluster(
         raise RunRefusedError(f"{error}.") from None
     try:
         posts = await cluster.lend_gpus(_count(devices, found), python, cpu=cpu)
-        usable, not_begun = _look_over(posts, ignore_busy=ignore_busy)
+        usable, not_begun = await _look_over(posts, ignore_busy=ignore_busy)
         if not usable:
             why = "; ".join(dict.fromkeys(member.problem or "" for member in not_begun))
             raise RunRefusedError(f"No GPU of the cluster can be tested: {why}.")
@@ -362,7 +359,7 @@ def _count(devices: int | None, found: ClusterSize) -> int:
     return wanted
 
 
-def _look_over(
+async def _look_over(
     posts: Sequence[LentGpu], *, ignore_busy: bool
 ) -> tuple[dict[Target, LentGpu], list[DeviceOutcome]]:
     """Return the GPUs that can be tested, and why the others, which are given back, cannot."""
@@ -380,5 +377,5 @@ def _look_over(
         device = (target.uuid, target.place, target.name) if target else (None, "a GPU", "GPU")
         why = visible(why or "its node has not answered in time", 400)
         left_out.append(DeviceOutcome(post.host or "", *device, None, why, COULD_NOT_RUN))
-        post.give_back()
+        await post.close()
     return usable, left_out

@@ -1,21 +1,22 @@
-"""Devices to test: how they are named and chosen."""
+"""Devices to test: how they are named and chosen, and whether other processes use them."""
 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gputop.bench.plan import request as plan
-from gputop.bench.plan.busy_devices import refuse_busy
 from gputop.bench.plan.kinds import KINDS
-from gputop.bench.plan.request import Request, RunRefusedError, Target, cpu_target
+from gputop.bench.plan.request import Request, RunRefusedError, Target, cpu_target, short_labels
 from gputop.console import print_message
 from gputop.problem import Problem
 from gputop.schema.device import DeviceState
+from gputop.schema.snapshot import Process, ProcessKind
 from gputop.sources.visible_devices import VARIABLE, seen
-from gputop.text import visible
+from gputop.text import fold_list, visible
 
 if TYPE_CHECKING:
     from gputop.schema.snapshot import Inventory, Sample
@@ -25,6 +26,9 @@ HIDDEN = f"{VARIABLE} hides every GPU"
 _NUMBER = re.compile(r"(?:cuda:|gpu:)?([0-9]{1,4})(?::([0-9]{1,4}))?", re.IGNORECASE)
 _UUID = re.compile(r"(?:GPU|MIG|MIG-GPU)-[0-9a-f-]*(?:/[0-9]{1,4}){0,2}", re.IGNORECASE)
 """Drivers before 470 name an instance `MIG-GPU-…/1/0`."""
+LISTED = 8
+"""Most processes named in a question on the screen."""
+UNKNOWN = "The driver does not say who uses it."
 
 
 def targets(inventory: Inventory, sample: Sample | None) -> tuple[Target, ...]:
@@ -256,6 +260,41 @@ def refuse_unusable(target: Target, sample: Sample, *, ignore_busy: bool) -> Non
         refuse_busy(target, sample)
 
 
+def processes_on(sample: Sample | None, target: Target) -> list[Process] | None:
+    """Return the processes that compute on the device, or None if unknown."""
+    if target.kind == "cpu":
+        return []
+    readings = sample.device(target.uuid or "") if sample else None
+    if sample is None or readings is None or "processes" in readings.absent:
+        return None
+    return [
+        process
+        for process in sample.processes
+        if process.device_uuid == target.uuid and process.kind is not ProcessKind.GRAPHICS
+    ]
+
+
+def refuse_busy(target: Target, sample: Sample) -> None:
+    """Raise `RunRefusedError` for a device in use, unless the user answers that with yes."""
+    processes = processes_on(sample, target)
+    if processes == []:
+        return
+    use = "may be in use: the driver does not say by whom"
+    if processes is not None:
+        holders = [
+            f"{each.pid} ({visible(each.user or '?', 32)}: {visible(each.command or '?', 60)})"
+            for each in processes
+        ]
+        use = f"is in use by process {fold_list(holders, 3)}"
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        remedy = "Wait for it to end, choose another --device, or add --ignore-busy."
+        raise RunRefusedError(f"{target.label} {use}. {remedy}")
+    print(visible(f"{target.label} {use}.", 1_000), file=sys.stderr)
+    print("Start the stress test anyway? [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise RunRefusedError("nothing was started: the device is in use. Choose another --device.")
+
+
 # For the dashboard.
 
 
@@ -281,3 +320,39 @@ def usable_requests(
         raise ValueError(str(problem))
     said = "; ".join(f"{target.label}: {problem.why}" for target, problem in problems.items())
     return with_peers(left), said
+
+
+def busy_question(sample: Sample | None, targets: Sequence[Target]) -> tuple[str, list[str]] | None:
+    """Return the title and lines of the question before a busy device is tested, or None.
+
+    A process on several devices is named once.
+    """
+    held = {target: processes_on(sample, target) for target in targets}
+    busy = [target for target, holders in held.items() if holders != []]
+    if not busy:
+        return None
+    holding: dict[int, tuple[Process, list[Target]]] = {}
+    for target in busy:
+        for process in held[target] or ():
+            holding.setdefault(process.pid, (process, []))[1].append(target)
+    alone = len(targets) == 1
+    named = ["" if alone else f"{short_labels(on)} " for _, on in holding.values()]
+    wide = max(map(len, named[:LISTED]), default=0)
+    lines = [
+        f"{label:<{wide}}{_line(process)}"
+        for label, (process, _) in zip(named, holding.values(), strict=True)
+    ]
+    if (more := len(lines) - LISTED) > 0:
+        lines[LISTED:] = [f"          and {more} more"]
+    unknown = [target for target in busy if held[target] is None]
+    lines += [UNKNOWN if alone else f"{short_labels([target])}: {UNKNOWN}" for target in unknown]
+    who = visible(busy[0].label) if alone else f"{len(busy)} of {len(targets)} devices"
+    if not named:
+        return f"{who} may be in use:", lines
+    be = "are" if len(busy) > 1 else "is"
+    return f"{who} {be} in use. A stress test would slow down:", lines
+
+
+def _line(process: Process) -> str:
+    user, command = visible(process.user or "–"), visible(process.command or "(not visible)", 160)
+    return f"{process.pid:>8}  {user:<10} {command}"

@@ -7,7 +7,6 @@ import math
 import os
 import re
 import shutil
-import stat
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -335,20 +334,15 @@ def parse_size(text: str) -> int | None:
 
 def parse_python(text: str) -> str:
     """Parse an interpreter by path or by name on the PATH; raise `ValueError`."""
-    path = Path(text if os.sep in text else shutil.which(text) or text)
-    try:
-        mode = path.stat().st_mode
-        why = "" if stat.S_ISREG(mode) else "it is a directory" if stat.S_ISDIR(mode) else "no file"
-    except (FileNotFoundError, NotADirectoryError, ValueError):
-        why = "there is no such file"
-    except OSError as error:
-        why = error.strerror or str(error)
-    if why:
+    path = shutil.which(text)
+    if path is None:
+        is_directory = os.path.isdir(text)  # noqa: PTH112 - which is False also where it may not look
+        why = "it is a directory" if is_directory else "there is no such program"
         raise ValueError(
             f"{text!r} is not an interpreter: {why}. "
             "Give the path of a Python that has torch, such as ~/venv/bin/python."
         )
-    return str(path.absolute())  # not resolved: it may be the link of an environment
+    return str(Path(path).absolute())  # not resolved: it may be the link of an environment
 
 
 def available_bytes() -> int | None:

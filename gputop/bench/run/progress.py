@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -45,9 +44,7 @@ class ProgressLine:
 
     def draw(self) -> None:
         """Draw the line over the one before."""
-        width = 80
-        with contextlib.suppress(OSError, ValueError):
-            width = terminal_size(self._stream.fileno())[0]
+        width = terminal_size(self._stream.fileno())[0]
         room = width - 1 - len(self._head)  # the last column wraps on some terminals
         line = self._head + self._text(self._group, room)
         self._write(f"\r{line.ljust(self._drawn)}")

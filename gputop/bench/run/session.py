@@ -9,7 +9,7 @@ import platform
 import signal
 import time
 from collections.abc import AsyncGenerator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from gputop import __version__
@@ -260,32 +260,24 @@ class Session:
                 raise _stopped_early(self._stopped_by)
             raise ValueError("a result without a run")
         target = self._request.target
-        shape = {"m": planned.m, "n": planned.n, "k": planned.k}  # unless the best row has one
+        plan_of_run = asdict(hello) | asdict(planned)  # with a shape, unless the best row has one
         later = {"tflops_sustained": None, "droop_percent": None}  # of the windows of the run
         known = {
             "kind": self._request.kind,
             "device": hello.device_name,
             "device_uuid": target.uuid,
-            "dtype": planned.dtype,
-            "torch_version": hello.torch_version,
             "cuda_version": hello.cuda_version if target.kind == "cuda" else None,
             "python": python,
-            "host": self._launcher.host or platform.node() or None,
-            "method": planned.method,
-            "started_at": self._started_at,
-            "accumulate": planned.accumulate,
-            "layout": planned.layout,
-            "data": planned.data,
-            "threads": hello.threads if target.kind == "cpu" else None,
             "unset": list(hello.unset),
-            "bound_to": hello.bound_to,
-            "cublas_version": hello.cublas_version,
+            "host": self._launcher.host or platform.node() or None,
+            "started_at": self._started_at,
+            "threads": hello.threads if target.kind == "cpu" else None,
             "gputop_version": __version__,
             "verify": "all" if self._request.verify_all else "some",
         }
         if document.get("stopped") == "user":
             known["stopped"] = self._stopped_by or "user"
-        result = from_json(Result, shape | later | document | known)
+        result = from_json(Result, plan_of_run | later | document | known)
         return replace(result, points=tuple(self._points) or result.points)
 
     @property

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gputop.bench.events import SCHEMA, Done, Result
+from gputop.bench.events import SCHEMA, Done
 from gputop.bench.plan import request as plan
 from gputop.bench.plan.devices import common_dtype, with_peers
 from gputop.bench.plan.kinds import DTYPES, KINDS
@@ -199,11 +199,7 @@ def is_steady(run: RunState) -> bool:
 
 def note_steady(run: RunState) -> None:
     """Note in the result of a run that it was ended as it was steady."""
-    result: Result | None = run.result
-    if (
-        result is not None
-        and result.stopped == "time"
-        and result.seconds < 0.9 * run.request.seconds
-    ):
+    result = run.result
+    if result and result.stopped == "time" and result.seconds < 0.9 * run.request.seconds:
         said = f"ended after {result.seconds:.0f} s: throughput and temperature were steady"
         run.end = Done(replace(result, notes=(*result.notes, said)))

@@ -276,8 +276,7 @@ class SimulatedSession(Session):
 
     def __init__(self, request: Request, simulation: Simulation, *, waits: bool) -> None:
         super().__init__(request, waits=waits)
-        self._simulation, self._stopped = simulation, ""
-        self._go, self._stop = asyncio.Event(), asyncio.Event()
+        self._simulation, self._go = simulation, asyncio.Event()
         if not waits:
             self._go.set()
 
@@ -285,12 +284,12 @@ class SimulatedSession(Session):
         self._go.set()
 
     async def stop(self, by: str = "user") -> None:
-        self._stopped = self._stopped or by
-        self.kill()
+        self._go.set()
+        await super().stop(by)
 
     def kill(self) -> None:
         self._go.set()
-        self._stop.set()
+        super().kill()
 
     async def events(self) -> AsyncGenerator[Event]:
         request, target = self._request, self._request.target
@@ -304,7 +303,7 @@ class SimulatedSession(Session):
         products, checks, last, peak = 0.0, 1, 0.0, 0.0
         noise = random.Random(target.uuid)  # noqa: S311 - a picture, not a secret
         with self._simulation.load(target.uuid or "") as load:
-            while not (last and self._stop.is_set()) and last < request.seconds:
+            while not (last and self._stopping.is_set()) and last < request.seconds:
                 length = WINDOW_SECONDS / (1 + (last < FIRST_SECONDS))
                 await asyncio.sleep(min(length, request.seconds - last))
                 now = min(time.monotonic() - load.began, request.seconds)
@@ -317,7 +316,7 @@ class SimulatedSession(Session):
                     yield Verified(checks, 0, checks - 1)
                 last = now
         mean = products * 2 * n**3 / 1e12 / last
-        name, dtype, by = target.name, request.dtype, self._stopped or "time"
+        name, dtype, by = target.name, request.dtype, self._stopped_by or "time"
         yield Done(
             Result(
                 *(name, target.uuid, dtype, n, n, n, mean, peak, None, None, mean, last),

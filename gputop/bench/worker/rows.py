@@ -48,13 +48,12 @@ class Timed:
     def __init__(self, blocks: list[float]) -> None:
         self.seconds = statistics.median(blocks)
         self.spread: float | None = None
+        self.error = 0.0
+        """Relative standard error of the median, for normal scatter."""
         if len(blocks) >= FEWEST_BLOCKS and self.seconds:
             quarters = statistics.quantiles(blocks, n=4)
             self.spread = (quarters[2] - quarters[0]) / 2 / self.seconds
-
-    def error(self, blocks: int) -> float:
-        """Return the relative standard error of the median, for normal scatter."""
-        return 1.86 * (self.spread or 0.0) / math.sqrt(blocks)
+            self.error = 1.86 * self.spread / math.sqrt(len(blocks))
 
 
 class Rows:
@@ -170,7 +169,7 @@ class Rows:
             timed = Timed(blocks)
             each = min(blocks)  # held up by others, one call at a time would stay slow
             enough = len(blocks) >= LEAST_BLOCKS and total >= min(LEAST_SECONDS, share)
-            if total >= share or (enough and timed.error(len(blocks)) <= REPEATABLE):
+            if total >= share or (enough and timed.error <= REPEATABLE):
                 break
         return timed
 

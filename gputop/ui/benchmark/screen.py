@@ -16,8 +16,7 @@ from textual.message import Message
 from gputop.bench.events import Done, Result
 from gputop.bench.plan import devices
 from gputop.bench.plan import request as plan
-from gputop.bench.plan.busy_devices import busy_question
-from gputop.bench.plan.devices import usable_requests
+from gputop.bench.plan.devices import busy_question, usable_requests
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.results.collect import differences
 from gputop.bench.results.facts import device, speed, when
