@@ -108,9 +108,9 @@ def report_devices(
 
 def report_collected(args: argparse.Namespace) -> int:
     """Judge and print the devices in the files of `--collect`; return the gravest exit status."""
-    found = collect(args.collect)
-    members = judged(found.members, None if args.no_verdict else limits(args))
-    return report_devices(members, found.left_out, args)
+    found, left_out = collect(args.collect)
+    members = judged(found, None if args.no_verdict else limits(args))
+    return report_devices(members, left_out, args)
 
 
 def report(

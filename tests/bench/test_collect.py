@@ -88,9 +88,9 @@ OTHERS: dict[str, tuple[dict[str, Any], str]] = {
 def test_another_test_is_named_and_left_out(tmp_path: Path, name: str) -> None:
     changes, why = OTHERS[name]
     other = write(tmp_path, "other.json", asdict(result(9, **changes)))
-    found = collect([other, *files(tmp_path)])
-    assert len(found.members) == 5
-    (left,) = found.left_out
+    members, left_out = collect([other, *files(tmp_path)])
+    assert len(members) == 5
+    (left,) = left_out
     assert left.file == other
     assert why in left.why
     assert ran("--collect", other, *files(tmp_path)).returncode == 3
@@ -114,9 +114,9 @@ DAMAGED: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize("name", DAMAGED)
 def test_damage_is_named_and_left_out(tmp_path: Path, name: str) -> None:
     text, why = DAMAGED[name]
-    found = collect([*files(tmp_path), write(tmp_path, "damaged.json", text)])
-    assert len(found.members) == 5
-    (left,) = found.left_out
+    members, left_out = collect([*files(tmp_path), write(tmp_path, "damaged.json", text)])
+    assert len(members) == 5
+    (left,) = left_out
     assert why in left.why
 
 
@@ -125,8 +125,8 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     names = ("missing", "bytes", "", "pipe")
     wanted = [*(str(tmp_path / name) for name in names), "/dev/zero"]
-    found = collect([*files(tmp_path), *wanted])
-    assert [each.file for each in found.left_out] == wanted
+    _, left_out = collect([*files(tmp_path), *wanted])
+    assert [each.file for each in left_out] == wanted
     done = ran("--collect", *wanted)
     assert done.returncode == 3
     assert done.stdout == ""
@@ -136,9 +136,9 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
 def test_tasks_that_shared_a_gpu_are_named(tmp_path: Path) -> None:
     first, *rest = files(tmp_path)
     again = write(tmp_path, "again.json", asdict(result(0, tflops_mean=350.0)))
-    found = collect([first, *rest, again, first])
-    assert len(found.members) == 5
-    assert [(each.file, first in each.why) for each in found.left_out] == [(again, True)]
+    members, left_out = collect([first, *rest, again, first])
+    assert len(members) == 5
+    assert [(each.file, first in each.why) for each in left_out] == [(again, True)]
 
 
 def test_several_results_of_a_file_and_those_without_one(tmp_path: Path) -> None:
@@ -151,10 +151,10 @@ def test_several_results_of_a_file_and_those_without_one(tmp_path: Path) -> None
     }
     several = write(tmp_path, "several.json", [asdict(result(8)), failed])
     whole = write(tmp_path, "whole.json", {"results": [{**asdict(result(6)), "place": "GPU 6"}]})
-    found = collect([*files(tmp_path), several, whole])
-    assert found.left_out == ()
-    assert len(found.members) == 8
-    assert found.members[-1].place == "GPU 6"
+    members, left_out = collect([*files(tmp_path), several, whole])
+    assert left_out == []
+    assert len(members) == 8
+    assert members[-1].place == "GPU 6"
     done = ran("--collect", several, whole)
     assert done.returncode == 1
     assert "    The device hangs: a batch did not end\n    Look\n" in done.stdout
@@ -179,9 +179,9 @@ def test_no_file_is_too_strange(text: str) -> None:
     with tempfile.NamedTemporaryFile("w", suffix=".json", errors="surrogatepass") as file:
         file.write(text)
         file.flush()
-        found = collect([file.name])
-    assert found.members == ()
-    assert len(found.left_out) == 1
+        members, left_out = collect([file.name])
+    assert members == []
+    assert len(left_out) == 1
 
 
 def test_names_of_files_are_data(tmp_path: Path) -> None:

@@ -40,16 +40,11 @@ class SkippedFile:
         return f"{visible(self.file)} is left out: {visible(self.why)}"
 
 
-@dataclass(frozen=True, slots=True)
-class Collected:
-    """The devices in the files, and what was skipped."""
+def collect(files: Sequence[str]) -> tuple[list[DeviceOutcome], list[SkippedFile]]:
+    """Return the devices in the files, and what was skipped.
 
-    members: tuple[DeviceOutcome, ...]
-    left_out: tuple[SkippedFile, ...]
-
-
-def collect(files: Sequence[str]) -> Collected:
-    """Read all files. If their tests differ, keep those of the commonest one."""
+    If their tests differ, those of the commonest one are kept.
+    """
     found: list[tuple[str, DeviceOutcome]] = []
     left_out: list[SkippedFile] = []
     for file in dict.fromkeys(files):
@@ -62,7 +57,7 @@ def collect(files: Sequence[str]) -> Collected:
         both = [*zip(found, reasons, strict=True)]
         left_out += [SkippedFile(file, why) for (file, _), why in both if why]
         found = [each for each, why in both if not why]
-    return Collected(tuple(member for _, member in found), tuple(left_out))
+    return [member for _, member in found], left_out
 
 
 def read(file: str) -> list[DeviceOutcome]:

@@ -17,9 +17,8 @@ from gputop.bench.plan.kinds import kind_of
 from gputop.bench.results import facts, text_report
 from gputop.bench.results.compare import SPOILED_PERCENT
 from gputop.bench.results.tables import BETWEEN
-from gputop.bench.results.text_report import part_cells, suite_problems, suite_title
 from gputop.bench.results.verdict import find_outlier, verdict_lines
-from gputop.text import brief, flops_unit, moment, tflops, visible
+from gputop.text import UNITS, brief, flops_unit, moment, tflops, visible
 
 if TYPE_CHECKING:
     from gputop.bench.events import Point, Result
@@ -134,7 +133,7 @@ def chart(
         for n, name in enumerate(series)
     )
     says = f"{text(title)} over {text(x.title)}{legend if len(series) > 1 else ''}"
-    return f"<figure><figcaption>{says}</figcaption>{_svg(drawn, height, title)}</figure>"
+    return _figure(says, drawn, height, title)
 
 
 def strip(intervals: Mapping[str, Curve], x: SvgAxis) -> str:
@@ -155,10 +154,8 @@ def strip(intervals: Mapping[str, Curve], x: SvgAxis) -> str:
             f'<text class="in" x="{LEFT + 4}" y="{top + 10}">{text(name.replace("_", " "))}</text>'
         )
     drawn += _x_labels(x, height)
-    return (
-        "<figure><figcaption>Clock event reasons, where they held</figcaption>"
-        f"{_svg(drawn, height, 'Clock event reasons')}</figure>"
-    )
+    title = "Clock event reasons"
+    return _figure(f"{title}, where they held", drawn, height, title)
 
 
 def text(value: object) -> str:
@@ -171,15 +168,14 @@ def label(value: float, title: str = "") -> str:
     if title in (TIME, TAIL) and value:
         return brief(value)
     if title == BYTES:
-        units = ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB"))
-        power, unit = next((each for each in units if value >= 1 << each[0]), (0, "B"))
-        return f"{value / (1 << power):.4g} {unit}"
+        unit = next((each for each in reversed(UNITS) if value >= 1 << UNITS[each]), "B")
+        return f"{value / (1 << UNITS[unit]):.4g} {unit}"
     return f"{value:.9f}".rstrip("0").rstrip(".")  # without an exponent
 
 
-def _svg(drawn: list[str], height: int, title: str) -> str:
-    body = "".join(drawn)
-    return f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{text(title)}">{body}</svg>'
+def _figure(caption: str, drawn: list[str], height: int, title: str) -> str:
+    svg = f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{text(title)}">'
+    return f"<figure><figcaption>{caption}</figcaption>{svg}{''.join(drawn)}</svg></figure>"
 
 
 def _to_x(axis: SvgAxis, value: float) -> float:
@@ -237,11 +233,10 @@ def html_page(result: Result, course: RunCurves) -> str:
 
 def suite_html(suite: Suite) -> str:
     """Return the document of a suite: its parts with their verdicts, and then each run."""
-    rows = _cells("th", "Part", "Time", "Devices", "Result", "Verdict")
-    for part in suite.parts:
-        rows += f"</tr>\n<tr>{_cells('td', part.name, *part_cells(part))}"
-    body = [f'<div class="scroll"><table class="rows"><tr>{rows}</tr></table></div>']
-    body += [f"<p>{text(line)}</p>" for line in suite_problems(suite)]
+    titles, *parts = text_report.suite_table(suite)
+    rows = [_cells("th", *map(str.capitalize, titles)), *(_cells("td", *part) for part in parts)]
+    body = [_scrolled("".join(f"<tr>{row}</tr>\n" for row in rows))]
+    body += [f"<p>{text(line)}</p>" for line in text_report.suite_problems(suite)]
     for part in suite.parts:
         many = len(part.members) > text_report.MOST_ROWS
         for member, course in zip(part.members, part.series, strict=False):
@@ -251,7 +246,7 @@ def suite_html(suite: Suite) -> str:
             if member.result is not None:
                 body += [_verdict_box(*_verdict(member.result)), *_body(member.result, course)]
     levels = {FAULTY: "fault", OK: ""}
-    title = suite_title(suite)
+    title = text_report.suite_title(suite)
     verdict = (levels.get(title.rpartition(": ")[2], "warn"), title)
     device = text_report.suite_devices(suite)
     return _page(device, f"suite {suite.level}", suite.started_at, verdict, body)
@@ -371,7 +366,11 @@ def _rows(result: Result) -> Iterator[str]:
         size = shape if len(set(point.shape)) > 1 else label(point.x, axis)
         cells = _cells("td", point.series, size, *values)
         body += f"<tr{' class=spoiled' * spoiled}>{cells}</tr>\n"
-    yield f'<h2>Rows</h2>\n<div class="scroll"><table class="rows">{body}</table></div>'
+    yield f"<h2>Rows</h2>\n{_scrolled(body)}"
+
+
+def _scrolled(rows: str) -> str:
+    return f'<div class="scroll"><table class="rows">{rows}</table></div>'
 
 
 def _cells(tag: str, *texts: str) -> str:

@@ -196,10 +196,14 @@ def name(member: DeviceOutcome) -> str:
 
 def suite_page(suite: Suite) -> str:
     """Return a line for each part of a suite, and below what is not ok, the gravest first."""
-    found, rows = suite_problems(suite), [["part", "time", "devices", "result", "verdict"]]
-    rows += [[part.name, *part_cells(part)] for part in suite.parts]
-    lines = [suite_title(suite), *aligned(rows, left=1), *(f"  {each}" for each in found)]
-    return "\n".join(lines)
+    rows = aligned(suite_table(suite), left=1)
+    return "\n".join([suite_title(suite), *rows, *(f"  {each}" for each in suite_problems(suite))])
+
+
+def suite_table(suite: Suite) -> list[list[str]]:
+    """Return headings, and for each part its name, time, devices, median figure and verdict."""
+    rows = [[part.name, *_part_cells(part)] for part in suite.parts]
+    return [["part", "time", "devices", "result", "verdict"], *rows]
 
 
 def suite_title(suite: Suite) -> str:
@@ -244,8 +248,7 @@ def _device_state(member: DeviceOutcome) -> str:
     return result.verdict.state if result.verdict is not None else NOT_JUDGED
 
 
-def part_cells(part: PartResult) -> list[str]:
-    """Return time, number of devices, the median figure and the verdict of a part."""
+def _part_cells(part: PartResult) -> list[str]:
     results = [each.result for each in part.members if each.result is not None]
     scores = [value for each in part.members if (value := each.score) is not None]
     figure = figure_text(results[0], statistics.median(scores)) if scores else ABSENT

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 from textual import on
+from textual.binding import BindingsMap
 from textual.containers import Container, Horizontal
 from textual.content import Content
 from textual.message import Message
@@ -26,21 +27,7 @@ if TYPE_CHECKING:
 
     from gputop.problem import Problem
 
-EDITING = {
-    "backspace": "delete_left",
-    "delete": "delete_right",
-    "left": "cursor_left",
-    "right": "cursor_right",
-    "home": "home",
-    "end": "end",
-    "ctrl+a": "home",
-    "ctrl+e": "end",
-    "ctrl+d": "delete_right",
-    "ctrl+k": "delete_right_all",
-    "ctrl+u": "delete_left_all",
-    "ctrl+w": "delete_left_word",
-    "enter": "submit",
-}
+EDITING = {key: each.action for key, each in BindingsMap(Input.BINDINGS)}
 """Keys that edit the text, and their actions of `Input`."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache, reduce
@@ -183,9 +184,5 @@ def thin_out(points: list[tuple[float, float]], most: int) -> list[tuple[float, 
 
 def round_up(value: float) -> float:
     """Return the next round number, so that the axis stays while the curve moves."""
-    scale = 1.0
-    while value > 10 * scale:
-        scale *= 10
-    while 0 < value <= scale:
-        scale /= 10
+    scale = 10.0 ** math.floor(math.log10(value)) if value > 0 else 1.0
     return next(step * scale for step in STEPS if value <= step * scale)

@@ -20,10 +20,10 @@ from gputop.bench.results.facts import (
     rate_text,
 )
 from gputop.bench.results.tables import FASTEST, TextTable, table
-from gputop.bench.results.text_report import FAILED, part_cells, suite_problems, suite_title
+from gputop.bench.results.text_report import FAILED, suite_problems, suite_table, suite_title
 from gputop.text import ABSENT, brief, count, duration, flops_unit, short_name, size, visible
 from gputop.ui.benchmark import plot as plots
-from gputop.ui.drawing.cells import Row, Span, cell, clip, fit, list_row, width_of, wrap
+from gputop.ui.drawing.cells import Row, Span, cell, clip, fit, list_row, paragraph, width_of, wrap
 from gputop.ui.drawing.live import CursorList, TelemetryView
 from gputop.ui.drawing.palette import ACCENT, DIM, FAULT, GOOD, STRONG, TEXT, WARN
 
@@ -57,15 +57,14 @@ def result_rows(run: RunState, width: int, height: int, under: int) -> list[Row]
 
 def suite_rows(suite: Suite, width: int, height: int) -> list[Row]:
     """Draw the parts of a suite with their verdicts, and below what is not ok."""
-    lines = [["part", "time", "devices", "result", "verdict"]]
-    lines += [[part.name, *part_cells(part)] for part in suite.parts]
+    lines = suite_table(suite)
     good = frozenset((y, 4) for y, line in enumerate(lines) if line[4] == OK)
     bad = {FAULTY, FAILED, DEGRADED}
     spoiled = frozenset((y, 4) for y, line in enumerate(lines) if line[4] in bad)
-    problems = (wrap(line, width - 2) for line in suite_problems(suite))
+    problems = (paragraph(line, width - 1, WARN, " ") for line in suite_problems(suite))
     title: Row = [Span(clip(f" {suite_title(suite)}", width), STRONG)]
     shown = [title, [], *table_rows(TextTable(lines, good, spoiled), width), []]
-    return [*shown, *([Span(f" {each}", WARN)] for line in problems for each in line)][:height]
+    return [*shown, *(row for rows in problems for row in rows)][:height]
 
 
 def note_rows(run: RunState, width: int, room: int, style: Style) -> list[Row]:
@@ -288,9 +287,7 @@ class ResultsView(CursorList, TelemetryView):
         return len(self.results)
 
     def draw(self, width: int, height: int) -> list[Row]:
-        note: list[Row] = [
-            [Span(f" {line}", FAULT)] for line in wrap(visible(self.problem or ""), width - 2)[:2]
-        ]
+        note = paragraph(visible(self.problem or ""), width - 1, FAULT, " ")[:2]
         if self.marked is not None:
             note.append([Span(" Select another result, and press d again", ACCENT)])
         if not self.results:
@@ -309,8 +306,7 @@ class ResultsView(CursorList, TelemetryView):
             title = column.title
             if column is WHEN and total > len(self.listed):
                 shown = f"{first}-{last}"
-                forms = (f"{shown} of {total}", f"{shown}/{total}", shown)
-                title = next((each for each in forms if len(each) <= cells), shown)
+                title = of if len(of := f"{shown} of {total}") <= cells else shown
             row += [Span(" "), cell(title, cells, DIM, right=column.right)]
         return fit(row, width)
 

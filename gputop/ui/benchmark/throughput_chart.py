@@ -23,7 +23,7 @@ from gputop.ui.benchmark import plot as plots
 from gputop.ui.benchmark import results
 from gputop.ui.benchmark.readout import RunView
 from gputop.ui.drawing import palette
-from gputop.ui.drawing.cells import ChartWindow, Row, Span, cell, chart, clip, width_of, wrap
+from gputop.ui.drawing.cells import ChartWindow, Row, Span, cell, chart, clip, paragraph, width_of
 from gputop.ui.drawing.palette import ACCENT, BUSY, DIM, STRONG, TEXT, WARN
 from gputop.ui.monitor.panel import limit_text
 
@@ -121,7 +121,7 @@ def hint(kinds: Sequence[str], width: int, height: int, *, others: bool = False)
         [cell(f" {kind}", longest + 2, STRONG), Span(KINDS[kind].description, DIM)]
         for kind in kinds
     ]
-    said: list[Row] = [[Span(f" {line}", DIM)] for line in wrap(text, width - 2)]
+    said = paragraph(text, width - 1, DIM, " ")
     if others:
         said = [[Span(f" {OTHERS}", WARN)], *said]
     room = height - 1 - len(known) - len(said)
@@ -134,7 +134,7 @@ def problem_rows(problem: Problem, style: Style, width: int, _: int) -> list[Row
     rows: list[Row] = [[], [Span(f"  {visible(problem.what)}", style)], []]
     for text, style in ((problem.why, TEXT), (problem.remedy, STRONG)):
         for line in text.splitlines():
-            rows += [[Span(f"  {each}", style)] for each in wrap(visible(line), width - 4)]
+            rows += paragraph(visible(line), width - 2, style, "  ")
         rows.append([])
     return rows
 
