@@ -23,6 +23,7 @@ from gputop.commands.arguments import (
     fail,
     hosts_of,
     open_recording,
+    refuse,
     source_of,
 )
 from gputop.console import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE, print_message
@@ -236,8 +237,8 @@ def _print_losses(recording: Recording) -> None:
 
 def _line_format(arguments: argparse.Namespace) -> CsvLines | None:
     gpus, apps = arguments.query, arguments.query_compute_apps
-    if gpus is not None and apps is not None:
-        fail("--query and --query-compute-apps are two tables. Leave one of them out.", USAGE)
+    if gpus is not None:
+        refuse(arguments, ("query_compute_apps",), "a table of the GPUs", "--query")
     columns = gpus or apps
     form = arguments.format or ("jsonl" if columns is None else "csv",)
     if form[0] != "csv":
