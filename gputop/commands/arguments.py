@@ -144,7 +144,7 @@ def refuse(arguments: argparse.Namespace, names: Iterable[str], what: str, other
     """End if one of these options is given, which are not for what the other option asks for."""
     for name in names:
         value = getattr(arguments, name)
-        if value or (name == "gpm" and value is not None):
+        if value or (name in ("gpm", "processes") and value is not None):
             fail(f"--{name.replace('_', '-')} is not for {what}. Leave it out, or {other}.", USAGE)
 
 
@@ -248,11 +248,9 @@ def add_shared(command: argparse.ArgumentParser, *names: str) -> None:
 def hosts_of(arguments: argparse.Namespace) -> list[str]:
     """Return the hosts, each once; none means this machine. Ends if other options contradict."""
     hosts: list[str] = list(dict.fromkeys(arguments.host or ()))
-    if hosts and arguments.demo:
-        fail("--host and --demo are two sources. Leave one of them out.", USAGE)
     if hosts:
-        refuse(arguments, ("id", "only_visible"), "other machines", "--host")
-    if arguments.remote_command != REMOTE_COMMAND and not hosts:
+        refuse(arguments, ("demo", "id", "only_visible"), "other machines", "--host")
+    elif arguments.remote_command != REMOTE_COMMAND:
         fail("--remote-command is for other machines. Name one with --host.", USAGE)
     return hosts
 

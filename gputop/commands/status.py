@@ -94,18 +94,15 @@ def _status(arguments: argparse.Namespace) -> int:
     if arguments.watch is None and not arguments.once:
         arguments.watch = arguments.interval
     every, hosts = arguments.watch, hosts_of(arguments)
-    if arguments.json and (arguments.columns or arguments.processes is not None):
-        fail("--json has every reading. Leave out --columns and --processes.", USAGE)
+    if arguments.json:
+        refuse(arguments, ("columns", "processes"), "JSON, which has every reading", "--json")
     if arguments.list_gpus:
         others = ("json", "columns", "watch", "prometheus")
         refuse(arguments, others, "a list of the GPUs", "--list-gpus")
-    if every is not None and arguments.replay is not None:
-        fail(
-            "--watch is not for a recording. Leave it out, or play it with gputop --replay.", USAGE
-        )
+    if arguments.replay is not None:
+        refuse(arguments, ("watch",), "a recording", "play it with gputop --replay")
     if arguments.prometheus is not None:
-        if arguments.columns or arguments.processes is not None:
-            fail("a fleet has no columns and no processes. Leave them out, or --prometheus.", USAGE)
+        refuse(arguments, ("columns", "processes"), "a fleet", "--prometheus")
         import asyncio
 
         watch = open_watch(arguments, max(1.0, every or FLEET_INTERVAL), at_once=True)
@@ -115,8 +112,7 @@ def _status(arguments: argparse.Namespace) -> int:
     if hosts:
         import asyncio
 
-        if every is not None:
-            fail("--watch is for one machine. Leave it out, or see `gputop --host NAME`.", USAGE)
+        refuse(arguments, ("watch",), "other machines", "see `gputop --host NAME`")
         from gputop.stream.machines import host_snapshots
 
         return _print_hosts(

@@ -270,11 +270,11 @@ def test_a_stream_of_several_hosts_ends_with_its_reader(ssh: FakeSsh) -> None:
         (["--host=-oProxyCommand=sh"], "'-oProxyCommand=sh' is not a host: it begins with `-`"),
         (["--host="], "'' is not a host: it is empty"),
         (["stream", "--host", "a b"], "'a b' is not a host: it has spaces"),
-        (["--host", "a", "--demo"], "--host and --demo are two sources"),
+        (["--host", "a", "--demo"], "--demo is not for other machines"),
         (["--remote-command", "x"], "--remote-command is for other machines"),
         (["--host", "a", "--remote-command", "'x"], "is not a command: No closing quotation"),
         (["--host", "a", "bench"], "--host is not for `bench`"),
-        (["status", "--host", "a", "--watch"], "--watch is for one machine"),
+        (["status", "--host", "a", "--watch"], "--watch is not for other machines"),
     ],
 )
 def test_misuse(ssh: FakeSsh, arguments: list[str], said: str) -> None:

@@ -174,7 +174,7 @@ def test_nobody_there_is_one_line() -> None:
         (["--prometheus", "http://a", "--replay", "b"], "not for a fleet"),
         (["--prometheus", "http://a", "stream"], "--prometheus is not for `stream`"),
         (["--prometheus", "http://a", "--record", "x"], "--record is not for a fleet"),
-        (["status", "--prometheus", "http://a", "--columns", "busy"], "no columns"),
+        (["status", "--prometheus", "http://a", "--columns", "busy"], "not for a fleet"),
     ],
 )
 def test_misuse(arguments: list[str], said: str) -> None:
