@@ -18,7 +18,7 @@ from gputop.bench.results import facts, text_report
 from gputop.bench.results.compare import SPOILED_PERCENT
 from gputop.bench.results.tables import BETWEEN
 from gputop.bench.results.verdict import find_outlier, verdict_lines
-from gputop.text import UNITS, brief, flops_unit, moment, tflops, visible
+from gputop.text import UNITS, brief, flops_unit, moment, visible
 
 if TYPE_CHECKING:
     from gputop.bench.events import Point, Result
@@ -378,13 +378,9 @@ def _cells(tag: str, *texts: str) -> str:
 
 
 def _value(name: str, value: float | None, factor: float) -> str:
-    if value is None or name in ("seconds", "p99_seconds", "latency_seconds"):
+    if value is None or name.endswith("seconds"):
         return brief(value)
-    if name == "spread_percent":
-        return f"{value:.1f}"
-    if name == "tflops" or name.endswith("bytes_per_second"):
-        return tflops(factor * value)
-    return f"{value:.0f}" if value >= 1000 else f"{value:.4g}"
+    return f"{factor * value:.0f}" if factor * value >= 1000 else f"{factor * value:.3g}"
 
 
 def _table(found: Iterable[Fact]) -> str:

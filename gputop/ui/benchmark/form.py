@@ -24,6 +24,7 @@ from gputop.ui.drawing.palette import FAULT
 if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.events import Key
+    from textual.widget import Widget
 
     from gputop.problem import Problem
 
@@ -188,33 +189,33 @@ class Form(Container):
         for field in self._lists:
             line = field.query_one(OptionList).highlighted if field.expanded else None
             field.expanded = False
-            if line is not None and not self._take(field, self._options[field.id or ""][line][1]):
-                return False
+            if line is not None:
+                value = self._options[field.id or ""][line][1]
+                with self.prevent(Select.Changed):
+                    field.value = value
+                self._take(field, value)
+                if value == MORE:
+                    return False
         return True
 
-    def _take(self, field: Select[str], value: str) -> bool:
-        if field is self._device_field:
-            return self._take_device(value)
-        with self.prevent(Select.Changed):
-            field.value = value
-        if field is self._dtype_field and value != self._suitable_dtype():
+    @on(Select.Changed)
+    def _changed(self, event: Select.Changed) -> None:
+        if event.value == event.select.value:  # else another one follows
+            self._take(event.select, str(event.value))
+
+    def _take(self, field: Widget, value: str) -> None:
+        if value == MORE:
+            self.post_message(self.Several())
+        elif field is self._device_field and value != self.choice.key(self.kind):
+            self._pick(value)
+        elif field is self._dtype_field and value != self._suitable_dtype():
             self._dtype = value
         self._show()
-        return True
-
-    def _take_device(self, key: str) -> bool:
-        if key == MORE:
-            self.post_message(self.Several())
-        else:
-            self._pick(key)
-        self._show()
-        return key != MORE
 
     def _pick(self, key: str) -> None:
         if self.choice.choose(key):
             self._dtype = None
 
-    @on(Select.Changed, "#kind")
     def _show(self) -> None:
         if not all(each.children for each in self._lists):
             return  # it is being closed before it was all there
@@ -266,16 +267,6 @@ class Form(Container):
         if chosen is not None and (chosen, chosen) in _dtypes(self._targets, self.kind):
             return chosen
         return devices.common_dtype(self._targets)
-
-    @on(Select.Changed, "#device")
-    def _device_changed(self, event: Select.Changed) -> None:
-        if self.choice.key(self.kind) != event.value == self._device_field.value:
-            self._take_device(str(event.value))
-
-    @on(Select.Changed, "#dtype")
-    def _dtype_changed(self, event: Select.Changed) -> None:
-        if event.value == self._dtype_field.value != self._suitable_dtype():
-            self._dtype = str(event.value)
 
     @on(Input.Submitted)
     @on(Button.Pressed)

@@ -44,8 +44,8 @@ WIDTHS |= {"POWER": 6, "CLOCK": 8}
 WORDS = ("DEVICE", "STATE")
 """Columns that are aligned to the left."""
 CONDITIONS = ("POWER", "TEMP", "CLOCK", "ERRORS", "STATE")
-OVER_TIME = ("DEVICE", "NOW", "MEAN", "PEAK", "DROOP", *CONDITIONS)
-"""After the end, OF PEAK is in the place of NOW. The droop is not known before."""
+OVER_TIME = ("DEVICE", "NOW", "OF PEAK", "MEAN", "PEAK", "DROOP", *CONDITIONS)
+"""Before the end without OF PEAK and DROOP, which are not known, and after it without NOW."""
 PAIRS = ("DEVICE", "ALONE", "TOGETHER", "COST", *CONDITIONS)
 ROWS = ("DEVICE", "ROWS", "BEST", *CONDITIONS)
 
@@ -54,9 +54,8 @@ def group_rows(group: GroupState, telemetry: Telemetry, width: int) -> list[Row]
     """Draw a heading, a row for each device, the progress, and failures."""
     pairs = group.kind == "pairs"
     wanted: tuple[str, ...] = PAIRS if pairs else ROWS if group.is_table else OVER_TIME
-    of_the_end = {"NOW": "OF PEAK"} if group.ended else {"DROOP": ""}
-    wanted = tuple(filter(None, (of_the_end.get(title, title) for title in wanted)))
-    columns = _fitting(wanted, width)
+    hidden = ("NOW",) if group.ended else ("OF PEAK", "DROOP")
+    columns = _fitting([title for title in wanted if title not in hidden], width)
     behind = group.slow_devices()
     head: Row = [Span("   ")]
     for title, cells in columns:
