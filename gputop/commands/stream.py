@@ -6,12 +6,12 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from gputop.commands.arguments import (
     HOSTS,
@@ -31,13 +31,27 @@ from gputop.text import count as plural
 from gputop.text import fold_list
 
 if TYPE_CHECKING:
-    from gputop.output.nvidia_smi import CsvLines
     from gputop.problem import Problem
     from gputop.recording.reader import Recording
     from gputop.schema.snapshot import Record
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 CSV_WORDS = ("noheader", "nounits")
+
+
+class LineFormat(Protocol):
+    """Lines of text in place of JSON, such as `output.nvidia_smi.CsvLines`."""
+
+    @property
+    def questions(self) -> tuple[str, ...]:
+        """nvidia-smi's names of the values to ask for that are no readings."""
+
+    @property
+    def unanswered(self) -> tuple[str, ...]:
+        """Those of them that the stream has no value for."""
+
+    def lines_of(self, record: Record) -> Iterable[str]:
+        """Return the lines of a record."""
 
 
 def parse_format(text: str) -> tuple[str, ...]:
@@ -110,7 +124,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def open_sink(
-    path: Path | None, form: CsvLines | None
+    path: Path | None, form: LineFormat | None
 ) -> tuple[Callable[[Record], None], Callable[[], None]]:
     """Return functions that write a record, and that close the output.
 
@@ -165,7 +179,7 @@ def whole_records(write: Callable[[Record], None]) -> Iterator[Callable[[Record]
 
 
 def _live(
-    arguments: argparse.Namespace, write: Callable[[Record], None], form: CsvLines | None
+    arguments: argparse.Namespace, write: Callable[[Record], None], form: LineFormat | None
 ) -> None:
     from gputop.stream.launch import StreamOptions, end_with_parent
     from gputop.stream.sender import run as run_one
@@ -195,7 +209,7 @@ class Remarks:
     """
 
     def __init__(
-        self, arguments: argparse.Namespace, form: CsvLines, write: Callable[[Record], None]
+        self, arguments: argparse.Namespace, form: LineFormat, write: Callable[[Record], None]
     ) -> None:
         self.has_devices = False
         """True from the first sample with a device."""
@@ -245,7 +259,7 @@ def _print_losses(recording: Recording) -> None:
         print_message(f"{recording.path}: {recording.unread}")
 
 
-def _line_format(arguments: argparse.Namespace) -> CsvLines | None:
+def _line_format(arguments: argparse.Namespace) -> LineFormat | None:
     gpus, apps = arguments.query, arguments.query_compute_apps
     if gpus is not None:
         refuse(arguments, ("query_compute_apps",), "a table of the GPUs", "--query")
