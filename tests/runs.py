@@ -7,10 +7,10 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from gputop.bench.events import Done, Hello, Planned, Progress
-from gputop.bench.plan import devices, request
+from gputop.bench.plan import device_choice, request
 from gputop.bench.plan.request import Request
 from gputop.bench.run.group import GroupState
-from gputop.bench.run.state import RunState
+from gputop.bench.run.run_state import RunState
 from tests.sessions import PLANNED, RESULT
 from tests.streams import NOW, host, inventory, readings, sample
 
@@ -84,7 +84,7 @@ def take(run: RunState, event: Hello | Planned | Progress | Done) -> None:
 
 def gpu_run(seconds: float, until: float, *, ended: bool = False) -> RunState:
     """An H100 that warms up, and slows down for its power and then for its heat."""
-    target = devices.targets(inventory(1), sample(1))[0]
+    target = device_choice.targets(inventory(1), sample(1))[0]
     run, clock = begin(target, seconds, "bfloat16")
     joules = 1e6
     for n in range(1, int(until / WINDOW) + 1):

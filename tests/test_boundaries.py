@@ -73,7 +73,7 @@ def test_the_first_screen_does_without_the_benchmark_and_the_pages() -> None:
     pages = {"benchmark.screen", "device.screen", "device.findings", "processes.page"}
     pages |= {"shell.help_and_settings", "drawing.dialogs"}
     later = {f"gputop.ui.{name}" for name in pages}
-    later |= {"gputop.bench.run.session", "gputop.bench.results.history", "sqlite3"}
+    later |= {"gputop.bench.run.session", "gputop.bench.results.store", "sqlite3"}
     assert loaded_by(FIRST_SCREEN, later) == set()
 
 

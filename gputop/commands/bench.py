@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gputop.bench.plan import devices, request
-from gputop.bench.plan.devices import select_targets
+from gputop.bench.plan import device_choice, request
+from gputop.bench.plan.device_choice import select_targets
 from gputop.bench.plan.kinds import DEFAULT_KIND, DTYPES, KINDS, parse_dtypes
 from gputop.bench.plan.request import RunRefusedError
 from gputop.commands.arguments import Parser, count, output_width, print_text
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gputop.bench.events import Result
     from gputop.bench.plan.request import Request, Target
     from gputop.bench.run.progress import Until
-    from gputop.bench.run.state import RunState
+    from gputop.bench.run.run_state import RunState
     from gputop.commands.bench_results import Ends
 
 
@@ -37,7 +37,7 @@ def add_arguments(parser: Parser) -> None:
         "cpu, an index such as 0, or 0:1 of a MIG instance, or the start of a UUID; several with "
         "commas; `all`: all that CUDA_VISIBLE_DEVICES leaves (default: the first, or the CPU)"
     )
-    parser.value("--device", "DEVICE", devices.parse_devices, words)
+    parser.value("--device", "DEVICE", device_choice.parse_devices, words)
     usual = "for a sweep several with commas (default: the fastest usual one for training)"
     parser.value("--dtype", "TYPE", parse_dtypes, f"{', '.join(DTYPES)}; {usual}")
     words = "multiply N x N matrices; for sweep and peak, the largest N (default: auto)"
@@ -121,24 +121,24 @@ def run(args: argparse.Namespace) -> int:
 
 def _compare(args: argparse.Namespace) -> int:
     """Print what differs between two results. The history shows how equal runs scatter."""
-    from gputop.bench.results import collect, history
+    from gputop.bench.results import collect, store
 
     before, after = map(_result, args.compare)
     known: list[Result] = []
     with suppress(ProblemError):
-        known = [*history.of_device(after.device_uuid, after.device)]
+        known = [*store.of_device(after.device_uuid, after.device)]
     print_text(collect.differences(before, after, known))
     return FINE
 
 
 def _result(named: str) -> Result:
     """Return the one result in a file, or in the history by its number."""
-    from gputop.bench.results import collect, history
+    from gputop.bench.results import collect, store
 
     known: list[Result | None]
     try:
         if named.isdecimal() and not Path(named).exists():
-            known = [*history.recent(int(named))[int(named) - 1 :]]
+            known = [*store.recent(int(named))[int(named) - 1 :]]
         else:
             known = [member.result for member in collect.read(named)]
     except (ProblemError, ValueError) as error:
@@ -187,14 +187,14 @@ def _stress(
 
 
 def _history(args: argparse.Namespace) -> int:
-    from gputop.bench.results import history
+    from gputop.bench.results import store
 
-    form: history.Form = "json" if args.json else "csv" if args.csv else "table"
-    named = () if args.device == (devices.ALL,) else args.device or ()
+    form: store.Form = "json" if args.json else "csv" if args.csv else "table"
+    named = () if args.device == (device_choice.ALL,) else args.device or ()
     if len(named) > 1:
         raise RunRefusedError("--history lists one device, or all. Name one with --device.", USAGE)
     try:
-        text = history.listing(named[0] if named else None, form, output_width())
+        text = store.listing(named[0] if named else None, form, output_width())
     except (ProblemError, ValueError) as error:
         raise RunRefusedError(f"{error}.") from None
     print_text(text)
@@ -265,7 +265,7 @@ def _requests(args: argparse.Namespace, targets: Sequence[Target]) -> list[Reque
     if len(targets) > 1 and args.ray is None and args.kind != "collective":
         _look_over_several(args)
     python = getattr(args, "python", None)
-    dtypes = args.dtype or ((devices.common_dtype(targets),) if args.kind == "pairs" else ())
+    dtypes = args.dtype or ((device_choice.common_dtype(targets),) if args.kind == "pairs" else ())
     hertz = args.frequency or request.DEFAULT_HERTZ
     common = (args.size, args.seconds or request.DEFAULT_SECONDS, python, args.kind)
     requests = []
@@ -281,7 +281,7 @@ def _requests(args: argparse.Namespace, targets: Sequence[Target]) -> list[Reque
         )
     if KINDS[args.kind].several_devices and (problem := request.check_together(requests)):
         raise RunRefusedError(f"{problem}.", USAGE if args.kind == "collective" else COULD_NOT_RUN)
-    return devices.with_peers(requests)
+    return device_choice.with_peers(requests)
 
 
 def _look_over_several(args: argparse.Namespace) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from gputop.bench.events import SCHEMA, Done
 from gputop.bench.plan.kinds import KINDS
 from gputop.bench.plan.request import RunRefusedError
-from gputop.bench.results import history
+from gputop.bench.results import store
 from gputop.bench.results.collect import collect
 from gputop.bench.results.facts import wrong_results
 from gputop.bench.results.html_report import html_page, suite_html
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from gputop.bench.results.collect import SkippedFile
     from gputop.bench.results.verdict import DeviceOutcome
     from gputop.bench.run.progress import Until
-    from gputop.bench.run.state import RunState
+    from gputop.bench.run.run_state import RunState
 
     Requesting = Callable[[Sequence[Target]], list[Request]]
     Ends = tuple[Sequence[RunState], Sequence[DeviceOutcome]]
@@ -95,7 +95,7 @@ def report_devices(
         document = {**outliers_document(members), "left_out": [*map(asdict, left_out)]}
         text = json.dumps(document, indent=2, allow_nan=False)
     elif args.csv:
-        text = history.as_csv([each.result for each in members if each.result is not None])
+        text = store.as_csv([each.result for each in members if each.result is not None])
     else:
         text = many(members) if members else ""
     print_output(text)
@@ -137,13 +137,13 @@ def _keep(runs: Sequence[RunState], args: argparse.Namespace) -> None:
     done = [(run, run.result) for run in runs if run.result is not None]
     results = [result for _, result in done]
     if not args.no_verdict:
-        results = history.judged(results, limits(args))
+        results = store.judged(results, limits(args))
     for (run, _), result in zip(done, results, strict=True):
         run.end = Done(result)
         if args.ray is not None and run.request.target.uuid is None:
             continue  # a CPU in the place of a GPU is a trial, and several have one name
         try:
-            run.end = Done(history.append(result, run.kept_curves()))
+            run.end = Done(store.append(result, run.kept_curves()))
         except ProblemError as error:
             print_message(f"warning: {error}")
 
@@ -176,8 +176,8 @@ def _text(runs: Sequence[RunState], shown: Sequence[RunState], args: argparse.Na
     pages = [run.result for run in shown if run.result is not None]
     if args.csv:
         if len(pages) == 1 and pages[0].points:
-            return history.points_csv(pages[0])
-        return history.as_csv([result for _, result in results])
+            return store.points_csv(pages[0])
+        return store.as_csv([result for _, result in results])
     if len(runs) == 1:
         return result_page(results[0][1])
     texts = [] if KINDS[args.kind].over_time else map(result_page, pages)
@@ -301,7 +301,7 @@ def _method(args: argparse.Namespace, base: Sequence[Request], torch: str) -> di
 def _kept_suite(args: argparse.Namespace) -> tuple[Path, Suite | None]:
     """Return the file of a suite, and what it has if it is there."""
     if args.resume is None:
-        folder = history.results_path().parent
+        folder = store.results_path().parent
         with suppress(OSError):  # which writing says
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return folder / time.strftime("suite-%Y%m%d-%H%M%S.json"), None

@@ -90,7 +90,7 @@ def script(top: argparse.ArgumentParser, shell: str) -> str:
     import shtab
 
     from gputop.bench.plan.kinds import DTYPES
-    from gputop.output.page import NAMES
+    from gputop.output.status_page import NAMES
 
     fixed = {
         "--dtype": [*DTYPES],

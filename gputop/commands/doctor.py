@@ -26,7 +26,7 @@ from gputop.output.ansi import CYAN, GREEN, LOUD_RED, YELLOW, Span, painted, wan
 from gputop.text import count, visible
 
 if TYPE_CHECKING:
-    from gputop.health.doctor.facts import DoctorFacts
+    from gputop.health.doctor.doctor_facts import DoctorFacts
     from gputop.schema.device import Device
 
 WAITING = "Checking driver, devices and torch ..."
@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     import asyncio
 
     from gputop.health.doctor import examine
-    from gputop.health.doctor.facts import gather
+    from gputop.health.doctor.doctor_facts import gather
 
     _print_progress(WAITING)
     try:

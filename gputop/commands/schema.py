@@ -40,7 +40,7 @@ def schema(name: str) -> Schema:
     from msgspec.json import schema_components
 
     from gputop.bench.events import Result
-    from gputop.bench.run.state import RunCurves
+    from gputop.bench.run.run_state import RunCurves
     from gputop.bench.run.suite import Suite
     from gputop.fleet.model import Gpu
     from gputop.problem import Problem

@@ -34,7 +34,7 @@ from gputop.text import visible
 if TYPE_CHECKING:
     from gputop.fleet.model import Fleet
     from gputop.fleet.watch import FleetWatch
-    from gputop.output.page import Processes
+    from gputop.output.status_page import Processes
     from gputop.problem import Problem
     from gputop.stream.child import Interruption, Snapshot
 
@@ -61,7 +61,7 @@ def add_arguments(parser: Parser) -> None:
         "these columns, such as GPU,busy,memory,power,sm-active,pcie-rx: readings by their names "
         "on a device's page or in the JSON (a wrong name lists them all)"
     )
-    parser.value("--columns", "NAME,...", "gputop.output.page:parse_columns", words)
+    parser.value("--columns", "NAME,...", "gputop.output.status_page:parse_columns", words)
     words = "each process on a line of its own, or none (default: on the line of its device)"
     parser.switch("--processes", words)
     parser.switch("--color", "in colour, or not (default: on a terminal, unless NO_COLOR is set)")
@@ -121,7 +121,7 @@ def _status(arguments: argparse.Namespace) -> int:
     found = snapshots(arguments, interval=every or FIRST_SECONDS, gpm=gpm)
     import asyncio
 
-    import gputop.output.page  # noqa: F401 - here, where it has to wait for the sampler anyway
+    import gputop.output.status_page  # noqa: F401 - here, where it has to wait for the sampler anyway
     from gputop.stream.child import StreamError
 
     try:
@@ -190,7 +190,7 @@ def _waits(arguments: argparse.Namespace, seen: Snapshot) -> bool:
 
 def _text(arguments: argparse.Namespace, seen: Snapshot) -> str:
     """Return a snapshot as JSON, as a list of its GPUs, or as a page."""
-    from gputop.output.page import OWN, View, gpu_list, page
+    from gputop.output.status_page import OWN, View, gpu_list, page
 
     if arguments.json:
         return _dumps(arguments, _document(arguments, seen))
@@ -212,7 +212,7 @@ def _chosen(arguments: argparse.Namespace) -> str:
 
 
 def _document(arguments: argparse.Namespace, seen: Snapshot | Problem) -> dict[str, Any]:
-    from gputop.output.page import document
+    from gputop.output.status_page import document
     from gputop.schema.codec import to_json
 
     if not isinstance(seen, tuple):

@@ -12,7 +12,7 @@ from typing import Any
 from gputop.bounds import SERIES
 from gputop.fleet import parse
 from gputop.fleet.client import FEWER, AskError
-from gputop.fleet.findings import Known, find
+from gputop.fleet.fleet_findings import Known, find
 from gputop.fleet.model import Fleet, Gpu
 from gputop.fleet.queries import ALWAYS, ANY, EVERY, LIMITS, NUMBERS, READ_AS, SELDOM
 from gputop.problem import Problem

@@ -17,7 +17,7 @@ from typing import Any
 from gputop.bounds import ANSWER_BYTES, ANSWERS_BYTES
 from gputop.fleet.builder import FleetBuilder
 from gputop.fleet.client import AWAY, LATER, SECONDS, AskError, Client, slow
-from gputop.fleet.findings import LOOK_BACK_SECONDS, STEP_SECONDS, StartTimes
+from gputop.fleet.fleet_findings import LOOK_BACK_SECONDS, STEP_SECONDS, StartTimes
 from gputop.fleet.model import Fleet
 from gputop.fleet.parse import Checked, Moments, RefreshMoment, moment_of
 from gputop.fleet.queries import CLOCK, FIRST, SELDOM, Query, all_of, gone_of, names_of, values_of

@@ -18,7 +18,7 @@ import pytest
 
 from gputop.bench.events import Done, Failed
 from gputop.bench.plan.kinds import KINDS
-from gputop.bench.results import history
+from gputop.bench.results import store
 from gputop.bench.results.text_report import result_page
 from gputop.commands import bench as command
 from gputop.commands.arguments import Parser
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from gputop.bench.plan import request as plan
-    from gputop.bench.run.state import RunState
+    from gputop.bench.run.run_state import RunState
 
 
 @needs_torch
@@ -64,7 +64,7 @@ def test_json_is_all_that_is_on_standard_output() -> None:
     assert result["tflops_mean"] == pytest.approx(
         2 * 256**3 * result["iterations"] / result["seconds"] / 1e12
     )
-    (kept,) = history.recent(10)
+    (kept,) = store.recent(10)
     assert kept.tflops_mean == result["tflops_mean"]
 
 
@@ -434,8 +434,8 @@ def test_a_failure_is_a_document_too(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_a_result_that_cannot_be_kept_is_still_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    history.results_path().parent.parent.mkdir(parents=True, exist_ok=True)
-    history.results_path().parent.write_text("in the way")
+    store.results_path().parent.parent.mkdir(parents=True, exist_ok=True)
+    store.results_path().parent.write_text("in the way")
     assert concluded(Done(RESULT), "--json") == 0
     said = capsys.readouterr()
     assert json.loads(said.out)["iterations"] == 420

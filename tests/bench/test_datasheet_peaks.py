@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.bench.plan import kinds
-from gputop.bench.plan.gpu_limits import (
+from gputop.bench.plan.peaks import (
     AT_LIVE_CLOCK,
     AT_MAXIMUM_CLOCK,
     DATASHEET,

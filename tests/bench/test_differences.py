@@ -11,7 +11,7 @@ import pytest
 
 from gputop import __version__
 from gputop.bench.events import Point, Result, Verdict, VerdictPart
-from gputop.bench.results import history
+from gputop.bench.results import store
 from gputop.bench.results.collect import differences
 from gputop.bench.results.statistics import mean_interval
 from tests.bench.commands import ran
@@ -123,7 +123,7 @@ def test_files_and_numbers_of_the_history_are_compared(
 ) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     for each in (BEFORE, replace(SLOWER, started_at=BEFORE.started_at + 60)):
-        history.append(each)
+        store.append(each)
     by_number = ran("--compare", "2", "1", XDG_DATA_HOME=str(tmp_path))
     assert by_number.returncode == 0
     files = []

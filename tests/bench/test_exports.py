@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.bench.events import Done, Failed, Progress
-from gputop.bench.results import history
+from gputop.bench.results import store
 from gputop.commands import bench as command
 from gputop.commands.arguments import Parser
 from gputop.problem import Problem
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from gputop.bench.events import Result
     from gputop.bench.plan.request import Request
-    from gputop.bench.run.state import RunState
+    from gputop.bench.run.run_state import RunState
 
 SHORT = ("--device", "cpu", "--dtype", "float32", "--size", "128", "--seconds", "0.5")
 
@@ -69,7 +69,7 @@ def test_a_real_run_is_written_everywhere(tmp_path: Path) -> None:
     assert page.startswith("<!DOCTYPE html>")
     assert "polyline" in page
     assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".")] == []
-    (kept,) = history.recent()
+    (kept,) = store.recent()
     assert (kept.accumulate, kept.data) == ("float32", "random normal")
     assert kept.threads is not None
     assert kept.layout is not None
@@ -154,7 +154,7 @@ def test_a_disk_that_is_full_by_then_is_one_line_and_the_result_is_printed(tmp_p
 
 def slower(ends: dict[str, Any], earlier: Result, now: Result) -> int:
     for n in range(4):
-        history.append(replace(earlier, started_at=earlier.started_at - n))
+        store.append(replace(earlier, started_at=earlier.started_at - n))
     ends["last"] = Done(now)
     return run()
 
@@ -169,7 +169,7 @@ def test_a_device_that_got_slower_is_status_4(
         "  Verdict: degraded, earlier runs: 700 TFLOP/s is 12.5 % under the 800 "
     )
     assert said.err == ""
-    assert len(history.recent()) == 5
+    assert len(store.recent()) == 5
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_what_is_as_fast_as_ever_is_status_0(
 
 def test_the_report_says_that_it_is_slower(ends: dict[str, Any], tmp_path: Path) -> None:
     for n in range(4):
-        history.append(soak(800.0, ago=60.0 + n))
+        store.append(soak(800.0, ago=60.0 + n))
     ends["last"] = Done(soak(700.0))
     assert run("--report", str(tmp_path / "a.html")) == 4
     assert "12.5 % under the 800 TFLOP/s that is usual" in (tmp_path / "a.html").read_text()
@@ -212,17 +212,17 @@ def test_the_rows_of_a_table_are_its_csv(
 def test_a_file_of_a_newer_version_is_a_warning_and_stays(
     ends: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    history.append(replace(RESULT, tflops_mean=900.0))
-    with sqlite3.connect(history.results_path()) as connection:
+    store.append(replace(RESULT, tflops_mean=900.0))
+    with sqlite3.connect(store.results_path()) as connection:
         connection.execute("PRAGMA user_version = 99")
     connection.close()
-    before = history.results_path().read_bytes()
+    before = store.results_path().read_bytes()
     assert run("--json") == 0
     said = capsys.readouterr()
     assert json.loads(said.out)["device"] == "a CPU"
     (line,) = said.err.splitlines()
     assert "a newer gputop made it (version 99" in line
-    assert history.results_path().read_bytes() == before
+    assert store.results_path().read_bytes() == before
 
 
 def test_a_history_that_nobody_reads_is_no_traceback() -> None:

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.bench.events import Conditions, Point
-from gputop.bench.results import compare, facts, history
+from gputop.bench.results import compare, facts, store
 from gputop.bench.results.compare import with_comparisons
 from gputop.bench.results.facts import COLUMNS, DEVICE, fitting_columns
 from gputop.commands import bench as command
@@ -50,7 +50,7 @@ def run(*arguments: str) -> int:
 
 @pytest.fixture
 def kept() -> list[Result]:
-    return [history.append(each) for each in reversed(RUNS)][::-1]
+    return [store.append(each) for each in reversed(RUNS)][::-1]
 
 
 def test_the_table_is_newest_first(kept: list[Result], capsys: pytest.CaptureFixture[str]) -> None:
@@ -144,14 +144,14 @@ def test_without_results(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    history.results_path().parent.mkdir(parents=True)
-    history.results_path().write_bytes(b"no database at all, " * 100)
+    store.results_path().parent.mkdir(parents=True)
+    store.results_path().write_bytes(b"no database at all, " * 100)
     assert run() == 3
     said = capsys.readouterr()
     assert said.out == ""
     (line,) = said.err.splitlines()
     assert line.startswith("gputop: error: The file of earlier results cannot be used")
-    assert history.results_path().read_bytes() == b"no database at all, " * 100
+    assert store.results_path().read_bytes() == b"no database at all, " * 100
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_what_does_not_go_together(
 
 @given(st.integers(40, 300))
 def test_a_table_fits_into_its_width(width: int) -> None:
-    lines = history.table(RUNS, width).splitlines()
+    lines = store.table(RUNS, width).splitlines()
     assert len(lines) == len(RUNS) + 1
     assert max(map(len, lines)) <= width
     assert sum(cells + 1 for _, cells in fitting_columns(width)) <= width
@@ -186,7 +186,7 @@ def test_wider_is_more() -> None:
 
 
 def test_columns_without_anything_are_left_out_of_the_page() -> None:
-    head = history.table(RUNS[4:]).splitlines()[0]
+    head = store.table(RUNS[4:]).splitlines()[0]
     assert "POWER" not in head
     assert "TFLOP/s" in head
 
@@ -250,11 +250,11 @@ def test_later_runs_change_no_verdict(
 ) -> None:
     if is_old:  # a version that kept results without a comparison
         monkeypatch.setattr(compare, "with_comparisons", lambda kept, _: kept)
-    history.append(soak(780.0, ago=60.0))
+    store.append(soak(780.0, ago=60.0))
     monkeypatch.undo() if is_old else None
     before = listed(capsys)
     for n, mean in enumerate((870.0, 300.0, 900.0)):
-        history.append(soak(mean, ago=50.0 - n))
+        store.append(soak(mean, ago=50.0 - n))
     assert listed(capsys) == before
 
 
@@ -263,12 +263,12 @@ def test_a_verdict_that_was_given_stays_whatever_else_is_kept_later(
 ) -> None:
     """Also where an earlier run comes in later, from a clock that was set back."""
     for n in range(4):
-        history.append(soak(780.0, ago=60.0 + n))
-    (judged,) = history.judged([soak(700.0)])
+        store.append(soak(780.0, ago=60.0 + n))
+    (judged,) = store.judged([soak(700.0)])
     assert judged.verdict is not None
-    history.append(judged)
-    history.append(soak(2000.0, ago=90.0))
-    newest, *_ = history.recent()
+    store.append(judged)
+    store.append(soak(2000.0, ago=90.0))
+    newest, *_ = store.recent()
     assert (newest.comparison, newest.verdict) == (judged.comparison, judged.verdict)
     assert run() == 0
     assert " 10 % under" in capsys.readouterr().out
@@ -298,14 +298,14 @@ def test_names_of_others_are_inert() -> None:
     odd = replace(
         BASE, device="\x1b[2J", dtype="\n", torch_version="\r", kind="\x07", stopped="\x00"
     )
-    assert all(line.isprintable() for line in history.table([odd]).splitlines())
-    assert "\x1b" not in history.as_csv([odd])
+    assert all(line.isprintable() for line in store.table([odd]).splitlines())
+    assert "\x1b" not in store.as_csv([odd])
     assert DEVICE.text(odd) == "␛[2J"
 
 
 def test_the_rows_of_a_table_as_csv() -> None:
     mixed = (*SWEEP[:2], Point("int8", 2.0, {"tflops": 9.0, "later": 1.0}))
-    rows = list(csv.DictReader(io.StringIO(history.points_csv(table("sweep", mixed)))))
+    rows = list(csv.DictReader(io.StringIO(store.points_csv(table("sweep", mixed)))))
     assert list(rows[0]) == ["series", "x", "shape", "tflops", "seconds", "later"]
     assert rows[0] == {
         "series": "float32", "x": "2.0", "shape": "2x2x2", "tflops": "0.1", "seconds": "1e-05",
@@ -316,12 +316,12 @@ def test_the_rows_of_a_table_as_csv() -> None:
 
 def test_no_field_of_the_csv_is_a_formula() -> None:
     odd = replace(BASE, device="=cmd|' /C calc'!A0", dtype="@SUM(A1)", torch_version="-2+3")
-    (row,) = csv.DictReader(io.StringIO(history.as_csv([replace(odd, droop_percent=-1.5)])))
+    (row,) = csv.DictReader(io.StringIO(store.as_csv([replace(odd, droop_percent=-1.5)])))
     assert row["device"] == "'=cmd|' /C calc'!A0"
     assert (row["dtype"], row["torch_version"]) == ("'@SUM(A1)", "'-2+3")
     assert row["droop_percent"] == "-1.5"
     point = Point("=1+1", -2.0, {"=x": -3.0})
-    titles, values = csv.reader(io.StringIO(history.points_csv(table("sweep", (point,)))))
+    titles, values = csv.reader(io.StringIO(store.points_csv(table("sweep", (point,)))))
     assert titles[3:] == ["'=x"]
     assert values[:2] == ["'=1+1", "-2.0"]
 
@@ -331,16 +331,16 @@ CURVES = '{"windows": [], "moments": []}'
 
 def test_curves_are_kept_with_their_result() -> None:
     first, second = soak(780.0), soak(700.0, ago=3600.0)
-    history.append(first, CURVES)
-    history.append(second)
-    assert history.curves_of(first) == CURVES
-    assert history.curves_of(second) is None
-    assert history.curves_of(soak(1.0, ago=9.0)) is None
-    assert history.recent() == [first, second]
+    store.append(first, CURVES)
+    store.append(second)
+    assert store.curves_of(first) == CURVES
+    assert store.curves_of(second) is None
+    assert store.curves_of(soak(1.0, ago=9.0)) is None
+    assert store.recent() == [first, second]
 
 
 def test_a_file_of_an_older_version_takes_curves() -> None:
-    file = history.results_path()
+    file = store.results_path()
     file.parent.mkdir(parents=True)
     older, newer = soak(700.0, ago=3600.0), soak(780.0)
     with contextlib.closing(sqlite3.connect(file)) as connection:
@@ -354,37 +354,35 @@ def test_a_file_of_an_older_version_takes_curves() -> None:
             "INSERT INTO results (started_at, device_uuid, document) VALUES (?, ?, ?)", row
         )
         connection.commit()
-    assert history.curves_of(older) is None
-    history.append(newer, CURVES)
-    assert history.recent() == [newer, older]
-    assert history.curves_of(newer) == CURVES
+    assert store.curves_of(older) is None
+    store.append(newer, CURVES)
+    assert store.recent() == [newer, older]
+    assert store.curves_of(newer) == CURVES
 
 
 def test_to_forget_one_leaves_all_others(kept: list[Result]) -> None:
-    history.forget(kept[1])
-    history.forget(kept[1])
-    assert history.recent() == [kept[0], *kept[2:]]
+    store.forget(kept[1])
+    store.forget(kept[1])
+    assert store.recent() == [kept[0], *kept[2:]]
     other = replace(kept[0], device_uuid="GPU-other")
-    history.append(other)
-    history.forget(kept[0])
-    assert history.recent()[0].device_uuid == "GPU-other"
+    store.append(other)
+    store.forget(kept[0])
+    assert store.recent()[0].device_uuid == "GPU-other"
 
 
 def test_to_forget_makes_no_file() -> None:
-    history.forget(BASE)
-    assert not history.results_path().exists()
+    store.forget(BASE)
+    assert not store.results_path().exists()
 
 
 def test_who_forgets_and_who_keeps_lose_nothing_of_each_other() -> None:
     old = [soak(700.0, ago=60.0 * n) for n in range(1, 21)]
     new = [soak(800.0, ago=60.0 * n + 1) for n in range(1, 21)]
     for result in old:
-        history.append(result, CURVES)
+        store.append(result, CURVES)
     with ThreadPoolExecutor(2) as together:
-        tasks: list[Future[Any]] = [
-            together.submit(history.append, result, CURVES) for result in new
-        ]
-        tasks += [together.submit(history.forget, result) for result in old]
+        tasks: list[Future[Any]] = [together.submit(store.append, result, CURVES) for result in new]
+        tasks += [together.submit(store.forget, result) for result in old]
         for task in tasks:
             task.result()
-    assert history.recent() == new
+    assert store.recent() == new

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from gputop.bench.events import Comparison, Conditions, Point, Progress
 from gputop.bench.results import html_report
 from gputop.bench.results.html_report import SvgAxis, by_value, html_page
-from gputop.bench.run.state import RunCurves
+from gputop.bench.run.run_state import RunCurves
 from tests.bench.kept import BASE, COPY, SWEEP, table
 from tests.bench.workers import RESULT
 

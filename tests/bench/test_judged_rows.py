@@ -10,7 +10,7 @@ from gputop.bench.results import html_report
 from gputop.bench.results.facts import figure_facts
 from gputop.bench.results.tables import table
 from gputop.bench.results.verdict import judge
-from gputop.bench.run.state import RunCurves
+from gputop.bench.run.run_state import RunCurves
 from gputop.ui.benchmark.results import table_rows
 from gputop.ui.drawing.palette import FAULT
 from tests.bench.kept import BASE, CONDITIONS

@@ -18,12 +18,12 @@ from gputop.bench.results.facts import figure_facts
 from gputop.bench.results.html_report import html_page
 from gputop.bench.results.text_report import result_page
 from gputop.bench.results.verdict import judge
+from gputop.bench.run.run_state import RunCurves, RunState, merge_windows
 from gputop.bench.run.session import Session, worker_request
-from gputop.bench.run.state import RunCurves, RunState, merge_windows
 from gputop.bench.run.trace import Trace
 from gputop.bench.worker import backends
 from gputop.bench.worker import main as runs
-from gputop.bench.worker import memory as worker
+from gputop.bench.worker import memory_patterns as worker
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from tests.bench.commands import ran
 from tests.bench.test_kinds import heard

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gputop.bench.events import Comparison, Conditions, Point, Result
-from gputop.bench.results import compare, history
+from gputop.bench.results import compare, store
 from gputop.problem import ProblemError
 from tests.bench.kept import BASE, COPY, SWEEP, soak, table
 from tests.bench.workers import RESULT
@@ -21,27 +21,27 @@ from tests.bench.workers import RESULT
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    assert history.results_path() == tmp_path / "data" / "gputop" / "results.sqlite"
-    return history.results_path()
+    assert store.results_path() == tmp_path / "data" / "gputop" / "results.sqlite"
+    return store.results_path()
 
 
 def test_what_is_kept_comes_back_newest_first(file: Path) -> None:
     runs = [replace(RESULT, iterations=n, tflops_mean=0.0031167065194031983) for n in range(5)]
     for run in runs:
-        history.append(run)
-    assert history.recent(3) == runs[:1:-1]
-    assert history.recent(100) == runs[::-1]
+        store.append(run)
+    assert store.recent(3) == runs[:1:-1]
+    assert store.recent(100) == runs[::-1]
 
 
 def test_without_a_file_there_are_none_and_none_is_made(file: Path) -> None:
-    assert history.recent(10) == []
+    assert store.recent(10) == []
     assert not file.parent.exists()
 
 
 def test_nobody_else_may_read_it(file: Path) -> None:
     before = os.umask(0)
     try:
-        history.append(RESULT)
+        store.append(RESULT)
     finally:
         os.umask(before)
     assert file.stat().st_mode & 0o777 == 0o600
@@ -51,10 +51,10 @@ def test_nobody_else_may_read_it(file: Path) -> None:
 def both(says: str) -> None:
     """Writing and reading are refused in one line, which is `says`."""
     with pytest.raises(ProblemError, match=says) as caught:
-        history.append(RESULT)
+        store.append(RESULT)
     assert "\n" not in str(caught.value)
     with pytest.raises(ProblemError, match=says):
-        history.recent(10)
+        store.recent(10)
 
 
 def test_a_corrupt_file_is_left_as_it_is(file: Path) -> None:
@@ -65,9 +65,9 @@ def test_a_corrupt_file_is_left_as_it_is(file: Path) -> None:
 
 
 def test_a_file_of_a_newer_version_is_left_as_it_is(file: Path) -> None:
-    history.append(RESULT)
+    store.append(RESULT)
     with sqlite3.connect(file) as connection:
-        connection.execute(f"PRAGMA user_version = {history.VERSION + 1}")
+        connection.execute(f"PRAGMA user_version = {store.VERSION + 1}")
     connection.close()
     before = file.read_bytes()
     both("a newer gputop made it")
@@ -75,30 +75,30 @@ def test_a_file_of_a_newer_version_is_left_as_it_is(file: Path) -> None:
 
 
 def test_a_locked_file_is_not_waited_for(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    history.append(RESULT)
-    monkeypatch.setattr(history, "LOCK_SECONDS", 0.05)
+    store.append(RESULT)
+    monkeypatch.setattr(store, "LOCK_SECONDS", 0.05)
     other = sqlite3.connect(file, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
     both("locked.*another program")
     other.execute("ROLLBACK")
     other.close()
-    history.append(RESULT)
-    assert len(history.recent(10)) == 2
+    store.append(RESULT)
+    assert len(store.recent(10)) == 2
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_read_only_file_can_be_read(file: Path) -> None:
-    history.append(RESULT)
+    store.append(RESULT)
     file.chmod(0o400)
     with pytest.raises(ProblemError):
-        history.append(RESULT)
-    assert history.recent(10) == [RESULT]
+        store.append(RESULT)
+    assert store.recent(10) == [RESULT]
 
 
 def test_a_folder_that_cannot_be_made(file: Path) -> None:
     file.parent.parent.write_text("a file where the folder should be")
     with pytest.raises(ProblemError, match="permissions"):
-        history.append(RESULT)
+        store.append(RESULT)
 
 
 @pytest.mark.parametrize(
@@ -112,13 +112,13 @@ def test_a_folder_that_cannot_be_made(file: Path) -> None:
     ],
 )
 def test_a_document_that_is_none(file: Path, document: object, says: str) -> None:
-    history.append(RESULT)
+    store.append(RESULT)
     with sqlite3.connect(file) as connection:
         connection.execute("UPDATE results SET document = ?", (document,))
     connection.close()
     before = file.read_bytes()
     with pytest.raises(ProblemError, match=says) as caught:
-        history.recent(10)
+        store.recent(10)
     assert "Move" in str(caught.value)
     assert file.read_bytes() == before
 
@@ -127,30 +127,30 @@ def test_a_table_that_is_another_one(file: Path) -> None:
     file.parent.mkdir(parents=True)
     with sqlite3.connect(file) as connection:
         connection.execute("CREATE TABLE something (else_)")
-        connection.execute(f"PRAGMA user_version = {history.VERSION}")
+        connection.execute(f"PRAGMA user_version = {store.VERSION}")
     connection.close()
     both("no such table|no table named")
 
 
 def test_a_document_with_more_in_it_is_read(file: Path) -> None:
-    history.append(RESULT)
+    store.append(RESULT)
     with sqlite3.connect(file) as connection:
         connection.execute("UPDATE results SET document = json_set(document, '$.later', 1)")
     connection.close()
-    assert history.recent(10) == [RESULT]
+    assert store.recent(10) == [RESULT]
 
 
 def test_all_that_a_result_can_have_comes_back(file: Path) -> None:
     full = table("sweep", SWEEP, threads=4, time_to_steady_seconds=1.5, context_bytes=1 << 29)
-    history.append(full)
-    assert history.recent() == [full]
-    assert isinstance(history.recent()[0].points[0], Point)
-    assert isinstance(history.recent()[0].conditions, Conditions)
+    store.append(full)
+    assert store.recent() == [full]
+    assert isinstance(store.recent()[0].points[0], Point)
+    assert isinstance(store.recent()[0].conditions, Conditions)
 
 
 def test_a_document_of_the_first_version_is_read(file: Path) -> None:
     """Of which it is not known by which method it was made: it is no measure for others."""
-    history.append(soak(900.0, ago=9.0))
+    store.append(soak(900.0, ago=9.0))
     later = ("kind", "points", "conditions", "accumulate", "layout", "data", "threads")
     document = asdict(soak(900.0, ago=9.0))
     for name in (*later, "context_bytes", "cache_bytes", "tensor_bytes", "time_to_steady_seconds"):
@@ -158,28 +158,28 @@ def test_a_document_of_the_first_version_is_read(file: Path) -> None:
     with sqlite3.connect(file) as connection:
         connection.execute("UPDATE results SET document = ?", (json.dumps(document),))
     connection.close()
-    (old,) = history.recent()
+    (old,) = store.recent()
     assert (old.kind, old.points, old.conditions, old.layout) == ("soak", (), None, None)
     assert old.tflops_mean == 900.0
-    assert history.append(BASE).comparison == Comparison(runs=0)
+    assert store.append(BASE).comparison == Comparison(runs=0)
 
 
 def test_the_newest_is_first_also_where_it_was_kept_before_an_older_one(file: Path) -> None:
     runs = [soak(ago=float(ago)) for ago in (1, 3, 0, 2)]
     for run in runs:
-        history.append(run)
-    assert history.recent() == sorted(runs, key=lambda run: -run.started_at)
+        store.append(run)
+    assert store.recent() == sorted(runs, key=lambda run: -run.started_at)
 
 
 def test_a_device_has_its_own(file: Path) -> None:
     cpus = [replace(RESULT, device=name) for name in ("one CPU", "another")]
     gpus = [soak(), soak(device_uuid="GPU-b", device="NVIDIA H200")]
     for run in (*cpus, *gpus):
-        history.append(run)
-    assert [*history.of_device(None, "one CPU")] == cpus[:1]
-    assert [*history.of_device("GPU-b", "whatever it is called")] == gpus[1:]
-    assert [*history.of_device("GPU-c", "NVIDIA H200")] == []
-    assert [*history.of_device("' OR 1=1 --", "x")] == []
+        store.append(run)
+    assert [*store.of_device(None, "one CPU")] == cpus[:1]
+    assert [*store.of_device("GPU-b", "whatever it is called")] == gpus[1:]
+    assert [*store.of_device("GPU-c", "NVIDIA H200")] == []
+    assert [*store.of_device("' OR 1=1 --", "x")] == []
 
 
 @pytest.mark.slow
@@ -188,7 +188,7 @@ def test_a_run_is_compared_with_those_before_it_one_at_a_time(
 ) -> None:
     """There may be thousands of them, and each stress test looks through all."""
     for n in range(60):
-        history.append(soak(700.0 + n, ago=100.0 - n))
+        store.append(soak(700.0 + n, ago=100.0 - n))
     score, alive = compare.score, []
 
     def count() -> int:
@@ -201,7 +201,7 @@ def test_a_run_is_compared_with_those_before_it_one_at_a_time(
     gc.collect()
     before = count()
     monkeypatch.setattr(compare, "score", counting)
-    kept = history.append(soak(800.0))
+    kept = store.append(soak(800.0))
     assert kept.comparison is not None
     assert kept.comparison.under_percent is not None
     assert len(alive) >= 60
@@ -211,7 +211,7 @@ def test_a_run_is_compared_with_those_before_it_one_at_a_time(
 def test_like_is_of_the_same_method(file: Path) -> None:
     runs = [soak(), soak(dtype="float16"), soak(ago=5.0, method="20 warm-up products")]
     for run in runs:
-        history.append(run)
+        store.append(run)
     assert [compare.comparable(run) == compare.comparable(BASE) for run in runs] == [
         True,
         False,
@@ -220,10 +220,10 @@ def test_like_is_of_the_same_method(file: Path) -> None:
 
 
 def test_a_result_is_compared_with_what_came_before_it(file: Path) -> None:
-    assert history.append(soak(780.0, ago=90.0)).comparison == Comparison(runs=0)
+    assert store.append(soak(780.0, ago=90.0)).comparison == Comparison(runs=0)
     for mean, ago in ((850.0, 20.0), (851.0, 25.0), (849.0, 30.0), (700.0, 10.0), (9.0, -10.0)):
-        history.append(soak(mean, ago))
-    kept = history.append(soak(700.0))
+        store.append(soak(mean, ago))
+    kept = store.append(soak(700.0))
     assert kept == soak(700.0), "the measurement itself is as it was"
     assert kept.comparison is not None
     assert kept.comparison.under_percent == pytest.approx(17.55, rel=0.01)
@@ -233,37 +233,37 @@ def test_a_result_is_compared_with_what_came_before_it(file: Path) -> None:
 def test_results_of_older_versions_are_compared_with_the_runs_before_them(file: Path) -> None:
     runs = [soak(850.0, ago=30.0), soak(700.0, ago=20.0), soak(990.0, ago=10.0)]
     for run in runs:
-        history.append(run)
+        store.append(run)
     with sqlite3.connect(file) as connection:
         connection.execute("UPDATE results SET document = json_remove(document, '$.comparison')")
     connection.close()
-    under = [each.comparison and each.comparison.under_percent for each in history.recent()]
+    under = [each.comparison and each.comparison.under_percent for each in store.recent()]
     assert under == [pytest.approx(100 * -215 / 775), pytest.approx(100 * 150 / 850), None]
-    assert [each.comparison for each in history.recent(2)] == [
-        each.comparison for each in history.recent()[:2]
+    assert [each.comparison for each in store.recent(2)] == [
+        each.comparison for each in store.recent()[:2]
     ]
 
 
 def test_tables_are_compared_too(file: Path) -> None:
-    history.append(table("copy", COPY, ago=60.0))
-    assert history.append(table("copy", COPY)).comparison == Comparison(0.0, runs=1)
-    assert history.append(table("sweep", SWEEP)).comparison == Comparison(runs=0)
+    store.append(table("copy", COPY, ago=60.0))
+    assert store.append(table("copy", COPY)).comparison == Comparison(0.0, runs=1)
+    assert store.append(table("sweep", SWEEP)).comparison == Comparison(runs=0)
 
 
 def test_an_empty_file_is_begun(file: Path) -> None:
     """As a full disk leaves it where the first result was to be kept."""
     file.parent.mkdir(parents=True)
     file.touch(0o600)
-    assert history.recent() == []
-    history.append(RESULT)
-    assert history.recent() == [RESULT]
+    assert store.recent() == []
+    store.append(RESULT)
+    assert store.recent() == [RESULT]
 
 
 def test_a_result_that_is_no_document_does_not_touch_the_file(file: Path) -> None:
-    history.append(RESULT)
+    store.append(RESULT)
     with pytest.raises(ValueError, match="JSON"):
-        history.append(replace(RESULT, tflops_mean=float("nan")))
-    assert history.recent() == [RESULT]
+        store.append(replace(RESULT, tflops_mean=float("nan")))
+    assert store.recent() == [RESULT]
 
 
 def test_a_folder_where_the_file_should_be(file: Path) -> None:
@@ -277,4 +277,4 @@ def test_a_folder_that_may_not_be_looked_into(file: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(Path, "stat", refused)
     with pytest.raises(ProblemError, match=r"Permission denied.*permissions"):
-        history.recent()
+        store.recent()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.bench.results import history
+from gputop.bench.results import store
 from gputop.problem import ProblemError
 from tests.bench.workers import RESULT
 
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    assert history.results_path() == tmp_path / "data" / "gputop" / "results.sqlite"
-    return history.results_path()
+    assert store.results_path() == tmp_path / "data" / "gputop" / "results.sqlite"
+    return store.results_path()
 
 
 KEEP = """
 import sys
 from dataclasses import replace
-from gputop.bench.results import history
+from gputop.bench.results import store
 from gputop.problem import ProblemError
 from tests.bench.workers import RESULT
 try:
     for n in range(int(sys.argv[1])):
-        history.append(replace(RESULT, iterations=n + 1, method="m" * int(sys.argv[2])))
+        store.append(replace(RESULT, iterations=n + 1, method="m" * int(sys.argv[2])))
 except ProblemError as error:
     print(error)
 """
@@ -60,17 +60,17 @@ def keeping(count: int, size: int, before: Callable[[], None] | None = None) -> 
 
 def kept_and_whole(file: Path, count: int) -> None:
     """That many results are there, the file has no fault in it, and takes another one."""
-    assert len(history.recent()) == count
+    assert len(store.recent()) == count
     connection = sqlite3.connect(file)
     assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     connection.close()
-    history.append(RESULT)
-    assert len(history.recent()) == count + 1
+    store.append(RESULT)
+    assert len(store.recent()) == count + 1
 
 
 def test_without_room_nothing_is_lost(file: Path) -> None:
     for n in range(3):
-        history.append(replace(RESULT, iterations=n))
+        store.append(replace(RESULT, iterations=n))
     size = file.stat().st_size + 8192
 
     def limited() -> None:
@@ -89,7 +89,7 @@ ON_A_SMALL_DISK = ("unshare", "-rm", "sh", "-c", MOUNTED, "sh")
 
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="there is no unshare")
 def test_a_full_disk_is_one_line_and_nothing_is_lost(file: Path) -> None:
-    program = KEEP + "print([r.iterations for r in history.recent()] == [*range(n, 0, -1)])\n"
+    program = KEEP + "print([r.iterations for r in store.recent()] == [*range(n, 0, -1)])\n"
     folder = file.parent
     folder.mkdir(parents=True)
     ended = subprocess.run(
@@ -114,9 +114,9 @@ ON_A_READ_ONLY_ONE = ("unshare", "-rm", "sh", "-c", SHUT, "sh")
 
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="there is no unshare")
 def test_a_home_that_is_read_only_can_be_read(file: Path) -> None:
-    history.append(RESULT)
+    store.append(RESULT)
     before = file.read_bytes()
-    program = KEEP + "print(len(history.recent()))\n"
+    program = KEEP + "print(len(store.recent()))\n"
     ended = subprocess.run(
         [*ON_A_READ_ONLY_ONE, str(file.parent), sys.executable, "-c", program, "1", "10"],
         capture_output=True,
@@ -146,7 +146,7 @@ def test_a_writer_that_is_killed_leaves_what_it_kept(file: Path) -> None:
             told_of = [int(worker.stdout.readline()) for _ in range(20)]
         finally:
             worker.kill()
-    left = history.recent()
+    left = store.recent()
     assert len(left) >= len(told_of)
     assert [run.iterations for run in left] == [*range(len(left), 0, -1)]
     kept_and_whole(file, len(left))
@@ -165,11 +165,11 @@ os._exit(0)
 
 
 def test_what_a_killed_writer_left_half_done_is_taken_back_by_a_reader(file: Path) -> None:
-    history.append(RESULT)
+    store.append(RESULT)
     subprocess.run([sys.executable, "-c", HALF_WRITTEN, str(file)], timeout=60, check=True)
     journal = file.with_name(f"{file.name}-journal")
     assert journal.exists()
-    assert history.recent() == [RESULT]
+    assert store.recent() == [RESULT]
     assert not journal.exists()
 
 
@@ -193,5 +193,5 @@ def test_a_file_cut_off_is_left_as_it_is(file: Path) -> None:
     whole = file.read_bytes()
     file.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(ProblemError, match=r"Move .* away"):
-        history.recent()
+        store.recent()
     assert file.read_bytes() == whole[: len(whole) // 2]

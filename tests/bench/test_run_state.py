@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gputop.bench.events import Done, Failed, Planned, Progress, Verified
 from gputop.bench.plan.request import Request, cpu_target
-from gputop.bench.run.state import KEPT_ITEMS, RunCurves, RunState, merge_windows
+from gputop.bench.run.run_state import KEPT_ITEMS, RunCurves, RunState, merge_windows
 from gputop.bench.run.trace import MOST_ITEMS, MergedSeries, TraceMoment
 from gputop.problem import Problem
 from tests.runs import gpu_result, gpu_run

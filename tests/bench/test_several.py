@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.bench.events import Conditions, Done, Failed, Point, Progress, Result
-from gputop.bench.plan import devices
-from gputop.bench.results import history
+from gputop.bench.plan import device_choice
+from gputop.bench.results import store
 from gputop.commands import bench as command
 from gputop.commands import bench_results
 from gputop.commands.arguments import Parser
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gputop.bench.plan.request import Request, Target
-    from gputop.bench.run.state import RunState
+    from gputop.bench.run.run_state import RunState
 
-GPUS = devices.targets(inventory(3), sample(3, []))[:3]
+GPUS = device_choice.targets(inventory(3), sample(3, []))[:3]
 QUIET = (inventory(3), sample(3, []))
 BUSY = (inventory(3), sample(3, [process(7, 1)]))
 LOST = (
@@ -339,7 +339,7 @@ def test_nothing_is_on_standard_output_where_all_have_failed(
 
 def test_all_results_are_kept() -> None:
     assert report_runs([ended(GPUS[0]), failed(GPUS[1]), ended(GPUS[2])], parsed()) == 3
-    assert {kept.device_uuid for kept in history.recent()} == {GPUS[0].uuid, GPUS[2].uuid}
+    assert {kept.device_uuid for kept in store.recent()} == {GPUS[0].uuid, GPUS[2].uuid}
 
 
 def earlier(target: Target, mean: float) -> Result:
@@ -347,7 +347,7 @@ def earlier(target: Target, mean: float) -> Result:
     made = ended(target, mean, started_at=RESULT.started_at - 3600).end
     assert isinstance(made, Done)
     for n in range(4):
-        history.append(dataclasses.replace(made.result, started_at=made.result.started_at - n))
+        store.append(dataclasses.replace(made.result, started_at=made.result.started_at - n))
     return made.result
 
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gputop.bench.events import Done, Failed, Progress
-from gputop.bench.plan import devices
+from gputop.bench.plan import device_choice
 from gputop.bench.plan import request as plan
 from gputop.bench.plan.request import Request, RunRefusedError, cpu_target
-from gputop.bench.results import history
+from gputop.bench.results import store
 from gputop.bench.results.html_report import suite_html
 from gputop.bench.results.text_report import suite_page
 from gputop.bench.results.verdict import DeviceOutcome
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from gputop.bench.run.state import RunState
+    from gputop.bench.run.run_state import RunState
 
-GPU = devices.targets(inventory(1), sample(1))[0]
+GPU = device_choice.targets(inventory(1), sample(1))[0]
 QUICK = ["copy", "latency", "memory", "soak", "burn", "collective"]
 FAULT = Problem("The GPU failed", "an illegal address", "See dmesg")
 
@@ -105,8 +105,8 @@ def test_all_parts_run_in_order_and_have_a_line_each(
     assert page.startswith("suite quick on ")
     assert [line.split()[0] for line in page.splitlines()[2:8]] == QUICK
     assert "6/6 collective  " in said
-    assert len(history.recent()) == 5 + sum(each.kind == "collective" for each in ends.asked)
-    assert not [*history.results_path().parent.glob("suite-*")], "nothing is left to resume"
+    assert len(store.recent()) == 5 + sum(each.kind == "collective" for each in ends.asked)
+    assert not [*store.results_path().parent.glob("suite-*")], "nothing is left to resume"
 
 
 def test_seconds_are_those_of_all_parts_and_each_has_its_share(ends: Ends) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.bench.events import Done, Event, Planned
-from gputop.bench.plan import devices, request
+from gputop.bench.plan import device_choice, request
 from gputop.bench.plan.request import Request
 from gputop.bench.run import group, supervision
 from gputop.bench.run.progress import run_in_foreground
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from gputop.bench.run.supervision import RunLimit
     from gputop.schema.snapshot import Record
 
-GPU = devices.targets(inventory(2), sample(2))[0]
+GPU = device_choice.targets(inventory(2), sample(2))[0]
 CPU = request.cpu_target()
 
 
@@ -184,7 +184,7 @@ async def test_a_limit_holds_where_the_event_loop_does_not_run(
 async def test_runs_together_share_the_stream_and_end_each_by_itself(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    other = devices.targets(inventory(2), sample(2))[1]
+    other = device_choice.targets(inventory(2), sample(2))[1]
     hot = dataclasses.replace(sample(2), devices=(readings(0, temperature_celsius=90), readings(1)))
     opened: list[PreparedStream] = []
 
@@ -233,7 +233,7 @@ async def test_a_watch_that_fails_ends_what_it_watched(monkeypatch: pytest.Monke
     def fails(*_: object) -> None:
         raise RuntimeError("on purpose")
 
-    monkeypatch.setattr("gputop.bench.plan.gpu_limits.reached_limit", fails)
+    monkeypatch.setattr("gputop.bench.plan.peaks.reached_limit", fails)
     watching(monkeypatch, inventory(2), heated(40))
     _, limits = await run_of(EndlessSession(), Trace(GPU))
     assert [(limit.by, limit.why) for limit in limits] == [

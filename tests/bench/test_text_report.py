@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gputop.bench.events import Conditions, Point, Result
-from gputop.bench.plan.gpu_limits import AT_LIVE_CLOCK, DATASHEET
+from gputop.bench.plan.peaks import AT_LIVE_CLOCK, DATASHEET
 from gputop.bench.results.facts import best_row
 from gputop.bench.results.text_report import result_page
 from gputop.text import brief

@@ -23,9 +23,9 @@ from gputop.bench.events import (
     Verdict,
     VerdictPart,
 )
-from gputop.bench.plan import devices
+from gputop.bench.plan import device_choice
 from gputop.bench.plan.request import Request, cpu_target
-from gputop.bench.results import history
+from gputop.bench.results import store
 from gputop.bench.results.facts import droop_text
 from gputop.bench.results.verdict import (
     DEFAULTS,
@@ -35,7 +35,7 @@ from gputop.bench.results.verdict import (
     verdict_lines,
     with_verdicts,
 )
-from gputop.bench.run.state import RunState
+from gputop.bench.run.run_state import RunState
 from gputop.commands import bench as command
 from gputop.commands.arguments import Parser
 from gputop.commands.bench_results import report, report_runs
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 SECONDS, PEAK = 60, 989.0
 OWN_PID = 4242
 PLANNED = Planned(8192, 8192, 8192, "bfloat16", "float32", "row-major", "random normal", 1e-3, "mm")
-GPUS = devices.targets(inventory(8), sample(8, []))[:8]
+GPUS = device_choice.targets(inventory(8), sample(8, []))[:8]
 
 
 def simulated(
@@ -352,17 +352,17 @@ def test_who_does_not_compute_there_is_no_load(other: Process) -> None:
 
 def test_a_slower_device_than_usual_is_degraded_and_the_verdict_stays() -> None:
     for ago in range(4, 0, -1):
-        (kept,) = history.judged([soak(780.0, ago=float(ago))])
+        (kept,) = store.judged([soak(780.0, ago=float(ago))])
         assert kept.verdict is not None
-        history.append(kept)
+        store.append(kept)
     assert parts(kept)["earlier runs"].why == "3 runs like it before, 4 are needed"
-    (slower,) = history.judged([soak(700.0)])
+    (slower,) = store.judged([soak(700.0)])
     assert status(slower) == 4
     assert "700 TFLOP/s is 10.3 % under the 780" in parts(slower)["earlier runs"].why
-    history.append(slower)
+    store.append(slower)
     for ago in range(5, 30):
-        history.append(soak(650.0, ago=float(ago)))
-    assert history.recent(1)[0].verdict == slower.verdict
+        store.append(soak(650.0, ago=float(ago)))
+    assert store.recent(1)[0].verdict == slower.verdict
 
 
 def test_limits_are_options() -> None:

@@ -17,7 +17,7 @@ from gputop.recording.reader import Recording
 from gputop.schema.codec import SELDOM
 from gputop.schema.device import Device, DeviceSample
 from gputop.schema.snapshot import SCHEMA, Host, Inventory, Process, Sample, decode, encode
-from gputop.ui.model import Telemetry
+from gputop.ui.telemetry import Telemetry
 from tests import recordings
 from tests.driver import GPU_IS_LOST, RESET_REQUIRED, FakeDevice
 from tests.e2e.shipped import GPUTOP, SOON, children, dashboard, device, held_by, see

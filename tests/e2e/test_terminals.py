@@ -216,7 +216,7 @@ def test_a_setting_that_cannot_be_is_said_and_the_others_count(
 
 
 def test_with_textual_s_own_driver_it_works_too() -> None:
-    without = "sys.modules['gputop.ui.terminal.driver'] = None"
+    without = "sys.modules['gputop.ui.terminal.textual_driver'] = None"
     code = f"import sys; {without}; from gputop.cli import main; main()"
     with Terminal([sys.executable, "-c", code], NO_DRIVER, 100, 30) as terminal:
         see(terminal, "No NVIDIA driver")

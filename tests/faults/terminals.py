@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gputop.ui.terminal.driver import FLOOD_SECONDS, PASTE_SECONDS
+from gputop.ui.terminal.textual_driver import FLOOD_SECONDS, PASTE_SECONDS
 from tests.bench.workers import fake_interpreter
 from tests.e2e.pretender import worker
 from tests.e2e.shipped import ENTER, ESCAPE, F9, SOON, children, held_by

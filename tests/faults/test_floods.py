@@ -46,7 +46,7 @@ from gputop.stream.child import Interruption, StreamChild
 from gputop.stream.history import MOST_GONE, History
 from gputop.stream.merge import MachineStream
 from gputop.stream.ssh import explain_absence
-from gputop.ui.model import Telemetry
+from gputop.ui.telemetry import Telemetry
 from tests import streams
 from tests.bench.workers import CPU, fake_interpreter
 from tests.e2e.shipped import GPUTOP, NO_DRIVER, SOON, dashboard, see

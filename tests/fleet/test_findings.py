@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.fleet.findings import LONGEST, Known, find
+from gputop.fleet.fleet_findings import LONGEST, Known, find
 from gputop.fleet.model import Gpu
 from gputop.health.findings import Severity
 from gputop.text import cells

@@ -13,7 +13,7 @@ from gputop.fleet.watch import FleetWatch
 from gputop.schema.device import Absence, DeviceState
 from gputop.schema.snapshot import DriverState, Inventory, Sample, decode, encode
 from gputop.stream.child import Interruption
-from gputop.ui.model import Telemetry
+from gputop.ui.telemetry import Telemetry
 from tests.prometheus import (
     NOW,
     FakePrometheus,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.fleet.client import Client
-from gputop.fleet.findings import LOOK_BACK_SECONDS, MOST_DATED, find_start
+from gputop.fleet.fleet_findings import LOOK_BACK_SECONDS, MOST_DATED, find_start
 from gputop.fleet.parse import readings_over_time
 from gputop.fleet.queries import MASKS, values_of
 from gputop.fleet.server import PrometheusServer

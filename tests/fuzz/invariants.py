@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from gputop.bounds import LINE_BYTES, STRING_CHARACTERS
 from gputop.output.nvidia_smi import DEFAULT_QUERY, CsvLines, parse_query
-from gputop.output.page import View, page
 from gputop.output.prometheus.metrics import families
 from gputop.output.prometheus.state import StreamFollower
+from gputop.output.status_page import View, page
 from gputop.recording.reader import CHUNK_BYTES, Index, LinePosition, RecordedLine, lines, read_head
 from gputop.schema.codec import LIMIT, DecodeError
 from gputop.schema.snapshot import Host, Inventory, Record, Sample, decode, encode
 from gputop.stream.sender import SendWindow, handle_requests
-from gputop.ui.model import Telemetry
+from gputop.ui.telemetry import Telemetry
 from tests.codecs import CODECS, using
 
 if TYPE_CHECKING:

@@ -22,17 +22,17 @@ from gputop.bench.events import (
 )
 from gputop.bench.plan.kinds import KINDS
 from gputop.bench.plan.request import Request, Target
-from gputop.bench.results import compare, history, html_report, verdict
+from gputop.bench.results import compare, html_report, store, verdict
 from gputop.bench.results import text_report as pages
 from gputop.bench.run.group import GroupState
+from gputop.bench.run.run_state import RunCurves, RunState
 from gputop.bench.run.session import Session, _NoResultError
-from gputop.bench.run.state import RunCurves, RunState
 from gputop.bench.run.worker_launch import Interpreter
 from gputop.schema.codec import to_json
 from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
-from gputop.ui.model import Telemetry
+from gputop.ui.telemetry import Telemetry
 from tests import streams
 from tests.fuzz.strategies import REAL, SIZES, altered, value_of
 from tests.fuzz.test_drawing import drawn
@@ -202,10 +202,10 @@ def written(result: Result, course: RunCurves) -> None:
     """Writes it in every form that there is."""
     both = [result, dataclasses.replace(result, started_at=0.0)]
     several = pages.comparison_table([(GPU, each) for each in both])
-    for text in (pages.result_page(result), several, history.table(both, 100)):
+    for text in (pages.result_page(result), several, store.table(both, 100)):
         assert all(line.isprintable() for line in text.split("\n")), text
-    json.loads(history.documents(both))
-    for text in (history.as_csv(both), history.points_csv(result)):
+    json.loads(store.documents(both))
+    for text in (store.as_csv(both), store.points_csv(result)):
         text.encode()
     html_report.html_page(result, course).encode()
     compare.regression(both[0], both[1:] * 4)

@@ -10,22 +10,22 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from gputop.output import page as pages
+from gputop.output import status_page as pages
 from gputop.output.nvidia_smi import DEFAULT_QUERY, CsvLines, parse_query
 from gputop.schema.device import DeviceState
 from gputop.schema.snapshot import decode, encode
 from gputop.settings import AUTO
 from gputop.stream.merge import MachineStream, inventory_of, sample_of
-from gputop.ui.device.findings import FindingsView, WhyTitle
 from gputop.ui.device.screen import DetailsView, DeviceTitle, EventsView
 from gputop.ui.device.timeline import SAMPLES_A_DOT, TimelineView
+from gputop.ui.device.why_page import FindingsView, WhyTitle
 from gputop.ui.drawing.cells import fit, width_of
-from gputop.ui.model import Telemetry
-from gputop.ui.monitor.devices import DevicesView
+from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.monitor.panel import Density
 from gputop.ui.monitor.screen import HostView
 from gputop.ui.processes.screen import ProcessesView
 from gputop.ui.shell.header import Header
+from gputop.ui.telemetry import Telemetry
 from tests import streams
 from tests.fuzz.strategies import SIZES, machines
 

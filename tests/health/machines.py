@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.bench.run.worker_launch import Interpreter, InterpreterSearch
-from gputop.health.doctor.facts import CudaDevice, DoctorFacts, TorchFacts
+from gputop.health.doctor.doctor_facts import CudaDevice, DoctorFacts, TorchFacts
 from gputop.problem import Problem
 from gputop.schema.snapshot import DriverState, Host, Inventory, Sample, Source
 from gputop.sources.interface import DriverError

@@ -13,7 +13,7 @@ import pytest
 from gputop import __version__
 from gputop.commands.doctor import document, page
 from gputop.health.doctor import CHECKS, examine
-from gputop.health.doctor.facts import gather
+from gputop.health.doctor.doctor_facts import gather
 from gputop.health.findings import Severity
 from tests.driver import GPU_IS_LOST, FakeDevice, FakeDriver
 from tests.e2e.shipped import GPUTOP, NO_DRIVER

@@ -10,7 +10,13 @@ import pytest
 from gputop.bench.run.worker_launch import Interpreter, InterpreterSearch
 from gputop.commands.doctor import remedy as remedy_of
 from gputop.health.doctor import BY_NAME, CHECKS, examine
-from gputop.health.doctor.facts import NO_INVENTORY, NO_SAMPLE, CudaDevice, DoctorFacts, TorchFacts
+from gputop.health.doctor.doctor_facts import (
+    NO_INVENTORY,
+    NO_SAMPLE,
+    CudaDevice,
+    DoctorFacts,
+    TorchFacts,
+)
 from gputop.health.findings import Finding, Severity
 from gputop.health.judge import RULES
 from gputop.problem import Problem

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gputop.bench.run.worker_launch import Interpreter
-from gputop.health.doctor.facts import CudaDevice, TorchFacts, torch_facts
+from gputop.health.doctor.doctor_facts import CudaDevice, TorchFacts, torch_facts
 from tests.bench.workers import needs_torch
 
 if TYPE_CHECKING:

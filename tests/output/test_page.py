@@ -14,7 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.output.ansi import LOUD_RED, YELLOW, frame, wanted
-from gputop.output.page import COLUMNS, View, document, page, parse_columns, processes_text, slug
+from gputop.output.status_page import (
+    COLUMNS,
+    View,
+    document,
+    page,
+    parse_columns,
+    processes_text,
+    slug,
+)
 from gputop.schema.device import (
     READINGS,
     SERIES_READINGS,
@@ -36,7 +44,7 @@ from gputop.schema.snapshot import (
 from gputop.text import cells
 
 if TYPE_CHECKING:
-    from gputop.output.page import Processes
+    from gputop.output.status_page import Processes
 
 GIB = 1 << 30
 INVENTORY = Inventory(

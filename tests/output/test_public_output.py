@@ -19,11 +19,11 @@ from prometheus_client import generate_latest
 
 from gputop.fleet.queries import LIMITS, READ_AS, all_of, gone_of, names_of, values_of
 from gputop.output.nvidia_smi import ALIASES, COLUMNS, CsvLines, parse_query
-from gputop.output.page import COLUMNS as STATUS_COLUMNS
-from gputop.output.page import View, document, page
 from gputop.output.prometheus.metrics import families
 from gputop.output.prometheus.scrape import registry_of
 from gputop.output.prometheus.state import StreamFollower
+from gputop.output.status_page import COLUMNS as STATUS_COLUMNS
+from gputop.output.status_page import View, document, page
 from gputop.schema.device import (
     READINGS,
     SERIES_READINGS,

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 from textual.app import App
 
-from gputop.ui.model import Telemetry
 from gputop.ui.processes.columns import COLUMNS
 from gputop.ui.processes.screen import ProcessesView
+from gputop.ui.telemetry import Telemetry
 from tests.streams import NOW, crowd, inventory, sample
 
 if TYPE_CHECKING:

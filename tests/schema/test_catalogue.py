@@ -9,9 +9,9 @@ import pytest
 
 from gputop.fleet.queries import LIMITS, NUMBERS, READ_AS, all_of
 from gputop.output.nvidia_smi import COLUMNS as SMI_COLUMNS
-from gputop.output.page import COLUMNS, parse_columns
 from gputop.output.prometheus.metrics import families
 from gputop.output.prometheus.state import ExporterState
+from gputop.output.status_page import COLUMNS, parse_columns
 from gputop.schema.catalogue import CATALOGUE, UNITS
 from gputop.schema.device import READINGS, SERIES_READINGS, Device
 from gputop.schema.labels import LEGEND, ROWS, since_start

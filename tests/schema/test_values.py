@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gputop.output.ansi import LOUD_RED, YELLOW
-from gputop.output.page import parse_columns
+from gputop.output.status_page import parse_columns
 from gputop.schema.device import Device, DeviceSample
 from gputop.schema.values import degrees_to_slowdown
 from gputop.ui.drawing.palette import TEXT, WARN

@@ -16,7 +16,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from gputop.bench.results.history import recent
+from gputop.bench.results.store import recent
 from tests.driver import FakeDriver, build
 from tests.soak.errands import ERRANDS
 from tests.soak.soak import INTERVAL, Row, Soak, say, summary, verdict

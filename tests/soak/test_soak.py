@@ -12,7 +12,7 @@ import pytest
 
 from gputop.schema.device import DeviceState
 from gputop.schema.snapshot import Event
-from gputop.ui.model import EVENTS_KEPT, Telemetry
+from gputop.ui.telemetry import EVENTS_KEPT, Telemetry
 from tests import streams
 from tests.fuzz.test_drawing import monitor
 from tests.soak.footprint import Footprint

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gputop.bench.run import group, supervision
-from gputop.ui import model
 from gputop.ui.benchmark import screen
 from tests.sessions import EndlessSession, PreparedSession
 from tests.streams import PreparedStream
@@ -38,7 +37,7 @@ def _same_everywhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture
 def never_late(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep "No data for 2 s" off the screen of a slow machine."""
-    monkeypatch.setattr(model, "silence_limit", lambda _: float("inf"))
+    monkeypatch.setattr("gputop.ui.telemetry.silence_limit", lambda _: float("inf"))
 
 
 @pytest.fixture

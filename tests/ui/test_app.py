@@ -26,7 +26,7 @@ from gputop.ui.benchmark.screen import BenchmarkTab
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from gputop.ui.drawing.dialogs import ConfirmScreen
 from gputop.ui.drawing.look import Terminal
-from gputop.ui.monitor.devices import DevicesView
+from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.monitor.panel import Density
 from gputop.ui.monitor.screen import HostView
 from gputop.ui.processes.screen import ProcessesView

@@ -9,7 +9,7 @@ from textual._compositor import Compositor
 
 from gputop.ui.benchmark.screen import BenchmarkTab
 from gputop.ui.drawing.live import LiveView
-from gputop.ui.monitor.devices import DevicesView
+from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.terminal import textual_patches
 from tests.streams import PreparedStream, inventory, no_driver, readings, sample

@@ -20,9 +20,9 @@ from gputop.sources.nvml.driver import NvmlReader, start
 from gputop.ui.device.screen import DetailsView, DevicePage, DeviceTitle, EventsView
 from gputop.ui.device.timeline import TimelineView
 from gputop.ui.drawing.cells import Span, in_columns, width_of
-from gputop.ui.model import EVENTS_KEPT, Telemetry
 from gputop.ui.processes.screen import ProcessesView
 from gputop.ui.shell.app import GputopApp
+from gputop.ui.telemetry import EVENTS_KEPT, Telemetry
 from tests import streams
 from tests.sources.readings import A_SECOND_LATER, INVENTORY, OLDER, SAMPLE, device
 from tests.sources.test_nvml import Clock

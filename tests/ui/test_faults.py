@@ -9,14 +9,14 @@ import pytest
 
 from gputop.bench.events import Conditions, Done, Failed, Progress, Verified
 from gputop.bench.plan.request import Request, cpu_target
-from gputop.bench.run.state import RunState
+from gputop.bench.run.run_state import RunState
 from gputop.problem import Problem
 from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from gputop.ui.drawing.palette import FAULT
-from gputop.ui.model import Telemetry
 from gputop.ui.shell.app import GputopApp
+from gputop.ui.telemetry import Telemetry
 from tests.runs import alone
 from tests.sessions import EVENTS, PLANNED, RESULT
 from tests.streams import PreparedStream, no_driver, sample

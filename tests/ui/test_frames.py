@@ -13,7 +13,7 @@ from gputop.schema.snapshot import Inventory, Sample
 from gputop.ui.benchmark.screen import BenchmarkTab
 from gputop.ui.drawing.cells import half_cells
 from gputop.ui.drawing.live import LiveView
-from gputop.ui.monitor.devices import DevicesView
+from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.shell import dashboard
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.terminal import textual_patches

@@ -20,7 +20,7 @@ from gputop.ui.benchmark import readout as run_title
 from gputop.ui.benchmark.plot import COLOURS
 from gputop.ui.drawing.cells import width_of
 from gputop.ui.drawing.palette import BUSY, FAULT, GOOD, MEMORY, WARN
-from gputop.ui.model import Telemetry
+from gputop.ui.telemetry import Telemetry
 from tests.streams import inventory, sample
 from tests.ui.test_kinds import dotted, in_style, texts
 from tests.ui.together import GPUS, PLAN, begun, group, mean, result, whole

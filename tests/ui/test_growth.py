@@ -23,7 +23,7 @@ from gputop.ui.drawing.look import THEMES
 from gputop.ui.shell import app as shell
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.terminal import textual_patches
-from gputop.ui.terminal.driver import KeyParser
+from gputop.ui.terminal.textual_driver import KeyParser
 from tests.streams import PreparedStream, inventory, readings, sample
 from tests.ui.pilots import dashboard_of, settle, until
 

@@ -9,11 +9,10 @@ import pytest
 
 from gputop.schema.snapshot import Event, Inventory, Sample, Source
 from gputop.settings import Settings
-from gputop.ui import model
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from gputop.ui.device.screen import DetailsView, DevicePage, DeviceTitle, EventsView
-from gputop.ui.monitor.devices import DevicesView, first_visible
-from gputop.ui.processes.page import ProcessDetailsView, SendSignal
+from gputop.ui.monitor.device_list import DevicesView, first_visible
+from gputop.ui.processes.process_page import ProcessDetailsView, SendSignal
 from gputop.ui.processes.screen import ProcessesView
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
@@ -35,7 +34,7 @@ NARROW, USUAL, LARGE = (80, 24), (120, 40), (200, 60)
 @pytest.fixture(autouse=True)
 def _never_late(monkeypatch: pytest.MonkeyPatch) -> None:
     """A slow machine is no reason for another picture."""
-    monkeypatch.setattr(model, "silence_limit", lambda _: float("inf"))
+    monkeypatch.setattr("gputop.ui.telemetry.silence_limit", lambda _: float("inf"))
 
 
 def app_with(records: list[Record], **looks: Any) -> GputopApp:
@@ -321,7 +320,9 @@ async def test_the_age_of_a_process_goes_by_the_clock_of_its_host() -> None:
 
 async def test_no_process_of_another_machine_is_touched(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[object] = []
-    monkeypatch.setattr("gputop.ui.processes.page.read_details", lambda *each: read.append(each))
+    monkeypatch.setattr(
+        "gputop.ui.processes.process_page.read_details", lambda *each: read.append(each)
+    )
     app = app_with(fleets.two(away=None))
     async with app.run_test(size=USUAL) as pilot:
         await settle(pilot)

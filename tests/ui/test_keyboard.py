@@ -12,8 +12,7 @@ from textual.events import Key, MouseDown, Paste, Resize
 from textual.messages import TerminalSupportsSynchronizedOutput
 
 from gputop.ui.shell import app
-from gputop.ui.terminal import driver
-from gputop.ui.terminal.driver import (
+from gputop.ui.terminal.textual_driver import (
     FLOOD,
     FLOOD_SECONDS,
     LONGEST_HELD,
@@ -41,9 +40,9 @@ def test_a_textual_with_another_parser_keeps_its_own_driver(
 ) -> None:
     assert app._driver() is TerminalDriver
     with monkeypatch.context() as patch:
-        patch.setattr(driver, "XTermParser", _Other)
+        patch.setattr("gputop.ui.terminal.textual_driver.XTermParser", _Other)
         assert app._driver() is None
-    monkeypatch.setitem(sys.modules, "gputop.ui.terminal.driver", None)
+    monkeypatch.setitem(sys.modules, "gputop.ui.terminal.textual_driver", None)
     assert app._driver() is None
 
 

@@ -21,7 +21,7 @@ from gputop.ui.drawing.cells import width_of
 from gputop.ui.drawing.dialogs import ChoiceDialog, ChoiceList, ConfirmScreen
 from gputop.ui.drawing.look import Terminal
 from gputop.ui.drawing.palette import ACCENT
-from gputop.ui.monitor.devices import DevicesView
+from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.processes.columns import PID
 from gputop.ui.processes.screen import ProcessesTab, ProcessesView
 from gputop.ui.shell import actions

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.ui.monitor.devices import GAP, plan_layout, process_rows
+from gputop.ui.monitor.device_list import GAP, plan_layout, process_rows
 from gputop.ui.monitor.panel import Density
 
 SIZES = {"80x24": (80, 21), "120x40": (120, 37), "200x60": (200, 57)}

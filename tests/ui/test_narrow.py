@@ -12,7 +12,7 @@ from gputop.schema.snapshot import Source
 from gputop.settings import Settings
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from gputop.ui.drawing.dialogs import ConfirmScreen
-from gputop.ui.monitor.devices import DevicesView
+from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.monitor.screen import HostView
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.dashboard import LEAST_HEIGHT, LEAST_WIDTH

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from gputop.schema.snapshot import Event, Sample
 from gputop.settings import Settings
-from gputop.ui import model
-from gputop.ui.model import Telemetry
-from gputop.ui.monitor.devices import DevicesView
+from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
+from gputop.ui.telemetry import Telemetry
 from tests.streams import NOW, PreparedStream, inventory, readings, sample
 from tests.ui.pilots import settle, shown
 
@@ -80,7 +79,7 @@ def test_nothing_that_came_meanwhile_is_lost() -> None:
 
 
 def test_a_pause_holds_so_much_and_then_moves_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model, "MOST_HELD", 3)
+    monkeypatch.setattr("gputop.ui.telemetry.MOST_HELD", 3)
     telemetry = Telemetry()
     telemetry.receive(inventory(1))
     telemetry.receive(warm(40))

@@ -16,7 +16,12 @@ from gputop.schema.snapshot import Source
 from gputop.sources.linux.procfs import ProcessDetails
 from gputop.ui.device.screen import DevicePage
 from gputop.ui.drawing.palette import DIM
-from gputop.ui.processes.page import ProcessDetailsView, ProcessPage, SendSignal, variables_of
+from gputop.ui.processes.process_page import (
+    ProcessDetailsView,
+    ProcessPage,
+    SendSignal,
+    variables_of,
+)
 from gputop.ui.shell.actions import KeysView
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
@@ -75,7 +80,7 @@ def details(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
                 raise ProblemError(found)
             return dataclasses.replace(found, **changes)
 
-        monkeypatch.setattr("gputop.ui.processes.page.read_details", read)
+        monkeypatch.setattr("gputop.ui.processes.process_page.read_details", read)
 
     have()
     return have
@@ -155,7 +160,9 @@ async def test_one_line_says_why_nothing_more_is_known(
     hidden: Process, machine: Inventory | None, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[object] = []
-    monkeypatch.setattr("gputop.ui.processes.page.read_details", lambda *each: read.append(each))
+    monkeypatch.setattr(
+        "gputop.ui.processes.process_page.read_details", lambda *each: read.append(each)
+    )
     async with page_of(hidden, machine=machine) as pilot:
         assert f"No details: {why}" in "\n".join(lines(pilot))
         assert "GPU 0      TYPE compute · GPU MEM 2.00 GiB" in lines(pilot)

@@ -14,9 +14,9 @@ from gputop.schema.device import Absence
 from gputop.text import visible
 from gputop.ui.drawing.cells import width_of
 from gputop.ui.drawing.palette import ACCENT, CURSOR, DIM
-from gputop.ui.model import Telemetry
 from gputop.ui.processes.columns import COLUMNS, MARK_WIDTH
 from gputop.ui.processes.screen import ProcessesView
+from gputop.ui.telemetry import Telemetry
 from tests.streams import GIB, NOW, crowd, device, inventory, process, readings, sample, unseen
 from tests.ui.pilots import settle
 

@@ -13,7 +13,7 @@ from gputop.schema.device import READINGS, Absence, DeviceSample, DeviceState
 from gputop.schema.snapshot import DriverState
 from gputop.stream.child import Interruption
 from gputop.ui.device.screen import DeviceTitle
-from gputop.ui.monitor.devices import DevicesView
+from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.monitor.screen import HostView
 from gputop.ui.processes.screen import ProcessesView
 from gputop.ui.shell.app import GputopApp

@@ -14,8 +14,8 @@ from gputop.recording.reader import Recording
 from gputop.recording.replay import Replay
 from gputop.schema.snapshot import Event, encode
 from gputop.ui.device.screen import DevicePage
-from gputop.ui.monitor.devices import DevicesView
-from gputop.ui.processes.page import ProcessDetailsView, ProcessPage, SendSignal
+from gputop.ui.monitor.device_list import DevicesView
+from gputop.ui.processes.process_page import ProcessDetailsView, ProcessPage, SendSignal
 from gputop.ui.processes.screen import ProcessesTab
 from gputop.ui.shell.actions import ACTIONS, REFUSALS, KeysView
 from gputop.ui.shell.app import GputopApp
@@ -287,7 +287,7 @@ async def test_no_process_of_a_recording_is_signalled(
     path = recordings.write(tmp_path / "a.jsonl", [streams.inventory(1), sample])
     sent: list[object] = []
     monkeypatch.setattr("gputop.sources.linux.procfs.send_signal", lambda *each: sent.append(each))
-    read = "gputop.ui.processes.page.read_details"
+    read = "gputop.ui.processes.process_page.read_details"
     monkeypatch.setattr(read, lambda *each: sent.append(each))
     async with dashboard(path) as (pilot, _):
         await press(pilot, "3")

@@ -18,8 +18,8 @@ from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from gputop.ui.drawing.cells import width_of
 from gputop.ui.drawing.dialogs import ConfirmScreen
 from gputop.ui.drawing.palette import DIM, FAULT, STRONG, WARN
-from gputop.ui.model import Telemetry
 from gputop.ui.shell.app import GputopApp
+from gputop.ui.telemetry import Telemetry
 from tests.bench.kept import BASE, COPY, soak, table
 from tests.bench.workers import RESULT
 from tests.runs import gpu_run

@@ -12,10 +12,10 @@ from gputop.schema.snapshot import Event
 from gputop.ui.device.screen import DetailsView, EventsView
 from gputop.ui.fleet.fleet_state import FleetState
 from gputop.ui.fleet.panels import ProblemsView
-from gputop.ui.model import Telemetry
-from gputop.ui.monitor.devices import DevicesView
+from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.monitor.panel import Density
 from gputop.ui.processes.screen import ProcessesView
+from gputop.ui.telemetry import Telemetry
 from tests import streams
 from tests.fleets import fleet
 from tests.ui import scenes

@@ -17,11 +17,11 @@ from gputop.compat import timeout
 from gputop.schema.device import Absence
 from gputop.schema.snapshot import Process
 from gputop.ui.drawing.palette import DIM
-from gputop.ui.model import Telemetry
-from gputop.ui.processes.page import SIGNALS, SendSignal, SignalList, signal_target
+from gputop.ui.processes.process_page import SIGNALS, SendSignal, SignalList, signal_target
 from gputop.ui.processes.screen import ProcessesView, why_untouched
 from gputop.ui.shell.actions import KeysView
 from gputop.ui.shell.app import GputopApp
+from gputop.ui.telemetry import Telemetry
 from tests.streams import GIB, PreparedStream, device, inventory, process, sample, unseen
 from tests.ui.pilots import lines, settle, shown, text_of, until
 

@@ -11,18 +11,18 @@ import pytest
 from gputop.fleet.metrics import BUSY, MEMORY
 from gputop.fleet.model import Gpu
 from gputop.health.findings import Evidence
-from gputop.output.page import page
+from gputop.output.status_page import page
 from gputop.schema.snapshot import Host, Machine, MachineState, Sample
 from gputop.ui.device.screen import DetailsView
 from gputop.ui.device.timeline import TimelineView
 from gputop.ui.fleet import panels
-from gputop.ui.model import Telemetry
 from gputop.ui.monitor import panel
 from gputop.ui.monitor import row as panel_row
 from gputop.ui.monitor.panel import Density, Panel
 from gputop.ui.monitor.screen import HostView
 from gputop.ui.processes.columns import COLUMNS, ProcessContext
 from gputop.ui.shell.header import Header
+from gputop.ui.telemetry import Telemetry
 from tests import streams
 from tests.ui import scenes
 

@@ -28,7 +28,7 @@ from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.screen import BenchmarkTab
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from gputop.ui.drawing.look import Terminal
-from gputop.ui.processes.page import ProcessDetailsView
+from gputop.ui.processes.process_page import ProcessDetailsView
 from gputop.ui.shell.app import GputopApp
 from tests.bench.kept import soak
 from tests.driver.platforms import PLATFORMS
@@ -389,7 +389,7 @@ def test_signal(snap_compare: Any, keys: tuple[str, ...], size: tuple[int, int])
 def test_process_page(
     snap_compare: Any, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int]
 ) -> None:
-    monkeypatch.setattr("gputop.ui.processes.page.read_details", lambda *_: scenes.DETAILS)
+    monkeypatch.setattr("gputop.ui.processes.process_page.read_details", lambda *_: scenes.DETAILS)
 
     async def run_before(pilot: Pilot[None]) -> None:
         await ready("3", "enter")(pilot)
@@ -493,7 +493,9 @@ def test_benchmark_of_several_devices(
     size: tuple[int, int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("gputop.bench.run.state.SILENT_SECONDS", 3_600.0)  # however long it takes
+    monkeypatch.setattr(
+        "gputop.bench.run.run_state.SILENT_SECONDS", 3_600.0
+    )  # however long it takes
     scripted.script = {gpu.number: begun(gpu, 24.0) for gpu in GPUS}
     app = app_with([inventory(count), sample(count, [])])
 

@@ -27,7 +27,7 @@ from gputop.ui.drawing.cells import Row, Span
 from gputop.ui.drawing.live import LiveView
 from gputop.ui.drawing.look import THEMES, Look
 from gputop.ui.drawing.palette import BUSY, DIM, TEXT
-from gputop.ui.terminal import driver, textual_patches
+from gputop.ui.terminal import textual_driver, textual_patches
 from gputop.ui.terminal.screen_model import LINK, ScreenModel, Sequences
 from gputop.ui.terminal.textual_patches import CellsUpdate, codes_of, update_from_live_views
 
@@ -204,14 +204,14 @@ def test_updates_of_another_shape_are_left_alone(
     )
     before = other.__dict__["render_segments"]
     monkeypatch.setattr(_compositor, name, other)
-    assert not driver.is_known()
+    assert not textual_driver.is_known()
     assert other.__dict__["render_segments"] is before
 
 
 @pytest.mark.parametrize("name", ["LayoutUpdate", "ChopsUpdate"])
 def test_a_textual_without_them_is_left_alone(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.delattr(_compositor, name)
-    assert not driver.is_known()
+    assert not textual_driver.is_known()
     textual_patches.release()
 
 

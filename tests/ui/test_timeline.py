@@ -13,7 +13,7 @@ from gputop.schema.device import READINGS
 from gputop.schema.snapshot import Sample
 from gputop.ui.device.timeline import CHARTS, GUTTER, SAMPLES_A_DOT, TimelineView, heights, round_up
 from gputop.ui.drawing.cells import Row, width_of
-from gputop.ui.model import Telemetry
+from gputop.ui.telemetry import Telemetry
 from tests import streams
 from tests.ui.pilots import settle, shown
 

@@ -10,13 +10,13 @@ import pytest
 
 from gputop.schema.device import Absence, DeviceState
 from gputop.schema.snapshot import Event, Sample
-from gputop.ui.device.findings import FindingsView, WhyPage, WhyTitle
-from gputop.ui.model import Telemetry
-from gputop.ui.monitor.devices import DevicesView
+from gputop.ui.device.why_page import FindingsView, WhyPage, WhyTitle
+from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.shell.actions import KeysView
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
 from gputop.ui.shell.help_and_settings import Help
+from gputop.ui.telemetry import Telemetry
 from tests import streams
 from tests.health.histories import GPM_OFF, IDLE, NO_GPM, WORKING, Machine, device, saw, trainer
 from tests.streams import NOW, PreparedStream

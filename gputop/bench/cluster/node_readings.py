@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gputop.bench.plan.devices import targets
+from gputop.bench.plan.device_choice import targets
 from gputop.bench.plan.request import Target
 from gputop.schema.clock_events import words_of
 from gputop.schema.device import Device, DeviceSample

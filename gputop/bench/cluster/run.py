@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from gputop.bench.events import Event
     from gputop.bench.plan.request import Request, Target
-    from gputop.bench.run.state import RunState
+    from gputop.bench.run.run_state import RunState
     from gputop.bench.run.supervision import Ending, Take
     from gputop.bench.run.trace import Trace
 

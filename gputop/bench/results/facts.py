@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.bench.events import UNWATCHED
-from gputop.bench.plan.gpu_limits import AT_MAXIMUM_CLOCK, DATASHEET, percent_lines
 from gputop.bench.plan.kinds import BANDWIDTH, kind_of
+from gputop.bench.plan.peaks import AT_MAXIMUM_CLOCK, DATASHEET, percent_lines
 from gputop.bench.results.compare import measured, points_by_series, ranked_shapes, row_rate, score
 from gputop.bench.results.statistics import LARGE_DROOP
 from gputop.schema.catalogue import CATALOGUE

@@ -23,7 +23,7 @@ from gputop.text import UNITS, brief, flops_unit, moment, visible
 if TYPE_CHECKING:
     from gputop.bench.events import Point, Result
     from gputop.bench.results.facts import Fact
-    from gputop.bench.run.state import Curve, RunCurves
+    from gputop.bench.run.run_state import Curve, RunCurves
     from gputop.bench.run.suite import Suite
 
 
@@ -291,7 +291,7 @@ def _verdict(result: Result) -> tuple[str, str]:
     if result.verdict and result.verdict.bad:
         return level, "; ".join(f"{part.name}: {part.why}" for part in result.verdict.bad)
     if result.wrong_elements:
-        return level, f"The device {facts.wrong_results(result.wrong_elements, result.checks)}"
+        return (level, f"The device {facts.wrong_results(result.wrong_elements, result.checks)}")
     if result.known_comparison.slower is not None:  # of an older version
         return level, result.known_comparison.slower
     if result.stopped != "time":

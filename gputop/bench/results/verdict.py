@@ -24,14 +24,8 @@ from gputop.bench.events import (
     Verdict,
     VerdictPart,
 )
-from gputop.bench.plan.gpu_limits import (
-    AT_LIVE_CLOCK,
-    AT_MAXIMUM_CLOCK,
-    BANDWIDTH,
-    DATASHEET,
-    find_peak,
-)
 from gputop.bench.plan.kinds import kind_of
+from gputop.bench.plan.peaks import AT_LIVE_CLOCK, AT_MAXIMUM_CLOCK, BANDWIDTH, DATASHEET, find_peak
 from gputop.bench.plan.request import DEFAULT_MIN_PERCENT_OF_PEAK, DEFAULT_TOLERANCE_PERCENT
 from gputop.bench.results import facts
 from gputop.bench.results.compare import (
@@ -49,7 +43,7 @@ from gputop.schema.clock_events import BY_WORD
 from gputop.text import count, percentage, visible
 
 if TYPE_CHECKING:
-    from gputop.bench.run.state import RunState
+    from gputop.bench.run.run_state import RunState
 
 STATUSES = {FAULTY: FAULT, DEGRADED: DEGRADED_STATUS}
 """Exit statuses by the state of a verdict; others are fine."""
@@ -160,7 +154,7 @@ def _results(result: Result) -> Judged:
         return FAULTY, f"the device {wrong}{facts.mismatch_text(result)}{where}"
     if not result.checks:
         return NOT_JUDGED, "nothing was checked"
-    return OK, f"no wrong element in {facts.verified_text(result)}{facts.mismatch_text(result)}"
+    return (OK, f"no wrong element in {facts.verified_text(result)}{facts.mismatch_text(result)}")
 
 
 def _memory(result: Result) -> Judged:

@@ -15,8 +15,8 @@ from gputop.bench.events import Conditions, Done, Event, Failed, Planned, Point,
 from gputop.bench.plan.kinds import KINDS
 from gputop.bench.results.compare import ALONE, TOGETHER, percent_below, rates_of_pair
 from gputop.bench.results.verdict import DEFAULTS, RateDistribution, distribution
+from gputop.bench.run.run_state import STATES, RunState, merge_windows
 from gputop.bench.run.session import Session
-from gputop.bench.run.state import STATES, RunState, merge_windows
 from gputop.bench.run.trace import Trace
 from gputop.console import INTERRUPTED
 from gputop.problem import Problem

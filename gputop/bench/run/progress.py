@@ -16,7 +16,7 @@ from gputop.text import duration, percentage, tflops, visible
 
 if TYPE_CHECKING:
     from gputop.bench.plan.request import Request, Target
-    from gputop.bench.run.state import RunState
+    from gputop.bench.run.run_state import RunState
 
     Text = Callable[[GroupState, int], str]
     """Renders the progress in at most that many columns."""

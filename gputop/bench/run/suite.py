@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from gputop.bench.events import SCHEMA, Done
 from gputop.bench.plan import request as plan
-from gputop.bench.plan.devices import common_dtype, with_peers
+from gputop.bench.plan.device_choice import common_dtype, with_peers
 from gputop.bench.plan.kinds import DTYPES, KINDS
 from gputop.bench.results.statistics import mean_rate, second_half, time_to_steady
 from gputop.bench.results.verdict import DeviceOutcome, device_outcome
-from gputop.bench.run.state import KEPT_ITEMS, RunCurves, RunState
+from gputop.bench.run.run_state import KEPT_ITEMS, RunCurves, RunState
 from gputop.files import read_at_once, write_whole
 from gputop.schema.codec import from_json
 

@@ -17,9 +17,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from gputop.bench.events import UNWATCHED, Done, Event, Hello, Planned, Progress, Result, Verified
-from gputop.bench.plan import gpu_limits
-from gputop.bench.plan.gpu_limits import by_formula
+from gputop.bench.plan import peaks
 from gputop.bench.plan.kinds import DTYPES
+from gputop.bench.plan.peaks import by_formula
 from gputop.bench.run.session import Session
 from gputop.schema.device import DeviceState
 from gputop.schema.snapshot import Inventory, Sample
@@ -189,7 +189,7 @@ class SupervisedRun:
             return
         target = self._trace.target
         self._tell(self._trace.add_sample, inventory, sample)
-        if why := gpu_limits.reached_limit(target, inventory, sample):
+        if why := peaks.reached_limit(target, inventory, sample):
             self.end(RunLimit("limit", "Too hot", why))
             return
         readings = sample.device(target.gpu_uuid or "")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from gputop.bench.events import Conditions, Event, Hello, Planned, Point, Progress, Result
-from gputop.bench.plan import gpu_limits
+from gputop.bench.plan import peaks
 from gputop.bench.plan.kinds import BANDWIDTH, kind_of
 from gputop.bench.results.compare import measured, score
 from gputop.bench.results.verdict import BAD_STATES
@@ -19,7 +19,7 @@ from gputop.stream.history import FASTEST
 from gputop.text import visible
 
 if TYPE_CHECKING:
-    from gputop.bench.plan.gpu_limits import HeatLimit
+    from gputop.bench.plan.peaks import HeatLimit
     from gputop.bench.plan.request import Target
     from gputop.schema.device import Device
     from gputop.schema.snapshot import Inventory, Sample
@@ -223,7 +223,7 @@ class Trace:
         if readings is None or readings.age_seconds is None:
             return
         if self.gpu is not None:
-            self.heat_limits = gpu_limits.heat_limits(self.gpu, readings) or self.heat_limits
+            self.heat_limits = peaks.heat_limits(self.gpu, readings) or self.heat_limits
         for name in MEMORY_ERRORS:
             if (value := getattr(readings, name)) is not None:
                 known = self._memory_errors.get(name) if self.began else None
@@ -321,7 +321,7 @@ class Trace:
     def completed(self, result: Result) -> Result:
         """Return the result with the state of the device, and steps with their part of its peak."""
         known, points = self.conditions(result), list[Point]()
-        share = known.percent_of_peak.get(gpu_limits.DATASHEET) if known else None
+        share = known.percent_of_peak.get(peaks.DATASHEET) if known else None
         if share and result.kind == "step" and result.tflops_peak:
             for row in result.points:
                 percent = share * row.values["tflops"] / result.tflops_peak
@@ -345,7 +345,7 @@ class Trace:
             pcie_bytes_per_second=link,
             sm_clock_max_mhz=gpu.sm_clock_max_mhz if gpu else None,
             temperature_celsius_max=self.temperature_max,
-            heat_limit=gpu_limits.heat_in_words(self.heat_limits) if gpu else None,
+            heat_limit=peaks.heat_in_words(self.heat_limits) if gpu else None,
             energy_joules=joules,
             tflop_per_joule=work / joules if work and joules else None,
             clock_event_seconds={
@@ -375,9 +375,9 @@ class Trace:
         if kind_of(result.kind).measures == BANDWIDTH:
             within = (point for point in result.points if point.series == WITHIN)
             copies = [(each.x, rate) for each in within if (rate := each.values.get(BANDWIDTH))]
-            peak = gpu_limits.memory_bytes_per_second(self.device)
+            peak = peaks.memory_bytes_per_second(self.device)
             # Of the largest copy: smaller ones may fit into caches.
-            return {gpu_limits.BANDWIDTH: 100 * max(copies)[1] / peak} if copies and peak else {}
+            return {peaks.BANDWIDTH: 100 * max(copies)[1] / peak} if copies and peak else {}
         if "," not in result.dtype:
             return self.percent_of_peak(score(result), result.dtype)
         return {  # a sweep: each type by itself
@@ -388,8 +388,8 @@ class Trace:
 
     def percent_of_peak(self, tflops: float | None, dtype: str) -> Mapping[str, float]:
         """Return the percentages that a throughput is of the known peaks, by their names."""
-        known = gpu_limits.denominators(self.device, dtype, self.clock.value)
-        return gpu_limits.percent_of_peak(tflops, known)
+        known = peaks.denominators(self.device, dtype, self.clock.value)
+        return peaks.percent_of_peak(tflops, known)
 
     def _length(self, result: Result) -> float:
         if self._last is None:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gputop.health.doctor import checks, devices
+from gputop.health.doctor import checks, device_checks
 
 if TYPE_CHECKING:
-    from gputop.health.doctor.facts import DoctorFacts
+    from gputop.health.doctor.doctor_facts import DoctorFacts
     from gputop.health.findings import Finding
 
 CHECKS = (
     *checks.DRIVER_CHECKS,
-    *devices.DEVICE_CHECKS,
-    *devices.TORCH_CHECKS,
+    *device_checks.DEVICE_CHECKS,
+    *device_checks.TORCH_CHECKS,
     *checks.GPUTOP_CHECKS,
 )
 BY_NAME = {check.name: check for check in CHECKS}
@@ -26,7 +26,7 @@ def examine(facts: DoctorFacts) -> tuple[Finding, ...]:
     """Return the findings of all checks; `Finding.rule` is the name of the check."""
     known = facts.inventory.problem
     culprit = None if known is None else known.check if known.check in BY_NAME else DEFAULT
-    by_rule = devices.ask_rules(facts)
+    by_rule = device_checks.ask_rules(facts)
     found: list[Finding] = []
     for check in CHECKS:
         if known is not None and check.name == culprit:

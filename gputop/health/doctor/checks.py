@@ -18,7 +18,7 @@ from gputop.sources.nvml.diagnosis import BINDINGS, ask_for, other_bindings
 from gputop.text import count, fold_list, visible
 
 if TYPE_CHECKING:
-    from gputop.health.doctor.facts import DoctorFacts
+    from gputop.health.doctor.doctor_facts import DoctorFacts
     from gputop.schema.device import Device
 
 INDEX = "{index}"

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from gputop.bench.plan.request import Target
     from gputop.bench.run.group import GroupState
-    from gputop.bench.run.state import RunState
-    from gputop.ui.model import Telemetry
+    from gputop.bench.run.run_state import RunState
+    from gputop.ui.telemetry import Telemetry
 
 WIDEST_DEVICE = 30
 MOST_NOTES = 4

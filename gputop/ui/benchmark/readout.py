@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from gputop.bench.events import NOT_JUDGED
-from gputop.bench.plan import gpu_limits
+from gputop.bench.plan import peaks
 from gputop.bench.plan.request import short_labels
 from gputop.bench.results.facts import ending, verified_text
 from gputop.bench.results.verdict import verdict_lines
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gputop.bench.events import Result
     from gputop.bench.plan.request import Target
     from gputop.bench.run.group import GroupState
-    from gputop.bench.run.state import RunState
+    from gputop.bench.run.run_state import RunState
     from gputop.problem import Problem
 
 
@@ -127,7 +127,7 @@ def _what(group: GroupState) -> str:
         parts.append("all checks passed" if group.is_several else _checked(results[0]))
     known = [run.trace.heat_limits for run in runs if run.trace.gpu is not None]
     if known and group.is_several:
-        parts.append(f"heat limit: {gpu_limits.heat_in_short(known)}")
+        parts.append(f"heat limit: {peaks.heat_in_short(known)}")
     torch = {run.hello.torch_version for run in runs if run.hello}
     if len(torch) == 1:
         parts.append(f"torch {visible(torch.pop())}")
@@ -176,8 +176,8 @@ def _why(run: RunState) -> str:
 
 SHORTEST_BAR = 10
 PEAKS = {
-    gpu_limits.DATASHEET: "datasheet peak (dense)",
-    gpu_limits.AT_MAXIMUM_CLOCK: "computed peak at max clock",
+    peaks.DATASHEET: "datasheet peak (dense)",
+    peaks.AT_MAXIMUM_CLOCK: "computed peak at max clock",
 }
 """Peaks in words, by their names."""
 
@@ -241,9 +241,9 @@ class ReadoutView(TelemetryView, RunView):
                 heat = f"  Verdict: {verdict.state} ({judged} of {len(verdict.parts)} judged)"
         elif run.trace.gpu is not None:
             limits = run.trace.heat_limits
-            heat = f"  heat limit: {gpu_limits.heat_in_words(limits)}"
+            heat = f"  heat limit: {peaks.heat_in_words(limits)}"
             if len(heat) > fits:  # without its reason
-                heat = f"  heat limit: {gpu_limits.heat_in_short([limits])}"
+                heat = f"  heat limit: {peaks.heat_in_short([limits])}"
         room = max(SHORTEST_BAR, min(80, width - max(32, len(text) + len(heat) + 1)))
         style = BUSY if run.ended else ACCENT
         limit = [Span(heat, end)] if heat else []

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
     from gputop.bench.events import Point, Result
     from gputop.bench.run.group import GroupState
-    from gputop.bench.run.state import RunState
+    from gputop.bench.run.run_state import RunState
     from gputop.bench.run.suite import Suite
-    from gputop.ui.model import Telemetry
+    from gputop.ui.telemetry import Telemetry
 
 GAP = 2
 WORDS, LEAST_SHAPES = 2, 3

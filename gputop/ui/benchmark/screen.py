@@ -14,16 +14,16 @@ from textual import on, work
 from textual.message import Message
 
 from gputop.bench.events import Done, Result
-from gputop.bench.plan import devices
+from gputop.bench.plan import device_choice
 from gputop.bench.plan import request as plan
-from gputop.bench.plan.devices import busy_question, usable_requests
+from gputop.bench.plan.device_choice import busy_question, usable_requests
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.results.collect import differences
 from gputop.bench.results.facts import device, speed, when
-from gputop.bench.results.history import append, curves_of, forget, judged, recent
+from gputop.bench.results.store import append, curves_of, forget, judged, recent
 from gputop.bench.run import supervision
 from gputop.bench.run.group import DeviceGroup, GroupState, Pairs, group_runner
-from gputop.bench.run.state import RunState
+from gputop.bench.run.run_state import RunState
 from gputop.bench.run.suite import DEFAULT_LEVEL, LEVELS, Suite, part_requests, part_result
 from gputop.bench.run.supervision import SIMULATED, Simulation
 from gputop.problem import ProblemError
@@ -37,7 +37,7 @@ from gputop.ui.drawing.cells import Span
 from gputop.ui.drawing.dialogs import Choice, ChoiceDialog, ConfirmScreen
 from gputop.ui.drawing.live import LiveTab, space_of
 from gputop.ui.drawing.palette import DIM, FAULT, WARN
-from gputop.ui.model import Telemetry, local_inventory
+from gputop.ui.telemetry import Telemetry, local_inventory
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -134,13 +134,13 @@ class BenchmarkTab(LiveTab):
         if inventory is None or telemetry.replayed or telemetry.scraped:
             self._form.offer((plan.cpu_target(),))
         else:
-            targets = devices.targets(inventory, self._telemetry.latest)
+            targets = device_choice.targets(inventory, self._telemetry.latest)
             if telemetry.simulated:
                 targets = tuple(
                     replace(gpu, name=f"{SIMULATED} {short_name(gpu.name)}", simulated=True)
                     for gpu in targets[:-1]
                 )
-            self._form.offer(targets, devices.gpus_in_mig_mode(inventory))
+            self._form.offer(targets, device_choice.gpus_in_mig_mode(inventory))
         if self._group is None:
             self._chart.redraw()
 

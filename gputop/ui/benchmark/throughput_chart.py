@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from gputop.bench.events import Result
     from gputop.bench.run.group import GroupState
-    from gputop.bench.run.state import RunState
+    from gputop.bench.run.run_state import RunState
     from gputop.bench.run.trace import Trace, TraceMoment
     from gputop.problem import Problem
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.widget import Widget
 
-    from gputop.ui.model import Telemetry
+    from gputop.ui.telemetry import Telemetry
 
 BEHIND_REMEDY = "These are the last readings received: the connection is slow, or the host stalls"
 WIDE, TALL = 150, 40

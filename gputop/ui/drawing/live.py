@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from textual.events import MouseScrollDown, MouseScrollUp
 
     from gputop.schema.device import Device
-    from gputop.ui.model import Telemetry
+    from gputop.ui.telemetry import Telemetry
 
 
 class LiveView(Widget):

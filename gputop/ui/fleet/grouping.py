@@ -11,7 +11,7 @@ from functools import cached_property
 from operator import attrgetter
 from typing import NamedTuple
 
-from gputop.fleet.findings import job_of
+from gputop.fleet.fleet_findings import job_of
 from gputop.fleet.metrics import BUSY, MapMetric, distribution, distributions
 from gputop.fleet.model import Fleet, Gpu, devices, totals
 from gputop.fleet.page import SEVERITIES

@@ -11,7 +11,7 @@ from gputop.text import ABSENT, duration, fit_columns, in_unit_of, number, perce
 from gputop.ui.drawing.cells import Row, Span, bar, beside, cell, fit, paragraph, share_of, width_of
 from gputop.ui.drawing.live import TelemetryView, space_of
 from gputop.ui.drawing.palette import CPU, DIM, MEMORY, STRONG, TEXT, WARN
-from gputop.ui.monitor.devices import DevicesView, process_rows
+from gputop.ui.monitor.device_list import DevicesView, process_rows
 from gputop.ui.processes.screen import ListTab, ProcessesView
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from gputop.schema.device import Device
     from gputop.schema.snapshot import Host
-    from gputop.ui.model import Telemetry
     from gputop.ui.processes.table_state import ProcessTable
+    from gputop.ui.telemetry import Telemetry
 
 SMALLEST = "-smallest"
 """Class of a screen that has no room but for the devices."""

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from gputop.schema.snapshot import Process
-    from gputop.ui.model import Telemetry
     from gputop.ui.processes.columns import ProcessColumn, ShownColumn
-    from gputop.ui.processes.page import ProcessDetailsView
+    from gputop.ui.processes.process_page import ProcessDetailsView
+    from gputop.ui.telemetry import Telemetry
 
 
 class ProcessesView(Wheel, TelemetryView, FilterView):
@@ -275,7 +275,7 @@ class ProcessTab(LiveTab):
         return False
 
     def action_signal(self) -> None:
-        from gputop.ui.processes.page import SendSignal, signal_target
+        from gputop.ui.processes.process_page import SendSignal, signal_target
 
         process, telemetry = self.process, self.telemetry
         if process is None:

@@ -367,7 +367,7 @@ class Watchdog:
 def _driver() -> type[Driver] | None:
     """Return our driver, or None for Textual's own where its private parser is another one."""
     try:
-        from gputop.ui.terminal.driver import TerminalDriver, is_known
+        from gputop.ui.terminal.textual_driver import TerminalDriver, is_known
     except ImportError:
         return None
     return TerminalDriver if is_known() else None

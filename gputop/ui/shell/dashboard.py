@@ -15,7 +15,6 @@ from gputop.schema.snapshot import Event, Inventory, Sample
 from gputop.settings import AUTO, INTERVALS
 from gputop.stream.child import Interruption
 from gputop.text import visible
-from gputop.ui.model import Telemetry
 from gputop.ui.monitor.screen import SMALLEST, MonitorTab
 from gputop.ui.processes.columns import GPU
 from gputop.ui.processes.screen import ProcessesTab
@@ -24,6 +23,7 @@ from gputop.ui.shell.actions import ACTIONS, PAGES, ActionScreen, KeysView, bind
 from gputop.ui.shell.header import Header, ReplayBar
 from gputop.ui.shell.recording import Recordings
 from gputop.ui.shell.tabs import Tabs
+from gputop.ui.telemetry import Telemetry
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult

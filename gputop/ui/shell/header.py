@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from gputop.health.findings import Cause, Finding
     from gputop.recording.replay import Replay
-    from gputop.ui.model import Telemetry
+    from gputop.ui.telemetry import Telemetry
 
 TABS = (("monitor", " 1 Monitor "), ("benchmark", " 2 Benchmark "), ("processes", " 3 Processes "))
 TITLE = " gputop "

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from gputop.ui.benchmark.screen import BenchmarkTab
     from gputop.ui.drawing.live import LiveTab
-    from gputop.ui.model import Telemetry
+    from gputop.ui.telemetry import Telemetry
 
 BENCHMARK_CSS = Path(__file__).parents[1] / "benchmark" / "benchmark.tcss"
 """Style sheet that is slow to parse, and that the first screen does not need."""
@@ -133,13 +133,13 @@ class Tabs(ContentSwitcher):
 
     async def action_why(self) -> None:
         """Show the findings of all devices; from the page of a device, its own."""
-        from gputop.ui.device.findings import WhyPage
+        from gputop.ui.device.why_page import WhyPage
 
         await self._open("why", WhyPage, self.shown != "page")
 
     async def action_environment(self, *, first: bool = True) -> None:
         """Show the page of the selected process, with its environment first or from the top."""
-        from gputop.ui.processes.page import ProcessPage
+        from gputop.ui.processes.process_page import ProcessPage
 
         process = self.tab.process if isinstance(self.tab, ListTab) else None
         if process is None:

@@ -25,7 +25,7 @@ from gputop.sources.visible_devices import BY_BUS, ORDER, VARIABLE, seen
 from gputop.text import duration, visible
 
 if TYPE_CHECKING:
-    from gputop.health.doctor.facts import CudaDevice, DoctorFacts, TorchFacts
+    from gputop.health.doctor.doctor_facts import CudaDevice, DoctorFacts, TorchFacts
     from gputop.health.findings import Finding
 
 DeviceCheck = Callable[[Device, DeviceSample], "Finding"]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gputop.health.findings import Cause, Evidence, Finding
     from gputop.health.judge import NoFinding
     from gputop.schema.device import Absence, Device
-    from gputop.ui.model import Telemetry
+    from gputop.ui.telemetry import Telemetry
 
 LABELS = {name: row.label for row in ROWS for name in row.names[:1]} | {
     "state": "device",

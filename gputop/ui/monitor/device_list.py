@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from gputop.schema.device import Device
     from gputop.schema.snapshot import Machine
-    from gputop.ui.model import Telemetry
+    from gputop.ui.telemetry import Telemetry
 
 NARROWEST_PANEL = 52
 WIDEST_PANEL = 100

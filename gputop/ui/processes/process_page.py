@@ -27,7 +27,7 @@ from gputop.ui.processes.table_state import rows_of
 if TYPE_CHECKING:
     from gputop.schema.device import Device
     from gputop.schema.snapshot import Process
-    from gputop.ui.model import Telemetry
+    from gputop.ui.telemetry import Telemetry
 
 LABEL = 11
 """Cells of a label, with the space behind it."""
