@@ -168,14 +168,12 @@ def _going(group: GroupState, target: Target, run: RunState) -> str:
 
 def _progress(group: GroupState, width: int) -> Row:
     seconds, elapsed = group.request.seconds, group.elapsed_seconds
-    share, text = share_of(elapsed, seconds), f"  {duration(elapsed)} of {duration(seconds)}"
+    share = share_of(elapsed, seconds)
+    rest = f" of {duration(seconds)}, {duration(max(0.0, seconds - elapsed))} left"
     if group.is_table:
         share = min(results.progress(run)[0] for run in group.runs.values())
-        text = f"  {duration(elapsed)} of at most {duration(seconds)}"
-    if group.ended:
-        text = f"  {duration(elapsed)}"
-    elif not group.is_table:
-        text += f", {duration(max(0.0, seconds - elapsed))} left"
+        rest = f" of at most {duration(seconds)}"
+    text = f"  {duration(elapsed)}{'' if group.ended else rest}"
     room = width - len(text) - 4
     cells, style = max(SHORTEST_BAR, min(LONGEST_BAR, room)), BUSY if group.ended else ACCENT
     return [Span(" "), *bar(share, cells, style), Span(text, TEXT)]
