@@ -7,7 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from gputop.bench.events import Done, Hello, Planned, Progress
-from gputop.bench.plan import device_choice, request
+from gputop.bench.plan import request, target_choice
 from gputop.bench.plan.request import Request
 from gputop.bench.run.group import GroupState
 from gputop.bench.run.run_state import RunState
@@ -84,7 +84,7 @@ def take(run: RunState, event: Hello | Planned | Progress | Done) -> None:
 
 def gpu_run(seconds: float, until: float, *, ended: bool = False) -> RunState:
     """An H100 that warms up, and slows down for its power and then for its heat."""
-    target = device_choice.targets(inventory(1), sample(1))[0]
+    target = target_choice.targets(inventory(1), sample(1))[0]
     run, clock = begin(target, seconds, "bfloat16")
     joules = 1e6
     for n in range(1, int(until / WINDOW) + 1):

@@ -11,10 +11,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gputop.bench.plan import device_choice, request
-from gputop.bench.plan.device_choice import select_targets
+from gputop.bench.plan import request, target_choice
 from gputop.bench.plan.kinds import DEFAULT_KIND, DTYPES, KINDS, parse_dtypes
 from gputop.bench.plan.request import RunRefusedError
+from gputop.bench.plan.target_choice import select_targets
 from gputop.commands.arguments import Parser, count, output_width, print_text
 from gputop.console import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE, print_message
 from gputop.problem import Problem, ProblemError
@@ -37,7 +37,7 @@ def add_arguments(parser: Parser) -> None:
         "cpu, an index such as 0, or 0:1 of a MIG instance, or the start of a UUID; several with "
         "commas; `all`: all that CUDA_VISIBLE_DEVICES leaves (default: the first, or the CPU)"
     )
-    parser.value("--device", "DEVICE", device_choice.parse_devices, words)
+    parser.value("--device", "DEVICE", target_choice.parse_devices, words)
     usual = "for a sweep several with commas (default: the fastest usual one for training)"
     parser.value("--dtype", "TYPE", parse_dtypes, f"{', '.join(DTYPES)}; {usual}")
     words = "multiply N x N matrices; for sweep and peak, the largest N (default: auto)"
@@ -190,7 +190,7 @@ def _history(args: argparse.Namespace) -> int:
     from gputop.bench.results import store
 
     form: store.Form = "json" if args.json else "csv" if args.csv else "table"
-    named = () if args.device == (device_choice.ALL,) else args.device or ()
+    named = () if args.device == (target_choice.ALL,) else args.device or ()
     if len(named) > 1:
         raise RunRefusedError("--history lists one device, or all. Name one with --device.", USAGE)
     try:
@@ -265,7 +265,7 @@ def _requests(args: argparse.Namespace, targets: Sequence[Target]) -> list[Reque
     if len(targets) > 1 and args.ray is None and args.kind != "collective":
         _look_over_several(args)
     python = getattr(args, "python", None)
-    dtypes = args.dtype or ((device_choice.common_dtype(targets),) if args.kind == "pairs" else ())
+    dtypes = args.dtype or ((target_choice.common_dtype(targets),) if args.kind == "pairs" else ())
     hertz = args.frequency or request.DEFAULT_HERTZ
     common = (args.size, args.seconds or request.DEFAULT_SECONDS, python, args.kind)
     requests = []
@@ -281,7 +281,7 @@ def _requests(args: argparse.Namespace, targets: Sequence[Target]) -> list[Reque
         )
     if KINDS[args.kind].several_devices and (problem := request.check_together(requests)):
         raise RunRefusedError(f"{problem}.", USAGE if args.kind == "collective" else COULD_NOT_RUN)
-    return device_choice.with_peers(requests)
+    return target_choice.with_peers(requests)
 
 
 def _look_over_several(args: argparse.Namespace) -> None:

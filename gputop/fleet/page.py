@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any
 
 from gputop import __version__
-from gputop.fleet.metrics import POWER, TEMPERATURE, distributions
+from gputop.fleet.distributions import POWER, TEMPERATURE, distributions
 from gputop.fleet.model import Fleet, Gpu, totals
 from gputop.health.findings import Finding, Severity
 from gputop.output import ansi

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.bench.events import Done, Event, Failed, Hello, Point
-from gputop.bench.plan.device_choice import targets, with_peers
 from gputop.bench.plan.request import Request, RunRefusedError, Target, check_together, cpu_ranks
+from gputop.bench.plan.target_choice import targets, with_peers
 from gputop.bench.results.tables import device_tables, table
 from gputop.bench.run import supervision
 from gputop.bench.run.group import GroupState, group_runner

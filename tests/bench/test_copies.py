@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.bench.events import Done, Event, Failed, Point
-from gputop.bench.plan import device_choice
+from gputop.bench.plan import target_choice
 from gputop.bench.results.tables import pair_tables, table
 from gputop.bench.results.text_report import comparison_table
 from gputop.bench.run import supervision
@@ -273,7 +273,7 @@ async def ends_of(
 ) -> dict[Target, Done | Failed]:
     """How each of three ended."""
     requests = [replace(each, python=python, seconds=20.0) for each in asked(*GPUS)]
-    runs = group_runner(GroupState(device_choice.with_peers(requests)))
+    runs = group_runner(GroupState(target_choice.with_peers(requests)))
     ends: dict[Target, Done | Failed] = {}
 
     def take(target: Target, event: Event) -> None:
@@ -402,7 +402,7 @@ def test_rows_that_there_was_no_time_for_are_noted(
 
 
 def test_the_worker_knows_the_names_of_all_that_it_sees() -> None:
-    second = device_choice.with_peers(asked(*GPUS))[1]
+    second = target_choice.with_peers(asked(*GPUS))[1]
     order = worker_request(second)
     assert (order["label"], order["peers"]) == ("GPU 1", ["GPU 2", "GPU 0"])
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.bench.plan import device_choice, request
+from gputop.bench.plan import request, target_choice
 from gputop.bench.plan.request import Request, Target
 from gputop.schema.device import Absence, Device, DeviceSample
 from tests.bench.machines import WHOLE, divided, instance, seen, trainer, undivided
@@ -36,7 +36,7 @@ TWO = dataclasses.replace(
     ],
 )
 def test_a_device(text: str, name: str) -> None:
-    assert device_choice.parse_device(text) == name
+    assert target_choice.parse_device(text) == name
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_a_device(text: str, name: str) -> None:
 )
 def test_no_device(text: str) -> None:
     with pytest.raises(ValueError, match=r"is not a device: .*gputop status"):
-        device_choice.parse_device(text)
+        target_choice.parse_device(text)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_no_device(text: str) -> None:
     ],
 )
 def test_choosing_a_device(name: str | None, uuid: str | None) -> None:
-    assert device_choice.choose(TWO, None, name).uuid == uuid
+    assert target_choice.choose(TWO, None, name).uuid == uuid
 
 
 @pytest.mark.parametrize(
@@ -68,26 +68,26 @@ def test_choosing_a_device(name: str | None, uuid: str | None) -> None:
 )
 def test_choosing_a_device_that_is_not_there(name: str, why: str) -> None:
     with pytest.raises(ValueError, match=why) as caught:
-        device_choice.choose(TWO, None, name)
+        target_choice.choose(TWO, None, name)
     assert str(caught.value).endswith("There are: 0 (GPU-aa01), 1 (GPU-ab02), cpu.")
 
 
 def test_without_a_gpu_the_first_target_is_the_cpu() -> None:
-    assert device_choice.choose(inventory(0), None, None).kind == "cpu"
+    assert target_choice.choose(inventory(0), None, None).kind == "cpu"
 
 
 def test_targets_of_a_stream() -> None:
     h200 = Device(index=3, uuid="GPU-aa", name="NVIDIA H200", compute_capability="9.0")
     listed = dataclasses.replace(inventory(), devices=(h200,))
     said = DeviceSample("GPU-aa", memory_free_bytes=7 * GIB)
-    first, last = device_choice.targets(listed, dataclasses.replace(sample(), devices=(said,)))
+    first, last = target_choice.targets(listed, dataclasses.replace(sample(), devices=(said,)))
     assert first == Target("cuda", "GPU-aa", 3, "NVIDIA H200", "9.0", 7 * GIB)
     assert last.kind == "cpu"
-    assert device_choice.targets(listed, None)[0].memory_free_bytes is None
+    assert target_choice.targets(listed, None)[0].memory_free_bytes is None
 
 
 def test_instances_are_offered_in_the_place_of_their_gpu() -> None:
-    found = device_choice.targets(divided(), seen())
+    found = target_choice.targets(divided(), seen())
     assert [target.number for target in found] == ["0", "3:0", "3:1", "3:3", None]
     assert found[2] == Target(
         "cuda",
@@ -105,14 +105,14 @@ def test_instances_are_offered_in_the_place_of_their_gpu() -> None:
 
 @pytest.mark.parametrize("name", ["3:1", "MIG-00000001", "mig-00000001-1111", instance(1).uuid])
 def test_an_instance_by_its_names(name: str) -> None:
-    target = device_choice.choose(divided(), seen(), device_choice.parse_device(name))
+    target = target_choice.choose(divided(), seen(), target_choice.parse_device(name))
     assert (target.uuid, target.gpu_uuid) == (instance(1).uuid, WHOLE.uuid)
 
 
 @pytest.mark.parametrize("name", ["3", "cuda:3", WHOLE.uuid, WHOLE.uuid[:14]])
 def test_a_gpu_in_mig_mode_is_refused_with_its_instances(name: str) -> None:
     with pytest.raises(ValueError, match="MIG") as caught:
-        device_choice.choose(divided(), seen(), device_choice.parse_device(name))
+        target_choice.choose(divided(), seen(), target_choice.parse_device(name))
     assert str(caught.value) == (
         "GPU 3, NVIDIA A100-SXM4-40GB, cannot be stress-tested as a whole: "
         "MIG is on, and CUDA runs on its instances only. "
@@ -122,39 +122,39 @@ def test_a_gpu_in_mig_mode_is_refused_with_its_instances(name: str) -> None:
 
 def test_a_start_that_a_gpu_in_mig_mode_has_too_is_not_for_the_other_one() -> None:
     with pytest.raises(ValueError, match="2 devices match it"):
-        device_choice.choose(divided(), seen(), "GPU-0000000")
+        target_choice.choose(divided(), seen(), "GPU-0000000")
 
 
 def test_a_gpu_in_mig_mode_without_instances_says_how_to_have_one() -> None:
-    (problem,) = device_choice.gpus_in_mig_mode(undivided()).values()
+    (problem,) = target_choice.gpus_in_mig_mode(undivided()).values()
     assert problem.why == "MIG is on, and it has no instance"
     assert "nvidia-smi mig" in problem.remedy
     with pytest.raises(ValueError, match="it has no instance"):
-        device_choice.choose(undivided(), seen(), "3")
-    assert device_choice.choose(undivided(), seen(), None).kind == "cpu"
+        target_choice.choose(undivided(), seen(), "3")
+    assert target_choice.choose(undivided(), seen(), None).kind == "cpu"
 
 
 def test_a_gpu_with_instances_is_in_mig_mode_even_if_the_driver_does_not_say_so() -> None:
     silent = dataclasses.replace(WHOLE, mig_mode=None)
     listed = dataclasses.replace(inventory(), devices=(silent, instance(1)))
-    assert list(device_choice.gpus_in_mig_mode(listed)) == [WHOLE.uuid]
+    assert list(target_choice.gpus_in_mig_mode(listed)) == [WHOLE.uuid]
 
 
 def test_what_the_driver_calls_an_instance_is_inert() -> None:
     odd = instance(1, name="\x1b[2J\nMIG")
     listed = dataclasses.replace(inventory(), devices=(WHOLE, odd))
-    (problem,) = device_choice.gpus_in_mig_mode(listed).values()
+    (problem,) = target_choice.gpus_in_mig_mode(listed).values()
     assert "3:1 (␛[2J␊MIG)" in problem.remedy
 
 
 def test_the_first_that_can_be_used_is_the_default() -> None:
     listed = divided()
     without_the_first = dataclasses.replace(listed, devices=listed.devices[1:])
-    assert device_choice.choose(without_the_first, seen(), None).number == "3:0"
+    assert target_choice.choose(without_the_first, seen(), None).number == "3:0"
 
 
 def test_memory_is_planned_by_what_is_free_on_the_instance() -> None:
-    target = device_choice.choose(divided(), seen(), "3:3")
+    target = target_choice.choose(divided(), seen(), "3:3")
     problem = request.check_request(Request(target, "float32", 32768, 10.0))
     assert problem is not None
     assert "GPU 3:3" in problem.what
@@ -167,9 +167,9 @@ def test_memory_is_planned_by_what_is_free_on_the_instance() -> None:
 
 def test_who_uses_an_instance_is_who_runs_there() -> None:
     said = seen(processes=(trainer(71, 0), trainer(72, 1)))
-    target = device_choice.choose(divided(), said, "3:1")
-    assert [p.pid for p in device_choice.processes_on(said, target) or []] == [72]
-    assert device_choice.processes_on(said, device_choice.choose(divided(), said, "3:3")) == []
+    target = target_choice.choose(divided(), said, "3:1")
+    assert [p.pid for p in target_choice.processes_on(said, target) or []] == [72]
+    assert target_choice.processes_on(said, target_choice.choose(divided(), said, "3:3")) == []
 
 
 def shared(memory_is_shared: bool | None) -> Inventory:
@@ -189,9 +189,9 @@ def test_a_device_without_memory_of_its_own_has_what_the_host_has_available(
         absent={"memory_free_bytes": Absence.NOT_SUPPORTED},
     )
     said = dataclasses.replace(sample(), devices=(nothing,))
-    target = device_choice.choose(shared(True), said, "0")
+    target = target_choice.choose(shared(True), said, "0")
     assert target.memory_free_bytes == 90 * GIB
     problem = request.check_request(Request(target, "float32", 1 << 17, 10.0))
     assert problem is not None
     assert "90.0 GiB are free" in problem.why
-    assert device_choice.choose(shared(None), said, "0").memory_free_bytes is None
+    assert target_choice.choose(shared(None), said, "0").memory_free_bytes is None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.bench.events import Done, Event, Failed, Hello, Planned, Progress, Verified
-from gputop.bench.plan import device_choice
+from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.run import group, supervision
 from gputop.bench.run.group import DeviceGroup
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 HALVES = tuple(dataclasses.replace(CPU, name=f"half {name}") for name in "AB")
 """Of the CPU, each a device: with one thread where a test says so in the environment."""
-GPUS = device_choice.targets(inventory(3), sample(3))[:3]
+GPUS = target_choice.targets(inventory(3), sample(3))[:3]
 HELLO = (
     '{"event": "hello", "python": "3.11.0", "torch_version": "9.9.9", "device_name": "a CPU", '
     '"threads": 2, "pid": 1}'

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gputop.bench.cluster.node_readings import thresholds
-from gputop.bench.plan import device_choice, request
+from gputop.bench.plan import request, target_choice
 from gputop.bench.plan.peaks import heat_in_short, heat_in_words, heat_limits, reached_limit
 from gputop.schema.device import Absence, Device, DeviceState
 from gputop.schema.snapshot import Inventory, ProcessKind, Sample
@@ -21,7 +21,7 @@ BOUND = 20.0
 
 
 def target(index: int) -> request.Target:
-    return device_choice.targets(inventory(2), sample(2))[index]
+    return target_choice.targets(inventory(2), sample(2))[index]
 
 
 def heated(celsius: int | None) -> Any:
@@ -141,16 +141,16 @@ def test_nothing_is_said_of_a_cpu_or_of_what_is_not_known() -> None:
 def test_an_instance_is_as_hot_as_the_gpu_that_it_is_a_part_of(
     celsius: int | None, words: str | None
 ) -> None:
-    part = device_choice.choose(divided(), seen(), "3:1")
+    part = target_choice.choose(divided(), seen(), "3:1")
     assert reached_limit(part, divided(), seen(celsius)) == words
     assert (
-        reached_limit(device_choice.choose(divided(), seen(), "0"), divided(), seen(celsius))
+        reached_limit(target_choice.choose(divided(), seen(), "0"), divided(), seen(celsius))
         is None
     )
 
 
 def test_the_margin_of_an_instance_is_that_of_its_gpu() -> None:
-    part = device_choice.choose(divided(), seen(), "3:1")
+    part = target_choice.choose(divided(), seen(), "3:1")
     whole = readings(3, uuid=WHOLE.uuid, **NOTHING | {MARGIN: 2})
     close = dataclasses.replace(seen(), devices=(whole,))
     assert (
@@ -160,7 +160,7 @@ def test_the_margin_of_an_instance_is_that_of_its_gpu() -> None:
 
 
 def test_an_instance_that_has_gone_leaves_its_gpu_watched() -> None:
-    part = device_choice.choose(divided(), seen(), "3:1")
+    part = target_choice.choose(divided(), seen(), "3:1")
     alone = dataclasses.replace(
         seen(), devices=(readings(3, uuid=WHOLE.uuid, temperature_celsius=90),)
     )
@@ -181,33 +181,33 @@ def test_only_a_device_that_answers_is_put_under_stress(
     changes: dict[str, Any], why: str | None
 ) -> None:
     seen = dataclasses.replace(sample(1), devices=(readings(0, **changes),))
-    problem = device_choice.why_unusable(seen, target(0))
+    problem = target_choice.why_unusable(seen, target(0))
     assert (problem and problem.why) == why
     if why is not None:
         with pytest.raises(request.RunRefusedError, match=why):
-            device_choice.refuse_unusable(target(0), seen, ignore_busy=True)
+            target_choice.refuse_unusable(target(0), seen, ignore_busy=True)
 
 
 def test_a_device_without_readings_is_not_put_under_stress_and_a_cpu_always_may_be() -> None:
-    assert device_choice.why_unusable(None, target(0)) is not None
-    assert device_choice.why_unusable(sample(0), target(0)) is not None
-    assert device_choice.why_unusable(None, request.cpu_target()) is None
+    assert target_choice.why_unusable(None, target(0)) is not None
+    assert target_choice.why_unusable(sample(0), target(0)) is not None
+    assert target_choice.why_unusable(None, request.cpu_target()) is None
 
 
 def test_who_uses_a_device_may_be_unknown() -> None:
-    assert device_choice.processes_on(sample(2), request.cpu_target()) == []
-    assert device_choice.processes_on(None, target(0)) is None
-    assert device_choice.processes_on(sample(2, processes=[]), target(0)) == []
-    (holder,) = device_choice.processes_on(sample(2), target(1)) or []
+    assert target_choice.processes_on(sample(2), request.cpu_target()) == []
+    assert target_choice.processes_on(None, target(0)) is None
+    assert target_choice.processes_on(sample(2, processes=[]), target(0)) == []
+    (holder,) = target_choice.processes_on(sample(2), target(1)) or []
     assert holder.pid == 4001
     silent = readings(0, absent={"processes": Absence.NO_PERMISSION})
     seen = dataclasses.replace(sample(2), devices=(silent,))
-    assert device_choice.processes_on(seen, target(0)) is None
+    assert target_choice.processes_on(seen, target(0)) is None
     with pytest.raises(request.RunRefusedError, match="may be in use: the driver does not say"):
-        device_choice.refuse_unusable(target(0), seen, ignore_busy=False)
-    device_choice.refuse_unusable(target(0), seen, ignore_busy=True)
+        target_choice.refuse_unusable(target(0), seen, ignore_busy=False)
+    target_choice.refuse_unusable(target(0), seen, ignore_busy=True)
 
 
 def test_who_only_draws_is_not_disturbed() -> None:
     drawing = process(7, 0, kind=ProcessKind.GRAPHICS)
-    assert device_choice.processes_on(sample(1, [drawing]), target(0)) == []
+    assert target_choice.processes_on(sample(1, [drawing]), target(0)) == []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.bench.events import Conditions, Done, Event, Failed, Planned, Result
-from gputop.bench.plan import device_choice
+from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request, Target, check_pairs
 from gputop.bench.results.compare import rates_of_pair, score
 from gputop.bench.results.verdict import judge
@@ -24,7 +24,7 @@ from tests.streams import PreparedStream, inventory, sample
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-GPUS = device_choice.targets(inventory(2), sample(2))[:2]
+GPUS = target_choice.targets(inventory(2), sample(2))[:2]
 ALONE = {"0": 700.0, "1": 650.0, "2": 600.0}
 TOGETHER = {"0": 630.0, "1": 520.0, "2": 600.0}
 """Mean TFLOP/s by the number of the GPU."""
@@ -143,7 +143,7 @@ async def test_what_runs_faster_together_gains(measured: type[Measured]) -> None
 
 async def test_a_fault_alone_is_kept_and_the_device_left_out(measured: type[Measured]) -> None:
     measured.changes["1", False] = {"wrong_elements": 3}
-    three = device_choice.targets(inventory(3), sample(3))[:3]
+    three = target_choice.targets(inventory(3), sample(3))[:3]
     found = await ends_of(Pairs(GroupState(asked(*three))))
     assert result_of(found[three[1]]).wrong_elements == 3
     assert "not run together" in result_of(found[three[1]]).notes[0]

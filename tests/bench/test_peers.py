@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.bench.events import Done
-from gputop.bench.plan import device_choice, request
+from gputop.bench.plan import request, target_choice
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.results.facts import method_facts
 from gputop.bench.run import worker_launch
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-GPUS = device_choice.targets(inventory(3), sample(3))[:3]
+GPUS = target_choice.targets(inventory(3), sample(3))[:3]
 VOLTA = dataclasses.replace(GPUS[1], compute_capability="7.0")
 
 
@@ -39,8 +39,8 @@ VOLTA = dataclasses.replace(GPUS[1], compute_capability="7.0")
     ],
 )
 def test_what_all_of_them_have(targets: Sequence[Target], common: str, without: set[str]) -> None:
-    shared = device_choice.shared_dtypes(targets)
-    assert device_choice.common_dtype(targets) == common
+    shared = target_choice.shared_dtypes(targets)
+    assert target_choice.common_dtype(targets) == common
     assert common in shared
     assert not without & set(shared)
 
@@ -52,7 +52,7 @@ def test_what_all_of_them_have(targets: Sequence[Target], common: str, without: 
         ((GPUS[0], GPUS[2]), "GPU 0, 2"),
         ((CPU, GPUS[1]), "GPU 1, CPU"),
         ((CPU,), "CPU"),
-        (device_choice.targets(divided(), seen())[1:3], "GPU 3:0, 3:1"),
+        (target_choice.targets(divided(), seen())[1:3], "GPU 3:0, 3:1"),
     ],
 )
 def test_they_are_named_in_short(targets: Sequence[Target], named: str) -> None:
@@ -64,7 +64,7 @@ def asked(*targets: Target, kind: str = "copy") -> list[Request]:
 
 
 def peers(requests: list[Request]) -> list[list[str | None]]:
-    return [[peer.number for peer in each.peers] for each in device_choice.with_peers(requests)]
+    return [[peer.number for peer in each.peers] for each in target_choice.with_peers(requests)]
 
 
 def test_each_copies_to_all_others_from_the_next_one_on() -> None:
@@ -75,7 +75,7 @@ def test_each_copies_to_all_others_from_the_next_one_on() -> None:
 
 
 def test_who_has_no_peer() -> None:
-    instances = [each for each in device_choice.targets(divided(), seen()) if each.parent_uuid]
+    instances = [each for each in target_choice.targets(divided(), seen()) if each.parent_uuid]
     assert peers(asked(GPUS[0])) == [[]]
     assert peers(asked(GPUS[0], CPU)) == [[], []]
     assert peers(asked(*GPUS, kind="soak")) == [[]] * 3
@@ -85,7 +85,7 @@ def test_who_has_no_peer() -> None:
 
 
 def test_the_worker_sees_its_own_device_first_and_then_its_peers() -> None:
-    _, second, _ = device_choice.with_peers(asked(*GPUS))
+    _, second, _ = target_choice.with_peers(asked(*GPUS))
     seen_by = worker_launch.worker_environment(second.target, *second.peers)
     assert seen_by["CUDA_VISIBLE_DEVICES"].split(",") == [GPUS[n].uuid for n in (1, 2, 0)]
     (alone,) = asked(GPUS[0])
@@ -95,22 +95,22 @@ def test_the_worker_sees_its_own_device_first_and_then_its_peers() -> None:
 
 def test_eight_gpus_share_the_host_s_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request, "available_bytes", lambda: 40 << 30)
-    gpus = device_choice.targets(inventory(8), sample(8))[:8]
-    shared = device_choice.with_peers(asked(*gpus))
+    gpus = target_choice.targets(inventory(8), sample(8))[:8]
+    shared = target_choice.with_peers(asked(*gpus))
     assert [each.host_bytes for each in shared] == [int(0.9 * (40 << 30)) // 8] * 8
     assert all(request.check_request(each) is None for each in shared)
-    (alone,) = device_choice.with_peers(asked(gpus[0]))
+    (alone,) = target_choice.with_peers(asked(gpus[0]))
     assert alone.host_bytes == int(0.9 * (40 << 30))
-    assert device_choice.with_peers(asked(CPU, gpus[0]))[0].host_bytes is None
-    assert device_choice.with_peers(asked(*gpus, kind="soak"))[0].host_bytes is None
+    assert target_choice.with_peers(asked(CPU, gpus[0]))[0].host_bytes is None
+    assert target_choice.with_peers(asked(*gpus, kind="soak"))[0].host_bytes is None
 
 
 def test_copies_that_do_not_fit_in_the_host_are_refused_in_a_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(request, "available_bytes", lambda: 3 << 30)
-    gpus = device_choice.targets(inventory(8), sample(8))[:8]
-    problem = request.check_request(device_choice.with_peers(asked(*gpus))[0])
+    gpus = target_choice.targets(inventory(8), sample(8))[:8]
+    problem = request.check_request(target_choice.with_peers(asked(*gpus))[0])
     assert problem is not None
     assert str(problem) == (
         "The copies do not fit in the host's memory: a GPU needs 388 MiB of it, and 346 MiB are "
@@ -196,7 +196,7 @@ async def test_the_result_says_what_the_worker_was_bound_to(tmp_path: Path) -> N
 
 def test_targets_have_their_bus_id_and_instances_that_of_their_gpu() -> None:
     assert all(each.pci_bus_id for each in GPUS)
-    *instances, cpu = device_choice.targets(divided(), seen())
+    *instances, cpu = target_choice.targets(divided(), seen())
     assert cpu.pci_bus_id is None
     parents = {each.uuid: each.pci_bus_id for each in divided().devices}
     assert all(

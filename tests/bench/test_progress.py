@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from gputop.bench.events import Done, Event, Failed, Hello, Planned, Point, Progress
-from gputop.bench.plan import device_choice
+from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request, cpu_target
 from gputop.bench.run.group import GroupState
 from gputop.bench.run.progress import ProgressLine, one_device, several_devices
@@ -140,7 +140,7 @@ def test_a_table_counts_its_rows() -> None:
     assert all(len(one_device(group, width)) <= width for width in range(10, 120))
 
 
-GPUS = device_choice.targets(inventory(2), sample(2))[:2]
+GPUS = target_choice.targets(inventory(2), sample(2))[:2]
 
 
 def several(*, ready: bool = True) -> tuple[GroupState, list[float]]:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.bench.plan import device_choice
-from gputop.bench.plan.device_choice import busy_question, usable_requests
+from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request
+from gputop.bench.plan.target_choice import busy_question, usable_requests
 from gputop.schema.device import Absence, DeviceState
 from gputop.schema.snapshot import Sample
 from tests.bench.workers import CPU
@@ -18,7 +18,7 @@ from tests.streams import inventory, process, readings, sample
 if TYPE_CHECKING:
     from gputop.schema.snapshot import Sample
 
-GPUS = device_choice.targets(inventory(4), sample(4))[:4]
+GPUS = target_choice.targets(inventory(4), sample(4))[:4]
 
 
 def test_nothing_is_asked_where_nobody_is_disturbed() -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.bench.events import Conditions, Done, Failed, Point, Progress, Result
-from gputop.bench.plan import device_choice
+from gputop.bench.plan import target_choice
 from gputop.bench.results import store
 from gputop.commands import bench as command
 from gputop.commands import bench_results
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from gputop.bench.plan.request import Request, Target
     from gputop.bench.run.run_state import RunState
 
-GPUS = device_choice.targets(inventory(3), sample(3, []))[:3]
+GPUS = target_choice.targets(inventory(3), sample(3, []))[:3]
 QUIET = (inventory(3), sample(3, []))
 BUSY = (inventory(3), sample(3, [process(7, 1)]))
 LOST = (

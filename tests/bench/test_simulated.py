@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.bench.events import Done, Verified
-from gputop.bench.plan import device_choice
+from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request
 from gputop.bench.results.verdict import with_verdicts
 from gputop.bench.run import supervision as simulated
@@ -68,7 +68,7 @@ class Machine:
         self.reader = SimulatedReader(index, 1000.0, self.loads)
         gpu = self.reader.device
         self.inventory: Inventory = replace(inventory(1), devices=(gpu,))
-        target = replace(device_choice.targets(self.inventory, None)[0], simulated=True)
+        target = replace(target_choice.targets(self.inventory, None)[0], simulated=True)
         self.run = RunState(Request(target, "bfloat16", None, seconds), self.clock)
         self.run.trace.now = self.clock
         self.looked_at = 0.0

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gputop.bench.events import Done, Failed, Progress
-from gputop.bench.plan import device_choice
 from gputop.bench.plan import request as plan
+from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request, RunRefusedError, cpu_target
 from gputop.bench.results import store
 from gputop.bench.results.html_report import suite_html
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from gputop.bench.run.run_state import RunState
 
-GPU = device_choice.targets(inventory(1), sample(1))[0]
+GPU = target_choice.targets(inventory(1), sample(1))[0]
 QUICK = ["copy", "latency", "memory", "soak", "burn", "collective"]
 FAULT = Problem("The GPU failed", "an illegal address", "See dmesg")
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.bench.events import Done, Event, Planned
-from gputop.bench.plan import device_choice, request
+from gputop.bench.plan import request, target_choice
 from gputop.bench.plan.request import Request
 from gputop.bench.run import group, supervision
 from gputop.bench.run.progress import run_in_foreground
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from gputop.bench.run.supervision import RunLimit
     from gputop.schema.snapshot import Record
 
-GPU = device_choice.targets(inventory(2), sample(2))[0]
+GPU = target_choice.targets(inventory(2), sample(2))[0]
 CPU = request.cpu_target()
 
 
@@ -184,7 +184,7 @@ async def test_a_limit_holds_where_the_event_loop_does_not_run(
 async def test_runs_together_share_the_stream_and_end_each_by_itself(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    other = device_choice.targets(inventory(2), sample(2))[1]
+    other = target_choice.targets(inventory(2), sample(2))[1]
     hot = dataclasses.replace(sample(2), devices=(readings(0, temperature_celsius=90), readings(1)))
     opened: list[PreparedStream] = []
 

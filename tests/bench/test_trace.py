@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputop.bench.events import Conditions, Point, Progress
-from gputop.bench.plan import device_choice, request
+from gputop.bench.plan import request, target_choice
 from gputop.bench.plan.peaks import AT_LIVE_CLOCK, AT_MAXIMUM_CLOCK, BANDWIDTH, DATASHEET
 from gputop.bench.run.trace import LONGEST_SECONDS, MOST_ITEMS, WITHIN, Trace, TraceMoment
 from gputop.schema.device import Device
@@ -25,7 +25,7 @@ from tests.streams import NOW, host, inventory, sample
 if TYPE_CHECKING:
     from gputop.bench.run.run_state import RunState
 
-GPU = device_choice.targets(inventory(1), sample(1))[0]
+GPU = target_choice.targets(inventory(1), sample(1))[0]
 
 
 def traced(

@@ -23,7 +23,7 @@ from gputop.bench.events import (
     Verdict,
     VerdictPart,
 )
-from gputop.bench.plan import device_choice
+from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request, cpu_target
 from gputop.bench.results import store
 from gputop.bench.results.facts import droop_text
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 SECONDS, PEAK = 60, 989.0
 OWN_PID = 4242
 PLANNED = Planned(8192, 8192, 8192, "bfloat16", "float32", "row-major", "random normal", 1e-3, "mm")
-GPUS = device_choice.targets(inventory(8), sample(8, []))[:8]
+GPUS = target_choice.targets(inventory(8), sample(8, []))[:8]
 
 
 def simulated(

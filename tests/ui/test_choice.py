@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gputop.bench.plan import device_choice
+from gputop.bench.plan import target_choice
 from gputop.ui.benchmark.device_choice import ALL, CPU, MORE, SOME, DeviceChoice
 from tests.bench.machines import WHOLE, divided, instance, seen
 from tests.bench.workers import CPU as A_CPU
@@ -13,7 +13,7 @@ from tests.streams import device, inventory, sample
 
 def offered(gpus: int) -> DeviceChoice:
     choice = DeviceChoice(A_CPU)
-    choice.offer(device_choice.targets(inventory(gpus), sample(gpus)))
+    choice.offer(target_choice.targets(inventory(gpus), sample(gpus)))
     return choice
 
 
@@ -77,11 +77,11 @@ def test_several_are_picked_and_one_of_them_is_a_choice_like_any_other() -> None
 def test_who_is_away_is_named_and_refused() -> None:
     choice = offered(3)
     choice.choose_several([device(0).uuid, device(2).uuid])
-    choice.offer(device_choice.targets(inventory(1), sample(1)))
+    choice.offer(target_choice.targets(inventory(1), sample(1)))
     assert "GPU 0, 2 (away)" in labels(choice)
     with pytest.raises(ValueError, match="GPU 2, NVIDIA H100 80GB HBM3 is away"):
         choice.available_targets("soak")
-    choice.offer(device_choice.targets(inventory(3), sample(3)))
+    choice.offer(target_choice.targets(inventory(3), sample(3)))
     assert [target.number for target in choice.available_targets("soak")] == ["0", "2"]
 
 
@@ -92,17 +92,17 @@ def test_all_stays_chosen_while_they_are_away() -> None:
     assert "all GPUs (away)" in labels(choice)
     with pytest.raises(ValueError, match="All GPUs are away"):
         choice.available_targets("soak")
-    choice.offer(device_choice.targets(inventory(1), sample(1)))
+    choice.offer(target_choice.targets(inventory(1), sample(1)))
     assert "all GPUs (one is there)" in labels(choice)
     assert [target.number for target in choice.available_targets("soak")] == ["0"]
-    choice.offer(device_choice.targets(inventory(2), sample(2)))
+    choice.offer(target_choice.targets(inventory(2), sample(2)))
     assert [target.number for target in choice.available_targets("soak")] == ["0", "1"]
 
 
 def test_of_a_divided_gpu_all_are_its_instances() -> None:
     choice = DeviceChoice(A_CPU)
     choice.offer(
-        device_choice.targets(divided(), seen()), device_choice.gpus_in_mig_mode(divided())
+        target_choice.targets(divided(), seen()), target_choice.gpus_in_mig_mode(divided())
     )
     choice.choose(ALL)
     assert chosen(choice) == ["0", "3:0", "3:1", "3:3"]

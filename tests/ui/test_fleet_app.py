@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from rich.console import Console
 
-from gputop.fleet.metrics import METRICS
+from gputop.fleet.distributions import METRICS
 from gputop.health.findings import Finding, Severity
 from gputop.settings import Settings
 from gputop.ui.drawing import palette

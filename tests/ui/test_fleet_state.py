@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.fleet.metrics import (
+from gputop.fleet.distributions import (
     AGE,
     BUSY,
     POWER,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.fleet.metrics import BUSY, MEMORY
+from gputop.fleet.distributions import BUSY, MEMORY
 from gputop.fleet.model import Gpu
 from gputop.health.findings import Evidence
 from gputop.output.status_page import page

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gputop.bench.events import Progress
-from gputop.bench.plan import device_choice, request
+from gputop.bench.plan import request, target_choice
 from gputop.ui.benchmark import throughput_chart
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from gputop.ui.drawing.palette import DIM, WARN
@@ -129,7 +129,7 @@ def test_without_anything_known_the_plot_has_all_the_room() -> None:
 
 
 def test_an_unknown_reason_of_a_foreign_driver_is_shown_inert() -> None:
-    run, clock = begin(device_choice.targets(inventory(1), sample(1))[0], 60.0)
+    run, clock = begin(target_choice.targets(inventory(1), sample(1))[0], 60.0)
     clock.time = NOW + 1
     take(run, Progress(1.0, 1.0, 1, 700.0))
     reasons = ("idle", "bit_0x1000", "\x1b[31mred")

@@ -17,7 +17,7 @@ from gputop.bench.events import (
     Result,
     Verified,
 )
-from gputop.bench.plan import device_choice
+from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.run.group import GroupState
 from tests.sessions import PLANNED, RESULT, table_events
@@ -26,7 +26,7 @@ from tests.streams import inventory, sample
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-GPUS = device_choice.targets(inventory(8), sample(8, []))[:8]
+GPUS = target_choice.targets(inventory(8), sample(8, []))[:8]
 PLAN = dataclasses.replace(PLANNED, m=8192, n=8192, k=8192, dtype="bfloat16", rows=0)
 SECONDS = 60.0
 WINDOW = 0.5

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gputop.bench.plan.device_choice import targets
 from gputop.bench.plan.request import Target
+from gputop.bench.plan.target_choice import targets
 from gputop.schema.clock_events import words_of
 from gputop.schema.device import Device, DeviceSample
 from gputop.schema.snapshot import DriverState, Host, Inventory, Sample, Source

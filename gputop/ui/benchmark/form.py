@@ -13,7 +13,7 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import Button, Input, Label, OptionList, Select, Static
 
-from gputop.bench.plan import device_choice, request
+from gputop.bench.plan import request, target_choice
 from gputop.bench.plan.kinds import DEFAULT_KIND, KINDS
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.run.suite import DEFAULT_LEVEL, LEVELS
@@ -266,7 +266,7 @@ class Form(Container):
         chosen = self._dtype
         if chosen is not None and (chosen, chosen) in _dtypes(self._targets, self.kind):
             return chosen
-        return device_choice.common_dtype(self._targets)
+        return target_choice.common_dtype(self._targets)
 
     @on(Input.Submitted)
     @on(Button.Pressed)
@@ -276,10 +276,10 @@ class Form(Container):
     def requests(self, python: str | None) -> list[Request]:
         """Return a request for each device; raise `ValueError` with the remedy."""
         targets = self.choice.available_targets(self.kind)
-        usual = device_choice.common_dtype(self._targets)
+        usual = target_choice.common_dtype(self._targets)
         dtypes = [str(self._dtype_field.value) if KINDS[self.kind].has_dtype else usual]
         if dtypes == [ALL]:  # the usual one first: a run stopped early has that
-            dtypes = [*dict.fromkeys((usual, *device_choice.shared_dtypes(self._targets)))]
+            dtypes = [*dict.fromkeys((usual, *target_choice.shared_dtypes(self._targets)))]
         dtype, *further = dtypes
         sized = KINDS[self.kind].has_size
         size = request.parse_size(self._size_field.value) if sized else None
@@ -306,7 +306,7 @@ def _inert(options: Iterable[tuple[str, str]]) -> list[tuple[Content, str]]:
 
 def _dtypes(targets: tuple[Target, ...], kind: str) -> list[tuple[str, str]]:
     """Return the data type options. Several devices share one type."""
-    names = [*device_choice.shared_dtypes(targets)]
+    names = [*target_choice.shared_dtypes(targets)]
     if KINDS[kind].several_dtypes and len(targets) == 1:
         names.append(ALL)
     return [(name, name) for name in names]

@@ -14,10 +14,10 @@ from textual import on, work
 from textual.message import Message
 
 from gputop.bench.events import Done, Result
-from gputop.bench.plan import device_choice
 from gputop.bench.plan import request as plan
-from gputop.bench.plan.device_choice import busy_question, usable_requests
+from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request, Target
+from gputop.bench.plan.target_choice import busy_question, usable_requests
 from gputop.bench.results.collect import differences
 from gputop.bench.results.facts import device, speed, when
 from gputop.bench.results.store import append, curves_of, forget, judged, recent
@@ -134,13 +134,13 @@ class BenchmarkTab(LiveTab):
         if inventory is None or telemetry.replayed or telemetry.scraped:
             self._form.offer((plan.cpu_target(),))
         else:
-            targets = device_choice.targets(inventory, self._telemetry.latest)
+            targets = target_choice.targets(inventory, self._telemetry.latest)
             if telemetry.simulated:
                 targets = tuple(
                     replace(gpu, name=f"{SIMULATED} {short_name(gpu.name)}", simulated=True)
                     for gpu in targets[:-1]
                 )
-            self._form.offer(targets, device_choice.gpus_in_mig_mode(inventory))
+            self._form.offer(targets, target_choice.gpus_in_mig_mode(inventory))
         if self._group is None:
             self._chart.redraw()
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from gputop.fleet.metrics import BUSY, METRICS
+from gputop.fleet.distributions import BUSY, METRICS
 from gputop.fleet.model import Fleet
 from gputop.ui.fleet import grouping
 from gputop.ui.fleet.map_layout import AROUND_VALUE, VALUE_CELLS, MapLayout, arrange

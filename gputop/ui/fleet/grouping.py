@@ -11,8 +11,8 @@ from functools import cached_property
 from operator import attrgetter
 from typing import NamedTuple
 
+from gputop.fleet.distributions import BUSY, MapMetric, distribution, distributions
 from gputop.fleet.fleet_findings import job_of
-from gputop.fleet.metrics import BUSY, MapMetric, distribution, distributions
 from gputop.fleet.model import Fleet, Gpu, devices, totals
 from gputop.fleet.page import SEVERITIES
 from gputop.fleet.parse import natural_key

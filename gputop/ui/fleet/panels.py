@@ -6,8 +6,14 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from gputop.fleet.distributions import (
+    BUSY,
+    TEMPERATURE,
+    MapMetric,
+    MetricDistribution,
+    distribution,
+)
 from gputop.fleet.fleet_findings import job_of
-from gputop.fleet.metrics import BUSY, TEMPERATURE, MapMetric, MetricDistribution, distribution
 from gputop.fleet.page import counted, since, total_watts
 from gputop.health.findings import Severity
 from gputop.text import (
