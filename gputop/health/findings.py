@@ -242,8 +242,16 @@ def alerts_beside(alerts: Iterable[Finding], cause: Cause | None) -> list[Findin
     told: set[str] = set()
     if cause is not None and cause.findings[0].rule in THROTTLING:
         told = {each.device_uuid for each in cause.findings}
-    beside = (a for a in alerts if a.rule not in THROTTLING or a.device_uuid not in told)
-    return sorted(_with_stories(beside), key=lambda alert: -alert.severity)
+    found: dict[object, Finding] = {}
+    for each in alerts:
+        if each.rule in THROTTLING and each.device_uuid in told:
+            continue
+        key = each.device_uuid if _is_hardware_fault(each) else id(each)
+        first = found.setdefault(key, each)
+        if first is not each:
+            words = f"{first.sentence}; {lower_first(each.sentence)}"
+            found[key] = replace(first, sentence=words)
+    return [*found.values()]
 
 
 def name_devices(labels: Sequence[str]) -> str:

@@ -16,18 +16,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
 from pathlib import PurePosixPath
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from gputop.health.conditions import XIDS
 from gputop.health.judge import RULES
-from gputop.output.prometheus.state import (
-    NO_PODS,
-    ExporterState,
-    Pods,
-    XidCount,
-    XidKey,
-    holders_of,
-)
+from gputop.output.prometheus.state import ExporterState, Pods, XidCount, XidKey, holders_of
 from gputop.schema.catalogue import CATALOGUE, PROCESS_READINGS, Reading
 from gputop.schema.clock_events import mask_of
 from gputop.schema.device import READINGS, Device, DeviceSample, DeviceState
@@ -114,7 +108,7 @@ def families(
     *,
     processes: bool = False,
     dcgm: bool = False,
-    pods: Pods = NO_PODS,
+    pods: Pods = MappingProxyType({}),
 ) -> list[Family]:
     """Return the metrics at the monotonic time `now`; of a silent stream only that it is silent.
 

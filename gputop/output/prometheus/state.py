@@ -149,7 +149,6 @@ class PodContainer(NamedTuple):
 
 Pods = Mapping[str, tuple[PodContainer, ...]]
 """Containers that hold each device, by the id that the device plugin gave it."""
-NO_PODS: Pods = {}
 
 
 class PodResources:
@@ -160,13 +159,13 @@ class PodResources:
     ) -> None:
         """Report the first of problems in a row to `tell`; a missing socket if it `must_exist`."""
         self._socket, self._tell, self._must_exist = socket, tell, must_exist
-        self._pods = NO_PODS
+        self._pods: Pods = {}
         self._read_at = -KEPT_SECONDS
         self._failed = False
 
     def pods(self) -> Pods:
         """Return the newest answer, or nothing if it is old. Any thread may call this."""
-        return self._pods if time.monotonic() - self._read_at < KEPT_SECONDS else NO_PODS
+        return self._pods if time.monotonic() - self._read_at < KEPT_SECONDS else {}
 
     async def follow(self) -> None:
         """Ask forever, every few seconds."""
