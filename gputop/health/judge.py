@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from gputop.health.findings import Finding
 from gputop.health.rule_view import NoEvidence, RuleView, SampleWindows
-from gputop.health.rules import hardware, memory, workload
+from gputop.health.rules import hardware, memory_use, workload
 from gputop.health.rules.hardware import REASONS
 from gputop.health.rules.workload import BUSY, CLOCK, DRAM, POWER, SM, TENSOR, USED
 from gputop.schema.device import Absence, DeviceSample, DeviceState
@@ -88,7 +88,7 @@ RULES = (
     _at_once("ecc", "memory errors", (hardware.ECC,), hardware.ecc),
     _at_once("remap", "bad memory rows", ("remap_pending",), hardware.remap),
     _at_once("recovery", "recovery", ("recovery_action",), hardware.recovery),
-    _at_once("almost_full", "out of memory", (USED, memory.FREE), memory.almost_full),
+    _at_once("almost_full", "out of memory", (USED, memory_use.FREE), memory_use.almost_full),
     _at_once("thermal", "heat", (REASONS,), hardware.thermal),
     _at_once("hardware_slowdown", "hardware slowdown", (REASONS,), hardware.hardware_slowdown),
     Rule("straggler", "straggler", (BUSY, CLOCK), workload.straggler),
@@ -99,13 +99,13 @@ RULES = (
     Rule("pcie_bound", "PCIe link full", (*hardware.TRAFFIC, *_LINK), hardware.pcie_bound),
     Rule("clocks_low", "low clocks", (BUSY, CLOCK, hardware.CLOCK_MAX, REASONS),
          hardware.clocks_low),
-    Rule("leak", "leak", (USED,), memory.leak),
-    Rule("ghost_load", "load without a process", (BUSY, PROCESS_COUNT), memory.ghost_load),
-    _at_once("unattributed", "unattributed memory", (memory.UNATTRIBUTED,), memory.unattributed),
+    Rule("leak", "leak", (USED,), memory_use.leak),
+    Rule("ghost_load", "load without a process", (BUSY, PROCESS_COUNT), memory_use.ghost_load),
+    _at_once("unattributed", "unattributed memory", (memory_use.UNATTRIBUTED,), memory_use.unattributed),
     Rule("no_tensor_cores", "tensor cores", (SM, TENSOR), workload.no_tensor_cores),
     Rule("memory_bound", "memory bandwidth", (DRAM, TENSOR), workload.memory_bound),
     Rule("imbalance", "imbalance", (USED, BUSY), workload.imbalance),
-    Rule("held_idle", "idle memory", (memory.ATTRIBUTED, BUSY), memory.held_idle),
+    Rule("held_idle", "idle memory", (memory_use.ATTRIBUTED, BUSY), memory_use.held_idle),
     Rule("power_capped", "power limit", (REASONS,), hardware.power_capped),
 )
 # fmt: on

@@ -23,7 +23,7 @@ from gputop.bench.run.session import Session, worker_request
 from gputop.bench.run.trace import Trace
 from gputop.bench.worker import backends
 from gputop.bench.worker import main as runs
-from gputop.bench.worker import memory_patterns as worker
+from gputop.bench.worker import memory as worker
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from tests.bench.commands import ran
 from tests.bench.test_kinds import heard

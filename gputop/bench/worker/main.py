@@ -23,7 +23,7 @@ from .copies import copy
 from .errors import RunError, explain
 from .latency import latency
 from .loads import burn, pulse, soak
-from .memory_patterns import memory
+from .memory import memory
 from .shapes import peak, sweep
 from .step import step
 from .throughput import SoakTotals, TableTotals
