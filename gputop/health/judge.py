@@ -101,10 +101,8 @@ RULES = (
          hardware.clocks_low),
     Rule("leak", "leak", (USED,), memory_use.leak),
     Rule("ghost_load", "load without a process", (BUSY, PROCESS_COUNT), memory_use.ghost_load),
-    _at_once(
-        *("unattributed", "unattributed memory"),
-        *((memory_use.UNATTRIBUTED,), memory_use.unattributed),
-    ),
+    _at_once("unattributed", "unattributed memory", (memory_use.UNATTRIBUTED,),
+             memory_use.unattributed),
     Rule("no_tensor_cores", "tensor cores", (SM, TENSOR), workload.no_tensor_cores),
     Rule("memory_bound", "memory bandwidth", (DRAM, TENSOR), workload.memory_bound),
     Rule("imbalance", "imbalance", (USED, BUSY), workload.imbalance),
