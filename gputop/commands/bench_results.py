@@ -23,6 +23,13 @@ from gputop.bench.results import store
 from gputop.bench.results.collect import collect
 from gputop.bench.results.facts import wrong_results
 from gputop.bench.results.html_report import html_page, suite_html
+from gputop.bench.results.outliers import (
+    GRAVEST_FIRST,
+    device_outcome,
+    judged,
+    outliers,
+    was_stopped,
+)
 from gputop.bench.results.text_report import (
     comparison_table,
     outliers_document,
@@ -31,15 +38,7 @@ from gputop.bench.results.text_report import (
     suite_page,
 )
 from gputop.bench.results.text_report import outliers_page as many
-from gputop.bench.results.verdict import (
-    GRAVEST_FIRST,
-    VerdictLimits,
-    device_outcome,
-    judged,
-    outliers,
-    status,
-    was_stopped,
-)
+from gputop.bench.results.verdict import VerdictLimits, status
 from gputop.bench.run import suite as suites
 from gputop.bench.run import worker_launch
 from gputop.bench.run.suite import LEVELS, Part, PartResult, Suite
@@ -61,7 +60,7 @@ from gputop.text import visible
 if TYPE_CHECKING:
     from gputop.bench.plan.request import Request, Target
     from gputop.bench.results.collect import SkippedFile
-    from gputop.bench.results.verdict import DeviceOutcome
+    from gputop.bench.results.outliers import DeviceOutcome
     from gputop.bench.run.progress import Until
     from gputop.bench.run.run_state import RunState
 

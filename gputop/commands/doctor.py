@@ -22,7 +22,7 @@ from gputop import DISTRIBUTION, __version__
 from gputop.commands.arguments import Parser, output_width, print_text
 from gputop.console import FAULT, FINE, terminal_size
 from gputop.health.findings import Finding, Severity, name_devices
-from gputop.output.ansi import CYAN, GREEN, LOUD_RED, YELLOW, Span, painted, wanted
+from gputop.output.ansi import CYAN, GREEN, LOUD_RED, YELLOW, Piece, painted, wanted
 from gputop.text import count, visible
 
 if TYPE_CHECKING:
@@ -139,8 +139,8 @@ def page(
         word = word.upper() if severity is Severity.FAULT else word
         first, *rest = _texts(finding, found_on, len(gpus), room)
         text = f"  {check.title:<{titles}}  {first}"
-        mark = Span(f"{word:<{MARK_WIDTH}}", look)
-        lines.append(painted([Span("  "), mark, Span(text)], colour=colour))
+        mark = Piece(f"{word:<{MARK_WIDTH}}", look)
+        lines.append(painted([Piece("  "), mark, Piece(text)], colour=colour))
         lines += [f"{'':{indent}}{line}" for line in rest]
     summary = _summary([finding.severity for finding, _ in merged], colour=colour)
     return "\n".join([*lines, "", summary])
@@ -200,7 +200,7 @@ def _summary(severities: Sequence[Severity], *, colour: bool) -> str:
     if parts and Severity.FAULT not in severities:
         text = f"No problem found; {text}"
     _, look = STATUSES[max(severities, default=Severity.OK)]
-    return painted([Span(text, look)], colour=colour)
+    return painted([Piece(text, look)], colour=colour)
 
 
 DRIVER = Path("/proc/driver/nvidia/version")

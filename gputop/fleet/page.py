@@ -12,7 +12,7 @@ from gputop.fleet.distributions import POWER, TEMPERATURE, distributions
 from gputop.fleet.model import Fleet, Gpu, totals
 from gputop.health.findings import Finding, Severity
 from gputop.output import ansi
-from gputop.output.ansi import Line, Span
+from gputop.output.ansi import Line, Piece
 from gputop.schema.codec import to_json
 from gputop.text import (
     ABSENT,
@@ -75,20 +75,20 @@ def document(fleet: Fleet) -> dict[str, Any]:
 
 def page(fleet: Fleet, where: str, match: str, width: int | None, *, colour: bool) -> str:
     """Return totals, the distribution of readings, and the findings, worst first."""
-    problems = ([Span(visible(str(each)), ansi.YELLOW)] for each in fleet.problems)
+    problems = ([Piece(visible(str(each)), ansi.YELLOW)] for each in fleet.problems)
     lines = chain(_heading(fleet, where, match), _spreads(fleet), problems, _findings(fleet))
     return ansi.rendered(lines, width, colour=colour)
 
 
 def _heading(fleet: Fleet, where: str, match: str) -> Iterator[Line]:
-    spans = [Span(visible(where, 200), ansi.BOLD)]
+    spans = [Piece(visible(where, 200), ansi.BOLD)]
     if match:
-        spans.append(Span(visible(match, 200)))
+        spans.append(Piece(visible(match, 200)))
     if fleet.simulated:
-        spans.append(Span("SIMULATED", ansi.LOUD_YELLOW))
-    spans.append(Span(moment(fleet.time, "%Y-%m-%d %H:%M:%S")))
+        spans.append(Piece("SIMULATED", ansi.LOUD_YELLOW))
+    spans.append(Piece(moment(fleet.time, "%Y-%m-%d %H:%M:%S")))
     if not fleet.fresh:
-        spans.append(Span("OLD", ansi.LOUD_YELLOW))
+        spans.append(Piece("OLD", ansi.LOUD_YELLOW))
     yield ansi.with_dots(spans)
     found = totals(fleet.gpus, fleet.findings)
     parts = [
@@ -100,7 +100,7 @@ def _heading(fleet: Fleet, where: str, match: str) -> Iterator[Line]:
     ]
     if fleet.took_seconds is not None:
         parts.append(f"asked in {fleet.took_seconds:.1f} s")
-    yield [Span(" · ".join(parts))]
+    yield [Piece(" · ".join(parts))]
 
 
 def counted(number: int, severity: Severity) -> str:
@@ -112,17 +112,17 @@ def counted(number: int, severity: Severity) -> str:
 def _spreads(fleet: Fleet) -> Iterator[Line]:
     if not fleet.gpus:
         return
-    yield [Span(f"{'':<12}{'median':>9}{'p5':>9}{'p95':>9}{'of':>9}", ansi.DIM)]
+    yield [Piece(f"{'':<12}{'median':>9}{'p5':>9}{'p95':>9}{'of':>9}", ansi.DIM)]
     for metric, found in distributions(fleet.gpus):
         lag = fleet.lag_seconds(metric.reading)
-        older = [Span(f"   {duration(lag)} older than the rest", ansi.YELLOW)] if lag > 0 else []
+        older = [Piece(f"   {duration(lag)} older than the rest", ansi.YELLOW)] if lag > 0 else []
         total = ""
         if metric is POWER and found.known:
             total = f"   {total_watts(sum(found.known))} in all"
         unit = metric.unit if metric is TEMPERATURE else f" {metric.unit}"
         figures = found.median, found.p5, found.p95
         columns = "".join(f"{quantity(figure, unit):>9}" for figure in figures)
-        yield [Span(f"{metric.name:<12}{columns}{len(found.known):>9,}"), Span(total), *older]
+        yield [Piece(f"{metric.name:<12}{columns}{len(found.known):>9,}"), Piece(total), *older]
 
 
 def total_watts(watts: float) -> str:
@@ -138,7 +138,7 @@ def _findings(fleet: Fleet) -> Iterator[Line]:
     if not fleet.gpus:
         return
     if not fleet.findings:
-        yield [Span("No problems found", ansi.DIM)]
+        yield [Piece("No problems found", ansi.DIM)]
         return
     gpus = {gpu.key: gpu for gpu in fleet.gpus}
     rows = [*_rows(fleet.findings, gpus)]
@@ -152,15 +152,15 @@ def _findings(fleet: Fleet) -> Iterator[Line]:
         labels = (gpu.labels[name] for name in _LABELS if gpu.labels.get(name))
         about = " ".join((short_name(visible(gpu.name, 60)), *(visible(x, 60) for x in labels)))
         yield [
-            Span(f"{word.upper():<8}", look),
-            Span(f"{where}{' ' * (wide - cells(where))}  "),
-            Span(f"{finding.sentence}{' ' * (longest - cells(finding.sentence))}", look),
-            Span(f"  {begun:<{dated}}" if dated else "", ansi.DIM),
-            Span(f"  {about}", ansi.DIM),
+            Piece(f"{word.upper():<8}", look),
+            Piece(f"{where}{' ' * (wide - cells(where))}  "),
+            Piece(f"{finding.sentence}{' ' * (longest - cells(finding.sentence))}", look),
+            Piece(f"  {begun:<{dated}}" if dated else "", ansi.DIM),
+            Piece(f"  {about}", ansi.DIM),
         ]
     if len(rows) > MOST_ROWS:
         rest = sum(many for *_, many in rows[MOST_ROWS:])
-        yield [Span(f"{ABSENT} {rest:,} more: --json has all", ansi.DIM)]
+        yield [Piece(f"{ABSENT} {rest:,} more: --json has all", ansi.DIM)]
 
 
 def since(finding: Finding, now: float) -> str:

@@ -13,17 +13,17 @@ GREEN, YELLOW, MAGENTA, CYAN = "32", "33", "35", "36"
 LOUD_RED, LOUD_YELLOW = "1;31", "1;33"
 
 
-class Span(NamedTuple):
+class Piece(NamedTuple):
     """Text with its look: SGR parameters, empty for plain."""
 
     text: str
     look: str = ""
 
 
-Line = list[Span]
+Line = list[Piece]
 
 
-def painted(line: Iterable[Span], *, colour: bool) -> str:
+def painted(line: Iterable[Piece], *, colour: bool) -> str:
     """Return a line as it is written, without trailing spaces."""
     spans = [*line]
     while spans and not spans[-1].text.rstrip():
@@ -35,7 +35,7 @@ def painted(line: Iterable[Span], *, colour: bool) -> str:
     )
 
 
-def clipped(line: Iterable[Span], width: int) -> Line:
+def clipped(line: Iterable[Piece], width: int) -> Line:
     """Return as much of a line as fits, with a "…" in place of the rest."""
     spans = [*line]
     room = width
@@ -44,8 +44,8 @@ def clipped(line: Iterable[Span], width: int) -> Line:
     kept: Line = []
     for text, look in spans:
         if cells(text) >= room:  # there is more to come, or this is too long
-            return [*kept, Span(cut(f"{text} ", room), look)]
-        kept.append(Span(text, look))
+            return [*kept, Piece(cut(f"{text} ", room), look)]
+        kept.append(Piece(text, look))
         room -= cells(text)
     return kept
 
@@ -56,9 +56,9 @@ def rendered(lines: Iterable[Line], width: int | None, *, colour: bool) -> str:
     return "\n".join(painted(line, colour=colour) for line in fitting)
 
 
-def with_dots(spans: Sequence[Span]) -> Line:
+def with_dots(spans: Sequence[Piece]) -> Line:
     """Return a line of these spans with dots between them."""
-    return [*spans[:1], *(part for span in spans[1:] for part in (Span(" · ", DIM), span))]
+    return [*spans[:1], *(part for span in spans[1:] for part in (Piece(" · ", DIM), span))]
 
 
 def wanted(environment: Mapping[str, str], *, terminal: bool) -> bool:

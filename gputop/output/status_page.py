@@ -13,7 +13,7 @@ from gputop.health import thresholds as t
 from gputop.health.conditions import STATES, find_alerts
 from gputop.health.findings import Severity, summarize
 from gputop.output import ansi
-from gputop.output.ansi import Line, Span
+from gputop.output.ansi import Line, Piece
 from gputop.schema.codec import to_json
 from gputop.schema.device import GPM_READINGS, Absence, Device, DeviceSample, DeviceState
 from gputop.schema.labels import ROWS, DetailRow, value_of
@@ -41,7 +41,7 @@ class TableColumn:
     """A column of the table, and of `--columns`."""
 
     name: str
-    span: Callable[[Device, DeviceSample], Span]
+    span: Callable[[Device, DeviceSample], Piece]
     sources: tuple[str, ...] = ()
     left: bool = False
     """True for text, which is aligned to the left."""
@@ -59,30 +59,30 @@ class TableColumn:
         )
 
 
-def _absent(text: str, look: str = "") -> Span:
-    return Span(text, ansi.DIM if text == ABSENT else look)
+def _absent(text: str, look: str = "") -> Piece:
+    return Piece(text, ansi.DIM if text == ABSENT else look)
 
 
 def _share(percent: float | None, look: str) -> str:
     return f"{ansi.BOLD};{look}" if percent is not None and percent >= BUSY_PERCENT else look
 
 
-def _busy(_: Device, readings: DeviceSample) -> Span:
+def _busy(_: Device, readings: DeviceSample) -> Piece:
     percent = readings.gpu_utilization_percent
     return _absent(percentage(percent), _share(percent, ansi.GREEN) if percent else "")
 
 
-def _memory(device: Device, readings: DeviceSample) -> Span:
+def _memory(device: Device, readings: DeviceSample) -> Piece:
     """Return the memory in use, or what processes hold of the host's if it has none of its own."""
     if device.memory_is_shared:
         held = readings.memory_attributed_bytes
-        return Span("the host's" if held is None else f"{size(held)} of the host's", ansi.YELLOW)
+        return Piece("the host's" if held is None else f"{size(held)} of the host's", ansi.YELLOW)
     used, total = readings.memory_used_bytes, readings.memory_total_bytes
     percent = 100 * used / total if used is not None and total else None
     return _absent(used_of(used, total), _share(percent, ansi.YELLOW))
 
 
-def _temperature(device: Device, readings: DeviceSample) -> Span:
+def _temperature(device: Device, readings: DeviceSample) -> Piece:
     text = quantity(readings.temperature_celsius, "°C")
     margin = degrees_to_slowdown(device, readings)
     if margin is None:  # no threshold is known
@@ -91,21 +91,21 @@ def _temperature(device: Device, readings: DeviceSample) -> Span:
     return _absent(text, ansi.LOUD_RED if margin <= t.HOT_MARGIN else look)
 
 
-def _power(_: Device, readings: DeviceSample) -> Span:
+def _power(_: Device, readings: DeviceSample) -> Piece:
     return _absent(watts_of(readings.power_watts, readings.power_limit_watts), ansi.MAGENTA)
 
 
-def _state(_: Device, readings: DeviceSample) -> Span:
+def _state(_: Device, readings: DeviceSample) -> Piece:
     if readings.state is not DeviceState.OK:
-        return Span(STATES[readings.state].partition(":")[0], ansi.LOUD_RED)
-    return Span("no answer yet" if readings.age_seconds is None else "", ansi.YELLOW)
+        return Piece(STATES[readings.state].partition(":")[0], ansi.LOUD_RED)
+    return Piece("no answer yet" if readings.age_seconds is None else "", ansi.YELLOW)
 
 
-PROCESSES = TableColumn("processes", lambda *_: Span(""), left=True)
+PROCESSES = TableColumn("processes", lambda *_: Piece(""), left=True)
 """The column of processes. `table_lines` fills its cells, because they depend on the width."""
 OWN = (
-    TableColumn("GPU", lambda device, _: Span(device.label), ("index",)),
-    TableColumn("name", lambda device, _: Span(device.short_name), ("name",), left=True),
+    TableColumn("GPU", lambda device, _: Piece(device.label), ("index",)),
+    TableColumn("name", lambda device, _: Piece(device.short_name), ("name",), left=True),
     TableColumn("busy", _busy, ("gpu_utilization_percent",)),
     TableColumn("memory", _memory, ("memory_used_bytes",)),
     TableColumn("temp", _temperature, ("temperature_celsius",)),
@@ -192,25 +192,25 @@ def table_lines(
     everything = [*dict.fromkeys((*columns, STATE))]  # the state is shown if a device has a fault
     spans = {column: [column.span(*pair) for pair in pairs] for column in everything}
     if PROCESSES in spans:
-        spans[PROCESSES] = [Span(processes_text(held[device.uuid], None)) for device, _ in pairs]
+        spans[PROCESSES] = [Piece(processes_text(held[device.uuid], None)) for device, _ in pairs]
     if not any(span.text for span in spans[STATE]):
         del spans[STATE]
     widths = {column: _width(column, each) for column, each in spans.items()}
     kept = _fitting(widths, width)
     if PROCESSES in kept and width is not None:
         room = width - sum(GAP + widths[column] for column in kept if column != PROCESSES)
-        spans[PROCESSES] = [Span(processes_text(held[device.uuid], room)) for device, _ in pairs]
+        spans[PROCESSES] = [Piece(processes_text(held[device.uuid], room)) for device, _ in pairs]
         widths[PROCESSES] = _width(PROCESSES, spans[PROCESSES])
     shown = [(column, widths[column]) for column in kept]
-    yield None, _line([(*each, Span(each[0].name, ansi.DIM)) for each in shown])
+    yield None, _line([(*each, Piece(each[0].name, ansi.DIM)) for each in shown])
     for n, (device, _) in enumerate(pairs):
         yield device.uuid, _line([(*each, spans[each[0]][n]) for each in shown])
     missing = [column.name for column in columns if column in widths and column not in kept]
     if missing and [*columns] != [column for column in OWN if column in columns]:
-        yield None, [Span(f"no room for {', '.join(missing)}", ansi.DIM)]
+        yield None, [Piece(f"no room for {', '.join(missing)}", ansi.DIM)]
 
 
-def _width(column: TableColumn, spans: Sequence[Span]) -> int:
+def _width(column: TableColumn, spans: Sequence[Piece]) -> int:
     return max(cells(column.name), *(cells(span.text) for span in spans))
 
 
@@ -235,11 +235,11 @@ def _fitting(widths: Mapping[TableColumn, int], width: int | None) -> list[Table
     return [column for column in widths if column in kept or column in always]
 
 
-def _line(fields: Sequence[tuple[TableColumn, int, Span]]) -> Line:
+def _line(fields: Sequence[tuple[TableColumn, int, Piece]]) -> Line:
     line: Line = []
     for column, wide, span in fields:
-        blanks = Span(" " * (wide - cells(span.text)))
-        line += [Span(" " * GAP)] * bool(line)
+        blanks = Piece(" " * (wide - cells(span.text)))
+        line += [Piece(" " * GAP)] * bool(line)
         line += [span, blanks] if column.left else [blanks, span]
     return line
 
@@ -340,16 +340,16 @@ def _heading(inventory: Inventory, sample: Sample, view: View) -> Line:
     """Return the heading, without its last parts if they do not fit."""
     host = sample.host
     driver, cuda = inventory.driver_version, inventory.cuda_version
-    first = Span(visible(inventory.hostname), ansi.BOLD)
+    first = Piece(visible(inventory.hostname), ansi.BOLD)
     spans = [
-        Span("SIMULATED" if inventory.source is Source.SIMULATED else "", ansi.LOUD_YELLOW),
-        Span(inventory.gpus_text if inventory.devices_left_out else ""),
-        Span(visible(view.chosen), ansi.YELLOW),
-        Span(moment(sample.time, "%Y-%m-%d %H:%M:%S")),
-        Span(f"driver {visible(driver)}" if driver else ""),
-        Span(f"CUDA {visible(cuda)}" if cuda else ""),
-        Span(f"CPU {percentage(host.cpu_percent)}"),
-        Span(f"memory {used_of(host.memory_used_bytes, host.memory_total_bytes, ' of ')}"),
+        Piece("SIMULATED" if inventory.source is Source.SIMULATED else "", ansi.LOUD_YELLOW),
+        Piece(inventory.gpus_text if inventory.devices_left_out else ""),
+        Piece(visible(view.chosen), ansi.YELLOW),
+        Piece(moment(sample.time, "%Y-%m-%d %H:%M:%S")),
+        Piece(f"driver {visible(driver)}" if driver else ""),
+        Piece(f"CUDA {visible(cuda)}" if cuda else ""),
+        Piece(f"CPU {percentage(host.cpu_percent)}"),
+        Piece(f"memory {used_of(host.memory_used_bytes, host.memory_total_bytes, ' of ')}"),
     ]
     rest = [span for span in spans if span.text]
     if view.width is not None:
@@ -361,16 +361,16 @@ def _process(process: Process) -> Line:
     user = visible(process.user or ABSENT)
     command = visible(process.command or f"({unseen(process)})", 200)
     memory = size(process.memory_used_bytes)
-    return [Span(f"     {process.pid:>7}  {user:<8}  {memory:>9}  {command}")]
+    return [Piece(f"     {process.pid:>7}  {user:<8}  {memory:>9}  {command}")]
 
 
 def _remarks(inventory: Inventory, sample: Sample, width: int | None) -> Iterator[Line]:
     """Yield what is wrong, except for device states: these are on the devices' lines."""
     if inventory.driver_state is DriverState.STARTING:
-        yield [Span("The driver has not answered yet", ansi.YELLOW)]
+        yield [Piece("The driver has not answered yet", ansi.YELLOW)]
     readings = {device.uuid: device for device in sample.devices}
     found = find_alerts(inventory.devices, readings, sample.events, sample.time)
     for severity, text in summarize(alert for alert in found if alert.rule not in [*DeviceState]):
         look = ansi.LOUD_RED if severity is Severity.FAULT else ansi.LOUD_YELLOW
         for part in textwrap.wrap(visible(text), width or len(text) + 1):
-            yield [Span(part, look)]
+            yield [Piece(part, look)]

@@ -180,7 +180,7 @@ def read_head(line: RecordedLine) -> RecordedLine:
     return line
 
 
-class Block(NamedTuple):
+class FileBlock(NamedTuple):
     """Consecutive samples."""
 
     first: int
@@ -203,7 +203,7 @@ class Index:
         self._damaged = damaged
         self.positions = array("d")
         """Seconds from the first sample to each; a clock step back counts as 0."""
-        self.blocks = [Block(0, START, None)]
+        self.blocks = [FileBlock(0, START, None)]
         self._inventory: LinePosition | None = None
         self._time: float | None = None
         self.events = array("L")
@@ -224,7 +224,7 @@ class Index:
         """Return the last sample at or before that position, or the first one."""
         return max(0, bisect_right(self.positions, position) - 1)
 
-    def block(self, number: int) -> Block:
+    def block(self, number: int) -> FileBlock:
         """Return the block that has that sample."""
         return self.blocks[bisect_right(self.blocks, number, key=lambda block: block.first) - 1]
 
@@ -246,7 +246,7 @@ class Index:
                 continue
             number = self.count
             if number - self.blocks[-1].first >= SAMPLES_A_PART:
-                self.blocks.append(Block(number, line.start, self._inventory))
+                self.blocks.append(FileBlock(number, line.start, self._inventory))
             if line.data is not None and EVENTS in line.data:
                 self.events.append(number)
             step = 0.0 if self._time is None else line.time - self._time

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.bench.events import Conditions, Point
+from gputop.bench.results.outliers import DeviceOutcome, distribution, judged, outliers, was_stopped
 from gputop.bench.results.statistics import MAD_TO_SIGMA
 from gputop.bench.results.text_report import outliers_document, outliers_page
-from gputop.bench.results.verdict import DeviceOutcome, distribution, judged, outliers, was_stopped
 from gputop.console import COULD_NOT_RUN, DEGRADED, FAULT, INTERRUPTED
 from tests.bench.workers import RESULT
 

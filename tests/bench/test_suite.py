@@ -15,8 +15,8 @@ from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request, RunRefusedError, cpu_target
 from gputop.bench.results import store
 from gputop.bench.results.html_report import suite_html
+from gputop.bench.results.outliers import DeviceOutcome
 from gputop.bench.results.text_report import suite_page
-from gputop.bench.results.verdict import DeviceOutcome
 from gputop.bench.run import suite as suites
 from gputop.bench.run import worker_launch
 from gputop.bench.run.suite import LEVELS, Part, PartResult, Suite, part_requests

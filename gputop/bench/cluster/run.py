@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from gputop import from_checkout
 from gputop.bench.cluster.node_readings import NodeFacts, node_facts, parse_readings
 from gputop.bench.plan.request import RunRefusedError
-from gputop.bench.results.verdict import DeviceOutcome
+from gputop.bench.results.outliers import DeviceOutcome
 from gputop.bench.run.group import GroupState, group_runner
 from gputop.bench.run.progress import follow_on_a_line, many_devices
 from gputop.bench.run.session import Session

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 from gputop.bench.events import Result
 from gputop.bench.plan.kinds import BANDWIDTH, kind_of
 from gputop.bench.results.compare import FEWEST_RUNS, as_long, last_and_first_runs
+from gputop.bench.results.outliers import DeviceOutcome
 from gputop.bench.results.statistics import robust_sigma
 from gputop.bench.results.tables import LAYOUTS, aligned
-from gputop.bench.results.verdict import DeviceOutcome
 from gputop.console import COULD_NOT_RUN, FAULT
 from gputop.files import read_at_once
 from gputop.schema.codec import DecodeError, from_json

@@ -16,8 +16,9 @@ from gputop.bench.events import FAULTY, OK
 from gputop.bench.plan.kinds import kind_of
 from gputop.bench.results import facts, text_report
 from gputop.bench.results.compare import SPOILED_PERCENT
+from gputop.bench.results.outliers import find_outlier
 from gputop.bench.results.tables import BETWEEN
-from gputop.bench.results.verdict import find_outlier, verdict_lines
+from gputop.bench.results.verdict import verdict_lines
 from gputop.text import UNITS, brief, flops_unit, moment, visible
 
 if TYPE_CHECKING:

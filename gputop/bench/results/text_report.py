@@ -19,20 +19,14 @@ from gputop.bench.results.facts import (
     method_facts,
     percent_of_peak,
 )
+from gputop.bench.results.outliers import distributions, find_outlier, outliers, was_stopped
 from gputop.bench.results.tables import aligned, pair_tables, table
-from gputop.bench.results.verdict import (
-    STATUSES,
-    distributions,
-    find_outlier,
-    outliers,
-    verdict_lines,
-    was_stopped,
-)
+from gputop.bench.results.verdict import STATUSES, verdict_lines
 from gputop.text import ABSENT, count, duration, fold_list, quantity, tflops, visible
 
 if TYPE_CHECKING:
     from gputop.bench.plan.request import Target
-    from gputop.bench.results.verdict import DeviceOutcome, Outlier, RateDistribution
+    from gputop.bench.results.outliers import DeviceOutcome, Outlier, RateDistribution
     from gputop.bench.run.suite import PartResult, Suite
 
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from gputop.bench.events import Conditions, Done, Event, Failed, Planned, Point, Result
 from gputop.bench.plan.kinds import KINDS
 from gputop.bench.results.compare import ALONE, TOGETHER, percent_below, rates_of_pair
-from gputop.bench.results.verdict import DEFAULTS, RateDistribution, distribution
+from gputop.bench.results.outliers import RateDistribution, distribution
+from gputop.bench.results.verdict import DEFAULTS
 from gputop.bench.run.run_state import STATES, RunState, merge_windows
 from gputop.bench.run.session import Session
 from gputop.bench.run.trace import Trace

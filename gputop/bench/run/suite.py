@@ -12,8 +12,8 @@ from gputop.bench.events import SCHEMA, Done
 from gputop.bench.plan import request as plan
 from gputop.bench.plan.kinds import DTYPES, KINDS
 from gputop.bench.plan.target_choice import common_dtype, with_peers
+from gputop.bench.results.outliers import DeviceOutcome, device_outcome
 from gputop.bench.results.statistics import mean_rate, second_half, time_to_steady
-from gputop.bench.results.verdict import DeviceOutcome, device_outcome
 from gputop.bench.run.run_state import KEPT_ITEMS, RunCurves, RunState
 from gputop.files import read_at_once, write_whole
 from gputop.schema.codec import from_json

@@ -107,7 +107,7 @@ Mark = tuple[float, int, float]
 """Seconds and iterations of the run so far, and what else is added up."""
 
 
-class Totals:
+class RunTotals:
     """Totals of a run, written by the main thread and read by the watching thread."""
 
     def __init__(self) -> None:
@@ -143,7 +143,7 @@ class Totals:
         }
 
 
-class SoakTotals(Totals):
+class SoakTotals(RunTotals):
     """Totals of a run of one shape. The last one of `now` is the device's busy seconds.
 
     Wall time is for the mean. Windows are of the device's own time where it has any, since the
@@ -198,7 +198,7 @@ class SoakTotals(Totals):
         )
 
 
-class TableTotals(Totals):
+class TableTotals(RunTotals):
     """Totals of a table, whose rows have shapes of their own or no product at all.
 
     The last one of `now` is the FLOP of all calls.

@@ -57,7 +57,7 @@ AROUND, LEAST_CHART, HINT = 4, 6, 12
 """Rows of form, title and margin, least rows of the chart, and rows of what is there before."""
 
 
-class Comparison(ChoiceDialog):
+class ComparisonWindow(ChoiceDialog):
     """Dialog that says what differs between two results."""
 
 
@@ -325,7 +325,9 @@ class BenchmarkTab(LiveTab):
             before, after = sorted(filter(None, (view.marked, now)), key=lambda one: one.started_at)
             found = differences(before, after, view.results)
             lines = [Choice(line, "", None) for line in found.splitlines()]
-            self.app.push_screen(Comparison("Comparison, 95 % intervals", lines, "Esc closes"))
+            self.app.push_screen(
+                ComparisonWindow("Comparison, 95 % intervals", lines, "Esc closes")
+            )
             view.marked = None
         view.redraw()
 

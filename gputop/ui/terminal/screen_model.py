@@ -167,7 +167,7 @@ class ScreenModel:
                 size += len(run.text) + RUN_BYTES
         return part.output()
 
-    def _runs(self, y: int, changed: list[range]) -> Iterator[Run]:
+    def _runs(self, y: int, changed: list[range]) -> Iterator[CellRun]:
         """Yield the cells of a line that differ, in runs of one style each; they are shown then."""
         texts, codes = self._wanted[y].characters, self._wanted[y].codes
         old_texts, old_codes = self._shown[y].characters, self._shown[y].codes
@@ -187,17 +187,17 @@ class ScreenModel:
         for x in sorted(x for x in differ if texts[x]):  # an empty one goes with the one before
             after = _end_of(texts, x)
             if after - x > 1 or len(texts[x]) > 1:
-                yield Run(x, y, texts[x], codes[x], after - x, is_odd=True)
+                yield CellRun(x, y, texts[x], codes[x], after - x, is_odd=True)
                 continue
             is_near = end > start and x - end <= BRIDGE_CELLS
             joined = _joined(texts, codes, end, x, style) if is_near else None
             if joined is None:
                 if end > start:
-                    yield Run(start, y, "".join(texts[start:end]), style.strip(), end - start)
+                    yield CellRun(start, y, "".join(texts[start:end]), style.strip(), end - start)
                 start, joined = x, _style_of(texts[x], codes[x])
             style, end = joined, after
         if end > start:
-            yield Run(start, y, "".join(texts[start:end]), style.strip(), end - start)
+            yield CellRun(start, y, "".join(texts[start:end]), style.strip(), end - start)
 
 
 def _end_of(texts: list[str], x: int) -> int:
@@ -285,7 +285,7 @@ class Sequences:
         return cls(*(curses.tigetstr(name) is not None for name in ("ech", "hpa")))
 
 
-class Run(NamedTuple):
+class CellRun(NamedTuple):
     """Cells of one line in one style."""
 
     x: int
@@ -303,13 +303,13 @@ class FrameBuilder:
 
     def __init__(self, sequences: Sequences, width: int) -> None:
         self._sequences, self._width = sequences, width
-        self._runs: dict[tuple[bool, str], list[Run]] = {}
+        self._runs: dict[tuple[bool, str], list[CellRun]] = {}
         """Runs that are not odd, or are, by the codes of their style."""
         self._written: list[str] = []
         self._x = self._y = -1
         """Position of the cursor; negative if unknown."""
 
-    def add(self, run: Run) -> None:
+    def add(self, run: CellRun) -> None:
         """Write a run, after those of its style that came before."""
         self._runs.setdefault((not run.is_odd, run.codes), []).append(run)
 
@@ -336,7 +336,7 @@ class FrameBuilder:
             reset = old and new and not (is_ink(old) and is_ink(new))
             self._written.append(f"\x1b[;{new}m" if reset else f"\x1b[{new}m")
 
-    def _write(self, run: Run) -> None:
+    def _write(self, run: CellRun) -> None:
         if run.is_odd:
             if run.cells > 1:  # nothing may stay beside it where it is drawn narrower
                 self._move(run.x, run.y)
@@ -400,11 +400,11 @@ def _order(kind: tuple[bool, str]) -> tuple[bool, bool, bool, str]:
     return plain, bool(codes), is_ink(codes), codes
 
 
-def _by_columns(runs: list[Run]) -> Iterator[Run]:
+def _by_columns(runs: list[CellRun]) -> Iterator[CellRun]:
     """Order runs of one style so that one below another follows it: to go down takes two bytes."""
     left = {(run.y, run.x): run for run in runs}
     while left:
-        run: Run | None = left.pop(next(iter(left)))
+        run: CellRun | None = left.pop(next(iter(left)))
         while run is not None:
             yield run
             end = run.x + run.cells
