@@ -50,7 +50,7 @@ def below(*texts: str, unfold: bool = False) -> tuple[Key, ...]:
     """The same, where they are lower on the page, or among what the device does not have."""
     select, enter, *back = page("statistics since")
     shown = Key(PAGE_DOWN, lambda t: all(each in t.text for each in texts), "its page says why")
-    whole = (Key("a", shows("below"), "all readings are there"),) if unfold else ()
+    whole = (Key("a", shows("more rows"), "all readings are there"),) if unfold else ()
     return (select, enter, *whole, shown, *back)
 
 
