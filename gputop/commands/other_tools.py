@@ -22,7 +22,7 @@ INSTEAD = {
     "mig": "`gputop status -L`, which lists the instances",
     **dict.fromkeys(("-r", "--gpu-reset", "-pm", "-pl", "-lgc"), "nvidia-smi: gputop sets nothing"),
 }
-"""What gputop has for what only nvidia-smi has."""
+"""Replacements in gputop for what only nvidia-smi has."""
 GPUSTAT = re.compile(r"-[cf]*[up][cfupFP]+")
 """Its flags in one word. gputop reads `-cpu` as the process `u`."""
 

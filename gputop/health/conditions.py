@@ -34,7 +34,7 @@ STATES: Mapping[str, str] = {
 }
 
 HANGING = "Slow to answer, or hanging: `dmesg` may have an Xid"
-"""What may be wrong with a device that has not answered lately."""
+"""Possible faults of a device that has not answered lately."""
 _REMEDIES = {
     DeviceState.LOST: "`dmesg` has the Xid; a reset or a reboot brings it back",
     DeviceState.NEEDS_RESET: "End its processes, `nvidia-smi --gpu-reset`, or reboot",

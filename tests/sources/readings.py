@@ -16,13 +16,13 @@ RATES = (
     "pcie_rx_bytes_per_second",
     "pcie_tx_bytes_per_second",
 )
-"""What a second reading is needed for."""
+"""Readings that need a second look."""
 OLDER = {
     "nvmlDeviceGetMemoryInfo_v2": "nvmlDeviceGetMemoryInfo",
     "nvmlDeviceGetTemperatureV": "nvmlDeviceGetTemperature",
     "nvmlDeviceGetCurrentClocksEventReasons": "nvmlDeviceGetCurrentClocksThrottleReasons",
 }
-"""What is asked where the first is not supported."""
+"""Functions that are asked where the first is not supported."""
 
 
 class Row(NamedTuple):

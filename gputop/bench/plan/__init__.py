@@ -1,1 +1,1 @@
-"""What to run, on which devices, and what results are measured against."""
+"""Runs to make: the kinds, the devices, and the peaks that results are measured against."""

@@ -25,7 +25,7 @@ class Kind:
     finds_shape: bool = False
     """True if it may find another shape each time."""
     counts: str = "products"
-    """What `Result.iterations` counts."""
+    """Things that `Result.iterations` counts."""
     has_dtype: bool = True
     several_dtypes: bool = False
     has_size: bool = True

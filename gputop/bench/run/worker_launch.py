@@ -93,7 +93,7 @@ class InterpreterSearch:
 
     @property
     def problem(self) -> Problem | None:
-        """What is missing and what to type, or None if an interpreter was chosen."""
+        """The missing thing and what to type, or None if an interpreter was chosen."""
         if self.chosen is not None:
             return None
         why = f"looked at {'; '.join(map(str, self.looked_at)) or 'none'}"

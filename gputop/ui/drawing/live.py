@@ -149,7 +149,7 @@ class FilterView(LiveView):
 
     @property
     def filter_keys(self) -> str:
-        """What keys do to the filter, in words."""
+        """Words that say how keys change the filter."""
         return "  Enter keeps · Esc clears " if self.typing else "  / changes it "
 
     def prompt(self, room: int) -> Row:
