@@ -78,7 +78,7 @@ def append(result: Result, curves: str | None = None) -> Result:
 
     `curves` is a document that its chart can be drawn from.
     """
-    result = compared(result)
+    result = result if result.comparison is not None else compared(result)
     document = json.dumps(asdict(result), allow_nan=False)
     with _opened("write") as connection:
         connection.execute("BEGIN IMMEDIATE")
@@ -187,13 +187,28 @@ def _opened(purpose: Literal["read", "write"]) -> Iterator[sqlite3.Connection]:
         raise _refused(error, file) from error
 
 
+_HELD = "See whether another program holds FILE"
+_FORBIDDEN = "See the permissions of FILE and of its folder"
+REMEDIES = {
+    "locked": _HELD,
+    "full": "Free some space on the disk of FILE",
+    "I/O error": "See whether the disk of FILE has room, and works",
+    "readonly": _FORBIDDEN,
+    "unable to open": _FORBIDDEN,
+    "permission": _FORBIDDEN,
+}
+"""Remedies by words of SQLite's message: errors have a code only from Python 3.11 on."""
+
+
 def _refused(error: Exception, file: Path) -> ProblemError:
-    shown, why = visible(str(file)), getattr(error, "strerror", None) or str(error)
-    # The text decides: errors of SQLite have a code only from Python 3.11 on.
-    if isinstance(error, OSError | sqlite3.OperationalError) and "no such table" not in why:
-        remedy = f"Free some space on the disk of {shown}, or see its permissions and whether "
-        return ProblemError(_problem(why, f"{remedy}another program holds it"))
-    return ProblemError(_problem(why, f"Move {shown} away; a new one is begun"))
+    shown = visible(str(file))
+    if isinstance(error, OSError):
+        remedy = f"See the permissions of {shown}, and the room on its disk"
+        return ProblemError(_problem(error.strerror or str(error), remedy))
+    remedy = "Move FILE away; a new one is begun"
+    if isinstance(error, sqlite3.Error):
+        remedy = next((REMEDIES[each] for each in REMEDIES if each in str(error)), remedy)
+    return ProblemError(_problem(str(error), remedy.replace("FILE", shown)))
 
 
 def _problem(why: str, remedy: str) -> Problem:
