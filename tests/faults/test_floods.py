@@ -501,7 +501,7 @@ def test_a_host_that_floods_is_named(tmp_path: Path) -> None:
 def test_a_host_of_too_many_devices(tmp_path: Path) -> None:
     many = f"{encode(streams.sample(1500, []))}\n".encode()
     with flooding(tmp_path, [streams.inventory(1500)], many, 1.0) as terminal:
-        see(terminal, "1024 GPUs", "it sends 1,500 devices where 1,024 are taken")
+        see(terminal, "1,024 GPUs", "it sends 1,500 devices where 1,024 are taken")
         leave_after_keys(terminal)
 
 
