@@ -150,7 +150,7 @@ class FilterView(LiveView):
     @property
     def filter_keys(self) -> str:
         """Words that say how keys change the filter."""
-        return "  Enter keeps · Esc clears " if self.typing else "  / changes it "
+        return "  Enter keeps · Esc clears " if self.typing else "  / changes it · Esc clears "
 
     def prompt(self, room: int) -> Row:
         """Return the filter and its cursor. Of a text longer than `room` cells, show the end."""

@@ -234,7 +234,7 @@ class ProblemsView(Wheel, LiveView):
         state = self._state
         title = Span(" PROBLEMS ", TAB if state.on_list else STRONG)
         if not self._state.view.wrong:
-            return [title, Span(" no problems found", GOOD)]
+            return [title, Span(" none found", GOOD)]
         found, gpus = state.view.totals.findings, state.view.totals.gpus_with_findings
         words = " · ".join(counted(found[h], h) for h in GRAVEST_FIRST if h in found)
         words += f" on {count(gpus, 'GPU')}"
