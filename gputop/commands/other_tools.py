@@ -1,47 +1,23 @@
-"""Understand what users of nvidia-smi and gpustat are used to type."""
+"""Understand what users of nvidia-smi are used to type."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Sequence
-
-from gputop.commands.arguments import fail
-from gputop.console import USAGE
 
 QUERIES = {"--query-gpu", "--query-compute-apps"}
 LOOPS = {"-l": 1, "--loop": 1, "-lms": 1000, "--loop-ms": 1000}
 """nvidia-smi's options for more than one sample, with their units in a second."""
 OPTIONS = {"-f": "--output", "--filename": "--output"}
-INSTEAD = {
-    **dict.fromkeys(("-q", "--query", "-x"), "`gputop status --json`"),
-    "dmon": "`gputop stream --format csv`",
-    "pmon": "`gputop stream --query-compute-apps pid,process_name,used_memory`",
-    "daemon": "`gputop stream --output FILE`",
-    "replay": "`gputop --replay FILE`",
-    "nvlink": "`gputop topo`, or a GPU's page in the dashboard (Enter)",
-    "mig": "`gputop status -L`, which lists the instances",
-    **dict.fromkeys(("-r", "--gpu-reset", "-pm", "-pl", "-lgc"), "nvidia-smi: gputop sets nothing"),
-}
-"""Replacements in gputop for what only nvidia-smi has."""
-GPUSTAT = re.compile(r"-[cf]*[up][cfupFP]+")
-"""Its flags in one word. gputop reads `-cpu` as the process `u`."""
 
 
 def translated(words: Sequence[str], commands: Collection[str]) -> Sequence[str]:
-    """Return what they mean in gputop. Ends the program if that is only known to be elsewhere."""
-    if flags := next(filter(GPUSTAT.fullmatch, words), None):
-        fail(f"{flags} is gpustat's. `gputop status` shows users, pids and commands anyway.", USAGE)
-    if any(word in commands for word in words):
-        return words
+    """Return what they mean in gputop."""
     names = {word.partition("=")[0] for word in words}
+    if not names.isdisjoint(commands):
+        return words
     if QUERIES & names:
         return _query(words)
-    if names & {"-L", "--list-gpus"}:
-        return ["status", *words]
-    for word in words:
-        if word in INSTEAD and (word == words[0] or word.startswith("-")):
-            fail(f"gputop has no {word}. Use {INSTEAD[word]}.", USAGE)
-    return words
+    return ["status", *words] if names & {"-L", "--list-gpus"} else words
 
 
 def _query(words: Sequence[str]) -> list[str]:
