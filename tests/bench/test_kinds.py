@@ -181,16 +181,16 @@ async def test_a_copy_that_is_none_is_found(tmp_path: Path) -> None:
 
 
 LONG = """
-work, point, sent = {work}, rows.Rows.point, []
+work, add, sent = {work}, rows.Rows.add, []
 def failing(self, times=1):
     if sent and times > 1:
         print("long", file=sys.stderr, flush=True)
         threading.Event().wait()
     work(self, times)
 def sending(self, *arguments):
-    point(self, *arguments)
+    add(self, *arguments)
     sent.append(arguments)
-{work}, rows.Rows.point = failing, sending
+{work}, rows.Rows.add = failing, sending
 fit = rows.products_in
 rows.products_in = lambda *arguments, **options: max(2, fit(*arguments, **options))
 """

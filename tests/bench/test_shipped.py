@@ -149,7 +149,7 @@ def test_a_wrong_device_among_right_ones_is_a_fault(driver: FakeDriver, tmp_path
 WRONGLY = """
 def wrongly(measure):
     def measured(*arguments):
-        main.Cpu.compare = lambda self, product: 3
+        main.Cpu.check = lambda self, product: (3, 0.0)
         measure(*arguments)
     return measured
 """

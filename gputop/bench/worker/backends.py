@@ -42,7 +42,8 @@ class Backend:
         """Return the wrong elements of C and the seconds of the check; wait for the device."""
         found: list[Any] = []
         seconds = self.timed(lambda _: found.append(self.compare(product)), 1)
-        return int(found[0]), seconds
+        wrong = int(found[0])
+        return wrong and self.judge(product, product.c, wrong), seconds
 
     def judge(self, product: Product, c: Any, differing: int) -> int:
         """Return the wrong elements of a C with other bits than the first, and count it."""
@@ -98,8 +99,7 @@ class Cpu(Backend):
     def compare(self, product: Product) -> int:
         """Return the number of wrong elements of C."""
         same = self.torch.equal(product.c_bits, product.first_bits)
-        wrong = 0 if same else product.unexplained(product.c)  # other bits are usual here
-        return wrong and self.judge(product, product.c, wrong)
+        return 0 if same else product.unexplained(product.c)  # other bits are usual here
 
     timed = Backend.wall
     """Wall time, the only time that a CPU has."""
@@ -185,10 +185,6 @@ class Cuda(Backend):
             self._differs = self.torch.empty_like(product.c_bits, dtype=self.torch.bool)
         self.torch.ne(product.c_bits, product.first_bits, out=self._differs)
         return self._differs.sum()
-
-    def check(self, product: Product) -> tuple[int, float]:
-        wrong, seconds = super().check(product)
-        return wrong and self.judge(product, product.c, wrong), seconds
 
     def timed(self, work: Callable[[int], None], times: int) -> float:
         """Return the seconds of that much work by device events."""

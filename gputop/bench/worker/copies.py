@@ -138,7 +138,7 @@ def _row(rows: Rows, way: CopyPath, size: int, further: Mapping[str, float]) -> 
     rows.device.synchronize()
     rows.run.verified(way.wrong(), 1)
     rate = way.counted * size / timed.seconds
-    rows.point(way.series, size, timed, {"bytes_per_second": rate, **further})
+    rows.add(way.series, size, {"bytes_per_second": rate, **further, **timed.values})
 
 
 def _cpu_ways(device: Any, size: int, counted: list[int]) -> Iterator[CopyPath]:

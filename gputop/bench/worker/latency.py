@@ -78,7 +78,7 @@ def _size(rows: Rows, dtype: str, shape: tuple[int, int, int]) -> None:
         if way.waits:
             rows.send(way.series, timed, product)
         else:
-            rows.point(way.series, product.n, timed, {}, product.shape)
+            rows.add(way.series, product.n, timed.values, product.shape)
     rows.run.notes.extend(_words(product.n, found))
 
 

@@ -55,6 +55,12 @@ class Timed:
             self.spread = (quarters[2] - quarters[0]) / 2 / self.seconds
             self.error = 1.86 * self.spread / math.sqrt(len(blocks))
 
+    @property
+    def values(self) -> dict[str, float]:
+        """The seconds, and their scatter in percent if it is known."""
+        known = {} if self.spread is None else {"spread_percent": 100 * self.spread}
+        return {"seconds": self.seconds, **known}
+
 
 class Rows:
     """Rows of one run. `to_come` is the most rows still expected, which share the time left."""
@@ -199,17 +205,8 @@ class Rows:
         if counts:
             self.table.best(tflops, product.shape)
         edge = float(round((m * n * k) ** (1 / 3), 1))
-        self.point(series, edge, timed, {"tflops": tflops}, product.shape)
+        self.add(series, edge, {"tflops": tflops, **timed.values}, product.shape)
         return tflops
-
-    def point(
-        self, series: str, x: float, timed: Timed, values: dict[str, float], shape: Any = ()
-    ) -> None:
-        """Send a row: its values, the seconds of a call, and their scatter if it is known."""
-        values = {**values, "seconds": timed.seconds}
-        if timed.spread is not None:
-            values["spread_percent"] = 100 * timed.spread
-        self.add(series, x, values, shape)
 
     def add(self, series: str, x: float, values: dict[str, float], shape: Any = ()) -> None:
         """Send a row, and count it."""

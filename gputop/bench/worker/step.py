@@ -214,8 +214,8 @@ def _row(rows: Rows, block: Block, way: str, form: Plain, eager: dict[str, list[
     run.verified(differing(made.figures(), first, allowed), 1)
     tflops = block.flop / timed.seconds / 1e12
     rows.table.best(tflops, (0, 0, 0))
-    values = {"tflops": tflops, "tokens_per_second": block.tokens / timed.seconds}
-    rows.point(f"{block.name}, {way}", block.tokens, timed, values)
+    rate = {"tflops": tflops, "tokens_per_second": block.tokens / timed.seconds}
+    rows.add(f"{block.name}, {way}", block.tokens, {**rate, **timed.values})
 
 
 def _begun(rows: Rows, block: Block, way: str, form: Plain) -> Optional[Step]:  # noqa: UP045
