@@ -24,6 +24,10 @@ READY_SECONDS = 1.5
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
+BUSY = 0.5
+"""Of a core: no more may be used where nobody does anything."""
+
+
 @dataclasses.dataclass(slots=True)
 class Outcome:
     """What a scenario took, in seconds."""
@@ -117,6 +121,8 @@ class Stage:
             terminal.collect(max(0.0, READY_SECONDS - terminal.elapsed))
             outcome.keys = [(self.press(key), key.what) for key in scenario.keys]
             outcome.shares = self.shares or self.used(idle_seconds)
+            if outcome.core >= BUSY:  # something may just have been loaded; what spins goes on
+                outcome.shares = self.used(3 * idle_seconds)
             if not scenario.passes:
                 self.see(*scenario.says, without=scenario.silent)
             self.keep_alive()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.faults.stage import Stage, driver_of
+from tests.faults.stage import BUSY, Stage, driver_of
 from tests.faults.tables import TABLES
 
 if TYPE_CHECKING:
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.driver
 
-BUSY = 0.5
-"""Of a core: no more may be used where nobody does anything."""
 SCENARIOS = [
     pytest.param(scenario, id=str(scenario)) for table in TABLES.values() for scenario in table
 ]
