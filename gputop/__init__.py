@@ -1,7 +1,7 @@
 """A terminal dashboard for NVIDIA GPUs, with an honest stress test on one key.
 
 Scripts, notebooks and tests use `gputop.snapshot()`, `gputop.snapshots()` and `gputop.pick()`. What
-`gputop.api` lists is public and follows semantic versions. All else may change.
+`gputop.__all__` lists is public and follows semantic versions. All else may change.
 """
 
 __version__ = "0.1.0"
@@ -16,20 +16,24 @@ def from_checkout(what: str = ".") -> str:
 
 
 FROM_CHECKOUT = from_checkout()
-_PUBLIC = (
-    *("Absence", "Device", "DeviceSample", "DeviceState", "Event", "Host", "Inventory", "Problem"),
-    *("ProblemError", "Process", "ProcessKind", "Sample", "Snapshot", "Stream"),
-    *("pick", "snapshot", "snapshots"),
-)
+_PUBLIC = {
+    **dict.fromkeys(("Absence", "Device", "DeviceSample", "DeviceState"), "schema.device"),
+    **dict.fromkeys(("Event", "Host", "Inventory", "Process"), "schema.snapshot"),
+    **dict.fromkeys(("ProcessKind", "Sample"), "schema.snapshot"),
+    **dict.fromkeys(("Problem", "ProblemError"), "problem"),
+    **dict.fromkeys(("Stream", "pick", "snapshot", "snapshots"), "api"),
+    "Snapshot": "stream.child",
+}
+"""Module of each public name."""
 __all__ = list(_PUBLIC)
 
 
 def __getattr__(name: str) -> object:
     if name not in _PUBLIC:
         raise AttributeError(f"module 'gputop' has no attribute {name!r}")
-    from importlib import import_module
+    from importlib import import_module  # it takes time that commands do not have
 
-    return getattr(import_module("gputop.api"), name)  # it takes time that commands do not have
+    return getattr(import_module(f"gputop.{_PUBLIC[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -17,31 +17,10 @@ from typing import TypeVar
 
 from gputop.health.idle_devices import Amount, Requirements, parse_amount
 from gputop.problem import Problem, ProblemError
-from gputop.schema.device import Absence, Device, DeviceSample, DeviceState
-from gputop.schema.snapshot import Event, Host, Inventory, Process, ProcessKind, Sample
 from gputop.stream import child as streams
 from gputop.stream.child import ANSWER_SECONDS, Snapshot, StreamChild, first_snapshot
 from gputop.stream.launch import StreamOptions
 
-__all__ = [
-    "Absence",
-    "Device",
-    "DeviceSample",
-    "DeviceState",
-    "Event",
-    "Host",
-    "Inventory",
-    "Problem",
-    "ProblemError",
-    "Process",
-    "ProcessKind",
-    "Sample",
-    "Snapshot",
-    "Stream",
-    "pick",
-    "snapshot",
-    "snapshots",
-]
 T = TypeVar("T")
 
 

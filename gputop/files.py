@@ -12,19 +12,11 @@ import os
 import stat
 from pathlib import Path
 
-KINDS = {
-    stat.S_IFDIR: "a directory",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-    stat.S_IFIFO: "a pipe",
-    stat.S_IFSOCK: "a socket",
-}
-
 
 def refusal(status: os.stat_result) -> str | None:
     """Return why an existing file must not be replaced, or None if it may be."""
     if not stat.S_ISREG(status.st_mode):
-        return f"it is {KINDS.get(stat.S_IFMT(status.st_mode), 'no regular file')}"
+        return "it is no regular file"
     if status.st_uid != os.geteuid():
         return "it belongs to another user"
     return None

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
 
-from gputop import __version__, api
+import gputop
+from gputop import __version__
 from gputop.cli import COMMANDS, parser
 from gputop.console import COULD_NOT_RUN, DEGRADED, FAULT, FINE, INTERRUPTED, USAGE
 from gputop.schema.catalogue import CATALOGUE
@@ -24,18 +25,18 @@ PAGE = ROOT / "docs" / "reference.md"
 MANUAL = ROOT / "man" / "gputop.1"
 LIBRARY = ROOT / "docs" / "library.md"
 TYPES = (
-    api.Snapshot,
-    api.Inventory,
-    api.Sample,
-    api.Device,
-    api.DeviceSample,
-    api.Process,
-    api.Host,
-    api.Event,
-    api.Problem,
-    api.Absence,
-    api.DeviceState,
-    api.ProcessKind,
+    gputop.Snapshot,
+    gputop.Inventory,
+    gputop.Sample,
+    gputop.Device,
+    gputop.DeviceSample,
+    gputop.Process,
+    gputop.Host,
+    gputop.Event,
+    gputop.Problem,
+    gputop.Absence,
+    gputop.DeviceState,
+    gputop.ProcessKind,
     DriverState,
     Source,
 )
@@ -170,7 +171,7 @@ def _rows(of: type) -> Iterator[str]:
         if isinstance(field, ast.AnnAssign):
             kind = _escaped(ast.unparse(field.annotation))
             name = ast.unparse(field.target)
-            reading = CATALOGUE.get(name) if of is api.DeviceSample else None
+            reading = CATALOGUE.get(name) if of is gputop.DeviceSample else None
             # Of the metric, whose unit is a ratio.
             about = reading.about.replace(", 0 to 1", "") + " " if reading else ""
             about += ast.literal_eval(said)

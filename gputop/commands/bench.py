@@ -202,53 +202,46 @@ def _history(args: argparse.Namespace) -> int:
 
 
 def _refuse_misuse(args: argparse.Namespace) -> None:
-    name, kind, ray, collect = args.kind, KINDS[args.kind], args.ray is not None, bool(args.collect)
-    many = "--ray" if ray else "--collect"
-    beside_compare = any((collect, ray, args.history, args.json, args.csv, args.report))
+    name, kind, ray = args.kind, KINDS[args.kind], args.ray is not None
+    ways = {"--ray": ray, "--collect": args.collect, "--compare": args.compare}
+    named = [way for way, chosen in {**ways, "--history": args.history}.items() if chosen]
+    of_suite = args.level or args.resume or args.until_steady
+    unfit = {
+        "--dtype": args.dtype and not kind.has_dtype,
+        "--size": args.size and not kind.has_size,
+        "--verify": args.verify == "all" and kind.has_rows and name != "pairs",
+        "--frequency": args.frequency and name != "pulse",
+        "--ranks": args.ranks and name != "collective",
+        "--level, --resume and --until-steady": of_suite and name != "suite",
+        "--csv": args.csv and name == "suite",
+        "--ray": ray and name == "pairs",
+    }
     misuses = (
         (args.devices and not ray, "--devices is for a Ray cluster. Add --ray."),
         (
             args.ray in KINDS,
             f"{args.ray} is a kind of run, not an address. Type `gputop bench {args.ray} --ray`.",
         ),
-        (ray and name == "pairs", "pairs runs on one machine. Leave out --ray."),
         (
             ray and args.device not in (None, ("cpu",)),
             "Ray chooses the devices. Say how many with --devices.",
         ),
-        (collect and ray, "--collect runs nothing. Leave out --ray."),
+        (len(named) > 1, f"{' and '.join(named)} exclude each other. Choose one."),
         (
-            args.compare and beside_compare,
-            "--compare only says what differs. Leave out the other options.",
+            args.report and named and (name, named) != ("suite", ["--ray"]),
+            f"--report is for a run on one device. Leave out {named and named[0]}.",
         ),
-        ((collect or ray) and args.history, f"--history lists earlier runs. Leave out {many}."),
         (
-            (collect or (ray and name != "suite")) and args.report,
-            f"--report is for one device. Leave out {many}.",
+            args.compare and (args.json or args.csv),
+            "--compare prints text. Leave out --json and --csv.",
         ),
-        (args.dtype and not kind.has_dtype, f"{name} has no data type. Leave out --dtype."),
+        *((wrong, f"{option} is not for {name}. Leave it out.") for option, wrong in unfit.items()),
         (
             args.dtype and len(args.dtype) > 1 and not kind.several_dtypes,
             f"{name} runs one data type. Give --dtype one, or run a sweep.",
         ),
-        (args.size and not kind.has_size, f"{name} chooses its own sizes. Leave out --size."),
-        (
-            args.verify == "all" and kind.has_rows and name != "pairs",
-            f"{name} verifies each row. Leave out --verify.",
-        ),
-        (args.frequency and name != "pulse", f"{name} is not pulsed. Leave out --frequency."),
-        (args.ranks and name != "collective", f"{name} has no ranks. Leave out --ranks."),
         ((args.ranks or 2) not in range(2, 65), "--ranks is from 2 to 64. Choose one such as 4."),
-        (
-            name != "suite" and (args.level or args.resume or args.until_steady),
-            f"{name} is no suite. Leave out --level, --resume and --until-steady.",
-        ),
-        (args.csv and name == "suite", "A suite has rows of many kinds. Take --json."),
         (args.json and args.csv, "--json and --csv exclude each other. Choose one."),
-        (
-            args.history and args.report,
-            "--report exports a run, and --history runs nothing. Leave it out.",
-        ),
         (args.force and not args.report, "--force is for --report. Add --report FILE."),
     )
     for misused, message in misuses:

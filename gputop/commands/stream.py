@@ -95,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
         fail(f"{error}.", COULD_NOT_RUN)
     if output is not None:
         print_message(f"writing {'CSV' if form else 'JSON lines'} to {output}")
-    remarks = Remarks(arguments, form, write_to) if form else None
+    remarks = Remarks(form, write_to) if form else None
     write_to = remarks.write if remarks else write_to
     status = FINE
     try:
@@ -208,14 +208,12 @@ class Remarks:
     without an answer.
     """
 
-    def __init__(
-        self, arguments: argparse.Namespace, form: LineFormat, write: Callable[[Record], None]
-    ) -> None:
+    def __init__(self, form: LineFormat, write: Callable[[Record], None]) -> None:
         self.has_devices = False
         """True from the first sample with a device."""
         self.problem: Problem | None = None
         """Last problem that was printed."""
-        self._arguments, self._form, self._write = arguments, form, write
+        self._form, self._write = form, write
         self._gpus: dict[str, str] = {}
         self._noted: set[str] = set()
 
@@ -236,20 +234,12 @@ class Remarks:
         silent = [self._gpus[uuid] for uuid in hang if uuid in self._gpus]
         self._note_once("no answer yet from {}", silent)
         if names := self._form.unanswered:
-            self._note_once(f"[N/A] for {{}}: {_why_missing(self._arguments)}", names)
+            self._note_once("[N/A] for {}: the source does not have it", names)
 
     def _note_once(self, note: str, names: Sequence[str]) -> None:
         if names and note not in self._noted:
             self._noted.add(note)
             print_message(f"note: {note.format(fold_list(names, 4))}")
-
-
-def _why_missing(arguments: argparse.Namespace) -> str:
-    if arguments.replay:
-        return "the recording does not have it"
-    if arguments.demo:
-        return "simulated devices do not have it"
-    return "gputop there does not send it" if hosts_of(arguments) else "NVML does not have it"
 
 
 def _print_losses(recording: Recording) -> None:

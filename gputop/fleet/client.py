@@ -14,7 +14,6 @@ import threading
 import time
 import urllib.request
 from collections.abc import Mapping
-from http.client import RemoteDisconnected
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 from weakref import WeakSet
@@ -161,14 +160,7 @@ class Client:
         alarm.daemon = True
         alarm.start()
         try:
-            try:
-                return self._read(self._send(path, parameters, seconds), deadline, most_bytes)
-            except ProtocolError as error:
-                over = self._stopped.is_set() or time.monotonic() >= deadline
-                if over or not isinstance(error.args[-1], RemoteDisconnected):
-                    raise
-                # The server had closed the kept connection: a new one works.
-                return self._read(self._send(path, parameters, seconds), deadline, most_bytes)
+            return self._read(self._send(path, parameters, seconds), deadline, most_bytes)
         except (HTTPError, OSError, ValueError) as error:
             if time.monotonic() >= deadline or isinstance(error, ReadTimeoutError):
                 raise slow(seconds) from None

@@ -15,9 +15,6 @@ from gputop.text import ABSENT, duration, percentage, quantity
 
 UNKNOWN = -1
 """Level of a GPU whose value is not scraped."""
-MARGIN = 0.2
-"""Share of a step that a value must be past an edge before the level changes. Noise at an edge
-would otherwise send cells again and again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,22 +36,10 @@ class MapMetric:
             return duration(value).replace(" ", "") if value < HOUR else f"{value / HOUR:.0f}h"
         return percentage(value, "%") if self.unit == "%" else quantity(value, self.unit)
 
-    def levels(self, gpus: Iterable[Gpu], before: Sequence[int | None]) -> list[int]:
-        """Return the level of each; values near an edge keep the level they had `before`."""
-        steps = [b - a for a, b in pairwise((0.0, *self.edges))]
-        made = []
-        for gpu, was in zip(gpus, before, strict=True):
-            value = self.value(gpu)
-            if value is None:
-                made.append(UNKNOWN)
-                continue
-            level = bisect_right(self.edges, value)
-            if was not in (None, UNKNOWN) and abs(level - was) == 1:
-                edge = min(level, was)
-                if abs(value - self.edges[edge]) < MARGIN * min(steps[edge : edge + 2]):
-                    level = was
-            made.append(level)
-        return made
+    def levels(self, gpus: Iterable[Gpu]) -> list[int]:
+        """Return the level of each."""
+        values = map(self.value, gpus)
+        return [UNKNOWN if each is None else bisect_right(self.edges, each) for each in values]
 
 
 HOUR = 3600

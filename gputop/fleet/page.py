@@ -126,12 +126,8 @@ def _spreads(fleet: Fleet) -> Iterator[Line]:
 
 
 def total_watts(watts: float) -> str:
-    """Return a text such as `812 W`, `6.12 kW` or `4.03 MW`."""
-    for unit in ("W", "kW"):
-        if watts < 999.5:
-            return f"{number(watts, whole=unit == 'W')} {unit}"
-        watts /= 1000
-    return f"{number(watts)} MW"
+    """Return a text such as `6.12 kW`."""
+    return f"{number(watts / 1000)} kW"
 
 
 def _findings(fleet: Fleet) -> Iterator[Line]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import NamedTuple
 
+from gputop.health.conditions import STATES
 from gputop.schema.device import Device, DeviceSample, DeviceState
 from gputop.schema.snapshot import Inventory, Process, ProcessKind, Sample
 from gputop.text import size, visible
@@ -27,11 +28,6 @@ class Amount(NamedTuple):
     def bytes_of(self, total: int) -> int:
         """Return the amount in bytes, given the total."""
         return self.bytes if self.share is None else round(self.share * total)
-
-    def __str__(self) -> str:
-        if self.share is None:
-            return size(self.bytes)
-        return f"{100 * self.share:.6f}".rstrip("0").rstrip(".") + " %"  # as it was typed
 
 
 def parse_amount(text: str) -> Amount:
@@ -157,17 +153,10 @@ def _divided(device: Device, inventory: Inventory) -> str | None:
     return None
 
 
-_STATES = {
-    DeviceState.LOST: "it is lost",
-    DeviceState.NEEDS_RESET: "it needs a reset",
-    DeviceState.NOT_RESPONDING: "it is not responding",
-}
-
-
 def _silent(readings: DeviceSample | None) -> str | None:
     if readings is None or (readings.state is DeviceState.OK and readings.age_seconds is None):
         return "it has not answered yet"
-    return _STATES.get(readings.state)
+    return None if readings.state is DeviceState.OK else STATES[readings.state]
 
 
 def _closed(device: Device, inventory: Inventory, sample: Sample) -> str | None:
@@ -205,9 +194,9 @@ def _full(seen: Candidate, wanted: Requirements) -> str | None:
     free, usable = seen.memory_free_bytes, seen.memory_usable_bytes
     if free is None or usable is None:
         return "its free memory is not known"
-    if free >= wanted.min_free.bytes_of(usable):
-        return None
-    return f"{size(free)} of {size(usable)} free, {wanted.min_free} wanted"
+    needed = wanted.min_free.bytes_of(usable)
+    enough = free >= needed
+    return None if enough else f"{size(free)} of {size(usable)} free, {size(needed)} wanted"
 
 
 def _at_work(seen: Candidate, wanted: Requirements) -> str | None:

@@ -32,9 +32,6 @@ from gputop.text import (
     watts_of,
 )
 
-BUSY_PERCENT = 30
-"""Utilization and memory are bold from here on, as in gpustat."""
-
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
@@ -63,13 +60,9 @@ def _absent(text: str, look: str = "") -> Piece:
     return Piece(text, ansi.DIM if text == ABSENT else look)
 
 
-def _share(percent: float | None, look: str) -> str:
-    return f"{ansi.BOLD};{look}" if percent is not None and percent >= BUSY_PERCENT else look
-
-
 def _busy(_: Device, readings: DeviceSample) -> Piece:
     percent = readings.gpu_utilization_percent
-    return _absent(percentage(percent), _share(percent, ansi.GREEN) if percent else "")
+    return _absent(percentage(percent), ansi.GREEN if percent else "")
 
 
 def _memory(device: Device, readings: DeviceSample) -> Piece:
@@ -78,8 +71,7 @@ def _memory(device: Device, readings: DeviceSample) -> Piece:
         held = readings.memory_attributed_bytes
         return Piece("the host's" if held is None else f"{size(held)} of the host's", ansi.YELLOW)
     used, total = readings.memory_used_bytes, readings.memory_total_bytes
-    percent = 100 * used / total if used is not None and total else None
-    return _absent(used_of(used, total), _share(percent, ansi.YELLOW))
+    return _absent(used_of(used, total), ansi.YELLOW)
 
 
 def _temperature(device: Device, readings: DeviceSample) -> Piece:

@@ -305,9 +305,7 @@ class Recording:
     def _check(self) -> None:
         """Find the first inventory and a sample after it, or raise `RecordingError`."""
         known = False
-        seen: set[type[Record] | None] = set()
         for line in islice(self._lines(), LOOKED_AT):
-            seen.add(line.kind)
             if line.kind is Sample and known:
                 return
             if line.kind is Inventory and not known:
@@ -318,13 +316,7 @@ class Recording:
                     raise RecordingError(self.path, why, remedy.capitalize()) from None
                 except DecodeError:
                     continue
-        if not seen:
-            why = "it is empty"
-        elif known:
-            why = NO_SAMPLE if None in seen else "it ended before its first sample"
-        else:
-            why = "it does not say what devices it is of" if any(seen) else "it is no recording"
-        raise RecordingError(self.path, why)
+        raise RecordingError(self.path, NO_SAMPLE if known else "it is no recording")
 
     @property
     def damaged(self) -> int:
@@ -358,17 +350,7 @@ class Recording:
 
     def records(self) -> Iterator[Record]:
         """Yield all records in order, but inventories only if they differ."""
-        known: Inventory | None = None
-        for line in self._lines():
-            record = self._decoded(line)
-            if record is None or record == known:
-                continue
-            if isinstance(record, Inventory):
-                known = record
-            elif known is None:  # its inventory was damaged
-                self._damaged(line.start)
-                continue
-            yield record
+        return (numbered.record for numbered in self.play(0))
 
     def play(self, first: int) -> Iterator[NumberedRecord]:
         """Yield the records from that sample on, after the inventory that holds there.
@@ -384,7 +366,8 @@ class Recording:
             pending = None if line is None else self._decoded(line)
         for line in self._lines(block.start):
             if line.kind is None:
-                continue  # it is counted by the index
+                self._damaged(line.start)
+                continue
             if line.kind is Inventory:
                 pending = self._decoded(line) or pending
                 continue
@@ -404,18 +387,13 @@ class Recording:
     def last(self) -> tuple[Inventory, Sample]:
         """Return the last readable sample, with its inventory."""
         self.index.finish()
-        end = self.index.count
-        for block in reversed(self.index.blocks):
-            inventory: Inventory | None = None
-            found: tuple[Inventory, Sample] | None = None
-            for number, record in self.play(block.first):
-                if number >= end:
-                    break
-                if isinstance(record, Inventory):
-                    inventory = record
-                elif inventory is not None:
-                    found = inventory, record
-            if found is not None:
-                return found
-            end = block.first
-        raise RecordingError(self.path, NO_SAMPLE)
+        inventory: Inventory | None = None
+        found: tuple[Inventory, Sample] | None = None
+        for _, record in self.play(max(0, self.index.count - SAMPLES_A_PART)):
+            if isinstance(record, Inventory):
+                inventory = record
+            elif inventory is not None:
+                found = inventory, record
+        if found is None:
+            raise RecordingError(self.path, NO_SAMPLE)
+        return found

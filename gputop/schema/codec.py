@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -22,16 +22,8 @@ LIMIT = 1 << 63
 class DecodeError(ValueError):
     """JSON that does not fit the schema. The message says where and why, and is cut."""
 
-    def __init__(self, what: str, at: str = "") -> None:
-        """`at` is the path of the value, such as `devices[3].uuid`."""
-        self._what, self._at = what, at
-        message = f"{at}: {what}" if at else what
+    def __init__(self, message: str) -> None:
         super().__init__(message if len(message) <= LONGEST else f"{message[:LONGEST]}…")
-
-    def under(self, step: str) -> DecodeError:
-        """Return the error with a path that starts one step further out."""
-        dot = "." if self._at and not self._at.startswith("[") else ""
-        return DecodeError(self._what, f"{step}{dot}{self._at}")
 
 
 def to_json(record: Any) -> dict[str, Any]:
@@ -73,7 +65,7 @@ Convert = Callable[[Any], Any]
 def from_json(cls: type[T], document: Any) -> T:
     """Return a `cls` made of plain JSON values; raises `DecodeError`, which names the field."""
     if not isinstance(document, dict):
-        raise DecodeError("expected an object", cls.__name__)
+        raise DecodeError(f"{cls.__name__}: expected an object")
     return _record(cls, document)
 
 
@@ -86,9 +78,9 @@ def _record(cls: type[T], document: Any) -> T:
             try:
                 values[name] = convert(_cut(document[name]))
             except DecodeError as error:
-                raise error.under(name) from None
+                raise DecodeError(f"{name}: {error}") from None
         elif required:
-            raise DecodeError("missing", name)
+            raise DecodeError(f"{name}: missing")
     return cls(**values)
 
 
@@ -121,23 +113,13 @@ def _conversion(hint: Any) -> Convert:
         return _number
     if origin in (tuple, Sequence):
         of_item = _conversion(arguments[0])
-        return lambda items: tuple(_all(of_item, enumerate(_expect(items, list)), "[{}]").values())
+        return lambda items: tuple(map(of_item, _expect(items, list)))
     if origin is Mapping:
         of_value = _conversion(arguments[1])
-        return lambda table: _all(of_value, _expect(table, dict).items(), "{}")
+        return lambda table: {key: of_value(v) for key, v in _expect(table, dict).items()}
     if dataclasses.is_dataclass(hint):
         return lambda value: _record(cast("Any", hint), value)
     return _word(hint)
-
-
-def _all(convert: Convert, items: Iterable[tuple[Any, Any]], step: str) -> dict[Any, Any]:
-    found = {}
-    for key, value in items:
-        try:
-            found[key] = convert(value)
-        except DecodeError as error:
-            raise error.under(step.format(key)) from None
-    return found
 
 
 def _word(enum: type[StrEnum]) -> Convert:

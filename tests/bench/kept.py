@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gputop.bench.events import Conditions, Point, Result
+from gputop.bench.results.compare import comparable, compared
 from tests.bench.workers import RESULT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 CONDITIONS = Conditions(
     driver_version="580.65",
@@ -63,3 +67,12 @@ def faster(points: tuple[Point, ...], factor: float) -> tuple[Point, ...]:
         replace(point, values={name: value * factor for name, value in point.values.items()})
         for point in points
     )
+
+
+def with_comparisons(results: Iterable[Result], among: Iterable[Result]) -> list[Result]:
+    """Return the results, each compared with those of `among` that are comparable."""
+    others = [*among]
+    return [
+        compared(each, [other for other in others if comparable(other) == comparable(each)])
+        for each in results
+    ]

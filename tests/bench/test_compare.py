@@ -19,11 +19,9 @@ from gputop.bench.results.compare import (
     percent_limits,
     regression,
     score,
-    sweeps_of_others,
-    with_comparisons,
 )
 from gputop.bench.results.verdict import status, with_verdicts
-from tests.bench.kept import BASE, CONDITIONS, COPY, SWEEP, faster, soak, table
+from tests.bench.kept import BASE, CONDITIONS, COPY, SWEEP, faster, soak, table, with_comparisons
 from tests.bench.workers import RESULT
 
 
@@ -328,26 +326,3 @@ def sweep_of(device: str, uuid: str | None, *points: Point, ago: float = 0.0) ->
 
 LINE = points_of("float32", {1: 0.1, 64: 1.0})
 ON_GPU, ON_CPU = sweep_of("NVIDIA H200", "GPU-a", *LINE), sweep_of("AMD EPYC", None, *LINE)
-
-
-def test_other_devices_have_other_uuids_and_a_cpu_another_name() -> None:
-    twin = sweep_of("NVIDIA H200", "GPU-b", *LINE)
-    kept = [ON_CPU, ON_GPU, twin, BASE]
-    for device, uuid, others in (
-        ("NVIDIA H200", "GPU-a", [ON_CPU, twin]),
-        ("AMD EPYC", None, [ON_GPU, twin]),
-        ("Intel Xeon", None, [ON_CPU, ON_GPU, twin]),
-    ):
-        found = sweeps_of_others(kept, device, uuid)
-        assert [result for result, _ in found.values()] == others
-
-
-def test_the_newest_of_each_device_and_type_counts() -> None:
-    both = (*points_of("float32", {1: 9.0}), *points_of("float64", {1: 8.0}))
-    older = sweep_of("AMD EPYC", None, *both, ago=60.0)
-    found = sweeps_of_others([ON_CPU, older], "NVIDIA H200", "GPU-a")
-    assert {key: result for key, (result, _) in found.items()} == {
-        ("AMD EPYC", "float32"): ON_CPU,
-        ("AMD EPYC", "float64"): older,
-    }
-    assert [point.values["tflops"] for point in found["AMD EPYC", "float64"][1]] == [8.0]

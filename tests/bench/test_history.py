@@ -18,8 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.bench.events import Conditions, Point
-from gputop.bench.results import compare, facts, store
-from gputop.bench.results.compare import with_comparisons
+from gputop.bench.results import facts, store
 from gputop.bench.results.facts import COLUMNS, DEVICE, fitting_columns
 from gputop.commands import bench as command
 from gputop.commands.arguments import Parser
@@ -27,7 +26,7 @@ from gputop.problem import Problem
 from gputop.schema.device import Device
 from gputop.schema.snapshot import DriverState, Host, Inventory, Sample, Source
 from gputop.stream import child as snapshots
-from tests.bench.kept import BASE, COPY, SWEEP, soak, table
+from tests.bench.kept import BASE, COPY, SWEEP, soak, table, with_comparisons
 from tests.bench.workers import RESULT
 
 if TYPE_CHECKING:
@@ -244,14 +243,8 @@ def listed(capsys: pytest.CaptureFixture[str]) -> tuple[list[str], list[str], li
     return row, [figure], [json.loads(said[2])[-1]["comparison"]]
 
 
-@pytest.mark.parametrize("is_old", [False, True])
-def test_later_runs_change_no_verdict(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, is_old: bool
-) -> None:
-    if is_old:  # a version that kept results without a comparison
-        monkeypatch.setattr(compare, "with_comparisons", lambda kept, _: kept)
+def test_later_runs_change_no_verdict(capsys: pytest.CaptureFixture[str]) -> None:
     store.append(soak(780.0, ago=60.0))
-    monkeypatch.undo() if is_old else None
     before = listed(capsys)
     for n, mean in enumerate((870.0, 300.0, 900.0)):
         store.append(soak(mean, ago=50.0 - n))

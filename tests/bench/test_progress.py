@@ -8,12 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from gputop.bench.events import Done, Event, Failed, Hello, Planned, Point, Progress
+from gputop.bench.events import Done, Event, Hello, Planned, Point, Progress
 from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request, cpu_target
 from gputop.bench.run.group import GroupState
-from gputop.bench.run.progress import ProgressLine, one_device, several_devices
-from gputop.problem import Problem
+from gputop.bench.run.progress import ProgressLine, many_devices, one_device
 from tests.bench.workers import RESULT
 from tests.streams import inventory, sample
 
@@ -150,39 +149,22 @@ def several(*, ready: bool = True) -> tuple[GroupState, list[float]]:
     for target in GPUS if ready else ():
         group.add_event(target, HELLO)
         group.add_event(target, replace(PLANNED, expected_seconds=10.0))
+        group.add_event(target, Progress(0.1, 0.1, 2, 712.3))
     clock[0] += 4.0
     return group, clock
 
 
-def test_several_devices_have_a_figure_each() -> None:
-    group, _ = several()
-    assert "GPU 0 ready  GPU 1 ready" in several_devices(group, 120)
-    group.add_event(GPUS[0], Progress(4.0, 1.0, 20, 712.3))
-    group.add_event(GPUS[1], Point("device to device", 1 << 20, {"bytes_per_second": 4.1e12}))
-    line = several_devices(group, 120)
-    assert "4 s, 6 s left  GPU 0 712  GPU 1 4100 GB/s" in line
-    full, rest = re.findall(r"#+|-+", line)
-    assert len(full) / (len(full) + len(rest)) == pytest.approx(0.4)
-    group.add_event(GPUS[0], Done(RESULT))
-    group.add_event(GPUS[1], Failed(Problem("W", "y", "R"), 3))
-    assert "GPU 0 done  GPU 1 failed" in several_devices(group, 120)
-
-
-def test_each_run_of_several_has_its_own_time() -> None:
+def test_the_time_of_several_ends_with_the_run() -> None:
     group, clock = several()
     clock[0] += 60.0
-    assert "10 s, 0 s left" in several_devices(group, 120)
-    group.add_event(GPUS[1], replace(PLANNED, expected_seconds=20.0))
-    assert "0 s, 20 s left" in several_devices(group, 120)
+    assert "10 s, 0 s left" in many_devices(group, 120)
 
 
 def test_before_anything_is_ready_there_is_no_time() -> None:
     group, _ = several(ready=False)
-    assert several_devices(group, 120) == "starting ..."
-    group.add_event(GPUS[0], HELLO)
-    assert several_devices(group, 120) == "GPU 0 prepares"
+    assert many_devices(group, 120) == "2 starting ..."
 
 
 @pytest.mark.parametrize("width", range(1, 130))
 def test_several_fit(width: int) -> None:
-    assert len(several_devices(several()[0], width)) <= width
+    assert len(many_devices(several()[0], width)) <= width

@@ -572,23 +572,13 @@ def test_a_hang_is_known_by_the_time_that_a_product_takes() -> None:
     assert throughput.Pace(gpu, 3.0, 0.0).patience == pytest.approx(60.0)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
-@pytest.mark.parametrize("free", [600 << 20, 3 << 30, 20 << 30])
-def test_the_size_that_is_suggested_fits_and_is_the_largest(dtype: str, free: int) -> None:
-    target = plan.Target("cuda", "GPU-0a", 0, "a GPU", "9.0", None)
-    asked = worker_request(plan.Request(target, dtype, None, 1.0, None))
-    largest = plan.largest_size(free + plan.CONTEXT_BYTES, dtype, "cuda")
-    refusal = products.out_of_memory(asked, dtype, 65536, free)
-    assert f"--size {largest} or smaller" in refusal.fields["remedy"]
-    assert products.bytes_needed(asked, dtype, (largest,) * 3) == plan.memory_needed(
-        largest, dtype, "cuda"
-    )
-
-
-def test_where_no_size_fits_none_is_suggested() -> None:
+def test_a_size_that_no_longer_fits_is_refused_with_what_it_needs() -> None:
     target = plan.Target("cuda", "GPU-0a", 0, "a GPU", "9.0", None)
     asked = worker_request(plan.Request(target, "float32", None, 1.0, None))
-    assert "End what" in products.out_of_memory(asked, "float32", 1024, 1 << 20).fields["remedy"]
+    refusal = products.out_of_memory(asked, "float32", 16384, 1 << 30)
+    needed = products.bytes_needed(asked, "float32", (16384,) * 3) - plan.CONTEXT_BYTES
+    assert refusal.fields["why"] == f"they need {needed / 2**30:.2f} GiB and 1.00 GiB are free"
+    assert "--size" in refusal.fields["remedy"]
 
 
 def sizes(monkeypatch: pytest.MonkeyPatch, size: int | None, seconds_of: Any) -> tuple[int, Any]:

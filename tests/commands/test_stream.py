@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import signal
 from typing import TYPE_CHECKING
@@ -49,7 +48,7 @@ def test_between_two_records_it_ends_at_once() -> None:
 def test_devices_without_processes_are_devices() -> None:
     written: list[Record] = []
     form = CsvLines(parse_apps_query("pid"), apps=True)
-    remarks = Remarks(argparse.Namespace(), form, written.append)
+    remarks = Remarks(form, written.append)
     for record, has_devices in (
         (streams.inventory(1), False),  # nothing was read yet
         (streams.sample(0), False),

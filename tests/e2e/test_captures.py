@@ -132,7 +132,7 @@ def test_one_note_says_what_cannot_be_read(driver: FakeDriver) -> None:
     query = ["--query", "serial,gpu.base.max", "--count", "2", "--interval", "0.25"]
     done = run(driver, "stream", *query)
     assert done.stdout.splitlines()[1:] == ["1650923012345, [N/A]"] * 4
-    assert done.stderr == "gputop: note: [N/A] for gpu.base.max: NVML does not have it\n"
+    assert done.stderr == "gputop: note: [N/A] for gpu.base.max: the source does not have it\n"
 
 
 def test_the_captures_are_of_all_cards_idle_and_under_load() -> None:

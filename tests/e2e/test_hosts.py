@@ -212,7 +212,7 @@ def test_an_older_gputop_there_has_no_more_than_its_readings(ssh: FakeSsh) -> No
     both = ["0, [N/A], 40", "1, [N/A], 41"] * 2
     assert rows[-4:] == both, "the sample that counts: each host has answered"
     assert {*rows} == {*both}, "before it, those of the host that has answered first"
-    assert done.stderr == "gputop: note: [N/A] for serial: gputop there does not send it\n"
+    assert done.stderr == "gputop: note: [N/A] for serial: the source does not have it\n"
 
 
 @pytest.mark.parametrize("command", [["status"], []], ids=["status", "no terminal"])

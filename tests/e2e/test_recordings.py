@@ -177,10 +177,7 @@ def test_a_recording_becomes_csv(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("source", "why"),
-    [
-        ("--replay", "the recording does not have it"),
-        ("--demo", "simulated devices do not have it"),
-    ],
+    [("--replay", "the source does not have it"), ("--demo", "the source does not have it")],
 )
 def test_a_note_says_what_a_source_does_not_have(tmp_path: Path, source: str, why: str) -> None:
     path = recordings.make(tmp_path / "a.jsonl.gz", 5, 2)

@@ -252,7 +252,7 @@ def test_mig_instances_are_no_gpus_and_share_one_power() -> None:
     lines = shown.stdout.splitlines()
     assert lines[1].startswith("2 GPUs · 7 MIG instances · 1 host · 1 model · 1 fault · ")
     (power,) = (line for line in lines if line.startswith("power"))
-    assert power.split()[-5:] == ["2", "600", "W", "in", "all"]
+    assert power.split()[-5:] == ["2", "0.60", "kW", "in", "all"]
     assert document["totals"]["power_watts"] == 600
     assert [document["totals"][name] for name in ("gpus", "instances")] == [2, 7]
     assert len(document["gpus"]) == 8
@@ -274,4 +274,4 @@ def test_the_spread_of_a_reading() -> None:
     rows = {line.split()[0]: line.split()[1:] for line in lines[3:7]}
     assert rows["busy"] == ["50", "%", "5", "%", "95", "%", "101"]
     assert rows["temperature"] == ["–", "–", "–", "0"]
-    assert rows["power"] == [*(["7", "W"] * 3), "1", "7", "W", "in", "all"]
+    assert rows["power"] == [*(["7", "W"] * 3), "1", "0.01", "kW", "in", "all"]

@@ -155,7 +155,7 @@ def views(run: RunState) -> list[Any]:
     table = ResultsView(telemetry)
     title.group = readout.group = chart.group = alone(run)
     if run.result is not None:
-        table.results = chart.results = [run.result, dataclasses.replace(run.result, m=1)]
+        table.results = [run.result, dataclasses.replace(run.result, m=1)]
     return [title, readout, chart, table]
 
 

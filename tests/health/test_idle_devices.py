@@ -105,9 +105,9 @@ def test_what_fits_is_idle_enough_and_in_order(
 @pytest.mark.parametrize(
     ("state", "words"),
     [
-        (DeviceState.LOST, "it is lost"),
-        (DeviceState.NEEDS_RESET, "it needs a reset"),
-        (DeviceState.NOT_RESPONDING, "it is not responding"),
+        (DeviceState.LOST, "LOST: it no longer answers on its bus"),
+        (DeviceState.NEEDS_RESET, "NEEDS RESET: the driver has given up on it"),
+        (DeviceState.NOT_RESPONDING, "NOT RESPONDING: calls to its driver hang or fail"),
     ],
 )
 def test_a_device_that_does_not_answer_is_left_out(state: DeviceState, words: str) -> None:
@@ -155,7 +155,7 @@ def test_an_exclusive_device_whose_processes_are_not_known_is_left_out() -> None
         ("40GiB", None),
         ("50%", None),
         ("41GiB", "40.0 GiB of 80.0 GiB free, 41.0 GiB wanted"),
-        ("51%", "40.0 GiB of 80.0 GiB free, 51 % wanted"),
+        ("51%", "40.0 GiB of 80.0 GiB free, 40.8 GiB wanted"),
     ],
 )
 def test_free_memory(min_free: str, words: str | None) -> None:

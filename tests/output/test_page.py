@@ -244,7 +244,7 @@ def test_colours_are_around_the_same_text() -> None:
     view = View(colour=True)
     coloured = page(INVENTORY, SAMPLE, view)
     assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) + "\n" == PAGE
-    assert "\x1b[1;32m100 %\x1b[0m" in coloured
+    assert "\x1b[32m100 %\x1b[0m" in coloured
     assert "\x1b[32m3 %\x1b[0m" in coloured
     assert "\x1b[1;31mLOST\x1b[0m" in coloured
 

@@ -182,7 +182,7 @@ def test_a_stop_is_of_all_that_still_run() -> None:
     ("events", "state", "says"),
     [
         ([], "starting", "Starting torch"),
-        (begun(FIRST, 1.0)[:1], "warming up", "Warming up"),
+        (begun(FIRST, 1.0)[:1], "preparing", "Warming up"),
         (begun(FIRST, 1.0)[:2], "ready", "Warming up"),
     ],
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,9 +18,9 @@ from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from gputop.ui.drawing.cells import width_of
 from gputop.ui.drawing.palette import BUSY, DIM, FAULT, GOOD, MEMORY
 from gputop.ui.shell.app import GputopApp
-from tests.runs import Clock, alone, look
-from tests.sessions import POINTS, sweep_points, table_events, table_result
-from tests.streams import NOW, PreparedStream, host, no_driver, sample
+from tests.runs import alone
+from tests.sessions import POINTS, table_events, table_result
+from tests.streams import PreparedStream, no_driver, sample
 from tests.ui.pilots import settle, shown, until
 
 if TYPE_CHECKING:
@@ -33,13 +32,6 @@ if TYPE_CHECKING:
     from tests.sessions import EndlessSession, PreparedSession
 
 TABLES = ("sweep", "latency", "step", "copy", "peak")
-H100 = table_result(
-    "sweep",
-    device="NVIDIA H100 80GB HBM3",
-    device_uuid="GPU-1",
-    points=sweep_points("float32", 48.0, 6e-6),
-)
-"""Slow to begin with, and 150 times as fast in the end."""
 
 
 def run_of(kind: str, *events: Any, dtype: str = "float32") -> RunState:
@@ -49,9 +41,9 @@ def run_of(kind: str, *events: Any, dtype: str = "float32") -> RunState:
     return run
 
 
-def chart_of(run: RunState, *earlier: Result) -> ThroughputChart:
+def chart_of(run: RunState) -> ThroughputChart:
     chart = ThroughputChart()
-    chart.group, chart.results = alone(run), list(earlier)
+    chart.group = alone(run)
     return chart
 
 
@@ -73,12 +65,12 @@ def dotted(rows: list[Row], style: Style) -> int:
 def test_at_any_size_nothing_is_wider_or_higher(kind: str, size: tuple[int, int]) -> None:
     width, height = size
     for events in (table_events(kind, 1), table_events(kind, 7), table_events(kind)):
-        rows = chart_of(run_of(kind, *events), H100).draw(width, height)
+        rows = chart_of(run_of(kind, *events)).draw(width, height)
         assert 0 < len(rows) <= height
         assert all(width_of(row) <= width for row in rows)
 
 
-def test_a_sweep_has_a_line_for_each_type_and_dim_ones_for_other_devices() -> None:
+def test_a_sweep_has_a_line_for_each_type() -> None:
     run = run_of("sweep", *table_events("sweep"))
     rows = chart_of(run).draw(120, 24)
     assert "1 float32" in in_style(rows[:1], BUSY)
@@ -86,10 +78,6 @@ def test_a_sweep_has_a_line_for_each_type_and_dim_ones_for_other_devices() -> No
     assert dotted(rows, BUSY) > 60
     assert dotted(rows, MEMORY) > 5
     assert dotted(rows, DIM) == 0
-    rows = chart_of(run, H100, table_result("copy"), table_result("sweep")).draw(120, 24)
-    assert "3 float32 H100 80GB HBM3" in in_style(rows[:1], DIM)
-    assert "  4 " not in texts(rows)[0], "neither another kind, nor the same device"
-    assert dotted(rows, DIM) > 40
 
 
 def test_a_sweep_s_axes_are_logarithmic_where_they_span_decades() -> None:
@@ -100,12 +88,6 @@ def test_a_sweep_s_axes_are_logarithmic_where_they_span_decades() -> None:
     near = (Point("float32", n, {"tflops": 0.2 + n / 4096}, (n, n, n)) for n in (256, 512, 1024))
     rows = texts(chart_of(run_of("sweep", *near)).draw(120, 24))
     assert [row.split("┤")[0].strip() for row in rows if "┤" in row][-1] == "0"
-
-
-def test_where_the_other_device_has_other_types_it_is_drawn_all_the_same() -> None:
-    other = dataclasses.replace(H100, points=sweep_points("bfloat16", 700.0, 6e-6))
-    rows = texts(chart_of(run_of("sweep", *table_events("sweep")), other).draw(120, 24))
-    assert "3 bfloat16 H100" in rows[0]
 
 
 def test_latency_is_ways_by_sizes_with_the_fastest_marked() -> None:
@@ -148,16 +130,6 @@ def test_the_best_of_a_search_is_the_best_that_was_confirmed() -> None:
     assert "best 0.300 TFLOP/s" in row
 
 
-def test_a_search_leaves_room_for_what_the_device_did() -> None:
-    many = (
-        Point("B row-major", n, {"tflops": n / 100, "seconds": 1e-3}, (n, 64, 64))
-        for n in range(64, 6400, 64)
-    )
-    run = run_of("peak", *many)
-    assert len(chart_of(run).draw(80, 30)) == 11
-    assert len(results.result_rows(run, 80, 12, 3)) == 7
-
-
 def test_the_best_row_is_left_out_where_it_would_be_cut() -> None:
     run = run_of("copy", *table_events("copy", 7))
     wide, narrow = (texts([results.last_and_best(run, width)])[0] for width in (120, 60))
@@ -189,22 +161,6 @@ def test_a_run_that_was_stopped_is_not_shown_as_complete() -> None:
     stopped = Done(table_result("latency", stopped="user"))
     share, _ = results.progress(run_of("latency", *table_events("latency", 9), stopped))
     assert share < 0.1
-
-
-def test_what_the_device_did_stays_under_the_table() -> None:
-    for kind in TABLES:
-        run, clock = run_of(kind), Clock()
-        run.trace.now = clock
-        for event in table_events(kind, 5):
-            run.add_event(event)
-            run.trace.add_event(event)
-        around = dataclasses.replace(host(), cpu_clock_mhz=3400, cpu_temperature_celsius=61)
-        look(run.trace, sample(0, [], time=NOW + 1, host=around))
-        around = dataclasses.replace(around, cpu_clock_mhz=3600)
-        look(run.trace, sample(0, [], time=NOW + 2, host=around))
-        rows = texts(chart_of(run).draw(80, 20))
-        assert any(row.startswith(" clock ") and row.endswith(" 3600 MHz") for row in rows), kind
-        assert any(row.lstrip().startswith("0 ─") and row.endswith(" s") for row in rows), kind
 
 
 async def started(pilot: Pilot[None], kind: str) -> None:
@@ -288,20 +244,6 @@ async def test_a_wrong_element_in_a_table_is_red(session: type[PreparedSession])
         faults = in_style(app.query_one(TitleView)._rows, FAULT)
         assert "FAULTY: 2 wrong elements" in faults
         assert "FAULTY" in in_style(app.query_one(ResultsView)._rows, FAULT)
-
-
-async def test_earlier_sweeps_of_other_devices_are_drawn_along(
-    session: type[PreparedSession], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(screen, "recent", lambda _: [H100])
-    session.to_send = table_events("sweep")
-    app = GputopApp(PreparedStream(no_driver(), sample()))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("2")
-        await until(pilot, lambda: app.query_one(ResultsView).results == [H100])
-        await started(pilot, "sweep")
-        text = shown(pilot, ThroughputChart)
-        assert "3 float32 H100 80GB HBM3" in text
 
 
 async def test_at_60_columns_the_kind_of_a_table_is_told(session: type[PreparedSession]) -> None:

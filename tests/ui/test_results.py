@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 from textual.events import MouseEvent, MouseScrollDown, MouseScrollUp
 
-from gputop.bench.results.compare import with_comparisons
 from gputop.problem import Problem, ProblemError
 from gputop.ui.benchmark import screen
 from gputop.ui.benchmark.readout import TitleView
@@ -20,7 +19,7 @@ from gputop.ui.drawing.dialogs import ConfirmScreen
 from gputop.ui.drawing.palette import DIM, FAULT, STRONG, WARN
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.telemetry import Telemetry
-from tests.bench.kept import BASE, COPY, soak, table
+from tests.bench.kept import BASE, COPY, soak, table, with_comparisons
 from tests.bench.workers import RESULT
 from tests.runs import gpu_run
 from tests.streams import PreparedStream, inventory, sample

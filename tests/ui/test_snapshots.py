@@ -33,7 +33,7 @@ from gputop.ui.shell.app import GputopApp
 from tests.bench.kept import soak
 from tests.driver.platforms import PLATFORMS
 from tests.runs import alone, gpu_run
-from tests.sessions import sweep_points, table_events, table_result
+from tests.sessions import table_events, table_result
 from tests.sources.test_nvml import Clock
 from tests.streams import NOW, PreparedStream, host, inventory, no_driver, sample
 from tests.ui import scenes
@@ -570,13 +570,7 @@ def test_benchmark_of_every_kind(
     kind: str,
     size: tuple[int, int],
 ) -> None:
-    earlier = table_result(
-        "sweep",
-        device="NVIDIA H100 80GB HBM3",
-        device_uuid="GPU-1",
-        points=sweep_points("float32", 48.0, 6e-6),
-    )
-    monkeypatch.setattr(screen, "recent", lambda _: [earlier])
+    monkeypatch.setattr(screen, "recent", lambda _: [table_result("sweep")])
     monkeypatch.setattr(screen, "GroupState", partial(GroupState, now=lambda: 0.0))
     session.to_send = table_events(kind)
     app = app_with([no_driver(), sample()])

@@ -24,8 +24,6 @@ PLACE_SECONDS = 60.0
 POLL_SECONDS = 10.0
 GATHER_SECONDS, READS_PER_SECOND = 0.2, 500
 """Seconds an actor gathers messages, longer with many actors so that one process keeps up."""
-ANSWER_SECONDS = 3.0
-"""Timeout for a node whose process has died."""
 WORKER = Path(__file__).parents[1] / "worker"
 MAIN = b"from gputop_worker.main import main\nmain()\n"
 
@@ -57,7 +55,6 @@ class Relay:
 
         self._fd, self._ray = fd, ray
         self._actors: dict[int, Any] = {}
-        self._nodes: dict[int, str] = {}
         self._following: list[asyncio.Task[None]] = []
 
     def send(self, **fields: Any) -> None:
@@ -118,13 +115,12 @@ class Relay:
             self._kill(number)
             self.send(post=number, lost=f"Ray had no GPU for it within {PLACE_SECONDS:.0f} s")
         except Exception as error:  # noqa: BLE001 - whatever it is, the others go on
-            await self._say_lost(number, error)
+            self._say_lost(number, error)
         else:
-            self._nodes[number] = facts["node"]
             self.send(post=number, facts=facts)
 
     async def _follow(self, number: int, actor: Any) -> None:
-        gather = max(GATHER_SECONDS, len(self._nodes) / READS_PER_SECOND)
+        gather = max(GATHER_SECONDS, len(self._actors) / READS_PER_SECOND)
         try:
             while True:
                 for kind, what in await actor.read.remote(POLL_SECONDS, gather):
@@ -137,33 +133,18 @@ class Relay:
                         self.send(post=number, ended=status, errors=errors.decode(errors="replace"))
                         return
         except Exception as error:  # noqa: BLE001 - whatever it is, the others go on
-            await self._say_lost(number, error)
+            self._say_lost(number, error)
 
-    async def _say_lost(self, number: int, error: Exception) -> None:
+    def _say_lost(self, number: int, error: Exception) -> None:
         fault = True
-        if await self._has_gone(self._nodes.get(number)):
-            why = "its node is gone"
-        elif isinstance(error, self._ray.exceptions.OutOfMemoryError):
+        if isinstance(error, self._ray.exceptions.OutOfMemoryError):
             why, fault = "its node ran out of memory, and Ray ended it", False
         elif isinstance(error, self._ray.exceptions.RayActorError):
-            why = "the process that Ray ran beside it has died"
+            why = "its node is gone, or the process that Ray ran beside it has died"
         else:
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
             why = f"{type(error).__name__}: {lines[-1][:200]}" if lines else type(error).__name__
         self.send(post=number, lost=why, fault=fault)
-
-    async def _has_gone(self, node: str | None) -> bool:
-        """True if a node does not answer: Ray itself needs a quarter of a minute to be sure."""
-        known = next((each for each in self._ray.nodes() if each["NodeID"] == node), None)
-        if known is None or not known["Alive"]:
-            return known is not None
-        at = known["NodeManagerAddress"], known["NodeManagerPort"]
-        try:
-            _, writer = await asyncio.wait_for(asyncio.open_connection(*at), ANSWER_SECONDS)
-        except (OSError, asyncio.TimeoutError):
-            return True
-        writer.close()
-        return False
 
     def _kill(self, number: int) -> None:
         self._ray.kill(self._actors.pop(number))

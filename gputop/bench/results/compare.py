@@ -6,7 +6,6 @@ import heapq
 import math
 import platform
 import statistics
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from operator import attrgetter
@@ -131,14 +130,6 @@ def ranked_shapes(points: Sequence[Point]) -> list[Point]:
         return "confirmed" in point.series, ", " in point.series, tflops
 
     return sorted(points, key=rank, reverse=True)
-
-
-def with_comparisons(results: Iterable[Result], among: Iterable[Result]) -> list[Result]:
-    """Return the results, each `compared` with the runs of `among`."""
-    groups: dict[tuple[object, ...], list[Result]] = defaultdict(list)
-    for other in among:
-        groups[comparable(other)].append(other)
-    return [compared(each, groups[comparable(each)]) for each in results]
 
 
 def compared(result: Result, among: Iterable[Result]) -> Result:
@@ -292,20 +283,4 @@ def points_by_series(points: Iterable[Point]) -> dict[str, list[Point]]:
     found: dict[str, list[Point]] = {}
     for point in points:
         found.setdefault(point.series, []).append(point)
-    return found
-
-
-def sweeps_of_others(
-    results: Iterable[Result], device: str, uuid: str | None
-) -> dict[tuple[str, str], tuple[Result, list[Point]]]:
-    """Return the newest sweep and its points of each other device and data type.
-
-    The results come newest first. A CPU is known by its name.
-    """
-    found: dict[tuple[str, str], tuple[Result, list[Point]]] = {}
-    for result in results:
-        other = result.device_uuid or result.device
-        if result.kind == "sweep" and other != (uuid or device):
-            for series, points in points_by_series(result.points).items():
-                found.setdefault((other, series), (result, points))
     return found

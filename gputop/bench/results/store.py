@@ -115,14 +115,8 @@ def forget(result: Result) -> None:
 
 
 def recent(limit: int | None = None) -> list[Result]:
-    """Return the latest results, newest first; raise `ProblemError` if they cannot be read.
-
-    Older versions kept results without a comparison: it is made with the runs before them.
-    """
-    results = [*_read("", (), limit)]
-    if all(result.comparison is not None for result in results):
-        return results
-    return compare.with_comparisons(results, results if limit is None else _read(""))
+    """Return the latest results, newest first; raise `ProblemError` if they cannot be read."""
+    return [*_read("", (), limit)]
 
 
 def of_device(uuid: str | None, name: str) -> Iterator[Result]:

@@ -89,32 +89,6 @@ def one_device(group: GroupState, width: int) -> str:
     return _with_bar(share, _fitting(parts, width - SHORTEST_BAR - 4), width)
 
 
-def several_devices(group: GroupState, width: int) -> str:
-    """Return the time of the current run, and a figure of each device."""
-    words = {target: _word(run) for target, run in group.runs.items() if run.state != "starting"}
-    if not words:
-        return "starting ..."[:width]
-    text = "  ".join(
-        f"{visible(target.name) if target.number is None else target.place} {word}"
-        for target, word in words.items()
-    )
-    latest = max(group.runs.values(), key=lambda run: run.planned_at or 0.0)
-    seconds = latest.planned.expected_seconds if latest.planned else None
-    if not seconds:
-        return text[:width]
-    elapsed = min(group.now() - (latest.planned_at or 0.0), seconds)
-    left = f"{duration(elapsed)}, {duration(seconds - elapsed)} left"
-    return _with_bar(elapsed / seconds, f"{left}  {text}", width)
-
-
-def _word(run: RunState) -> str:
-    if run.state == "running" and run.rows:
-        return rate_text(run.rows[-1])
-    if run.state == "running" and run.progress is not None:
-        return run.rate_text(run.progress.rate, short=True)
-    return "prepares" if run.state == "preparing" else run.state
-
-
 def many_devices(group: GroupState, width: int) -> str:
     """Return the time, the devices in each state, and the range of their throughput."""
     counts = ", ".join(f"{count} {state}" for state, count in group.states.items())
@@ -122,14 +96,16 @@ def many_devices(group: GroupState, width: int) -> str:
         return f"{counts} ..."[:width]
     planned = (run.planned for run in group.runs.values() if run.planned)
     seconds = max((each.expected_seconds or 0.0 for each in planned), default=0.0)
-    elapsed = min(group.now() - group.measured_at, seconds)
+    began = max(run.measured_at or 0.0 for run in group.runs.values())
+    elapsed = min(group.now() - began, seconds)
     parts = [f"{duration(elapsed)}, {duration(seconds - elapsed)} left", counts]
     if group.wrong:
         parts.append(f"{len(group.wrong)} wrong")
     if behind := group.slow_devices():
         first, by = next(iter(behind.items()))
         more = f" and {len(behind) - 1} more" if len(behind) > 1 else ""
-        parts.append(f"{visible(first.host or '')} {first.place} {percentage(by)} behind{more}")
+        host = f"{visible(first.host)} " if first.host else ""
+        parts.append(f"{host}{first.place} {percentage(by)} behind{more}")
     if distributions := [*group.distributions.values()]:
         among = distributions[0]
         rates = f"{tflops(among.median)} ({tflops(among.p5)} to {tflops(among.p95)})"
@@ -162,7 +138,7 @@ async def run_in_foreground(
     """Run them together to their ends, in the order of the requests; see `follow_on_a_line`."""
     group = GroupState(requests)
     with Supervisor() as watch:
-        text = several_devices if group.is_several else one_device
+        text = many_devices if group.is_several else one_device
         return await follow_on_a_line(group_runner(group), group, watch, text, head, until)
 
 

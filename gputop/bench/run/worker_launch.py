@@ -105,23 +105,17 @@ class InterpreterSearch:
 
 
 async def find_interpreter(explicit: str | None = None, *, cuda: bool = False) -> InterpreterSearch:
-    """Probe all candidates at once, and choose the first in order that has torch.
+    """Probe the candidates in their order, and choose the first that has torch.
 
     `explicit` (from `--python`) is the only candidate if given. With `cuda`, a torch for CPUs only
     is the last choice.
     """
-    probes = [asyncio.create_task(_probe(*each)) for each in candidates(explicit)]
     looked_at: list[Interpreter] = []
-    try:
-        for probe in probes:
-            looked_at.append(await probe)
-            for_cpus = (looked_at[-1].torch_version or "").endswith("+cpu")
-            if looked_at[-1].usable and not (cuda and for_cpus):
-                return InterpreterSearch(looked_at[-1], tuple(looked_at))
-    finally:
-        for probe in probes:
-            probe.cancel()
-        await asyncio.gather(*probes, return_exceptions=True)
+    for path, origin in candidates(explicit):
+        looked_at.append(await _probe(path, origin))
+        for_cpus = (looked_at[-1].torch_version or "").endswith("+cpu")
+        if looked_at[-1].usable and not (cuda and for_cpus):
+            return InterpreterSearch(looked_at[-1], tuple(looked_at))
     usable = (each for each in looked_at if each.usable)
     return InterpreterSearch(next(usable, None), tuple(looked_at))
 

@@ -8,8 +8,6 @@ from .errors import RunError
 from .formats import ROWS, TRIED, TYPES, Plain, set_precision, try_product
 from .throughput import Mismatches
 
-STEP = 64
-
 Shape = tuple[int, int, int]
 
 
@@ -49,17 +47,11 @@ def fits(device: Any, request: dict[str, Any], dtype: str, shape: Shape) -> bool
 
 
 def out_of_memory(request: dict[str, Any], dtype: str, n: int, free: int) -> RunError:
-    """Return the error for an N that does not fit, with the largest N that does."""
-
-    def taken(size: int) -> int:
-        return bytes_needed(request, dtype, (size, size, size)) - int(request["context_bytes"])
-
-    smaller = range(n // STEP * STEP, 0, -STEP)
-    fitting = next((size for size in smaller if taken(size) <= free), None)
+    """Return the error for an N that does not fit."""
+    taken = bytes_needed(request, dtype, (n, n, n)) - int(request["context_bytes"])
     what = f"Products of size {n} do not fit in the device's memory"
-    why = f"they need {taken(n) / 2**30:.2f} GiB and {free / 2**30:.2f} GiB are free"
-    remedy = f"Choose --size {fitting} or smaller" if fitting else "End what holds the memory"
-    return RunError("memory", what, why, remedy)
+    why = f"they need {taken / 2**30:.2f} GiB and {free / 2**30:.2f} GiB are free"
+    return RunError("memory", what, why, "Choose a smaller --size, or end what holds the memory")
 
 
 GROSS_ERROR = 1e-2

@@ -152,18 +152,12 @@ def _state(group: GroupState, target: Target, percent: float | None) -> tuple[st
 def _going(group: GroupState, target: Target, run: RunState) -> str:
     if group.stopping:
         return "stopping"
-    if run.hello is None:
-        return "waits" if group.begun else "starting"
-    if run.planned is None:
-        return "warming up"
-    if not run.measured:
-        return "ready"
+    if group.kind == "pairs" and run.measured:
+        *_, latest = (each for each, other in group.runs.items() if other.hello)
+        return TOGETHER if target in group.alone else ALONE if target is latest else "waits"
     if run.silent_seconds is not None:
         return f"silent {duration(run.silent_seconds)}"
-    if group.kind != "pairs":
-        return "running"
-    *_, latest = (each for each, other in group.runs.items() if other.hello)
-    return TOGETHER if target in group.alone else ALONE if target is latest else "waits"
+    return "waits" if group.begun and run.hello is None else run.state
 
 
 def _progress(group: GroupState, width: int) -> Row:

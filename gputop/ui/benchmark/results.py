@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gputop.bench.events import DEGRADED, FAULTY, OK
@@ -21,7 +20,7 @@ from gputop.bench.results.facts import (
 )
 from gputop.bench.results.tables import FASTEST, TextTable, table
 from gputop.bench.results.text_report import FAILED, suite_problems, suite_table, suite_title
-from gputop.text import ABSENT, brief, count, duration, flops_unit, short_name, size, visible
+from gputop.text import ABSENT, brief, count, duration, flops_unit, size, visible
 from gputop.ui.benchmark import plot as plots
 from gputop.ui.drawing.cells import Row, Span, cell, clip, fit, list_row, paragraph, width_of, wrap
 from gputop.ui.drawing.live import CursorList, TelemetryView
@@ -41,12 +40,9 @@ WORDS, LEAST_SHAPES = 2, 3
 NARROWEST_NAME = 12
 
 
-def result_rows(run: RunState, width: int, height: int, under: int) -> list[Row]:
-    """Draw the table, and below it the notes once the run is complete.
-
-    A search leaves `under` rows and some for notes: only the best shapes count.
-    """
-    most = height - 1 - under - WORDS
+def result_rows(run: RunState, width: int, height: int) -> list[Row]:
+    """Draw the table, of a search the best shapes, and below it the notes of a complete run."""
+    most = height - 1 - WORDS
     found = table(run.request.kind, run.rows, max(LEAST_SHAPES, min(FASTEST, most)))
     if found.named and not _fits(found, width):  # the columns of others are not of one sort
         found = found.transposed()
@@ -162,40 +158,18 @@ SHARE_OF_NOTES = 6
 """Rows per row of notes, at most."""
 
 
-@dataclass(frozen=True, slots=True)
-class SweepLine:
-    name: str
-    points: tuple[tuple[float, float], ...]
-    earlier: bool
-
-
-def sweep_rows(
-    run: RunState, results: Sequence[Result], width: int, height: int, under: int
-) -> list[Row]:
-    """Draw the chart, and below it notes if they fit.
-
-    It has the series of this run, then those of other devices, in the same types if any. It leaves
-    `under` rows, unless the chart needs them.
-    """
-    target = run.request.target
-    device = run.hello.device_name if run.hello else target.name
-    own = compare.points_by_series(run.rows)
-    kept = compare.sweeps_of_others(results, device, target.uuid)
-    same = {key: value for key, value in kept.items() if key[1] in own}
-    series = [SweepLine(visible(name, 40), _logs(line), False) for name, line in own.items()]
-    for (_, name), (result, line) in (same or kept).items():
-        label = f"{visible(name, 40)} {short_name(visible(result.device, 60))}"
-        series.append(SweepLine(label, _logs(line), True))
-    series = [each for each in series if each.points][: len(plots.MARKS)]
+def sweep_rows(run: RunState, width: int, height: int) -> list[Row]:
+    """Draw the chart, and below it notes if they fit."""
+    lines = compare.points_by_series(run.rows).items()
+    series = {visible(name, 40): _logs(line) for name, line in lines}
     spare = max(0, height - LEAST_PLOT - 1)
     below = note_rows(run, width, min(spare, max(2, height // SHARE_OF_NOTES)), DIM)
-    room = max(min(LEAST_PLOT + 1, height), height - len(below) - under)
-    return [*_chart(series, (run,), width, room), *below]
+    return [*_chart(series, (run,), width, height - len(below)), *below]
 
 
 def sweep_rows_of_group(group: GroupState, width: int, height: int) -> list[Row]:
     """Draw the chart with a line for each device."""
-    series = [SweepLine(target.place, _logs(run.rows), False) for target, run in group.runs.items()]
+    series = {target.place: _logs(run.rows) for target, run in group.runs.items()}
     return _chart(series, group.runs.values(), width, height)
 
 
@@ -205,13 +179,15 @@ def _logs(line: Sequence[Point]) -> tuple[tuple[float, float], ...]:
 
 
 def _chart(
-    series: Sequence[SweepLine], runs: Iterable[RunState], width: int, height: int
+    series: Mapping[str, Sequence[tuple[float, float]]],
+    runs: Iterable[RunState],
+    width: int,
+    height: int,
 ) -> list[Row]:
-    styles = [DIM if each.earlier else plots.mark_of(n)[1] for n, each in enumerate(series)]
-    marked = list(zip(series, styles, plots.MARKS, strict=False))
-    named = [(f"{mark} {each.name}", style) for each, style, mark in marked]
-    xs = [x for each in series for x, _ in each.points]
-    ys = [y for each in series for _, y in each.points]
+    marked = [plots.mark_of(n) for n in range(len(series))]
+    named = [(f"{mark} {name}", style) for name, (mark, style) in zip(series, marked, strict=True)]
+    xs = [x for points in series.values() for x, _ in points]
+    ys = [y for points in series.values() for _, y in points]
     unit, factor = flops_unit(max(ys, default=None))
     ys = [factor * y for y in ys]
     head = plots.legend(f" {unit}, by N " if width >= WIDE else f" {unit}", named, width)
@@ -224,11 +200,11 @@ def _chart(
     y, scaled = rates(min(ys), max(ys), height - 1)
     lines = tuple(
         plots.PlotLine(
-            tuple((at, scaled(factor * rate)) for at, rate in each.points),
+            tuple((at, scaled(factor * rate)) for at, rate in points),
             style,
             mark if len(series) > 1 else "",
         )
-        for each, style, mark in marked
+        for points, (mark, style) in zip(series.values(), marked, strict=True)
     )
     rows = plots.plot_rows(lines, plots.PlotArea(x, y, plots.LABEL, width, height - 1))
     return [head, *rows]

@@ -116,7 +116,6 @@ class BenchmarkTab(LiveTab):
         self.app.call_from_thread(self._show_results, results, problem)
 
     def _show_results(self, results: list[Result], problem: str | None) -> None:
-        self._chart.results = results
         self._results.show(results, problem)
         self._arrange()
 

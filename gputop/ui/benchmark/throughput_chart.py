@@ -30,7 +30,6 @@ from gputop.ui.monitor.panel import limit_text
 if TYPE_CHECKING:
     from rich.style import Style
 
-    from gputop.bench.events import Result
     from gputop.bench.run.group import GroupState
     from gputop.bench.run.run_state import RunState
     from gputop.bench.run.trace import Trace, TraceMoment
@@ -52,8 +51,6 @@ class ThroughputChart(RunView):
 
     def __init__(self) -> None:
         super().__init__(id="chart")
-        self.results: list[Result] = []
-        """Earlier results, newest first: sweeps of other devices are drawn too."""
         self.hint: Callable[[int, int], list[Row]] = lambda *_: []
         """Draws what to show without a run, for a width and height."""
 
@@ -65,25 +62,16 @@ class ThroughputChart(RunView):
             return group_chart_rows(group, width, height)
         if not run.is_table:
             return self._over_time(run, width, height)
-        wanted = _rows_of_readings(run, width)
-        under = wanted + 1 if wanted else 0
         if run.request.kind == "sweep":
-            rows = results.sweep_rows(run, self.results, width, height, under)
-        else:
-            rows = results.result_rows(run, width, height, under)
-        if not wanted or height - len(rows) < 2:
-            return rows
-        across = width - LEFT - RIGHT
-        seconds = max(0.1, run.elapsed_seconds, run.trace.moments[-1].seconds)
-        end = f"{seconds:.0f} s"
-        axis = f"{' ' * LEFT}0 {'─' * max(0, across - 3 - len(end))} {end}"
-        room = min(wanted, height - len(rows) - 1)
-        return [*rows, [Span(axis, DIM)], *trace_rows(run, TimeAxis(seconds, across), room)]
+            return results.sweep_rows(run, width, height)
+        return results.result_rows(run, width, height)
 
     def _over_time(self, run: RunState, width: int, height: int) -> list[Row]:
-        wanted = _rows_of_readings(run, width)
+        lines, constant = _lines(run)
+        wanted = len(lines) + bool(constant) + _reason_rows(run.trace)
         # What leaves the plot its least, for a row each; where there is more room, half of it.
-        spare = max(0, height - LEAST_PLOT_ROWS) if wanted else 0
+        wide = wanted and width >= LEAST_WIDTH_FOR_STRIPS
+        spare = max(0, height - LEAST_PLOT_ROWS) if wide else 0
         under = max(min(wanted, spare), spare // 2)
         left, right = (LEFT, RIGHT) if under else (plots.LABEL, 0)
         room = width - left - right
@@ -100,13 +88,6 @@ class ThroughputChart(RunView):
         plot = plots.plot_rows((plots.PlotLine(tuple(points), BUSY),), area)
         badge = [plots.SIMULATION] if run.request.target.simulated else []
         return [[*badge, head], *plot, *below]
-
-
-def _rows_of_readings(run: RunState, width: int) -> int:
-    """Return the rows that show everything, each reading in one; none where there is no room."""
-    lines, constant = _lines(run)
-    wanted = len(lines) + bool(constant) + _reason_rows(run.trace)
-    return wanted if width >= LEAST_WIDTH_FOR_STRIPS else 0
 
 
 def hint(kinds: Sequence[str], width: int, height: int, *, others: bool = False) -> list[Row]:

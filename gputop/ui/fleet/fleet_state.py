@@ -60,12 +60,11 @@ class FleetState:
 
     def update(self, fleet: Fleet) -> None:
         """Show a new answer in place of the one before."""
-        shown = dict(zip(self._numbers, self.levels, strict=True))
         self.fleet = fleet
         if fleet.fresh or self._taken_at is None:
             self._taken_at = self._clock()
         self._numbers = {gpu.key: n for n, gpu in enumerate(fleet.gpus)}
-        self.levels = self.metric.levels(fleet.gpus, [*map(shown.get, self._numbers)])
+        self.levels = self.metric.levels(fleet.gpus)
         self._look()
 
     def _look(self) -> None:
@@ -101,8 +100,7 @@ class FleetState:
     def next_metric(self, step: int) -> None:
         place = METRICS.index(self.metric) + step
         self.metric = METRICS[place % len(METRICS)]
-        gpus = self.fleet.gpus
-        self.levels = self.metric.levels(gpus, [None] * len(gpus))
+        self.levels = self.metric.levels(self.fleet.gpus)
 
     def next_group(self, step: int) -> None:
         names = grouping.choices(self.fleet)

@@ -183,21 +183,13 @@ def explanation(key: str, *, replay: bool) -> str:
     if key in OTHERS:
         return OTHERS[key]
     for action in ACTIONS:
-        if not action.has_key(key):
-            continue
-        if replay and action.id in REFUSALS:
-            return REFUSALS[action.id]
-        if action.tabs and action.works_on(action.tabs[0], replay=replay):
+        if action.has_key(key) and action.tabs and action.works_on(action.tabs[0], replay=replay):
             return f"{key_name(key)} works {TAB_NAMES[action.tabs[0]]}: {action.help}"
+    if replay and any(action.has_key(key) and action.when == "live" for action in ACTIONS):
+        return f"{key_name(key)} works on live data, not in a replay"
     return ""
 
 
-REFUSALS = {
-    "signal": "No signals in a replay: its pids may belong to other processes by now",
-    "environment": "A recording has no environments of processes",
-    "bench.start": "A replay cannot run a stress test: quit it to test a device",
-    "record": "This is a recording already: `gputop stream --replay` copies it to another file",
-}
 TAB_NAMES: dict[Tab, str] = {"monitor": "in the monitor (1)", "benchmark": "in the benchmark (2)"}
 TAB_NAMES |= {"processes": "in the processes (3)", "page": "on a device's page (Enter)"}
 TAB_NAMES |= {"why": "among the findings (w)", "process": "on a process's page (Enter)"}

@@ -80,20 +80,14 @@ HOSTS = {
     "b, F9, e": "work on this machine only, which --host localhost shows; for another, run gputop "
     "there: ssh -t HOST gputop",
 }
-WHY = {
-    "▲": "a finding: a cause of slowness, or a problem; `may` if it is not certain",
-    "·": "a finding that only explains, such as a power limit at full load",
-    "evidence": "the numbers behind a finding, each with its time",
-    "not enough data": "rules that lack a reading, and the reason",
-}
 BENCHMARK = {
     "TFLOP/s": "2·N³ operations per product, normal data, wall time",
     "peak": "best window of 0.1 to 0.2 s; the mean is of the whole run",
     "droop": "how far the second half is below the first seconds",
 }
 LEGENDS: dict[str, Mapping[str, str]] = {"Mouse": MOUSE, "Signs": SIGNS, "Panels and rows": PANELS}
-LEGENDS |= {"Why is it slow?": WHY, "Readings": LEGEND}
-LEGENDS |= {"Processes": {each.title: each.about for each in COLUMNS}, "Stress test": BENCHMARK}
+LEGENDS |= {"Readings": LEGEND, "Stress test": BENCHMARK}
+LEGENDS |= {"Processes": {each.title: each.about for each in COLUMNS}}
 
 
 class HelpText(LiveView):
