@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from gputop.compat import timeout
 from gputop.problem import Problem
-from gputop.schema.device import THIS_MACHINE
+from gputop.schema.device import THIS_MACHINE, old_after
 from gputop.stream.child import Interruption, Patience, StreamChild, StreamError, first_snapshot
 from gputop.stream.launch import StreamOptions
 from gputop.stream.merge import MachineStream, inventory_of, sample_of, uptime
@@ -28,6 +29,8 @@ SLACK = 1.25
 """Intervals that a sample waits for machines that are a little late."""
 AWAITED = 2.5
 """Intervals after which a silent machine is not waited for."""
+MARGIN_SECONDS = 0.01
+"""Seconds added to the age limit, so that rounding does not make an old value new again."""
 SOONEST_SECONDS = 0.1
 """Seconds between two samples, however fast machines send, or come and go."""
 
@@ -112,10 +115,13 @@ class Machines:
                 self._arrived.set()
 
     async def _due(self) -> None:
-        """Wait until all punctual machines have sent a sample, or until after the interval."""
+        """Wait until all punctual machines have sent a sample, or until after the interval.
+
+        It does not wait for a machine that becomes old before that, so that the screen shows it.
+        """
         began = uptime()
         while not self._complete():
-            left = began + SLACK * self._interval - uptime()
+            left = min(began + SLACK * self._interval, self._next_old(began)) - uptime()
             if left <= 0:
                 return
             if self._changed:
@@ -126,6 +132,16 @@ class Machines:
             with contextlib.suppress(asyncio.TimeoutError):
                 async with timeout(left):
                     await self._arrived.wait()
+
+    def _next_old(self, after: float) -> float:
+        """Return when the next silent machine becomes old, at least half an interval later.
+
+        Of many machines each becomes old at another moment.
+        """
+        limit = old_after(self._interval) + MARGIN_SECONDS
+        due = (machine.made_at + limit for machine in self._machines.values())
+        first = min((moment for moment in due if moment > after), default=math.inf)
+        return max(first, after + self._interval / 2)
 
     def _complete(self) -> bool:
         limit = uptime() - AWAITED * self._interval
