@@ -205,14 +205,15 @@ def _refuse_misuse(args: argparse.Namespace) -> None:
     name, kind, ray = args.kind, KINDS[args.kind], args.ray is not None
     ways = {"--ray": ray, "--collect": args.collect, "--compare": args.compare}
     named = [way for way, chosen in {**ways, "--history": args.history}.items() if chosen]
-    of_suite = args.level or args.resume or args.until_steady
     unfit = {
         "--dtype": args.dtype and not kind.has_dtype,
         "--size": args.size and not kind.has_size,
         "--verify": args.verify == "all" and kind.has_rows and name != "pairs",
         "--frequency": args.frequency and name != "pulse",
         "--ranks": args.ranks and name != "collective",
-        "--level, --resume and --until-steady": of_suite and name != "suite",
+        "--level": args.level and name != "suite",
+        "--resume": args.resume and name != "suite",
+        "--until-steady": args.until_steady and name != "suite",
         "--csv": args.csv and name == "suite",
         "--ray": ray and name == "pairs",
     }

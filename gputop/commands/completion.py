@@ -18,13 +18,20 @@ zsh:  gputop completion zsh > DIRECTORY/_gputop, where DIRECTORY is one of $fpat
 fish: gputop completion fish > ~/.config/fish/completions/gputop.fish"""
 
 
+class _Shells(tuple[str, ...]):
+    """Shells in messages and completions; the values that scripts ask for are accepted, too."""
+
+    __slots__ = ()
+
+    def __contains__(self, word: object) -> bool:
+        return word in (*SHELLS, *VALUES)
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the shell."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = f"New shells have completion after\n\n{WHERE}"
-    parser.add_argument(
-        "shell", choices=(*SHELLS, *VALUES), metavar="SHELL", help=", ".join(SHELLS)
-    )
+    parser.add_argument("shell", choices=_Shells(SHELLS), metavar="SHELL", help=", ".join(SHELLS))
 
 
 def run(arguments: argparse.Namespace) -> int:

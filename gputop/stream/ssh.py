@@ -46,12 +46,19 @@ _NAME = re.compile(r"[\w.@:%/\[\]+-]+")
 
 
 def parse_host(text: str) -> str:
-    """Check a host for `ssh`. Raises `ValueError` with the problem and the remedy."""
-    is_option = any(part.startswith("-") for part in re.split("[@/]", text))
-    if _NAME.fullmatch(text) and visible(text, LONGEST_NAME) == text and not is_option:
+    """Check a host for `ssh`. Raises `ValueError` with the problem, the reason and the remedy."""
+    if not text:
+        why = "it is empty"
+    elif any(part.startswith("-") for part in re.split("[@/]", text)):
+        why = "it begins with `-`, as an option does"
+    elif len(text) > LONGEST_NAME:
+        why = f"it is longer than {LONGEST_NAME} characters"
+    elif not _NAME.fullmatch(text) or visible(text) != text:
+        why = "it has spaces, or signs that names do not have"
+    else:
         return text
     raise ValueError(
-        f"{visible(text, 64)!r} is not a host. "
+        f"{visible(text, 64)!r} is not a host: {why}. "
         "Give a name that `ssh` knows, such as gpu-1 or ada@gpu-1."
     )
 

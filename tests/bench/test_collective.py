@@ -192,7 +192,7 @@ def test_on_a_cluster_the_ranks_are_what_ray_has_lent() -> None:
     assert [each.ranks for each in requests] == [tuple(AFAR)] * 2
     with pytest.raises(RunRefusedError, match="Ask for two GPUs or more with --devices"):
         command._requests(parsed("collective", "--ray", "--device", "cpu"), AFAR[:1])
-    with pytest.raises(RunRefusedError, match="pairs runs on one machine"):
+    with pytest.raises(RunRefusedError, match="--ray is not for pairs"):
         command._refuse_misuse(parsed("pairs", "--ray"))
 
 

@@ -155,7 +155,7 @@ def test_a_file_that_cannot_be_read_is_one_line(capsys: pytest.CaptureFixture[st
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
-    [(["--json", "--csv"], "Choose one"), (["--report", "a.html"], "Leave it out")],
+    [(["--json", "--csv"], "Choose one"), (["--report", "a.html"], "Leave out --history")],
 )
 def test_what_does_not_go_together(
     capsys: pytest.CaptureFixture[str], arguments: list[str], says: str

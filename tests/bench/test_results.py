@@ -230,20 +230,6 @@ def test_a_result_is_compared_with_what_came_before_it(file: Path) -> None:
     assert kept.comparison.runs == 4, "the one that was slower is no measure"
 
 
-def test_results_of_older_versions_are_compared_with_the_runs_before_them(file: Path) -> None:
-    runs = [soak(850.0, ago=30.0), soak(700.0, ago=20.0), soak(990.0, ago=10.0)]
-    for run in runs:
-        store.append(run)
-    with sqlite3.connect(file) as connection:
-        connection.execute("UPDATE results SET document = json_remove(document, '$.comparison')")
-    connection.close()
-    under = [each.comparison and each.comparison.under_percent for each in store.recent()]
-    assert under == [pytest.approx(100 * -215 / 775), pytest.approx(100 * 150 / 850), None]
-    assert [each.comparison for each in store.recent(2)] == [
-        each.comparison for each in store.recent()[:2]
-    ]
-
-
 def test_tables_are_compared_too(file: Path) -> None:
     store.append(table("copy", COPY, ago=60.0))
     assert store.append(table("copy", COPY)).comparison == Comparison(0.0, runs=1)

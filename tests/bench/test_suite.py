@@ -221,9 +221,9 @@ def test_json_and_the_page_have_every_part(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("soak", "--level", "quick"), "soak is no suite"),
-        (("suite", "--csv"), "A suite has rows of many kinds"),
-        (("suite", "--size", "512"), "suite chooses its own sizes"),
+        (("soak", "--level", "quick"), "--level is not for soak"),
+        (("suite", "--csv"), "--csv is not for suite"),
+        (("suite", "--size", "512"), "--size is not for suite"),
     ],
 )
 def test_options_that_do_not_fit(

@@ -12,27 +12,26 @@ GIB = 1 << 30
 
 
 @pytest.mark.parametrize(
-    ("text", "of_80_gib", "shown"),
+    ("text", "of_80_gib"),
     [
-        ("20GiB", 20 * GIB, "20.0 GiB"),
-        ("20G", 20 * GIB, "20.0 GiB"),
-        ("20 gib", 20 * GIB, "20.0 GiB"),
-        ("20GB", 20_000_000_000, "18.6 GiB"),
-        ("512MiB", 512 << 20, "512 MiB"),
-        ("1.5k", 1536, "1.50 KiB"),
-        ("1T", 1 << 40, "1.00 TiB"),
-        ("100B", 100, "100 B"),
-        ("0G", 0, "0 B"),
-        ("80%", 64 * GIB, "80 %"),
-        ("100 %", 80 * GIB, "100 %"),
-        ("12.5%", 10 * GIB, "12.5 %"),
-        ("99.999%", 85_898_486_927, "99.999 %"),
-        ("0.000001%", 859, "0.000001 %"),
+        ("20GiB", 20 * GIB),
+        ("20G", 20 * GIB),
+        ("20 gib", 20 * GIB),
+        ("20GB", 20_000_000_000),
+        ("512MiB", 512 << 20),
+        ("1.5k", 1536),
+        ("1T", 1 << 40),
+        ("100B", 100),
+        ("0G", 0),
+        ("80%", 64 * GIB),
+        ("100 %", 80 * GIB),
+        ("12.5%", 10 * GIB),
+        ("99.999%", 85_898_486_927),
+        ("0.000001%", 859),
     ],
 )
-def test_an_amount(text: str, of_80_gib: int, shown: str) -> None:
-    amount = parse_amount(text)
-    assert (amount.bytes_of(80 * GIB), str(amount)) == (of_80_gib, shown)
+def test_an_amount(text: str, of_80_gib: int) -> None:
+    assert parse_amount(text).bytes_of(80 * GIB) == of_80_gib
 
 
 @pytest.mark.parametrize(

@@ -263,14 +263,14 @@ def test_a_newer_recording_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (b"", "it is empty"),
-        (gzip.compress(b"", mtime=0), "it is empty"),
+        (b"", "it is no recording"),
+        (gzip.compress(b"", mtime=0), "it is no recording"),
         (b"root:x:0:0\n" * 100, "it is no recording"),
         (b"\x1f\x8b\x08" + b"\0" * 100, "it is no recording"),
         (b"\0" * 100_000, "it is no recording"),
         (b"[1]\n{}\n3\n", "it is no recording"),
-        (b'{"type":"sample","time":1.0,"host":{}}\n', "it does not say what devices it is of"),
-        (encode(streams.inventory(1)).encode(), "it ended before its first sample"),
+        (b'{"type":"sample","time":1.0,"host":{}}\n', "it is no recording"),
+        (encode(streams.inventory(1)).encode(), "it has no sample that can be read"),
         (
             encode(streams.inventory(1)).encode() + b'\n{"type":"sam',
             "it has no sample that can be read",

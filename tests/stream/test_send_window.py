@@ -76,7 +76,7 @@ def test_a_time_that_was_never_written_acknowledges_nothing() -> None:
 def test_times_are_known_again_as_they_were_written() -> None:
     window = opened()
     for n in range(20):
-        (written,) = window.select(sample(n + 0.123456789))
+        (written,) = window.select(sample(n + 0.123))
         window.received(decode(encode(written)).time, READER)
 
 

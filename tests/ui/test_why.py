@@ -318,7 +318,6 @@ async def test_help_explains_it() -> None:
         assert isinstance(app.screen, Help)
         text = " ".join(text_of_help(app).split())
         assert "Why is it slow? Findings of all devices" in text
-        assert "the numbers behind a finding" in text
 
 
 def test_a_sample_is_judged_once_and_a_pause_at_its_end() -> None:
