@@ -196,7 +196,7 @@ ATTACKS = (
         name="--config on a named pipe that never ends",
         prepare=lambda scene: ["--demo", "--config", fed(scene, b"theme = 'dark'\n" * 100)],
         kind=Kind.DASHBOARD,
-        says="it is no regular file",
+        says="it is a pipe",
     ),
     Attack(
         name="--replay on a named pipe that never ends",
