@@ -56,6 +56,7 @@ def made(dtype: str = "float32") -> step.Step:
     return step.Step(torch, BLOCK, getattr(torch, dtype), "cpu", compiled=False)
 
 
+@pytest.mark.slow
 def test_rows_of_each_block_eager_and_compiled() -> None:
     run, sent = stepped()
     points = [event for event in sent if event["event"] == "point"]
@@ -162,6 +163,7 @@ def test_the_telling_line_of_a_compiler_is_its_error() -> None:
     assert step.reason(RuntimeError("")) == "RuntimeError"
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     room = (384 << 20) + BLOCK.bytes_needed(4)
     monkeypatch.setattr(step, "SCALED", (BLOCK, step.BLOCKS[0]))

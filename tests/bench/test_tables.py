@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from gputop.bench.events import Point
 from gputop.bench.plan import request as plan
+from gputop.bench.results.tables import table
 from gputop.bench.run.session import worker_request
 from gputop.bench.worker import backends, errors, latency, main, rows, shapes, throughput
 from tests.bench.workers import load_torch, needs_torch, request
@@ -285,3 +287,9 @@ def test_the_memory_of_a_run_is_told_apart() -> None:
     assert unknown["context_bytes"] is None
     freed = backends.Cuda(fake, threading.Event(), 71 * gib).memories()  # others gave some back
     assert freed["context_bytes"] is None
+
+
+def test_two_zeros_are_two_sizes() -> None:
+    points = [Point("float32", x, {"tflops": 1.0, "seconds": 1.0}) for x in (0.0, -0.0)]
+    for kind in ("sweep", "copy", "latency"):
+        assert table(kind, points).lines

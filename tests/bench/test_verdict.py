@@ -599,3 +599,11 @@ def test_a_verdict_follows_from_its_parts(means: list[float], tolerance: float, 
         )
         assert (status(found) == 1) == (wrong > 0)
     assert judge(results[0], results[1:], DEFAULTS).parts[0].name == "results"
+
+
+def test_what_a_worker_notes_is_data_in_the_verdict_too() -> None:
+    noted = ("\x1b[2Jword 7 is wrong",)
+    (found,) = with_verdicts(
+        [dataclasses.replace(BASE, kind="memory", wrong_elements=1, notes=noted)]
+    )
+    assert parts(found)["results"].why.endswith("; ␛[2Jword 7 is wrong")

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from gputop.schema.snapshot import Record
 
+pytestmark = pytest.mark.slow  # half a minute for all of them
+
 CORPUS = sorted(Path(__file__).with_name("corpus").iterdir())
 
 

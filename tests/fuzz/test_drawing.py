@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from gputop.schema.snapshot import Inventory, Sample
     from gputop.ui.drawing.live import LiveView
 
+pytestmark = pytest.mark.slow  # half a minute for all of them
+
 # A machine has hundreds of fields: how long one takes to make and to draw is no test.
 many = settings(
     max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]

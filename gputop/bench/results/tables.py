@@ -216,7 +216,7 @@ def pair_tables(points: Iterable[Point]) -> list[TextTable]:
 
 def _grid(points: Sequence[Point], layout: Layout) -> TextTable:
     series = list(points_by_series(points))
-    sizes = [layout.size(x) for x in sorted({point.x for point in points})]
+    sizes = [*dict.fromkeys(layout.size(x) for x in sorted(point.x for point in points))]
     names, across = (series, sizes) if layout.by_series else (sizes, series)
     if layout.by_row:
         points = [point for line in points_by_series(points).values() for point in line]

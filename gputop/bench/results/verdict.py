@@ -139,7 +139,8 @@ def _results(result: Result) -> Judged:
     if result.wrong_elements:
         wrong = facts.wrong_results(result.wrong_elements, result.checks)
         # The first note of a memory test with wrong words names the first address.
-        where = f"; {result.notes[0]}" if result.kind == "memory" and result.notes else ""
+        notes = result.notes if result.kind == "memory" else ()
+        where = f"; {visible(notes[0], 200)}" if notes else ""
         return FAULTY, f"the device {wrong}{facts.mismatch_text(result)}{where}"
     if not result.checks:
         return NOT_JUDGED, "nothing was checked"
