@@ -291,6 +291,8 @@ async def ends_of(
 def _devices_that_are_well(monkeypatch: pytest.MonkeyPatch) -> None:
     made = PreparedStream(inventory(3), sample(3))
     monkeypatch.setattr(supervision, "open_stream", lambda: made)
+    # One sample stands for all, and on a busy machine the copies take longer than their 20 s.
+    monkeypatch.setattr(supervision, "SILENCE_SECONDS", 200.0)
 
 
 ALONE = """
