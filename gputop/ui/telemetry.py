@@ -68,6 +68,8 @@ class Telemetry:
         """True if the stream ended after the newest sample."""
         self.restarting = False
         """True after an interruption until the driver answers again."""
+        self.moving = False
+        """True before and while `restart` reads: the clock of a replay has moved before it."""
         self.began_at = self.received_at = clock()
 
     def receive(self, record: Record | Interruption) -> None:
@@ -103,7 +105,7 @@ class Telemetry:
         self._show(record)
 
     def restart(self, records: Iterable[Record | Event]) -> None:
-        """Start again with these records; events among them happened before."""
+        """Start again with these records; events among them happened before. Ends `moving`."""
         fresh = Telemetry(self._clock, replayed=self.replayed)
         for record in records:
             if isinstance(record, Event):
@@ -241,6 +243,8 @@ class Telemetry:
     @property
     def silent_seconds(self) -> float | None:
         """Age of the newest sample, if it is too old or no more may come; else None."""
+        if self.moving and self.interruption is None:
+            return None
         age = self._clock() - self.received_at
         # One interval before the limit: a sampler sends on time, whatever its devices do.
         late = age > self.silence_limit - self.interval

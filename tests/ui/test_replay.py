@@ -20,12 +20,13 @@ from gputop.ui.processes.screen import ProcessesTab
 from gputop.ui.shell.actions import ACTIONS, KeysView
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header, ReplayBar
+from gputop.ui.telemetry import Telemetry
 from tests import recordings, streams
 from tests.health.histories import WORKING, Machine, device, trainer
 from tests.ui.pilots import dashboard_of, settle, shown, until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterable
     from pathlib import Path
 
     from textual.pilot import Pilot
@@ -158,6 +159,37 @@ async def test_a_gap_shows_as_one_and_a_pause_does_not(tmp_path: Path) -> None:
         assert "12:00:21" in shown(pilot, ReplayBar)
         await to(pilot, replay, 62)
         assert "No data" not in shown(pilot, Header)
+
+
+@pytest.mark.parametrize("cut_off", [False, True])
+async def test_what_is_sought_is_no_gap_before_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut_off: bool
+) -> None:
+    """The screen may be drawn while another thread reads, and after what it reads is at fault."""
+    headers: list[str] = []
+    restart = Telemetry.restart
+
+    def watched(telemetry: Telemetry, records: Iterable[Record | Event]) -> None:
+        def draw() -> None:
+            pilot.app._tick()  # type: ignore[attr-defined]
+            headers.append(shown(pilot, Header))
+
+        pilot.app.call_from_thread(draw)
+        try:
+            restart(telemetry, records)
+        finally:
+            pilot.app.call_from_thread(draw)
+
+    path = recordings.make(tmp_path / "a.jsonl", 300)
+    async with dashboard(path) as (pilot, _):
+        monkeypatch.setattr(Telemetry, "restart", watched)
+        if cut_off:
+            os.truncate(path, 9000)
+        await pilot.press("shift+right")
+        await until(pilot, lambda: len(headers) == 2)
+        assert not any("No data" in header for header in headers)
+        expected = "it became shorter" if cut_off else "12:01:00"
+        await until(pilot, lambda: expected in shown(pilot, Header))
 
 
 async def test_alerts_are_those_of_the_recordings_time(tmp_path: Path) -> None:

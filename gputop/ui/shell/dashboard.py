@@ -151,6 +151,7 @@ class Dashboard(ActionScreen):
     async def _play(self, played: Played) -> None:
         """Add what a replay has played; after a jump, in another thread."""
         if played.restarted:
+            self.telemetry.moving = True
             await asyncio.to_thread(self.telemetry.restart, played.records)
         else:
             for record in played.records:
