@@ -68,6 +68,7 @@ def test_json_is_all_that_is_on_standard_output() -> None:
     assert kept.tflops_mean == result["tflops_mean"]
 
 
+@pytest.mark.slow
 @needs_torch
 def test_a_page_for_people() -> None:
     ended = ran("--device", "cpu", "--dtype", "float64", "--size", "128", "--seconds", "0.5")

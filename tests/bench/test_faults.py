@@ -111,7 +111,7 @@ async def test_wrong_elements_are_not_lost_with_the_worker(tmp_path: Path) -> No
 FIRST_WRONG = [(NOT_A_NUMBER, 64 * 64), (ONE_NOT_A_NUMBER, 1), (GARBAGE, 64)]
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dtype", "fault", "least"),
     [("float32", *wrong) for wrong in FIRST_WRONG]
@@ -258,7 +258,7 @@ def on_cuda(fault: str) -> str:
     )
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("error", "status"),
     [

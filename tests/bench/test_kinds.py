@@ -93,7 +93,7 @@ def test_a_table_from_hello_to_its_result(kind: str) -> None:
         assert done["tflops_mean"] is done["tflops_peak"] is None
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 def test_a_stop_in_the_middle_of_a_table_keeps_its_rows(kind: str) -> None:
     with RawWorker(asked(kind, 600.0)) as raw:
         raw.until("point")
@@ -224,6 +224,7 @@ async def test_a_table_that_is_stuck_in_one_call_is_stopped_with_its_rows(
     assert last.result.points
 
 
+@pytest.mark.slow
 async def test_a_table_without_a_row_is_no_result(tmp_path: Path) -> None:
     fault = LONG.format(work="Product.multiply").replace("if sent and times", "if times")
     fault += "backends.Cpu.patience = 1000.0\n"
@@ -279,6 +280,7 @@ def planned(kind: str, **fields: Any) -> dict[str, Any]:
         return plan | fields
 
 
+@pytest.mark.slow
 def test_the_plan_of_a_sweep_has_its_largest_size_and_its_time() -> None:
     plan = planned("sweep")
     assert plan["n"] == SIZES["sweep"]

@@ -204,7 +204,7 @@ loads.Traffic.copy = failing
 """
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "fault"), [("pulse", WRONG), ("burn", WRONG), ("burn", WRONG_COPY)]
 )
@@ -216,6 +216,7 @@ async def test_a_wrong_element_is_found(tmp_path: Path, kind: str, fault: str) -
     assert judge(last.result, []).state == "faulty"
 
 
+@pytest.mark.slow
 async def test_products_that_are_longer_than_a_pulse_are_refused(tmp_path: Path) -> None:
     fault = "loads.warm_up = lambda *_: (0.1, 1)\n"
     path = fake_interpreter(tmp_path, broken_worker(fault))

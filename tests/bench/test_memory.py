@@ -179,6 +179,7 @@ def test_a_run_from_hello_to_its_result() -> None:
     )
 
 
+@pytest.mark.slow
 @needs_torch
 def test_a_stop_takes_less_than_half_a_second_and_keeps_the_patterns() -> None:
     with RawWorker(asked(256, 600.0)) as raw:

@@ -77,7 +77,7 @@ async def test_a_run_from_hello_to_its_result() -> None:
     assert gone(hello.pid)
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @needs_torch
 @pytest.mark.parametrize("by", ["user", "limit"])
 async def test_stop_gives_the_result_so_far_and_by_whom(by: str) -> None:
@@ -95,6 +95,7 @@ async def test_stop_gives_the_result_so_far_and_by_whom(by: str) -> None:
     assert last.result.iterations > 0
 
 
+@pytest.mark.slow
 @needs_torch
 async def test_a_worker_that_is_killed_is_a_failure_that_says_so() -> None:
     events = []
@@ -137,6 +138,7 @@ async def eventually(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
+@pytest.mark.slow
 @needs_torch
 async def test_leaving_the_loop_early_leaves_no_worker() -> None:
     session = Session(request(seconds=600.0))

@@ -199,7 +199,7 @@ def kill_with(number: signal.Signals) -> Callable[[Terminal], None]:
     return kill
 
 
-@pytest.mark.daily(2)
+@pytest.mark.daily(1)
 @needs_torch
 @pytest.mark.parametrize(
     "end",

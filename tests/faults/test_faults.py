@@ -1,6 +1,6 @@
 """Every scenario of the tables: named, keys answered, nothing wrong shown, nothing left.
 
-One of four of each table runs every time, the others where the slow tests do.
+A few run every time, the others where the slow tests do.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SCENARIOS = [
 ]
 
 
-@pytest.mark.daily(11)
+@pytest.mark.daily(8)
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_it_is_named_and_mended(
     scenario: Scenario, build_driver: Callable[..., Path], tmp_path: Path

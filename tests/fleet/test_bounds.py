@@ -43,7 +43,7 @@ from tests.prometheus import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from gputop.fleet.model import Fleet
 
@@ -91,22 +91,28 @@ def refreshed(site: Any, turns: int = 2, seconds: float = 20.0) -> Fleet:
     return fleet
 
 
-TWICE = gzip.compress(gzip.compress(b"\n" * 100_000_000, 9), 9)
+def zipped_twice() -> Response:
+    body = gzip.compress(gzip.compress(b"\n" * 100_000_000, 9), 9)
+    return Response(body, 200, {"Content-Encoding": "gzip, gzip"})
 
 
+# Made where they are used: every process collects this file.
 @pytest.mark.parametrize(
-    ("response", "said"),
+    ("respond", "said"),
     [
-        (zipped(repeat(b"\n" * 1_000_000, 200)), "larger than 64 MiB"),
-        (Response(TWICE, 200, {"Content-Encoding": "gzip, gzip"}), "compressed more than once"),
-        (Response(START + b"[]," * JSON_VALUES + b"[]]}}"), f"more than {JSON_VALUES} values"),
-        (Response(b'{"status":"success","data":' + b"[" * 20_000_000), "values"),
-        (Response(START + b"{}," * SERIES + b"{}]}}"), f"more than {SERIES} series"),
+        (lambda: zipped(repeat(b"\n" * 1_000_000, 200)), "larger than 64 MiB"),
+        (zipped_twice, "compressed more than once"),
+        (
+            lambda: Response(START + b"[]," * JSON_VALUES + b"[]]}}"),
+            f"more than {JSON_VALUES} values",
+        ),
+        (lambda: Response(b'{"status":"success","data":' + b"[" * 20_000_000), "values"),
+        (lambda: Response(START + b"{}," * SERIES + b"{}]}}"), f"more than {SERIES} series"),
     ],
     ids=["bytes", "twice", "values", "nested", "series"],
 )
-def test_an_answer_beyond_a_bound_is_one_line(response: Response, said: str) -> None:
-    found = answered(response)
+def test_an_answer_beyond_a_bound_is_one_line(respond: Callable[[], Response], said: str) -> None:
+    found = answered(respond())
     assert str(found).startswith("An answer of Prometheus was left out: it ")
     assert said in str(found)
     assert "\n" not in str(found)

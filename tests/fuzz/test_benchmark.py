@@ -6,6 +6,7 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING, Any, get_type_hints
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -170,6 +171,7 @@ def test_what_a_worker_says_is_drawn(
         drawn(view, *size)
 
 
+@pytest.mark.slow
 @many
 @given(st.lists(lines(), min_size=2, max_size=3), SIZES, st.sampled_from(tuple(KINDS)))
 def test_what_several_workers_say_is_drawn(

@@ -25,7 +25,7 @@ def test_what_was_found_before(path: Path) -> None:
     TARGETS[path.name.partition("-")[0]].check(path.read_bytes())
 
 
-@pytest.mark.daily(2)
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_few_cases(target: str) -> None:
     tally = tried(target, SEED, range(CASES))

@@ -309,6 +309,7 @@ def test_one_snapshot_tells_what_a_minute_of_the_same_would(
     assert not any("of the time" in found.sentence for found in at_once.findings)
 
 
+@pytest.mark.slow
 @given(devices, samples)
 def test_rules_never_raise_on_one_snapshot(known: tuple[Device, ...], sample: Sample) -> None:
     inventory = dataclasses.replace(streams.inventory(devices=0), devices=known)

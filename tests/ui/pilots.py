@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from textual.widgets import Static
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from textual.strip import Strip
 
     from gputop.fleet.model import Fleet
+    from gputop.schema.snapshot import Record
     from gputop.ui.drawing.live import LiveView
     from gputop.ui.fleet.fleet_state import FleetState
 
@@ -31,6 +32,18 @@ def dashboard_of(app: App[None]) -> Dashboard:
     assert isinstance(app, GputopApp)
     assert isinstance(app.first, Dashboard)
     return app.first
+
+
+def app_with(*records: Record, **looks: Any) -> GputopApp:
+    """Return a dashboard that is sent the last record; those before are in its history already.
+
+    So none of them is drawn or judged, which would take most of the time of many tests.
+    """
+    before = len(records) - 1 if len(records) > 2 else 0  # two alone come as they do at a start
+    app = GputopApp(PreparedStream(*records[before:]), **looks)
+    for record in records[:before]:
+        dashboard_of(app).telemetry.receive(record)
+    return app
 
 
 def reason(app: App[None]) -> str:

@@ -46,17 +46,13 @@ from tests.streams import (
     sample,
 )
 from tests.ui import scenes
-from tests.ui.pilots import dashboard_of, lines, settle, shown, text_of_help, until
+from tests.ui.pilots import app_with, dashboard_of, lines, settle, shown, text_of_help, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from gputop.bench.events import Result
     from tests.sessions import EndlessSession, PreparedSession
-
-
-def app_with(*records: Any) -> GputopApp:
-    return GputopApp(PreparedStream(*records))
 
 
 async def test_every_device_has_a_panel_with_its_numbers() -> None:
@@ -161,7 +157,7 @@ async def test_the_density_can_be_chosen_by_hand() -> None:
 
 
 async def test_the_charts_can_be_chosen_and_are_kept() -> None:
-    app = GputopApp(PreparedStream(*scenes.job(1)), settings=Settings(charts="busy"))
+    app = app_with(*scenes.job(1), settings=Settings(charts="busy"))
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
 
@@ -204,7 +200,7 @@ async def test_charts_scroll_where_the_settings_say_so() -> None:
 
 async def test_a_chart_that_has_not_filled_says_what_it_has() -> None:
     for samples, past in ((1, ""), (7, ", 6 s"), (29, ", 20 s"), (90, ", 60 s")):
-        app = GputopApp(PreparedStream(*scenes.job(8, samples)))
+        app = app_with(*scenes.job(8, samples))
         async with app.run_test(size=(120, 40)) as pilot:
             await settle(pilot)
             assert re.search(rf" 0–100 %{past} ", shown(pilot, DevicesView)), samples
@@ -226,7 +222,7 @@ async def test_what_is_selected_is_seen_in_every_look(density: str, looks: dict[
     looks = looks | {
         "settings": dataclasses.replace(looks.get("settings", Settings()), density=density)
     }
-    app = GputopApp(PreparedStream(*scenes.job(2)), **looks)
+    app = app_with(*scenes.job(2), **looks)
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
 

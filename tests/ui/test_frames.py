@@ -20,7 +20,7 @@ from gputop.ui.terminal import textual_patches
 from gputop.ui.terminal.screen_model import ScreenModel, Sequences
 from tests.streams import PreparedStream
 from tests.ui import scenes
-from tests.ui.pilots import dashboard_of, lines, settle, shown, text_of, until
+from tests.ui.pilots import app_with, dashboard_of, lines, settle, shown, text_of, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,7 +83,7 @@ async def test_a_page_is_one_frame_and_a_page_made_in_advance_none(
     frames: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dashboard, "PRELOAD_SECONDS", 1e6)
-    app = GputopApp(PreparedStream(*scenes.job(8)))
+    app = app_with(*scenes.job(8))
     async with app.run_test(size=SIZE) as pilot:
         await until(pilot, lambda: "of 700 W" in shown(pilot, DevicesView))
         await painted(pilot)
@@ -216,7 +216,7 @@ async def test_each_sample_is_of_second_rank_where_they_come_seldom(frames: list
 
 async def pages() -> list[str]:
     """Return what the page of a device, the benchmark and the processes look like."""
-    app = GputopApp(PreparedStream(*scenes.job(8)))
+    app = app_with(*scenes.job(8))
     async with app.run_test(size=SIZE) as pilot:
         await begun(pilot, [])
         found = []
@@ -248,7 +248,7 @@ async def test_with_another_textual_the_pages_are_the_same(monkeypatch: pytest.M
 
 
 async def test_a_resize_in_a_batch_is_painted_at_its_end(frames: list[str]) -> None:
-    app = GputopApp(PreparedStream(*scenes.job(8)))
+    app = app_with(*scenes.job(8))
     async with app.run_test(size=SIZE) as pilot:
         await begun(pilot, frames)
         with app.batch_update():  # as while a tab is mounted

@@ -20,7 +20,7 @@ from gputop.ui.shell.help_and_settings import Help
 from tests import streams
 from tests.streams import NOW, PreparedStream
 from tests.ui import fleets, scenes
-from tests.ui.pilots import dashboard_of, settle, shown, text_of_help, until
+from tests.ui.pilots import app_with, dashboard_of, settle, shown, text_of_help, until
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
@@ -37,10 +37,6 @@ def _never_late(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gputop.ui.telemetry.silence_limit", lambda _: float("inf"))
 
 
-def app_with(records: list[Record], **looks: Any) -> GputopApp:
-    return GputopApp(PreparedStream(*records), **looks)
-
-
 async def ready(pilot: Pilot[None]) -> None:
     await settle(pilot)
 
@@ -54,12 +50,12 @@ def named(size: object) -> str:
 
 @pytest.mark.parametrize("size", [NARROW, USUAL], ids=named)
 def test_two_hosts_one_of_them_away(snap_compare: Any, size: tuple[int, int]) -> None:
-    assert snap_compare(app_with(fleets.two()), terminal_size=size, run_before=ready)
+    assert snap_compare(app_with(*fleets.two()), terminal_size=size, run_before=ready)
 
 
 def test_eight_hosts_of_eight_devices(snap_compare: Any) -> None:
     hosts = {f"gpu-{n}": fleets.named(scenes.job(8, 30), f"gpu-{n}") for n in range(1, 9)}
-    app = app_with(fleets.merged(hosts))
+    app = app_with(*fleets.merged(hosts))
     assert snap_compare(app, terminal_size=LARGE, run_before=ready)
 
 
@@ -70,7 +66,7 @@ def test_hosts_that_have_not_answered(snap_compare: Any) -> None:
         "gpu-3": [fleets.died("bash: line 1: gputop: command not found", status=127)],
         "gpu-4": [streams.no_driver(), streams.sample(0)],
     }
-    app = app_with(fleets.merged(hosts))
+    app = app_with(*fleets.merged(hosts))
     assert snap_compare(app, terminal_size=NARROW, run_before=ready)
 
 
@@ -78,7 +74,7 @@ def test_hosts_that_have_not_answered(snap_compare: Any) -> None:
 
 
 async def test_each_host_has_a_title_with_what_is_its_own() -> None:
-    app = app_with(fleets.two(away=None))
+    app = app_with(*fleets.two(away=None))
     async with app.run_test(size=USUAL) as pilot:
         await settle(pilot)
         text = shown(pilot, DevicesView)
@@ -96,7 +92,7 @@ async def test_each_host_has_a_title_with_what_is_its_own() -> None:
 
 @pytest.mark.parametrize("size", [NARROW, USUAL, LARGE], ids=named)
 async def test_one_that_is_away_says_why_and_what_to_do(size: tuple[int, int]) -> None:
-    app = app_with(fleets.two(fleets.NO_KEY))
+    app = app_with(*fleets.two(fleets.NO_KEY))
     async with app.run_test(size=size) as pilot:
         await settle(pilot)
         text = shown(pilot, DevicesView)
@@ -107,7 +103,7 @@ async def test_one_that_is_away_says_why_and_what_to_do(size: tuple[int, int]) -
 
 async def test_what_is_away_is_in_no_sum() -> None:
     for records, total in ((fleets.two(away=None), "320 GiB"), (fleets.two(), "160 GiB")):
-        async with app_with(records).run_test(size=USUAL) as pilot:
+        async with app_with(*records).run_test(size=USUAL) as pilot:
             await settle(pilot)
             header = shown(pilot, Header)
             assert "4 GPUs" in header
@@ -144,7 +140,7 @@ def behind(seconds: float) -> list[Record]:
     ("seconds", "said"), [(1.8, None), (2.0, "2.0 s behind"), (95.0, "1:35 behind")]
 )
 async def test_a_host_that_is_behind_says_by_how_much(seconds: float, said: str | None) -> None:
-    async with app_with(behind(seconds)).run_test(size=USUAL) as pilot:
+    async with app_with(*behind(seconds)).run_test(size=USUAL) as pilot:
         await settle(pilot)
         text = shown(pilot, DevicesView)
         assert text.count(" behind") == (said is not None)
@@ -156,7 +152,7 @@ async def test_a_host_that_is_behind_says_by_how_much(seconds: float, said: str 
 
 
 async def test_the_page_of_a_device_whose_host_is_behind_says_so() -> None:
-    async with app_with(behind(2.0)).run_test(size=USUAL) as pilot:
+    async with app_with(*behind(2.0)).run_test(size=USUAL) as pilot:
         await settle(pilot)
         await pilot.press("end", "enter")
         await settle(pilot)
@@ -170,7 +166,7 @@ async def test_simulated_hosts_are_marked_each() -> None:
     assert isinstance(machine, Inventory)
     simulated = [dataclasses.replace(machine, source=Source.SIMULATED), *others]
     records = fleets.merged({"a": simulated, "b": scenes.job(2, 5)})
-    async with app_with(records).run_test(size=USUAL) as pilot:
+    async with app_with(*records).run_test(size=USUAL) as pilot:
         await settle(pilot)
         a, _, b = shown(pilot, DevicesView).partition("─ b ")
         assert "SIMULATED" in a
@@ -180,7 +176,7 @@ async def test_simulated_hosts_are_marked_each() -> None:
 
 async def test_a_host_without_devices_has_its_title_alone() -> None:
     records = fleets.merged({"a": [streams.no_driver(), streams.sample(0)]})
-    async with app_with(records).run_test(size=NARROW) as pilot:
+    async with app_with(*records).run_test(size=NARROW) as pilot:
         await settle(pilot)
         assert "No NVIDIA driver: libnvidia-ml.so.1 is not found" in shown(pilot, DevicesView)
         assert "No devices yet on 1 host" in shown(pilot, Header)
@@ -194,7 +190,7 @@ async def test_a_host_without_devices_has_its_title_alone() -> None:
     ],
 )
 async def test_the_header_without_any_device(hosts: Any, said: str) -> None:
-    async with app_with(fleets.merged(hosts)).run_test(size=NARROW) as pilot:
+    async with app_with(*fleets.merged(hosts)).run_test(size=NARROW) as pilot:
         await settle(pilot)
         assert said in shown(pilot, Header)
 
@@ -204,7 +200,7 @@ async def test_the_header_without_any_device(hosts: Any, said: str) -> None:
 
 async def test_the_selection_goes_from_host_to_host_and_shows_its_place() -> None:
     hosts = {name: scenes.job(8, 3) for name in ("a", "b", "c", "d")}
-    app = app_with(fleets.merged(hosts))
+    app = app_with(*fleets.merged(hosts))
     async with app.run_test(size=NARROW) as pilot:
         await settle(pilot)
         devices = app.query_one(DevicesView)
@@ -219,7 +215,7 @@ async def test_the_selection_goes_from_host_to_host_and_shows_its_place() -> Non
 
 
 async def test_a_click_selects_the_device_under_a_title() -> None:
-    app = app_with(fleets.two(away=None))
+    app = app_with(*fleets.two(away=None))
     async with app.run_test(size=USUAL) as pilot:
         await settle(pilot)
         devices = app.query_one(DevicesView)
@@ -254,7 +250,7 @@ def test_the_first_line_that_shows(
 
 
 async def test_processes_say_which_host_they_run_on() -> None:
-    app = app_with(fleets.two(away=None))
+    app = app_with(*fleets.two(away=None))
     async with app.run_test(size=USUAL) as pilot:
         await settle(pilot)
         heading, *rows = shown(pilot, ProcessesView).splitlines()
@@ -266,14 +262,14 @@ async def test_processes_say_which_host_they_run_on() -> None:
 
 
 async def test_one_host_needs_no_column() -> None:
-    app = app_with(fleets.merged({"a": scenes.job(2, 3)}))
+    app = app_with(*fleets.merged({"a": scenes.job(2, 3)}))
     async with app.run_test(size=USUAL) as pilot:
         await settle(pilot)
         assert "HOST" not in shown(pilot, ProcessesView)
 
 
 async def test_all_columns_can_be_sorted_by_round_and_round() -> None:
-    app = app_with(fleets.two(away=None))
+    app = app_with(*fleets.two(away=None))
     async with app.run_test(size=USUAL) as pilot:
         await settle(pilot)
         seen = set()
@@ -294,7 +290,7 @@ async def test_children_are_under_the_parent_of_their_own_host() -> None:
         "a": [streams.inventory(1), streams.sample(1, [parent, child])],
         "b": [streams.inventory(1), streams.sample(1, [lone])],
     }
-    async with app_with(fleets.merged(hosts)).run_test(size=USUAL) as pilot:
+    async with app_with(*fleets.merged(hosts)).run_test(size=USUAL) as pilot:
         await settle(pilot)
         await pilot.press("t")
         await settle(pilot)
@@ -310,7 +306,7 @@ async def test_the_age_of_a_process_goes_by_the_clock_of_its_host() -> None:
         "a": [streams.inventory(1), streams.sample(1, [ahead], time=NOW + 86_400)],
         "b": [streams.inventory(1), streams.sample(1, [behind], time=NOW - 86_400)],
     }
-    async with app_with(fleets.merged(hosts)).run_test(size=USUAL) as pilot:
+    async with app_with(*fleets.merged(hosts)).run_test(size=USUAL) as pilot:
         await settle(pilot)
         assert shown(pilot, ProcessesView).count("1m00s") == 2
 
@@ -323,7 +319,7 @@ async def test_no_process_of_another_machine_is_touched(monkeypatch: pytest.Monk
     monkeypatch.setattr(
         "gputop.ui.processes.process_page.read_details", lambda *each: read.append(each)
     )
-    app = app_with(fleets.two(away=None))
+    app = app_with(*fleets.two(away=None))
     async with app.run_test(size=USUAL) as pilot:
         await settle(pilot)
         await pilot.press("f9")
@@ -340,7 +336,7 @@ async def test_no_process_of_another_machine_is_touched(monkeypatch: pytest.Monk
 
 async def test_a_process_of_this_machine_is_offered_signals_among_others() -> None:
     records = fleets.merged({"localhost": scenes.job(2, 3), "b": scenes.job(2, 3)})
-    app = app_with(records)
+    app = app_with(*records)
     async with app.run_test(size=USUAL) as pilot:
         await settle(pilot)
         await pilot.press("f9")
@@ -352,7 +348,7 @@ async def test_a_process_of_this_machine_is_offered_signals_among_others() -> No
 async def test_no_device_of_another_machine_is_put_under_stress(
     session: type[PreparedSession],
 ) -> None:
-    app = app_with(fleets.two(away=None))
+    app = app_with(*fleets.two(away=None))
     async with app.run_test(size=USUAL) as pilot:
         await settle(pilot)
         await pilot.press("b")
@@ -375,7 +371,7 @@ async def test_a_device_of_this_machine_is_put_under_stress_among_others(
         "b": [streams.inventory(2), streams.sample(2)],
         "localhost": [streams.inventory(2), quiet],
     }
-    app = app_with(fleets.merged(hosts))
+    app = app_with(*fleets.merged(hosts))
     async with app.run_test(size=USUAL) as pilot:
         await settle(pilot)
         await pilot.press("end", "b")
@@ -388,7 +384,7 @@ async def test_a_device_of_this_machine_is_put_under_stress_among_others(
 
 
 async def test_the_page_of_a_device_says_its_host_and_its_own_uuid() -> None:
-    app = app_with(fleets.two(away=None))
+    app = app_with(*fleets.two(away=None))
     async with app.run_test(size=(200, 100)) as pilot:
         await settle(pilot)
         await pilot.press("end", "enter")
@@ -402,7 +398,7 @@ async def test_the_page_of_a_device_says_its_host_and_its_own_uuid() -> None:
 
 
 async def test_the_page_of_a_device_that_is_away_says_why() -> None:
-    app = app_with(fleets.two())
+    app = app_with(*fleets.two())
     async with app.run_test(size=USUAL) as pilot:
         await settle(pilot)
         await pilot.press("end", "enter")
@@ -419,7 +415,7 @@ async def test_an_event_of_no_device_is_not_told_of_other_hosts() -> None:
         "a": [streams.inventory(1), streams.sample(1, events=(event,))],
         "b": [streams.inventory(1), streams.sample(1)],
     }
-    app = app_with(fleets.merged(hosts))
+    app = app_with(*fleets.merged(hosts))
     async with app.run_test(size=USUAL) as pilot:
         await settle(pilot)
         await pilot.press("enter")
@@ -447,7 +443,7 @@ async def test_a_pause_keeps_all_of_them_and_says_what_goes() -> None:
 
 @pytest.mark.parametrize("several", [False, True])
 async def test_help_explains_hosts_where_there_are_any(several: bool) -> None:
-    app = app_with(fleets.two() if several else scenes.job(2, 3))
+    app = app_with(*fleets.two() if several else scenes.job(2, 3))
     async with app.run_test(size=USUAL) as pilot:
         await settle(pilot)
         await pilot.press("question_mark")

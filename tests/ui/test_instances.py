@@ -17,17 +17,12 @@ from gputop.ui.shell.app import GputopApp
 from tests.bench.machines import WHOLE, divided, instance, seen, trainer, undivided
 from tests.sessions import RESULT
 from tests.streams import PreparedStream, device
-from tests.ui.pilots import reason, settle, shown, until
+from tests.ui.pilots import app_with, reason, settle, shown, until
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
 
-    from gputop.schema.snapshot import Record
     from tests.sessions import EndlessSession, PreparedSession
-
-
-def app_with(*records: Record) -> GputopApp:
-    return GputopApp(PreparedStream(*records))
 
 
 def offered(pilot: Pilot[None]) -> list[str]:

@@ -32,7 +32,7 @@ from gputop.ui.shell.header import Header
 from gputop.ui.shell.help_and_settings import ABOUT, FIRST, FRAME, SORTS, Help, HelpPage, HelpText
 from tests.streams import PreparedStream, inventory, no_driver, sample
 from tests.ui import scenes
-from tests.ui.pilots import dashboard_of, settle, shown, text_of_help, until
+from tests.ui.pilots import app_with, dashboard_of, settle, shown, text_of_help, until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,10 +42,6 @@ if TYPE_CHECKING:
     from tests.sessions import EndlessSession, PreparedSession
 
 README = Path(__file__).parents[2] / "README.md"
-
-
-def app_with(*records: Any) -> GputopApp:
-    return GputopApp(PreparedStream(*records))
 
 
 async def type_at_once(pilot: Pilot[None], *keys: str) -> None:
@@ -537,7 +533,7 @@ async def test_a_key_that_does_nothing_says_what_would(
 async def test_a_key_that_is_not_on_offer_says_why(
     records: tuple[Any, ...], readonly: bool, key: str, said: str
 ) -> None:
-    app = GputopApp(PreparedStream(*records), settings=Settings(readonly=readonly))
+    app = app_with(*records, settings=Settings(readonly=readonly))
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
         await pilot.press(key)

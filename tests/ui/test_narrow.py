@@ -20,7 +20,7 @@ from gputop.ui.shell.header import Header
 from gputop.ui.shell.help_and_settings import HelpText
 from tests.streams import PreparedStream, inventory, no_driver, sample
 from tests.ui import scenes
-from tests.ui.pilots import lines, settle, shown, text_of, until
+from tests.ui.pilots import app_with, lines, settle, shown, text_of, until
 
 
 @pytest.mark.parametrize("width", [60, 79, 80, 99, 100, 120])
@@ -92,7 +92,7 @@ CUT = re.compile(r"\d…")
 @pytest.mark.parametrize("density", ["auto", "row", "compact", "full"])
 @pytest.mark.parametrize("devices", [1, 2, 8])
 async def test_no_number_of_a_device_is_cut(density: str, devices: int) -> None:
-    app = GputopApp(PreparedStream(*scenes.alarming(devices)), settings=Settings(density=density))
+    app = app_with(*scenes.alarming(devices), settings=Settings(density=density))
     async with app.run_test(size=(60, 24)) as pilot:
         await settle(pilot)
         for view in (Header, DevicesView):
@@ -101,7 +101,7 @@ async def test_no_number_of_a_device_is_cut(density: str, devices: int) -> None:
 
 
 async def test_the_sums_of_a_machine_with_faults_are_whole() -> None:
-    app = GputopApp(PreparedStream(*scenes.faults()))
+    app = app_with(*scenes.faults())
     async with app.run_test(size=(60, 24)) as pilot:
         await settle(pilot)
         summary = shown(pilot, Header).splitlines()[1]
@@ -145,7 +145,7 @@ async def test_help_is_whole(size: tuple[int, int]) -> None:
 async def test_the_smallest_terminals_have_a_line_for_each_device_and_nothing_else(
     size: tuple[int, int],
 ) -> None:
-    app = GputopApp(PreparedStream(*scenes.alarming(8)))
+    app = app_with(*scenes.alarming(8))
     async with app.run_test(size=size) as pilot:
         await until(pilot, lambda: "%" in text_of(lines(app)))
         rows = text_of(lines(app)).splitlines()[: min(8, size[1])]
@@ -205,7 +205,7 @@ async def test_small_sizes_have_nothing_cut_and_no_wrong_note(
     sizes: list[tuple[int, int]], devices: int
 ) -> None:
     records = scenes.job(devices) if devices else [no_driver(), sample()]
-    app = GputopApp(PreparedStream(*records))
+    app = app_with(*records)
     async with app.run_test(size=(60, 14)) as pilot:
         await until(pilot, lambda: "%" in text_of(lines(app)))
         for width, height in sizes:

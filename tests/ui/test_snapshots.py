@@ -37,7 +37,7 @@ from tests.sessions import table_events, table_result
 from tests.sources.test_nvml import Clock
 from tests.streams import NOW, PreparedStream, host, inventory, no_driver, sample
 from tests.ui import scenes
-from tests.ui.pilots import dashboard_of, lines, settle, shown, text_of, until
+from tests.ui.pilots import app_with, dashboard_of, lines, settle, shown, text_of, until
 from tests.ui.together import GPUS, begun, mean, result
 
 if TYPE_CHECKING:
@@ -68,7 +68,8 @@ every_size = pytest.mark.parametrize("size", SIZES, ids=named)
 every_count = pytest.mark.parametrize("devices", DEVICES)
 
 
-def app_with(records: list[Record], **looks: Any) -> GputopApp:
+def judged(*records: Record, **looks: Any) -> GputopApp:
+    """Return a dashboard that judges each record, since findings depend on those before."""
     return GputopApp(PreparedStream(*records), **looks)
 
 
@@ -88,7 +89,7 @@ def ready(*keys: str) -> Any:
 @pytest.mark.parametrize("size", PICTURED, ids=named)
 @every_count
 def test_monitor(snap_compare: Any, devices: int, size: tuple[int, int]) -> None:
-    assert snap_compare(app_with(scenes.job(devices)), terminal_size=size, run_before=ready())
+    assert snap_compare(app_with(*scenes.job(devices)), terminal_size=size, run_before=ready())
 
 
 async def screen_of(app: GputopApp, size: tuple[int, int], *keys: str) -> list[Strip]:
@@ -149,7 +150,7 @@ def same_screen(snap_compare: Any, snapshot: Any) -> Callable[..., bool]:
 @every_size
 @every_count
 def test_monitor_in_16_colours(snapshot: Any, devices: int, size: tuple[int, int]) -> None:
-    app = app_with(scenes.job(devices), terminal=Terminal(colours=16))
+    app = app_with(*scenes.job(devices), terminal=Terminal(colours=16))
     strips = asyncio.run(screen_of(app, size))
     assert styled(strips) == snapshot
 
@@ -159,14 +160,14 @@ def test_monitor_in_16_colours(snapshot: Any, devices: int, size: tuple[int, int
 @every_count
 def test_monitor_in_ascii(snapshot: Any, devices: int, size: tuple[int, int]) -> None:
     looks = {"settings": Settings(ascii=True), "terminal": Terminal(colours=16)}
-    text = text_of(asyncio.run(screen_of(app_with(scenes.job(devices), **looks), size)))
+    text = text_of(asyncio.run(screen_of(app_with(*scenes.job(devices), **looks), size)))
     assert text.isascii()
     assert "\n".join(line.rstrip() for line in text.splitlines()) == snapshot
 
 
 def test_light_theme(snap_compare: Any) -> None:
     """A picture has a dark background whatever the theme."""
-    app = app_with(scenes.alarming(8), settings=Settings(theme="light"))
+    app = judged(*scenes.alarming(8), settings=Settings(theme="light"))
     assert snap_compare(app, terminal_size=USUAL, run_before=ready())
 
 
@@ -175,23 +176,23 @@ def test_light_theme(snap_compare: Any) -> None:
 
 @pytest.mark.parametrize("size", SIZES[:3], ids=named)
 def test_faults(same_screen: Callable[..., bool], size: tuple[int, int]) -> None:
-    assert same_screen(app_with(scenes.faults()), size)
+    assert same_screen(app_with(*scenes.faults()), size)
 
 
 @pytest.mark.parametrize("size", SIZES[:3], ids=named)
 def test_alerts(same_screen: Callable[..., bool], size: tuple[int, int]) -> None:
-    assert same_screen(app_with(scenes.alarming(8)), size)
+    assert same_screen(judged(*scenes.alarming(8)), size)
 
 
 @pytest.mark.parametrize("size", [NARROW, MEDIUM], ids=named)
 def test_no_driver(snap_compare: Any, size: tuple[int, int]) -> None:
     records: list[Record] = [no_driver(), Sample(NOW, host(16))]
-    assert snap_compare(app_with(records), terminal_size=size, run_before=ready())
+    assert snap_compare(app_with(*records), terminal_size=size, run_before=ready())
 
 
 def test_the_driver_does_not_answer_yet(snap_compare: Any) -> None:
     machine = inventory(driver_state=DriverState.STARTING, driver_version=None, cuda_version=None)
-    app = app_with([machine, Sample(NOW, host(16))])
+    app = app_with(machine, Sample(NOW, host(16)))
 
     async def run_before(pilot: Pilot[None]) -> None:
         dashboard_of(app).telemetry.began_at -= 12
@@ -201,7 +202,7 @@ def test_the_driver_does_not_answer_yet(snap_compare: Any) -> None:
 
 
 def test_paused(snap_compare: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    app = app_with(scenes.job(2))
+    app = app_with(*scenes.job(2))
 
     async def run_before(pilot: Pilot[None]) -> None:
         await ready("space")(pilot)
@@ -216,7 +217,7 @@ def test_simulated(snap_compare: Any) -> None:
     machine, *others = scenes.job(2)
     assert isinstance(machine, Inventory)
     simulated = dataclasses.replace(machine, source=Source.SIMULATED)
-    app = app_with([simulated, *others])
+    app = app_with(simulated, *others)
     assert snap_compare(app, terminal_size=NARROW, run_before=ready())
 
 
@@ -249,7 +250,7 @@ def machine_of(nvml: FakeDriver, *devices: FakeDevice) -> list[Record]:
 @pytest.mark.driver
 @pytest.mark.parametrize("size", [NARROW, USUAL, MEDIUM], ids=named)
 def test_mig(same_screen: Callable[..., bool], nvml: FakeDriver, size: tuple[int, int]) -> None:
-    app = app_with(machine_of(nvml, preset("a100_mig")))
+    app = app_with(*machine_of(nvml, preset("a100_mig")))
     assert same_screen(app, size)
 
 
@@ -257,7 +258,7 @@ def test_mig(same_screen: Callable[..., bool], nvml: FakeDriver, size: tuple[int
 @pytest.mark.parametrize("density", ["auto", "row"])
 def test_mig_with_gpm(snap_compare: Any, nvml: FakeDriver, density: str) -> None:
     records = machine_of(nvml, mig_with_gpm(), preset("h100"))
-    app = app_with(records, settings=Settings(density=density))
+    app = app_with(*records, settings=Settings(density=density))
     assert snap_compare(app, terminal_size=MEDIUM, run_before=ready())
 
 
@@ -265,13 +266,13 @@ def test_mig_with_gpm(snap_compare: Any, nvml: FakeDriver, density: str) -> None
 @pytest.mark.parametrize("size", [NARROW, USUAL], ids=named)
 @pytest.mark.parametrize("name", ["gb10", "wsl", "orin", "vgpu_guest"])
 def test_platform(snap_compare: Any, nvml: FakeDriver, name: str, size: tuple[int, int]) -> None:
-    app = app_with(machine_of(nvml, preset(name)))
+    app = app_with(*machine_of(nvml, preset(name)))
     assert snap_compare(app, terminal_size=size, run_before=ready())
 
 
 @pytest.mark.driver
 def test_platforms_in_rows(snap_compare: Any, nvml: FakeDriver) -> None:
-    app = app_with(machine_of(nvml, *map(preset, PLATFORMS)))
+    app = app_with(*machine_of(nvml, *map(preset, PLATFORMS)))
     assert snap_compare(app, terminal_size=MEDIUM, run_before=ready())
 
 
@@ -280,17 +281,17 @@ def test_platforms_in_rows(snap_compare: Any, nvml: FakeDriver) -> None:
 
 @every_size
 def test_why(same_screen: Callable[..., bool], size: tuple[int, int]) -> None:
-    assert same_screen(app_with(scenes.slow()), size, "w", "w")
+    assert same_screen(judged(*scenes.slow()), size, "w", "w")
 
 
 def test_why_of_all_devices(snap_compare: Any) -> None:
-    app = app_with(scenes.slow())
+    app = judged(*scenes.slow())
     assert snap_compare(app, terminal_size=MEDIUM, run_before=ready("w"))
 
 
 @pytest.mark.parametrize("size", [USUAL, MEDIUM], ids=named)
 def test_monitor_with_findings(snap_compare: Any, size: tuple[int, int]) -> None:
-    assert snap_compare(app_with(scenes.slow()), terminal_size=size, run_before=ready())
+    assert snap_compare(judged(*scenes.slow()), terminal_size=size, run_before=ready())
 
 
 # The device's page.
@@ -298,13 +299,13 @@ def test_monitor_with_findings(snap_compare: Any, size: tuple[int, int]) -> None
 
 @every_size
 def test_page(same_screen: Callable[..., bool], size: tuple[int, int]) -> None:
-    app = app_with(scenes.job(2))
+    app = app_with(*scenes.job(2))
     assert same_screen(app, size, "enter")
 
 
 def test_page_with_the_cursor_in_the_past(snap_compare: Any) -> None:
     keys = ["left"] * 24
-    app = app_with(scenes.job(2))
+    app = app_with(*scenes.job(2))
     assert snap_compare(app, terminal_size=MEDIUM, run_before=ready("enter", *keys))
 
 
@@ -315,19 +316,19 @@ def test_page_with_the_cursor_in_the_past(snap_compare: Any) -> None:
 def test_page_with_many_absences(
     snap_compare: Any, nvml: FakeDriver, name: str, size: tuple[int, int]
 ) -> None:
-    app = app_with(machine_of(nvml, preset(name)))
+    app = app_with(*machine_of(nvml, preset(name)))
     assert snap_compare(app, terminal_size=size, run_before=ready("enter"))
 
 
 @pytest.mark.driver
 def test_page_of_an_instance(snap_compare: Any, nvml: FakeDriver) -> None:
-    app = app_with(machine_of(nvml, preset("a100_mig")))
+    app = app_with(*machine_of(nvml, preset("a100_mig")))
     assert snap_compare(app, terminal_size=MEDIUM, run_before=ready("j", "enter"))
 
 
 @pytest.mark.parametrize("size", [USUAL, MEDIUM], ids=named)
 def test_page_of_a_lost_device(snap_compare: Any, size: tuple[int, int]) -> None:
-    app = app_with(scenes.one_is_lost())
+    app = app_with(*scenes.one_is_lost())
     assert snap_compare(app, terminal_size=size, run_before=ready("enter"))
 
 
@@ -336,29 +337,29 @@ def test_page_of_a_lost_device(snap_compare: Any, size: tuple[int, int]) -> None
 
 @every_size
 def test_processes(same_screen: Callable[..., bool], size: tuple[int, int]) -> None:
-    app = app_with(scenes.busy_machine(1000))
+    app = app_with(*scenes.busy_machine(1000))
     assert same_screen(app, size, "3")
 
 
 def test_processes_as_a_tree(snap_compare: Any) -> None:
-    app = app_with(scenes.busy_machine(200))
+    app = app_with(*scenes.busy_machine(200))
     assert snap_compare(app, terminal_size=MEDIUM, run_before=ready("3", "t"))
 
 
 @pytest.mark.parametrize("size", [NARROW, MEDIUM], ids=named)
 def test_processes_filtered(snap_compare: Any, size: tuple[int, int]) -> None:
     keys = ("3", "slash", *"grace gpu3")
-    app = app_with(scenes.busy_machine(1000))
+    app = app_with(*scenes.busy_machine(1000))
     assert snap_compare(app, terminal_size=size, run_before=ready(*keys))
 
 
 def test_processes_none_of_which_matches(snap_compare: Any) -> None:
-    app = app_with(scenes.busy_machine(100))
+    app = app_with(*scenes.busy_machine(100))
     assert snap_compare(app, terminal_size=USUAL, run_before=ready("3", "slash", *"nobody"))
 
 
 def test_no_processes(snap_compare: Any) -> None:
-    app = app_with(scenes.job(2, processes=()))
+    app = app_with(*scenes.job(2, processes=()))
     assert snap_compare(app, terminal_size=USUAL, run_before=ready("3"))
 
 
@@ -367,12 +368,12 @@ def test_no_processes(snap_compare: Any) -> None:
 
 @pytest.mark.parametrize("size", [NARROW, USUAL, MEDIUM], ids=named)
 def test_help(snap_compare: Any, size: tuple[int, int]) -> None:
-    app = app_with(scenes.job(2))
+    app = app_with(*scenes.job(2))
     assert snap_compare(app, terminal_size=size, run_before=ready("question_mark"))
 
 
 def test_help_further_down(snap_compare: Any) -> None:
-    app = app_with(scenes.job(2))
+    app = app_with(*scenes.job(2))
     keys = ("question_mark", *["pagedown"] * 3)
     assert snap_compare(app, terminal_size=USUAL, run_before=ready(*keys))
 
@@ -381,7 +382,7 @@ def test_help_further_down(snap_compare: Any) -> None:
 @pytest.mark.parametrize("keys", [("f9",), ("f9", "enter")], ids=["choosing", "asking"])
 @pytest.mark.parametrize("size", [NARROW, MEDIUM], ids=named)
 def test_signal(snap_compare: Any, keys: tuple[str, ...], size: tuple[int, int]) -> None:
-    app = app_with(scenes.job(8))
+    app = app_with(*scenes.job(8))
     assert snap_compare(app, terminal_size=size, run_before=ready("3", *keys))
 
 
@@ -396,18 +397,18 @@ def test_process_page(
         await until(pilot, lambda: "Parents" in shown(pilot, ProcessDetailsView))
         await settle(pilot)
 
-    assert snap_compare(app_with(scenes.job(2)), terminal_size=size, run_before=run_before)
+    assert snap_compare(app_with(*scenes.job(2)), terminal_size=size, run_before=run_before)
 
 
 @pytest.mark.daily(3)
 @pytest.mark.parametrize("size", [USUAL, MEDIUM], ids=named)
 @pytest.mark.parametrize("key", ["f2", "o", "g"], ids=["settings", "columns", "number"])
 def test_dialog_with_choices(snap_compare: Any, key: str, size: tuple[int, int]) -> None:
-    assert snap_compare(app_with(scenes.job(8)), terminal_size=size, run_before=ready(key))
+    assert snap_compare(app_with(*scenes.job(8)), terminal_size=size, run_before=ready(key))
 
 
 def test_the_palette_of_commands(snap_compare: Any) -> None:
-    app = app_with(scenes.job(2))
+    app = app_with(*scenes.job(2))
     assert snap_compare(app, terminal_size=USUAL, run_before=ready("ctrl+p"))
 
 
@@ -416,7 +417,7 @@ def test_the_palette_of_commands(snap_compare: Any) -> None:
 
 @pytest.mark.parametrize("size", [NARROW, MEDIUM], ids=named)
 def test_benchmark_before_a_run(snap_compare: Any, size: tuple[int, int]) -> None:
-    app = app_with(scenes.job(2))
+    app = app_with(*scenes.job(2))
     assert snap_compare(app, terminal_size=size, run_before=ready("2"))
 
 
@@ -424,7 +425,7 @@ def test_benchmark_before_a_run(snap_compare: Any, size: tuple[int, int]) -> Non
 def test_benchmark_after_a_run(
     snap_compare: Any, session: type[PreparedSession], size: tuple[int, int]
 ) -> None:
-    app = app_with([no_driver(), sample()])
+    app = app_with(no_driver(), sample())
     assert snap_compare(app, terminal_size=size, run_before=ready("b"))
 
 
@@ -436,7 +437,7 @@ def test_benchmark_with_a_wrong_field(snap_compare: Any) -> None:
         await pilot.press("b")
         await settle(pilot)
 
-    app = app_with([no_driver(), sample()])
+    app = app_with(no_driver(), sample())
     assert snap_compare(app, terminal_size=NARROW, run_before=run_before)
 
 
@@ -447,7 +448,7 @@ def test_benchmark_simulated_with_a_throttle(snap_compare: Any, size: tuple[int,
     run.request = dataclasses.replace(run.request, target=target)
     run.add_event(Verified(45, 0, 44))
     run.last_event_at = float("inf")  # it is never silent
-    app = app_with([dataclasses.replace(inventory(2), source=Source.SIMULATED), sample(2)])
+    app = app_with(dataclasses.replace(inventory(2), source=Source.SIMULATED), sample(2))
 
     async def run_before(pilot: Pilot[None]) -> None:
         await settle(pilot)
@@ -470,7 +471,7 @@ def test_benchmark_results(
     kept = [soak(780.0, **between), soak(720.0, ago=3600.0, tflops_mean_interval=(719.0, 721.0))]
     kept += [soak(790.0 - n, ago=7200.0 + n) for n in range(9)]
     monkeypatch.setattr(screen, "recent", lambda _: kept)
-    app = app_with([no_driver(), sample()])
+    app = app_with(no_driver(), sample())
 
     async def run_before(pilot: Pilot[None]) -> None:
         await settle(pilot)
@@ -497,7 +498,7 @@ def test_benchmark_of_several_devices(
         "gputop.bench.run.run_state.SILENT_SECONDS", 3_600.0
     )  # however long it takes
     scripted.script = {gpu.number: begun(gpu, 24.0) for gpu in GPUS}
-    app = app_with([inventory(count), sample(count, [])])
+    app = app_with(inventory(count), sample(count, []))
 
     async def run_before(pilot: Pilot[None]) -> None:
         await settle(pilot)
@@ -525,7 +526,7 @@ def test_benchmark_of_pairs(
 
     scripted.script = {gpu.number: slower(gpu, 1.0) for gpu in GPUS}
     scripted.together = {gpu.number: slower(gpu, 0.9) for gpu in GPUS}
-    app = app_with([inventory(2), sample(2, [])])
+    app = app_with(inventory(2), sample(2, []))
 
     async def run_before(pilot: Pilot[None]) -> None:
         await settle(pilot)
@@ -541,7 +542,7 @@ def test_benchmark_of_pairs(
 
 @pytest.mark.parametrize("size", [USUAL, MEDIUM], ids=named)
 def test_several_devices_to_choose(snap_compare: Any, size: tuple[int, int]) -> None:
-    app = app_with([inventory(4), sample(4, [])])
+    app = app_with(inventory(4), sample(4, []))
 
     async def run_before(pilot: Pilot[None]) -> None:
         await settle(pilot)
@@ -556,7 +557,7 @@ def test_several_devices_to_choose(snap_compare: Any, size: tuple[int, int]) -> 
 
 @pytest.mark.parametrize("size", [NARROW, USUAL], ids=named)
 def test_the_question(snap_compare: Any, size: tuple[int, int]) -> None:
-    app = app_with(scenes.job(2))
+    app = app_with(*scenes.job(2))
     assert snap_compare(app, terminal_size=size, run_before=ready("b"))
 
 
@@ -573,7 +574,7 @@ def test_benchmark_of_every_kind(
     monkeypatch.setattr(screen, "recent", lambda _: [table_result("sweep")])
     monkeypatch.setattr(screen, "GroupState", partial(GroupState, now=lambda: 0.0))
     session.to_send = table_events(kind)
-    app = app_with([no_driver(), sample()])
+    app = app_with(no_driver(), sample())
 
     async def run_before(pilot: Pilot[None]) -> None:
         await settle(pilot)

@@ -13,14 +13,13 @@ from gputop.schema.snapshot import Event, Sample
 from gputop.ui.device.why_page import FindingsView, WhyPage, WhyTitle
 from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.shell.actions import KeysView
-from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
 from gputop.ui.shell.help_and_settings import Help
 from gputop.ui.telemetry import Telemetry
 from tests import streams
 from tests.health.histories import GPM_OFF, IDLE, NO_GPM, WORKING, Machine, device, saw, trainer
 from tests.streams import NOW, PreparedStream
-from tests.ui.pilots import dashboard_of, settle, shown, text_of_help
+from tests.ui.pilots import app_with, dashboard_of, settle, shown, text_of_help
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,10 +50,6 @@ def records(*readings: Mapping[str, Any], seconds: int = 90, **machine: Any) -> 
         found.append(made.sample())
         made.ticks += 1
     return found
-
-
-def app_with(*told: Record) -> GputopApp:
-    return GputopApp(PreparedStream(*told))
 
 
 def findings(pilot: Pilot[None]) -> str:
