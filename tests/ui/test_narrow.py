@@ -191,8 +191,8 @@ def check_narrow(rows: list[str]) -> None:
 
 SMALL = [(width, height) for height in HEIGHTS for width in {39, 40, *range(15 + height, 61, 11)}]
 """Some of the small sizes, with those around the limit."""
-MANY = [(width, height) for height in HEIGHTS for width in WIDTHS if (width + height) % 3 == 0]
-"""Each width with a third of the heights, and each height with a third of the widths."""
+MANY = [(width, height) for height in HEIGHTS for width in WIDTHS if (width + height) % 5 == 0]
+"""Each width with a fifth of the heights, and each height with a fifth of the widths."""
 
 
 @pytest.mark.daily(1)
