@@ -14,6 +14,7 @@ from textual.widgets import ContentSwitcher, Select
 from gputop.bench.events import Failed
 from gputop.bench.plan import request as plan
 from gputop.bench.run import supervision
+from gputop.console import INTERRUPTED
 from gputop.problem import Problem
 from gputop.schema.device import DeviceState
 from gputop.schema.snapshot import Source
@@ -31,7 +32,7 @@ from gputop.ui.monitor.panel import Density
 from gputop.ui.monitor.screen import HostView
 from gputop.ui.processes.screen import ProcessesView
 from gputop.ui.shell.actions import ACTIONS, KeysView
-from gputop.ui.shell.app import GputopApp
+from gputop.ui.shell.app import GputopApp, Watchdog
 from gputop.ui.shell.dashboard import Dashboard
 from gputop.ui.shell.header import Header
 from gputop.ui.shell.help_and_settings import ABOUT, Help
@@ -49,7 +50,7 @@ from tests.ui import scenes
 from tests.ui.pilots import app_with, dashboard_of, lines, settle, shown, text_of_help, until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Callable
 
     from gputop.bench.events import Result
     from tests.sessions import EndlessSession, PreparedSession
@@ -346,16 +347,39 @@ async def test_a_stress_test_ends_with_the_screen_that_started_it(
         assert app.screen is app.first
 
 
-async def test_q_waits_for_the_benchmark_tab_that_is_being_made() -> None:
+@pytest.mark.parametrize("by", ["q", "a signal"])
+async def test_the_end_waits_for_the_benchmark_tab_that_is_being_made(
+    by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Textual fails at a tab that is mounted while its screen is removed."""
-    app = GputopApp(PreparedStream(inventory(1), sample(1)))
+    heard: list[Callable[[], None]] = []
+    monkeypatch.setattr(Watchdog, "watch", lambda _, __, leave: heard.append(leave))
+    monkeypatch.setattr(GputopApp, "is_headless", False)
+    monkeypatch.setattr("gputop.ui.shell.app.is_connected", lambda: True)
+    app = app_with(inventory(1), sample(1))
+    may_go_on = asyncio.Event()
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot)
-        making = asyncio.create_task(dashboard_of(app).tabs.get_benchmark())
-        await asyncio.sleep(0)
-        await pilot.press("q")
-        assert making.done()
-    assert (app.fault, app.return_code) == (None, 0)
+        tabs = dashboard_of(app).tabs
+        add = tabs.add_content
+
+        async def add_later(tab: Any) -> None:
+            await may_go_on.wait()
+            await add(tab)
+
+        monkeypatch.setattr(tabs, "add_content", add_later)
+        making = asyncio.create_task(tabs.get_benchmark())
+        await settle(pilot)
+        pressed = asyncio.create_task(pilot.press("q")) if by == "q" else None
+        if pressed is None:
+            heard[0]()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert app.is_running
+        may_go_on.set()
+        await until(pilot, lambda: not app.is_running)
+        assert isinstance(making.result(), BenchmarkTab)
+    assert (app.fault, app.return_code) == (None, 0 if by == "q" else INTERRUPTED)
 
 
 async def test_escape_never_quits_and_q_does() -> None:

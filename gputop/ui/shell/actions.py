@@ -247,8 +247,8 @@ class ActionScreen(Screen[None]):
     def tick(self) -> None:
         """Show what changes with time alone; called twice a second while the screen is shown."""
 
-    async def quit(self) -> None:
-        self.app.exit()
+    async def quit(self, status: int) -> None:
+        self.app.exit(return_code=status)
 
     def offers(self, action: Action) -> bool:
         """Return True if the action does something here and now."""

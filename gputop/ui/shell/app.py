@@ -145,8 +145,7 @@ class GputopApp(App[None], inherit_bindings=False):  # Ctrl+Q is for who pressed
         # behind has not been sent everything.
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
         if not self.is_headless:
-            loop = asyncio.get_running_loop()
-            self._watchdog.watch(loop, lambda: self.exit(return_code=INTERRUPTED))
+            self._watchdog.watch(asyncio.get_running_loop(), self._leave)
         if self._problems:
             self.notify("\n".join(map(str, self._problems)), title="Settings", severity="warning")
 
@@ -190,7 +189,7 @@ class GputopApp(App[None], inherit_bindings=False):  # Ctrl+Q is for who pressed
         if time.monotonic() > self._held_until:
             self._held.close()  # of a screen that ended before it was laid out
         if not self.is_headless and not is_connected():
-            self.exit(return_code=INTERRUPTED)
+            self._leave()
         if (screen := self._action_screen) is not None:
             screen.tick()
         now = time.monotonic()
@@ -214,9 +213,13 @@ class GputopApp(App[None], inherit_bindings=False):  # Ctrl+Q is for who pressed
         screens = (each for each in reversed(self.screen_stack) if isinstance(each, ActionScreen))
         return next(screens, None)
 
-    async def action_quit(self) -> None:
+    async def action_quit(self, status: int = 0) -> None:
         if (screen := self._action_screen) is not None:
-            await screen.quit()
+            await screen.quit(status)
+
+    def _leave(self) -> None:
+        """End for a signal or without a terminal, once no tab is being made."""
+        self._leaving = asyncio.ensure_future(self.action_quit(INTERRUPTED))
 
     async def on_event(self, event: UiEvent) -> None:
         """Have the screen handle a key at once where nothing has the focus.

@@ -138,9 +138,9 @@ class Dashboard(ActionScreen):
         self._header.tab = self.tabs.shown
         self.show()
 
-    async def quit(self) -> None:
+    async def quit(self, status: int) -> None:
         await self.tabs.end_making()
-        await super().quit()
+        await super().quit(status)
 
     async def _receive(self, record: Record | Interruption | Played) -> None:
         if isinstance(record, Inventory | Sample | Interruption):

@@ -105,8 +105,8 @@ class Tabs(ContentSwitcher):
     async def end_making(self) -> None:
         """Hold the lock for good: Textual fails at a tab that is mounted while its screen goes."""
         if not self._leaving:
-            self._leaving = True
             await self._making.acquire()
+            self._leaving = True
 
     async def action_tab(self, name: str) -> None:
         with self.app.batch_update():

@@ -26,7 +26,7 @@ from textual.events import Key, Paste, Resize
 from textual.geometry import Size
 from textual.messages import InBandWindowResize
 
-from gputop.console import INTERRUPTED, terminal_size
+from gputop.console import terminal_size
 from gputop.ui.terminal import output, textual_patches
 from gputop.ui.terminal.screen_model import ScreenModel, Sequences
 from gputop.ui.terminal.skeleton import SKELETON, silent
@@ -209,8 +209,7 @@ class TerminalDriver(Driver):
             if output.is_connected():
                 self._pause_input()
             else:
-                self._loop.remove_reader(self._input)
-                self._app.exit(return_code=INTERRUPTED)
+                self._loop.remove_reader(self._input)  # the app sees it too, and ends
             return
         if data.replace(output.ANSWER.encode(), b""):  # answers do not keep a paste open
             self._typed_at = self._loop.time()
