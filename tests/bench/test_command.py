@@ -35,7 +35,7 @@ from gputop.schema.snapshot import (
     Source,
 )
 from gputop.stream import child as snapshots
-from tests.bench.commands import COMMAND, environment, ran
+from tests.bench.commands import COMMAND, ends, environment, ran
 from tests.bench.machines import divided, instance, seen, trainer, undivided
 from tests.bench.workers import CPU, RESULT, fake_interpreter, needs_torch
 from tests.runs import ended
@@ -203,7 +203,7 @@ def test_a_signal_stops_it_with_the_result_so_far(
 def test_its_sudden_death_leaves_no_worker(running: InTerminal) -> None:
     worker = running.worker()
     running.process.kill()
-    assert psutil.wait_procs([worker], timeout=2)[1] == []
+    assert ends(worker.pid, 2.0)
 
 
 @pytest.mark.slow
