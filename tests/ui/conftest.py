@@ -21,12 +21,17 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def _same_everywhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """One time zone, one processor, no other runs, nothing heard of the device, answers at once."""
+    """One time zone, one processor, no other runs, nothing heard of the device, answers at once.
+
+    What waits for a key, or for a worker that says nothing, waits however slow the machine is.
+    """
     monkeypatch.setattr(screen, "recent", lambda _: [])
     monkeypatch.setattr(screen, "append", lambda result, *_: result)
     monkeypatch.setattr(supervision, "open_stream", PreparedStream)
     monkeypatch.setattr("gputop.bench.plan.request.cpu_name", lambda: "AMD EPYC 9654")
     monkeypatch.setattr("gputop.ui.drawing.dialogs.QUIET_SECONDS", 0.0)
+    monkeypatch.setattr("gputop.ui.drawing.dialogs.PAUSE_SECONDS", 3_600.0)
+    monkeypatch.setattr("gputop.bench.run.run_state.SILENT_SECONDS", 3_600.0)
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     yield

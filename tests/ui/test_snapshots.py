@@ -447,7 +447,6 @@ def test_benchmark_simulated_with_a_throttle(snap_compare: Any, size: tuple[int,
     target = dataclasses.replace(run.request.target, name="simulated H100", simulated=True)
     run.request = dataclasses.replace(run.request, target=target)
     run.add_event(Verified(45, 0, 44))
-    run.last_event_at = float("inf")  # it is never silent
     app = app_with(dataclasses.replace(inventory(2), source=Source.SIMULATED), sample(2))
 
     async def run_before(pilot: Pilot[None]) -> None:
@@ -488,15 +487,8 @@ def test_benchmark_results(
 @pytest.mark.parametrize("size", [USUAL, MEDIUM], ids=named)
 @pytest.mark.parametrize("count", [2, 8])
 def test_benchmark_of_several_devices(
-    snap_compare: Any,
-    scripted: type[Scripted],
-    count: int,
-    size: tuple[int, int],
-    monkeypatch: pytest.MonkeyPatch,
+    snap_compare: Any, scripted: type[Scripted], count: int, size: tuple[int, int]
 ) -> None:
-    monkeypatch.setattr(
-        "gputop.bench.run.run_state.SILENT_SECONDS", 3_600.0
-    )  # however long it takes
     scripted.script = {gpu.number: begun(gpu, 24.0) for gpu in GPUS}
     app = app_with(inventory(count), sample(count, []))
 
