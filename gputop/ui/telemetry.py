@@ -69,7 +69,7 @@ class Telemetry:
         self.restarting = False
         """True after an interruption until the driver answers again."""
         self.moving = False
-        """True before and while `restart` reads: the clock of a replay has moved before it."""
+        """True while a replay jumps: its clock is there before `restart` has read what is."""
         self.began_at = self.received_at = clock()
 
     def receive(self, record: Record | Interruption) -> None:
@@ -105,7 +105,7 @@ class Telemetry:
         self._show(record)
 
     def restart(self, records: Iterable[Record | Event]) -> None:
-        """Start again with these records; events among them happened before. Ends `moving`."""
+        """Start again with these records; events among them happened before."""
         fresh = Telemetry(self._clock, replayed=self.replayed)
         for record in records:
             if isinstance(record, Event):
@@ -243,12 +243,11 @@ class Telemetry:
     @property
     def silent_seconds(self) -> float | None:
         """Age of the newest sample, if it is too old or no more may come; else None."""
-        if self.moving and self.interruption is None:
-            return None
         age = self._clock() - self.received_at
         # One interval before the limit: a sampler sends on time, whatever its devices do.
         late = age > self.silence_limit - self.interval
-        return age if late or self._broken_off or self.restarting else None
+        silent = late or self._broken_off or self.restarting
+        return age if silent and not self.moving else None
 
     @property
     def silence_limit(self) -> float:

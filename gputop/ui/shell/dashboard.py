@@ -152,7 +152,10 @@ class Dashboard(ActionScreen):
         """Add what a replay has played; after a jump, in another thread."""
         if played.restarted:
             self.telemetry.moving = True
-            await asyncio.to_thread(self.telemetry.restart, played.records)
+            try:
+                await asyncio.to_thread(self.telemetry.restart, played.records)
+            finally:
+                self.telemetry.moving = False
         else:
             for record in played.records:
                 if not isinstance(record, Event):

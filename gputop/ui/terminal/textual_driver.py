@@ -206,10 +206,7 @@ class TerminalDriver(Driver):
         except OSError:
             data = b""
         if not data:
-            if output.is_connected():
-                self._pause_input()
-            else:
-                self._loop.remove_reader(self._input)  # the app sees it too, and ends
+            self._pause_input()  # if the terminal is gone, the app sees that and ends
             return
         if data.replace(output.ANSWER.encode(), b""):  # answers do not keep a paste open
             self._typed_at = self._loop.time()
