@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 from gputop.ui.terminal.textual_driver import FLOOD_SECONDS, PASTE_SECONDS
 from tests.bench.workers import fake_interpreter
 from tests.e2e.pretender import worker
-from tests.e2e.shipped import ENTER, ESCAPE, F9, SOON, children, held_by
+from tests.e2e.shipped import ENTER, ESCAPE, ESCAPE_WHOLE, F9, SOON, children, held_by
 from tests.faults.scenario import Deed, Scenario, three
 from tests.terminal import ALTERNATE_SCREEN
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from tests.faults.stage import Stage
     from tests.terminal import Terminal
@@ -53,6 +53,19 @@ def all_of(*deeds: Deed) -> Deed:
             deed(stage)
 
     return do
+
+
+def press(stage: Stage, key: str, wait: Callable[[float], object] | None = None) -> None:
+    """Waits until the dashboard has taken the key and rests: the next goes to what is open then.
+
+    It rests where it sleeps at each of a few looks, between which it is read, or that is waited.
+    """
+    stage.terminal.send(key)
+    deadline, still = time.monotonic() + SOON, 0
+    while still < 5:
+        assert time.monotonic() < deadline, f"no rest after {key!r}"
+        (wait or stage.terminal.collect)(0.02)
+        still = still + 1 if state_of(stage.terminal.pid) in "SZ" else 0
 
 
 # Suspended and stopped.
@@ -206,11 +219,10 @@ def nobody_reads(stage: Stage) -> None:
         terminal.send("2")
         time.sleep(stage.interval / 2)
         terminal.send("?")  # closes it on any tab, or opens it
-        terminal.send(ESCAPE)
+        terminal.send(ESCAPE_WHOLE)
         time.sleep(stage.interval / 2)
-    for key in (ESCAPE, "1"):  # together they would be Alt and 1
-        terminal.send(key)
-        time.sleep(0.2)
+    for key in (ESCAPE_WHOLE, "1"):
+        press(stage, key, time.sleep)
     grown = resident_bytes(terminal.pid) - memory
     assert grown < MOST_GROWTH, f"grew by {grown} bytes while nobody read"
     assert stage.driver.calls(1)["nvmlDeviceGetUtilizationRates"] > reads, "nobody samples"
@@ -271,18 +283,16 @@ def go_to(place: str) -> Deed:
     def go(stage: Stage) -> None:
         for key in [keys[:1], keys[1:]]:
             if key:
-                stage.terminal.send(key)
-                stage.terminal.collect(0.3)
+                press(stage, key)
         stage.see(*texts)
 
     return go
 
 
 def leave(stage: Stage) -> None:
-    """Out of all that is open; one escape after the other, for two are Alt and Escape."""
-    for key in (ESCAPE, ESCAPE, "q"):
-        stage.terminal.send(key)
-        stage.terminal.collect(0.3)
+    """Out of all that is open."""
+    for key in (ESCAPE_WHOLE, ESCAPE_WHOLE, "q"):
+        press(stage, key)
 
 
 def pretend_worker(stage: Stage) -> None:
@@ -523,9 +533,8 @@ def come_to_rest(stage: Stage) -> None:
     deadline, rested = time.monotonic() + 3 * SOON, 0
     while rested < 3:
         assert time.monotonic() < deadline, terminal.text
-        for key in (ESCAPE, "1"):
-            terminal.send(key)
-            terminal.collect(0.2)
+        for key in (ESCAPE_WHOLE, "1"):
+            press(stage, key)
         rested = rested + 1 if all(text in terminal.text for text in WELL[:2]) else 0
     unharmed_by_signals(stage)
 
