@@ -108,6 +108,15 @@ def _own_directories(_homes: Iterator[Path]) -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def no_bytecode(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep Python from compiling to files where they may not grow.
+
+    It takes half a module for a whole one, and all others that import it fail.
+    """
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+
+
 @pytest.fixture(scope="session")
 def build_driver(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """Compile the fake driver, `without` some functions; skips where there is no C compiler."""

@@ -57,6 +57,7 @@ def test_a_long_name_is_no_problem(tmp_path: Path) -> None:
     assert file.read_bytes() == b"one"
 
 
+@pytest.mark.usefixtures("no_bytecode")
 def test_without_room_the_old_one_stays_and_nothing_else(tmp_path: Path) -> None:
     file = tmp_path / "a"
     file.write_bytes(b"old")

@@ -124,6 +124,7 @@ def test_a_run_without_a_result_writes_nothing(ends: dict[str, Any], tmp_path: P
 
 @pytest.mark.slow
 @needs_torch
+@pytest.mark.usefixtures("no_bytecode")
 def test_a_disk_that_is_full_by_then_is_one_line_and_the_result_is_printed(tmp_path: Path) -> None:
     file = tmp_path / "run.html"
     file.write_text("another")

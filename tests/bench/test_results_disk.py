@@ -68,6 +68,7 @@ def kept_and_whole(file: Path, count: int) -> None:
     assert len(store.recent()) == count + 1
 
 
+@pytest.mark.usefixtures("no_bytecode")
 def test_without_room_nothing_is_lost(file: Path) -> None:
     for n in range(3):
         store.append(replace(RESULT, iterations=n))

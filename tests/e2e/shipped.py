@@ -21,7 +21,7 @@ PAGE_UP, PAGE_DOWN, HOME, END = "\x1b[5~", "\x1b[6~", "\x1b[H", "\x1b[F"
 F1, F5, F6, F9, F10 = "\x1bOP", "\x1b[15~", "\x1b[17~", "\x1b[20~", "\x1b[21~"
 ESCAPE, ENTER, TAB = "\x1b", "\r", "\t"
 ESCAPE_WHOLE = "\x1b[27u"
-"""Escape as Kitty's protocol has it: the next key cannot make Alt of it, however soon it is read."""
+"""Escape as Kitty's protocol has it: the next key cannot make Alt of it."""
 MARK = "▌"
 """In front of what is selected."""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gputop.bench.run import group, supervision
+from gputop.schema.device import silence_limit
 from gputop.ui.benchmark import screen
 from tests.sessions import EndlessSession, PreparedSession
 from tests.streams import PreparedStream
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 def _same_everywhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """One time zone, one processor, no other runs, nothing heard of the device, answers at once.
 
-    What waits for a key, or for a worker that says nothing, waits however slow the machine is.
+    What waits for a key, a sample or a worker waits, however slow the machine is.
     """
     monkeypatch.setattr(screen, "recent", lambda _: [])
     monkeypatch.setattr(screen, "append", lambda result, *_: result)
@@ -32,6 +33,7 @@ def _same_everywhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr("gputop.ui.drawing.dialogs.QUIET_SECONDS", 0.0)
     monkeypatch.setattr("gputop.ui.drawing.dialogs.PAUSE_SECONDS", 3_600.0)
     monkeypatch.setattr("gputop.bench.run.run_state.SILENT_SECONDS", 3_600.0)
+    monkeypatch.setattr("gputop.ui.telemetry.silence_limit", lambda _: float("inf"))
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     yield
@@ -40,9 +42,9 @@ def _same_everywhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def never_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep "No data for 2 s" off the screen of a slow machine."""
-    monkeypatch.setattr("gputop.ui.telemetry.silence_limit", lambda _: float("inf"))
+def counts_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Call a sampler silent when it is late, as the screen does outside of tests."""
+    monkeypatch.setattr("gputop.ui.telemetry.silence_limit", silence_limit)
 
 
 @pytest.fixture

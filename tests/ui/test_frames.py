@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from gputop.schema.snapshot import Record
 
-pytestmark = pytest.mark.usefixtures("never_late")
 SIZE = 160, 50
 PAGE_BYTES, MONITOR_BYTES, TICK_BYTES = 10_500, 14_000, 1_400
 """Most bytes of a page, of the monitor again, and of a tick on average: 8 devices, full charts."""

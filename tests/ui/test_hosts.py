@@ -31,12 +31,6 @@ if TYPE_CHECKING:
 NARROW, USUAL, LARGE = (80, 24), (120, 40), (200, 60)
 
 
-@pytest.fixture(autouse=True)
-def _never_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slow machine is no reason for another picture."""
-    monkeypatch.setattr("gputop.ui.telemetry.silence_limit", lambda _: float("inf"))
-
-
 async def ready(pilot: Pilot[None]) -> None:
     await settle(pilot)
 

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from gputop.ui.drawing.look import Theme
     from tests.sessions import PreparedSession
 
-pytestmark = pytest.mark.usefixtures("never_late")
-
 
 def busy_stream() -> PreparedStream:
     """A stream with something of everything that the monitor draws."""

@@ -196,7 +196,6 @@ MANY = [(width, height) for height in HEIGHTS for width in WIDTHS if (width + he
 
 
 @pytest.mark.daily(1)
-@pytest.mark.usefixtures("never_late")
 @pytest.mark.parametrize("devices", [0, 1, 8])
 @pytest.mark.parametrize(
     "sizes", [SMALL, pytest.param(MANY, marks=pytest.mark.slow)], ids=["some", "many"]

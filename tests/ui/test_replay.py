@@ -144,6 +144,7 @@ async def test_on_a_devices_page_arrows_read_the_charts(tmp_path: Path) -> None:
         assert replay.position == 0
 
 
+@pytest.mark.usefixtures("counts_silence")
 async def test_a_gap_shows_as_one_and_a_pause_does_not(tmp_path: Path) -> None:
     path = recordings.make(tmp_path / "a.jsonl", 4, gaps={2: 60.0})
     async with dashboard(path) as (pilot, replay):
@@ -161,6 +162,7 @@ async def test_a_gap_shows_as_one_and_a_pause_does_not(tmp_path: Path) -> None:
         assert "No data" not in shown(pilot, Header)
 
 
+@pytest.mark.usefixtures("counts_silence")
 @pytest.mark.parametrize("cut_off", [False, True])
 async def test_what_is_sought_is_no_gap_before_it_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut_off: bool

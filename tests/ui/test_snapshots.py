@@ -63,7 +63,6 @@ def named(size: object) -> str:
     return f"{size[0]}x{size[1]}" if isinstance(size, tuple) else f"{size}"
 
 
-pytestmark = pytest.mark.usefixtures("never_late")
 every_size = pytest.mark.parametrize("size", SIZES, ids=named)
 every_count = pytest.mark.parametrize("devices", DEVICES)
 
