@@ -105,6 +105,12 @@ async def until(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
             await pilot.pause(0.01)
 
 
+def at_second(app: GputopApp, seconds: float) -> None:
+    """Stop the clock of its dashboard so long after the start, however long drawing takes."""
+    telemetry = dashboard_of(app).telemetry
+    telemetry._clock = lambda: telemetry.began_at + seconds
+
+
 def lines(app: App[None]) -> list[Strip]:
     """The lines of the screen as they go to the terminal."""
     return app.screen._compositor.render_strips()

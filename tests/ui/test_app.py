@@ -269,6 +269,7 @@ async def test_a_silent_stream_is_named_with_its_age_and_reason(
         assert re.search("No data for 1[0-9] s: it crashed", shown(pilot, Header))
 
 
+@pytest.mark.usefixtures("counts_silence")
 @pytest.mark.parametrize("tab", ["monitor", "benchmark", "processes"])
 async def test_a_tick_while_the_screen_goes_ends_nothing(tab: str) -> None:
     app = app_with(inventory(1), sample(1))

@@ -19,7 +19,7 @@ from gputop.ui.processes.screen import ProcessesView
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
 from tests.streams import PreparedStream, device, inventory, lost, readings, sample
-from tests.ui.pilots import dashboard_of, settle, shown
+from tests.ui.pilots import at_second, dashboard_of, settle, shown
 
 if TYPE_CHECKING:
     from tests.sessions import PreparedSession
@@ -125,10 +125,11 @@ async def test_a_device_that_has_not_answered_yet_says_so() -> None:
 async def test_a_driver_that_takes_its_time_is_waited_for_with_a_number_and_then_a_hint() -> None:
     app = GputopApp(PreparedStream(inventory(**STARTING), sample()))
     async with app.run_test(size=(80, 24)) as pilot:
+        at_second(app, 0)
         await settle(pilot)
         assert "Waiting for the NVIDIA driver to answer …" in shown(pilot, HostView)
         assert "dmesg" not in shown(pilot, HostView)
-        dashboard_of(app).telemetry.began_at -= 5
+        at_second(app, 5)
         dashboard_of(app).show()
         assert "Waiting for 5 s for the NVIDIA driver" in shown(pilot, HostView)
         assert "Xid in `dmesg`" in shown(pilot, HostView)

@@ -37,7 +37,7 @@ from tests.sessions import table_events, table_result
 from tests.sources.test_nvml import Clock
 from tests.streams import NOW, PreparedStream, host, inventory, no_driver, sample
 from tests.ui import scenes
-from tests.ui.pilots import app_with, dashboard_of, lines, settle, shown, text_of, until
+from tests.ui.pilots import app_with, at_second, dashboard_of, lines, settle, shown, text_of, until
 from tests.ui.together import GPUS, begun, mean, result
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ def test_the_driver_does_not_answer_yet(snap_compare: Any) -> None:
     app = app_with(machine, Sample(NOW, host(16)))
 
     async def run_before(pilot: Pilot[None]) -> None:
-        dashboard_of(app).telemetry.began_at -= 12
+        at_second(app, 12)
         await settle(pilot)
 
     assert snap_compare(app, terminal_size=USUAL, run_before=run_before)
