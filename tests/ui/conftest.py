@@ -10,6 +10,7 @@ import pytest
 from gputop.bench.run import group, supervision
 from gputop.schema.device import silence_limit
 from gputop.ui.benchmark import screen
+from gputop.ui.shell.app import GputopApp
 from tests.sessions import EndlessSession, PreparedSession
 from tests.streams import PreparedStream
 from tests.ui.together import Scripted
@@ -33,6 +34,7 @@ def _same_everywhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr("gputop.ui.drawing.dialogs.QUIET_SECONDS", 0.0)
     monkeypatch.setattr("gputop.ui.drawing.dialogs.PAUSE_SECONDS", 3_600.0)
     monkeypatch.setattr("gputop.bench.run.run_state.SILENT_SECONDS", 3_600.0)
+    monkeypatch.setattr(GputopApp, "NOTIFICATION_TIMEOUT", 3_600.0)
     monkeypatch.setattr("gputop.ui.telemetry.silence_limit", lambda _: float("inf"))
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
