@@ -56,9 +56,10 @@ def load_torch() -> Any:
 class RawWorker:
     """The worker as a process, without a session: what it is told and what it says."""
 
-    def __init__(self, asked: Request) -> None:
+    def __init__(self, asked: Request, fault: str = "") -> None:
+        """Start it; `fault` is as of `broken_worker`."""
         self.process = subprocess.Popen(
-            [sys.executable, str(WORKER)],
+            [sys.executable, *(["-c", broken_worker(fault)] if fault else [str(WORKER)])],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -86,6 +86,7 @@ def step(device: Any, run: Run) -> None:
     if dtype not in TRAINED:
         raise no_dtype(dtype, f"a step trains in {', '.join(TRAINED)}")
     compile_apart(run)
+    torch.optim.AdamW([torch.zeros(1, requires_grad=True)])  # loads the compiler, in seconds
     # The old name of the setting: with the new one, torch 2.9 and 2.10 do not compile.
     torch.set_float32_matmul_precision("high" if dtype == "tf32" else "highest")
     form, blocks = Plain(torch, dtype, device.place), BLOCKS
