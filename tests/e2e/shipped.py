@@ -43,6 +43,12 @@ def selected(terminal: Terminal) -> str:
     return next((row for row in reversed(terminal.text.splitlines()) if row[:1] == MARK), "")
 
 
+def leave(terminal: Terminal) -> None:
+    """By its key, and not as a test ends: what it still writes is written."""
+    terminal.send("q")
+    assert terminal.wait() == 0
+
+
 def row_of(terminal: Terminal, text: str) -> str:
     """The first row with that text; empty where there is none."""
     return next((row for row in terminal.text.splitlines() if text in row), "")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.e2e.shipped import DOWN, ENTER, GPUTOP, NO_DRIVER, TAB, dashboard, row_of, see
+from tests.e2e.shipped import DOWN, ENTER, GPUTOP, NO_DRIVER, TAB, dashboard, leave, row_of, see
 from tests.e2e.test_dashboard import worker_pids
 
 if TYPE_CHECKING:
@@ -81,6 +81,7 @@ def test_a_sweep_is_drawn_and_kept(tmp_path: Path) -> None:
         terminal.wait_for(lambda t: re.search(r" sweep +float32 .* ok", t.text) is not None)
         best = re.search(r"best (\S+) [TG]FLOP/s float32, (\d+)", terminal.text)
         assert worker_pids(terminal) == []
+        leave(terminal)
     (result,) = kept(tmp_path)
     assert result["kind"] == "sweep"
     assert best is not None
@@ -101,6 +102,7 @@ def test_latency_is_a_table_with_its_words_and_is_kept(tmp_path: Path) -> None:
         shown = re.findall(r"([\d.]+) (ns|µs|ms)", eager)
         assert len(shown) == 3
         terminal.wait_for(lambda t: re.search(r" latency +float32 .* ok", t.text) is not None)
+        leave(terminal)
     (result,) = kept(tmp_path)
     assert result["kind"] == "latency"
     first = next(point for point in result["points"] if point["series"] == "eager")
@@ -123,6 +125,7 @@ def test_x_stops_it_in_the_middle(tmp_path: Path, kind: str, fields: int) -> Non
         terminal.wait_for(f"Stopped {kind}")
         assert worker_pids(terminal) == []
         terminal.wait_for(lambda t: re.search(rf" {kind} .* stopped", t.text) is not None)
+        leave(terminal)
     (result,) = kept(tmp_path)
     assert (result["kind"], result["stopped"]) == (kind, "user")
     assert result["points"]

@@ -13,7 +13,7 @@ import pytest
 from tests.bench.workers import fake_interpreter
 from tests.driver import FakeDevice, FakeDriver
 from tests.e2e.pretender import worker
-from tests.e2e.shipped import END, ENTER, GPUTOP, SOON, TAB, UP, see
+from tests.e2e.shipped import END, ENTER, GPUTOP, SOON, TAB, UP, leave, see
 from tests.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -121,6 +121,7 @@ def test_heat_ends_one_and_x_the_others(driver: FakeDriver, tmp_path: Path) -> N
         terminal.wait_for("Stopped bfloat16")
         assert workers(terminal) == []
         see_words(terminal, "stopped", "hot", "stopped")
+        leave(terminal)
     ends = {each["device_uuid"][-1]: each["stopped"] for each in kept(driver, tmp_path)}
     assert ends == {"0": "user", "1": "limit", "2": "user"}
 
@@ -139,6 +140,7 @@ def test_pairs_say_what_running_together_costs(driver: FakeDriver, tmp_path: Pat
         terminal.wait_for("Done pairs, bfloat16", timeout=RUN_SECONDS)
         terminal.wait_for(lambda t: all(4 < cost(t, n) < 10 for n in range(2)), what="both costs")
         assert workers(terminal) == []
+        leave(terminal)
     results = kept(driver, tmp_path)
     assert [each["kind"] for each in results] == ["pairs", "pairs"]
     assert [[p["series"] for p in each["points"]] for each in results] == [

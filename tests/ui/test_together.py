@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -10,6 +12,7 @@ import pytest
 from textual.widgets import Select
 
 from gputop.bench.events import Done, Failed, Verified
+from gputop.bench.results.store import judged
 from gputop.bench.run import supervision
 from gputop.problem import Problem, ProblemError
 from gputop.schema.device import DeviceState
@@ -193,6 +196,28 @@ async def test_a_result_that_cannot_be_kept_is_said(
         await ended(pilot)
         assert "the disk is full" in shown(pilot, ResultsView)
         assert states(pilot, 2) == ["ok", "ok"]
+
+
+async def test_an_end_while_results_are_judged_loses_none(
+    scripted: type[Scripted], kept: list[Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, may_go_on, judge = threading.Event(), threading.Event(), judged
+
+    def judge_later(results: list[Result]) -> list[Result]:
+        begun.set()
+        may_go_on.wait(60)
+        return judge(results)
+
+    monkeypatch.setattr(screen, "judged", judge_later)
+    app = quiet(2)
+    async with app.run_test(size=SIZE) as pilot:
+        await started(pilot)
+        await until(pilot, begun.is_set)
+        await pilot.press("q")
+    assert (kept, app.return_code) == ([], 0)
+    may_go_on.set()
+    await asyncio.get_running_loop().shutdown_default_executor()  # as asyncio does at the end
+    assert len(kept) == 2
 
 
 async def test_one_question_names_the_processes_of_all(scripted: type[Scripted]) -> None:

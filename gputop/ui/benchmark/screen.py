@@ -163,11 +163,8 @@ class BenchmarkTab(LiveTab):
         try:
             if default:
                 self._form.choose(uuid, "soak")
-            requests, left_out = usable_requests(
-                self._telemetry.latest,
-                self._form.requests(self._python),
-                of_all=self._form.means_all,
-            )
+            latest, chosen = self._telemetry.latest, self._form.requests(self._python)
+            requests, left_out = usable_requests(latest, chosen, of_all=self._form.means_all)
         except ValueError as error:
             self._form.refuse(self._form.find_wrong()[0] or field_of(str(error)), str(error))
             return
@@ -265,19 +262,24 @@ class BenchmarkTab(LiveTab):
         results = [run.result for run in done if run.result is not None]
         before, problem = self._results.results, self._results.problem
         self._show_results([*results, *before][:RESULTS_SHOWN], problem)
-        judged_results = await asyncio.to_thread(judged, results)  # the home may be far away
-        for run, result in zip(done, judged_results, strict=True):
-            run.end = Done(result)
-        try:
-            for run, result in reversed([*zip(done, judged_results, strict=True)]):
-                if run.request.target.simulated:
-                    self._curves[result.started_at] = run.kept_curves()
-                    continue
-                await asyncio.to_thread(append, result, run.kept_curves())
-                problem = None
-        except ProblemError as error:
-            problem = f"Not kept: {error}"
-        self._show_results([*judged_results, *before][:RESULTS_SHOWN], problem)
+
+        def keep() -> str | None:
+            results[:] = judged(results)
+            for run, result in zip(done, results, strict=True):
+                run.end = Done(result)
+            try:
+                for run, result in reversed([*zip(done, results, strict=True)]):
+                    if run.request.target.simulated:
+                        self._curves[result.started_at] = run.kept_curves()
+                    else:
+                        append(result, run.kept_curves())
+            except ProblemError as error:
+                return f"Not kept: {error}"
+            return problem if not done or group.request.target.simulated else None
+
+        # In one call, which ends even if the dashboard does meanwhile: the home may be far away.
+        problem = await asyncio.to_thread(keep)
+        self._show_results([*results, *before][:RESULTS_SHOWN], problem)
 
     def _ended_by(self, group: GroupState, target: Target, limit: supervision.RunLimit) -> None:
         group.runs[target].limit = limit
@@ -299,8 +301,7 @@ class BenchmarkTab(LiveTab):
         kind: DeviceKind = "cpu" if uuid is None else "cuda"
         target = Target(kind, uuid, index, result.device, None, None, simulated=simulated)
         try:
-            kept = self._curves.get(result.started_at)
-            kept = kept or await asyncio.to_thread(curves_of, result)
+            kept = self._curves.get(result.started_at) or await asyncio.to_thread(curves_of, result)
             run = RunState.of_result(result, target, kept)
             measured = run.measured  # a newer gputop's kind is not known here
         except (ProblemError, ValueError, KeyError) as error:
@@ -324,9 +325,8 @@ class BenchmarkTab(LiveTab):
             before, after = sorted(filter(None, (view.marked, now)), key=lambda one: one.started_at)
             found = differences(before, after, view.results)
             lines = [Choice(line, "", None) for line in found.splitlines()]
-            self.app.push_screen(
-                ComparisonWindow("Comparison, 95 % intervals", lines, "Esc closes")
-            )
+            window = ComparisonWindow("Comparison, 95 % intervals", lines, "Esc closes")
+            self.app.push_screen(window)
             view.marked = None
         view.redraw()
 
