@@ -96,8 +96,11 @@ def stopped(stage: Stage) -> None:
 def in_background_and_back(stage: Stage) -> None:
     """What is continued without the terminal stops again, until it has it."""
     pid = dashboard_in(stage)
+    before = switches_of(pid)
     stage.terminal.send("b")
-    stage.until(lambda _: state_of(pid) == "T", "stop in the background")
+    stage.until(
+        lambda _: state_of(pid) == "T" and switches_of(pid) > before, "stop in the background"
+    )
     stage.terminal.send("f")
 
 
@@ -110,6 +113,12 @@ def dashboard_in(stage: Stage) -> int:
 def state_of(pid: int) -> str:
     """The letter of the process' state: T is stopped."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def switches_of(pid: int) -> int:
+    """How often the process has given up its processor: a stopped one that ran meanwhile, more."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return sum(int(line.split()[1]) for line in lines if "ctxt_switches" in line)
 
 
 def stop(stage: Stage) -> None:
