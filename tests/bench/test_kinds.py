@@ -107,10 +107,8 @@ torch.optim.AdamW.__init__ = load
 @pytest.mark.slow
 def test_a_compiler_that_takes_long_to_load_is_no_step_that_does() -> None:
     with RawWorker(asked("step"), LOADS_SLOWLY) as raw:
-        assert (
-            next(event for event in raw.events() if event["event"] in ("point", "error"))["event"]
-            == "point"
-        )
+        first = next(event for event in raw.events() if event["event"] in ("point", "error"))
+    assert first["event"] == "point", first
 
 
 @pytest.mark.slow
