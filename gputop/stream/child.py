@@ -363,10 +363,8 @@ async def first_snapshot(
     """Return the first of `snapshots`, or the first `complete` one: every device has answered."""
     async with contextlib.aclosing(snapshots(stream, timeout_seconds, explain)) as found:
         async for each in found:
-            if isinstance(each, Snapshot) and not (complete and _is_incomplete(each.sample)):
+            devices = each.sample.devices if isinstance(each, Snapshot) else ()
+            missing = any(d.state is DeviceState.OK and d.age_seconds is None for d in devices)
+            if isinstance(each, Snapshot) and not (complete and missing):
                 return each
     raise AssertionError("the snapshots of a child have no end")
-
-
-def _is_incomplete(sample: Sample) -> bool:
-    return any(each.state is DeviceState.OK and each.age_seconds is None for each in sample.devices)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 MOST_HELD = CAPACITY
 """Most records that a pause holds back."""
 EVENTS_KEPT = 100
+STOPPED_AFTER = 1.0
+"""Seconds between two ticks of a dashboard that runs: in more it was stopped, or held up."""
 
 
 class Telemetry:
@@ -71,6 +73,7 @@ class Telemetry:
         self.moving = False
         """True while a replay jumps: its clock is there before `restart` has read what is."""
         self.began_at = self.received_at = clock()
+        self._ticked_at, self._stopped_seconds = time.monotonic(), 0.0
 
     def receive(self, record: Record | Interruption) -> None:
         """Process a record or the end of the stream; while paused, the picture does not change."""
@@ -92,6 +95,7 @@ class Telemetry:
             self.latest = record
             self.interruption, self._broken_off = None, False
             self.received_at = self._clock()
+            self._ticked_at, self._stopped_seconds = time.monotonic(), 0.0
             self._reported.extend(record.events)
             readings = {sample.uuid: sample for sample in record.devices}
             hostname = self.inventory.hostname if self.inventory else ""
@@ -245,9 +249,18 @@ class Telemetry:
         """Age of the newest sample, if it is too old or no more may come; else None."""
         age = self._clock() - self.received_at
         # One interval before the limit: a sampler sends on time, whatever its devices do.
-        late = age > self.silence_limit - self.interval
+        late = age - self._unread_seconds > self.silence_limit - self.interval
         silent = late or self._broken_off or self.restarting
         return age if silent and not self.moving else None
+
+    def tick(self) -> None:
+        """Note that the dashboard runs. It calls this more often than each second."""
+        self._stopped_seconds, self._ticked_at = self._unread_seconds, time.monotonic()
+
+    @property
+    def _unread_seconds(self) -> float:
+        """Seconds since the newest sample in which the dashboard did not run to read the next."""
+        return self._stopped_seconds + max(0.0, time.monotonic() - self._ticked_at - STOPPED_AFTER)
 
     @property
     def silence_limit(self) -> float:
@@ -258,10 +271,6 @@ class Telemetry:
     def interval(self) -> float:
         """Seconds between samples."""
         return self.inventory.interval_seconds if self.inventory else 1.0
-
-    def samples_in(self, seconds: float) -> int:
-        """Return how many samples come in that time, at least one."""
-        return max(1, round(seconds / self.interval)) if self.interval > 0 else 1
 
     def old_seconds(self, shown: DeviceSample | Machine) -> float | None:
         """Return the age of a device or machine that is OK if it is too old to look current."""

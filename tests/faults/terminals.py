@@ -137,7 +137,8 @@ def go_on(stage: Stage) -> None:
     stage.terminal.on_read = lambda terminal: frames.append(terminal.text)
     stage.terminal.kill(signal.SIGCONT)
     stage.see(f"{LATER_YET} %")
-    assert not [each for each in frames if re.search("|".join(WRONG_AGES), each)], frames[0]
+    wrong = [frame for frame in frames if re.search("|".join(WRONG_AGES), frame)]
+    assert not wrong, wrong[0]
     sent = stage.terminal.bytes_received - stage.memory["raw"]
     assert sent < MOST_BYTES, f"{sent} bytes to catch up"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -158,17 +159,24 @@ def test_the_end_of_a_bar_stays_unless_it_is_wrong_by_half_a_cell() -> None:
     assert half_cells(0.999, 50, 100) == 99  # neither empty nor full
 
 
+def as_busy(sample: Sample, percent: int) -> Sample:
+    """Both as first and as second rank has it."""
+    device = dataclasses.replace(
+        sample.devices[0], sm_active_percent=percent, gpu_utilization_percent=percent
+    )
+    return dataclasses.replace(sample, devices=(device,))
+
+
+def both_numbers(pilot: Pilot[None]) -> tuple[str, str]:
+    words = shown(pilot, DevicesView).split()
+    return words[words.index("tensor") - 2], words[words.index("active") + 1]
+
+
 async def test_what_is_of_second_rank_is_drawn_every_other_second(frames: list[str]) -> None:
     """And at once where all is drawn: after a pause, another size, another density or a page."""
     machine, first = scenes.job(1, 1)
     assert isinstance(first, Sample)
-
-    def sample(number: int) -> Sample:
-        reading = dataclasses.replace(
-            first.devices[0], sm_active_percent=number, gpu_utilization_percent=number
-        )
-        return dataclasses.replace(first, devices=(reading,))
-
+    sample = partial(as_busy, first)
     stream = PreparedStream(machine, sample(10))
     app = GputopApp(stream)
     async with app.run_test(size=(120, 40)) as pilot:
@@ -181,8 +189,7 @@ async def test_what_is_of_second_rank_is_drawn_every_other_second(frames: list[s
             for key in keys:
                 await pilot.press(key)
                 await painted(pilot)
-            words = shown(pilot, DevicesView).split()
-            return words[words.index("tensor") - 2], words[words.index("active") + 1]
+            return both_numbers(pilot)
 
         pairs = [await numbers(number) for number in range(20, 26)]
         assert all(
@@ -205,12 +212,20 @@ async def test_what_is_of_second_rank_is_drawn_every_other_second(frames: list[s
 
 
 async def test_each_sample_is_of_second_rank_where_they_come_seldom(frames: list[str]) -> None:
-    machine, *_ = scenes.job(1, 1)
+    machine, first = scenes.job(1, 1)
     assert isinstance(machine, Inventory)
-    app = GputopApp(PreparedStream(dataclasses.replace(machine, interval_seconds=2.0)))
-    async with app.run_test(size=SIZE) as pilot:
+    assert isinstance(first, Sample)
+    stream = PreparedStream(dataclasses.replace(machine, interval_seconds=2.0), first)
+    async with GputopApp(stream).run_test(size=(120, 40)) as pilot:
         await begun(pilot, frames)
-        assert dashboard_of(app).telemetry.samples_in(2.0) == 1
+        for number in range(20, 24):
+            stream.send(as_busy(first, number))
+
+            def is_drawn(words: str = f" {number} % tensor") -> bool:
+                return words in shown(pilot, DevicesView)
+
+            await until(pilot, is_drawn)
+            assert both_numbers(pilot) == (str(number), str(number))
 
 
 async def pages() -> list[str]:

@@ -45,6 +45,28 @@ async def test_a_sampler_that_is_started_again_takes_no_device_from_the_screen()
         assert "No data" not in shown(pilot, Header)
 
 
+@pytest.mark.usefixtures("counts_silence")
+async def test_a_dashboard_that_was_stopped_blames_no_sampler() -> None:
+    """It draws before it has read what came meanwhile. Silence counts from when it runs again."""
+    app = GputopApp(PreparedStream(inventory(1), sample(1)))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        telemetry = dashboard_of(app).telemetry
+        telemetry.received_at -= 60
+        telemetry._ticked_at -= 60
+        dashboard_of(app).show()
+        assert "No data" not in shown(pilot, Header)
+        app._tick()
+        assert "No data" not in shown(pilot, Header)
+        telemetry.received_at -= 5
+        app._tick()
+        assert "No data for 1:05" in shown(pilot, Header)
+        telemetry.receive(sample(1))
+        telemetry.received_at -= 5
+        app._tick()
+        assert "No data for 5 s" in shown(pilot, Header)
+
+
 CRASH = Problem("The NVIDIA library crashed", "SIGSEGV", "Reinstall the driver", "nvml")
 
 

@@ -17,7 +17,6 @@ from gputop.bench.plan import request, target_choice
 from gputop.bench.plan.kinds import DEFAULT_KIND, KINDS
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.run.suite import DEFAULT_LEVEL, LEVELS
-from gputop.ui.benchmark.device_choice import ALL as ALL_GPUS
 from gputop.ui.benchmark.device_choice import CPU, MORE, DeviceChoice, key_of, label
 from gputop.ui.drawing.palette import FAULT
 
@@ -256,11 +255,6 @@ class Form(Container):
             if (several or not kind.several_devices) and (kind.over_time or not simulated)
             if gpus > 1 or name != "collective"
         )
-
-    @property
-    def means_all(self) -> bool:
-        """True if all usable devices are meant, and none by name."""
-        return self.choice.key(self.kind) == ALL_GPUS
 
     def _suitable_dtype(self) -> str:
         chosen = self._dtype

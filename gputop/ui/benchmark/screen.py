@@ -28,7 +28,7 @@ from gputop.bench.run.suite import DEFAULT_LEVEL, LEVELS, Suite, part_requests, 
 from gputop.bench.run.supervision import SIMULATED, Simulation
 from gputop.problem import ProblemError
 from gputop.text import short_name, visible
-from gputop.ui.benchmark.device_choice import DevicesDialog, key_of, label
+from gputop.ui.benchmark.device_choice import ALL, DevicesDialog, key_of, label
 from gputop.ui.benchmark.form import Form, field_of
 from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView, suite_rows
@@ -164,7 +164,8 @@ class BenchmarkTab(LiveTab):
             if default:
                 self._form.choose(uuid, "soak")
             latest, chosen = self._telemetry.latest, self._form.requests(self._python)
-            requests, left_out = usable_requests(latest, chosen, of_all=self._form.means_all)
+            of_all = self._form.choice.key(self._form.kind) == ALL
+            requests, left_out = usable_requests(latest, chosen, of_all=of_all)
         except ValueError as error:
             self._form.refuse(self._form.find_wrong()[0] or field_of(str(error)), str(error))
             return

@@ -260,7 +260,7 @@ class DevicesView(Wheel, TelemetryView):
             self._caches.clear()
         self._drawn_as = now
         count = telemetry.history.count
-        if not 0 <= count - self._renewed < telemetry.samples_in(SECOND_RANK_SECONDS):
+        if not 0 <= (count - self._renewed) * telemetry.interval < SECOND_RANK_SECONDS:
             self._renewed = count
             for cache in self._caches.values():
                 cache.details = None

@@ -266,6 +266,7 @@ class Dashboard(ActionScreen):
 
     def tick(self) -> None:
         """Show that no data comes, or how far a replay is."""
+        self.telemetry.tick()
         if self.telemetry.silent_seconds is not None:
             self.show()
         elif self._bar is not None:

@@ -62,10 +62,7 @@ class Tabs(ContentSwitcher):
 
     def on_mount(self) -> None:
         """Show the tab of a key that came before; Textual's own handler shows the first one."""
-        self.call_after_refresh(self._show_current)
-
-    def _show_current(self) -> None:
-        self.current = self.shown
+        self.call_after_refresh(lambda: setattr(self, "current", self.shown))
 
     @property
     def tab(self) -> LiveTab:
