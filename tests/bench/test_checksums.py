@@ -185,7 +185,7 @@ def test_right_products_are_not_accused(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ON_CPU)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(m=SIDES, n=SIDES, k=INNER, column_major=st.booleans())
 def test_thousands_of_right_products_are_not_accused(
     dtype: str, m: int, n: int, k: int, column_major: bool
