@@ -84,6 +84,7 @@ def gone(pid: int) -> bool:
     return False
 
 
+@pytest.mark.slow
 @needs_torch
 async def test_none_begins_before_all_are_ready() -> None:
     happened, _ = await heard(DeviceGroup(halves()))

@@ -118,6 +118,7 @@ def broken(change: Callable[[step.Step], object], after: int) -> Callable[..., N
     return failing
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize(
     "change",
     [

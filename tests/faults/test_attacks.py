@@ -22,7 +22,7 @@ ATTACKS = [attack for table in TABLES.values() for attack in table]
 QUICK = [pytest.param(attack, id=str(attack)) for attack in ATTACKS if attack.quick]
 
 
-@pytest.mark.daily(8)
+@pytest.mark.daily(6)
 @pytest.mark.parametrize("attack", QUICK)
 def test_it_does_no_harm(attack: Attack, tmp_path: Path) -> None:
     outcome = tried(attack, tmp_path)

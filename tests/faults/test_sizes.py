@@ -64,6 +64,7 @@ def test_a_size_in_the_environment_takes_no_memory(driver: FakeDriver, env: dict
         assert terminal.wait() == 0
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("size", [(5000, 50), (150, 3000)])
 def test_a_giant_terminal_is_drawn_within_the_bound(
     driver: FakeDriver, size: tuple[int, int]

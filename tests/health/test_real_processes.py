@@ -120,6 +120,7 @@ def test_a_busy_loop_that_starves_its_device(driver: FakeDriver) -> None:
     assert cpu > 3
 
 
+@pytest.mark.slow
 def test_a_loader_whose_worker_is_full(driver: FakeDriver) -> None:
     """The process on the device takes nothing itself."""
     with process(LOADER) as pid:

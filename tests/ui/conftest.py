@@ -45,25 +45,31 @@ def _same_everywhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _css_parsed_once() -> Iterator[None]:
+def _css_parsed_once() -> Iterator[Any]:
     """Parse CSS once for all apps with the same variables: it is a tenth of what a test costs.
 
-    Where Textual has no such method, which is not public, each app parses its own.
+    Yields Textual's method, which is not public. Without it each app parses its own.
     """
     parse: Callable[..., Any] | None = getattr(Stylesheet, "_parse_rules", None)
     known: dict[tuple[object, ...], Any] = {}
 
-    def parse_once(stylesheet: Stylesheet, css: str, **how: Any) -> Any:
+    def parse_once(stylesheet: Stylesheet, *css: object, **how: object) -> Any:
         assert parse is not None
-        key = (css, *how.items(), *stylesheet._variables.items())
+        key = (*css, *how.items(), *stylesheet._variables.items())
         if key not in known:
-            known[key] = parse(stylesheet, css, **how)
+            known[key] = parse(stylesheet, *css, **how)
         return known[key]
 
     with pytest.MonkeyPatch.context() as patch:
         if parse is not None:
             patch.setattr(Stylesheet, "_parse_rules", parse_once)
-        yield
+        yield parse
+
+
+@pytest.fixture
+def parses_css(_css_parsed_once: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have each app parse its CSS, as outside of tests."""
+    monkeypatch.setattr(Stylesheet, "_parse_rules", _css_parsed_once, raising=False)
 
 
 @pytest.fixture

@@ -375,7 +375,7 @@ async def test_every_field_shows_the_longest_that_it_takes(size: tuple[int, int]
                 assert f" {label} " in form_text(pilot), name
 
 
-@pytest.mark.daily(6)
+@pytest.mark.daily(4)
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 @pytest.mark.parametrize(
     ("name", "typed", "why"),

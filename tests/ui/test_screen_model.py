@@ -117,7 +117,7 @@ def fitting(text: str, width: int) -> str:
     return "".join(whole)
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("sequences", [ALL, VT100], ids=["all", "vt100"])
 @pytest.mark.parametrize("most_bytes", [None, 40])
 def test_after_ten_thousand_changes_it_is_a_plain_repaint(

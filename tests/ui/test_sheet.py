@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from textual.app import App
 from textual.css import stylesheet
 from textual.screen import Screen
@@ -15,8 +16,9 @@ from tests.streams import PreparedStream, inventory, sample
 from tests.ui.pilots import settle
 
 if TYPE_CHECKING:
-    import pytest
     from textual.app import ComposeResult
+
+pytestmark = pytest.mark.usefixtures("parses_css")
 
 
 async def test_our_style_sheet_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -145,7 +145,7 @@ def same_screen(snap_compare: Any, snapshot: Any) -> Callable[..., bool]:
     return same
 
 
-@pytest.mark.daily(6)
+@pytest.mark.daily(3)
 @every_size
 @every_count
 def test_monitor_in_16_colours(snapshot: Any, devices: int, size: tuple[int, int]) -> None:
@@ -154,7 +154,7 @@ def test_monitor_in_16_colours(snapshot: Any, devices: int, size: tuple[int, int
     assert styled(strips) == snapshot
 
 
-@pytest.mark.daily(6)
+@pytest.mark.daily(3)
 @every_size
 @every_count
 def test_monitor_in_ascii(snapshot: Any, devices: int, size: tuple[int, int]) -> None:
