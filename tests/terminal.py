@@ -37,8 +37,6 @@ MARKER = "GPUTOP_TEST_RUN"
 
 PATIENCE_SECONDS = 30.0
 """In which something has come of it, however busy this machine is."""
-GONE_SECONDS = 5.0
-"""Within which nothing is left: two by promise, of a machine that does nothing else."""
 ANSWER_SLICE = 0.15
 """Seconds of output after a key that are read before they are drawn."""
 FRAME_SECONDS = 0.5
@@ -322,7 +320,7 @@ class Terminal:
         """Command line by pid of all live processes of this run, however they descend."""
         return processes_of(self.run_id)
 
-    def wait_until_gone(self, timeout: float = GONE_SECONDS) -> None:
+    def wait_until_gone(self, timeout: float = PATIENCE_SECONDS) -> None:
         """Wait until the program and all that it started are gone; reads its output meanwhile."""
         deadline = time.monotonic() + timeout
         while left := self.processes():

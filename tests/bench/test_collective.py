@@ -30,7 +30,14 @@ from tests.bench.commands import ran
 from tests.bench.machines import divided, seen
 from tests.bench.test_peers import GPUS
 from tests.bench.test_several import parsed
-from tests.bench.workers import CPU, broken_worker, fake_interpreter, load_torch, needs_torch
+from tests.bench.workers import (
+    CPU,
+    STOP_SECONDS,
+    broken_worker,
+    fake_interpreter,
+    load_torch,
+    needs_torch,
+)
 from tests.sessions import RESULT, PreparedSession
 from tests.streams import PreparedStream, inventory, sample
 
@@ -378,7 +385,7 @@ def failing(self, event, **fields):
 main.Run.send = failing
 """
 """Rank 1 ends, or stops, where it has told of its first check."""
-IMPATIENT = "backends.Cpu.patience, collective.FIRST_SECONDS = 2.0, 0.01\n"
+IMPATIENT = "backends.Cpu.patience, collective.FIRST_SECONDS = 5.0, 0.01\n"
 ONE_MORE = """
 operations = collective.Message.operations
 def wrong(self):
@@ -458,7 +465,7 @@ async def test_a_stop_keeps_the_rows_of_all(tmp_path: Path) -> None:
     ends, _, seconds = await ends_of(requests, lambda e: isinstance(e, Point) and next(told) == 1)
     results = [end.result for end in ends.values() if isinstance(end, Done)]
     assert [(each.stopped, len(each.points)) for each in results] == [("user", 1)] * 2
-    assert seconds < 0.5
+    assert seconds < STOP_SECONDS
 
 
 LONG = """

@@ -221,7 +221,7 @@ def test_a_stop_while_it_compiles_leaves_nothing_behind(
         raw.tell("stop")
         done = raw.until("done")
         assert time.monotonic() - began < STOP_SECONDS
-        raw.process.wait(5)
+        raw.process.wait(STOP_SECONDS)
     assert done["stopped"] == "user"
     assert done["iterations"] > 0
     assert list(folder.iterdir()) == []

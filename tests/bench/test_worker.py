@@ -24,7 +24,7 @@ from gputop.bench.run.worker_launch import WORKER
 from gputop.bench.worker import backends, errors, formats, loads, throughput
 from gputop.bench.worker import main as runs
 from gputop.bench.worker import product as products
-from tests.bench.workers import RawWorker, load_torch, needs_torch, request
+from tests.bench.workers import STOP_SECONDS, RawWorker, load_torch, needs_torch, request
 
 pytestmark = needs_torch
 
@@ -47,7 +47,7 @@ def test_every_data_type_runs_and_is_right(dtype: str) -> None:
         2 * 128**3 * done["iterations"] / done["seconds"] / 1e12
     )
     assert done["tflops_peak"] >= done["tflops_mean"] > 0
-    assert raw.process.wait(5) == 0
+    assert raw.process.wait(STOP_SECONDS) == 0
 
 
 @pytest.mark.slow
@@ -115,7 +115,7 @@ def test_stop_takes_effect_in_the_middle_of_a_long_product() -> None:
         # wait until the operands are there, which the process's memory shows.
         assert _grown(raw.process.pid, 3 * 2 * 2048**2), "the operands were never made"
         raw.tell("stop")
-        raw.process.wait(5)
+        raw.process.wait(STOP_SECONDS)
         # A fast machine may have planned by then, and a slow one not.
         *_, done = raw.events()
         assert done["stopped"] == "user"
@@ -145,7 +145,7 @@ def test_the_end_of_the_parent_is_the_end_of_the_worker(when: str) -> None:
     with RawWorker(request(size=1024, seconds=600.0)) as raw:
         raw.until(when)
         raw.close()
-        assert raw.process.wait(2) is not None
+        assert raw.process.wait(STOP_SECONDS) is not None
 
 
 def test_what_others_print_does_not_reach_the_events() -> None:

@@ -28,9 +28,9 @@ needs_torch = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None, reason="torch is not installed in this Python"
 )
 
-STOP_SECONDS = 2.0
-"""Most that a stop may take beside other tests. With a free core it is half a second, which
-`python -m tests.perf.stops` measures."""
+STOP_SECONDS = 20.0
+"""Most that a stop may take, however busy the machine is: what is stopped would go on far longer.
+With a free core it is half a second, which `python -m tests.perf.stops` measures."""
 
 CPU = Target("cpu", None, None, "a CPU", None, 4 << 30)
 
@@ -93,7 +93,7 @@ class RawWorker:
         self.tell("stop")
         done = self.until("done")
         assert time.monotonic() - began < STOP_SECONDS
-        self.process.wait(5)
+        self.process.wait(STOP_SECONDS)
         assert done["stopped"] == "user"
         return done
 

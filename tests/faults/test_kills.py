@@ -12,7 +12,7 @@ import pytest
 
 from tests.e2e.shipped import dashboard
 from tests.fake_ssh import HANGING, FakeSsh
-from tests.faults.kills import LIMIT_SECONDS, Kill, kills, perform, wait
+from tests.faults.kills import Kill, kills, perform, wait
 from tests.faults.processes import free, with_torch
 from tests.faults.scenario import Scenario
 from tests.faults.stage import Stage
@@ -53,7 +53,7 @@ def gone(terminal: Terminal) -> None:
     """The dashboard is killed, and all that there is of it with it."""
     assert len(terminal.processes()) > 1
     terminal.kill(signal.SIGKILL)
-    terminal.wait_until_gone(LIMIT_SECONDS)
+    terminal.wait_until_gone()
 
 
 def test_a_sampler_that_is_stopped_ends_with_its_dashboard(driver: FakeDriver) -> None:
