@@ -57,7 +57,7 @@ def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 def test_a_table_from_hello_to_its_result(kind: str) -> None:
     with RawWorker(asked(kind)) as raw:
         events = list(raw.events())

@@ -154,7 +154,7 @@ def test_the_load_is_a_square_wave(frequency: float, monkeypatch: pytest.MonkeyP
         assert all(0.3 * full < rate < 0.7 * full for rate in rates)
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", LOADS)
 def test_a_load_from_hello_to_its_result(kind: str) -> None:
     with RawWorker(asked(kind)) as raw:
@@ -173,10 +173,23 @@ def test_a_load_from_hello_to_its_result(kind: str) -> None:
     assert ("in pulses of 2 Hz" in events[1]["data"]) is (kind == "pulse")
 
 
-@pytest.mark.daily(1)
+ENDLESS = """
+sent, send, pause = [], main.Run.send, loads.pause
+def sending(self, event, **fields):
+    send(self, event, **fields)
+    sent.append(event)
+def paused(hertz, work):
+    seconds = pause(hertz, work)
+    return 600.0 if seconds and "sample" in sent else seconds
+main.Run.send, loads.pause = sending, paused
+"""
+"""Once there is a sample, a pause has no end."""
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", LOADS)
-def test_a_stop_takes_less_than_half_a_second_also_in_a_pause(kind: str) -> None:
-    with RawWorker(asked(kind, 600.0, hertz=0.1)) as raw:
+def test_a_stop_takes_effect_in_a_pause_too(kind: str) -> None:
+    with RawWorker(asked(kind, 600.0, hertz=10.0), ENDLESS) as raw:
         raw.stopped()
 
 

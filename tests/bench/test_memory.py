@@ -159,6 +159,7 @@ def test_the_memory_that_it_takes_is_what_it_may() -> None:
     assert taken <= 64 * MIB < taken + totals.block_bytes
 
 
+@pytest.mark.slow
 @needs_torch
 def test_a_run_from_hello_to_its_result() -> None:
     with RawWorker(asked()) as raw:

@@ -107,6 +107,7 @@ def test_a_product_that_cannot_end_in_time_is_refused_before_it_is_begun() -> No
     assert "smaller --size" in names[0]["remedy"]
 
 
+@pytest.mark.slow
 def test_stop_takes_effect_in_the_middle_of_a_long_product() -> None:
     asked = request("float16", 2048, 600.0)
     with RawWorker(asked) as raw:

@@ -107,6 +107,7 @@ def test_all_gpus_run_together_and_who_is_behind_is_named(
     assert {each["stopped"] for each in results} == {"time"}
 
 
+@pytest.mark.slow
 def test_heat_ends_one_and_x_the_others(driver: FakeDriver, tmp_path: Path) -> None:
     driver.write(*(FakeDevice() for _ in range(3)))
     with opened(driver, tmp_path, worker()) as terminal:

@@ -138,6 +138,7 @@ def test_a_process_that_waits_for_nothing_of_the_host(driver: FakeDriver) -> Non
     assert cpu < 2
 
 
+@pytest.mark.slow
 def test_a_busy_loop_whose_device_is_busy(driver: FakeDriver) -> None:
     with process(BUSY_LOOP) as pid:
         verdict, _ = input_bound(driver, pid, busy=97)

@@ -482,6 +482,7 @@ def model() -> Iterator[ScreenModel]:
     textual_patches.release()
 
 
+@pytest.mark.slow
 async def test_a_refresh_of_ten_thousand_sends_little(
     monkeypatch: pytest.MonkeyPatch, model: ScreenModel
 ) -> None:
