@@ -20,8 +20,9 @@ from gputop.bench.run.session import Session
 from gputop.bench.worker import backends, loads, throughput
 from gputop.bench.worker.product import NOT_REPEATABLE, REPEATS, Checksums, Product
 from gputop.compat import timeout
+from tests.bench.forked import load_torch
 from tests.bench.test_worker import cpu, paced, run_in_process, without_a_gpu
-from tests.bench.workers import CPU, broken_worker, fake_interpreter, load_torch, needs_torch
+from tests.bench.workers import CPU, broken_worker, fake_interpreter, needs_torch
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -27,17 +27,11 @@ from gputop.commands import bench as command
 from gputop.compat import timeout
 from gputop.problem import Problem
 from tests.bench.commands import ran
+from tests.bench.forked import load_torch
 from tests.bench.machines import divided, seen
 from tests.bench.test_peers import GPUS
 from tests.bench.test_several import parsed
-from tests.bench.workers import (
-    CPU,
-    STOP_SECONDS,
-    broken_worker,
-    fake_interpreter,
-    load_torch,
-    needs_torch,
-)
+from tests.bench.workers import CPU, STOP_SECONDS, broken_worker, fake_interpreter, needs_torch
 from tests.sessions import RESULT, PreparedSession
 from tests.streams import PreparedStream, inventory, sample
 

@@ -27,15 +27,10 @@ from gputop.bench.worker import backends, copies, errors, rows
 from gputop.compat import timeout
 from tests.bench import gpus
 from tests.bench.commands import COMMAND, environment
+from tests.bench.forked import load_torch
 from tests.bench.test_peers import GPUS, asked
 from tests.bench.test_tables import Recorded
-from tests.bench.workers import (
-    STOP_SECONDS,
-    broken_worker,
-    fake_interpreter,
-    load_torch,
-    needs_torch,
-)
+from tests.bench.workers import STOP_SECONDS, broken_worker, fake_interpreter, needs_torch
 from tests.driver import FakeDevice, FakeDriver
 from tests.sessions import RESULT
 from tests.streams import PreparedStream, inventory, sample

@@ -12,7 +12,8 @@ from gputop.bench.plan.kinds import DTYPES
 from gputop.bench.run.session import worker_request
 from gputop.bench.worker import formats, product
 from gputop.bench.worker.errors import RunError
-from tests.bench.workers import load_torch, needs_torch, request
+from tests.bench.forked import load_torch
+from tests.bench.workers import needs_torch, request
 
 pytestmark = needs_torch
 

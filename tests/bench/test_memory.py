@@ -26,16 +26,9 @@ from gputop.bench.worker import main as runs
 from gputop.bench.worker import memory as worker
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from tests.bench.commands import ran
+from tests.bench.forked import load_torch
 from tests.bench.test_kinds import heard
-from tests.bench.workers import (
-    CPU,
-    RESULT,
-    RawWorker,
-    broken_worker,
-    fake_interpreter,
-    load_torch,
-    needs_torch,
-)
+from tests.bench.workers import CPU, RESULT, RawWorker, broken_worker, fake_interpreter, needs_torch
 from tests.runs import alone, gpu_sample
 from tests.sessions import PLANNED
 from tests.streams import NOW, inventory

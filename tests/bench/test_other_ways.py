@@ -8,8 +8,9 @@ import pytest
 
 from gputop.bench.worker import formats, shapes
 from gputop.bench.worker.product import Product
+from tests.bench.forked import load_torch
 from tests.bench.test_worker import cpu
-from tests.bench.workers import RawWorker, load_torch, needs_torch, request
+from tests.bench.workers import RawWorker, needs_torch, request
 
 pytestmark = needs_torch
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 import time
 from pathlib import Path
@@ -14,7 +13,8 @@ import pytest
 from gputop.bench.run.session import worker_request
 from gputop.bench.worker import backends, errors, formats, rows, step
 from gputop.bench.worker import main as runs
-from tests.bench.workers import STOP_SECONDS, RawWorker, load_torch, needs_torch, request
+from tests.bench.forked import load_torch
+from tests.bench.workers import STOP_SECONDS, RawWorker, needs_torch, request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -211,11 +211,11 @@ def test_a_stop_while_it_compiles_leaves_nothing_behind(
     monkeypatch.setenv("TMPDIR", str(folder))
     monkeypatch.setenv("CXX", str(compiler))
     with RawWorker(request("float32", None, 60.0, "step")) as raw:
-        compilers: list[int] = []
+        compilers, pause = list[int](), threading.Event()
         while len(compilers) < 2:  # the compiler, and what does its work
             assert raw.process.poll() is None
             compilers = [*descendants(raw.process.pid)]
-            os.sched_yield()
+            pause.wait(0.02)
         assert [each.name[:16] for each in folder.iterdir()] == ["gputop-compiled-"]
         began = time.monotonic()
         raw.tell("stop")

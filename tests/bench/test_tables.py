@@ -14,7 +14,8 @@ from gputop.bench.plan import request as plan
 from gputop.bench.results.tables import table
 from gputop.bench.run.session import worker_request
 from gputop.bench.worker import backends, errors, latency, main, rows, shapes, throughput
-from tests.bench.workers import load_torch, needs_torch, request
+from tests.bench.forked import load_torch
+from tests.bench.workers import needs_torch, request
 
 
 def test_sizes_are_log_spaced_from_one_to_the_largest() -> None:

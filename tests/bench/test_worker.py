@@ -6,7 +6,6 @@ import ast
 import itertools
 import json
 import math
-import resource
 import subprocess
 import sys
 import threading
@@ -24,7 +23,8 @@ from gputop.bench.run.worker_launch import WORKER
 from gputop.bench.worker import backends, errors, formats, loads, throughput
 from gputop.bench.worker import main as runs
 from gputop.bench.worker import product as products
-from tests.bench.workers import STOP_SECONDS, RawWorker, load_torch, needs_torch, request
+from tests.bench.forked import load_torch
+from tests.bench.workers import STOP_SECONDS, RawWorker, needs_torch, request
 
 pytestmark = needs_torch
 
@@ -107,30 +107,28 @@ def test_a_product_that_cannot_end_in_time_is_refused_before_it_is_begun() -> No
     assert "smaller --size" in names[0]["remedy"]
 
 
+SAYS_WHEN_IT_MULTIPLIES = """
+begin, multiply = main.Run.__init__, Product.multiply
+def run(self, *arguments):
+    begin(self, *arguments)
+    def first(product, times=1):
+        Product.multiply = multiply
+        self.send("multiplying")
+        product.multiply(times)
+    Product.multiply = first
+main.Run.__init__ = run
+"""
+
+
 @pytest.mark.slow
 def test_stop_takes_effect_in_the_middle_of_a_long_product() -> None:
-    asked = request("float16", 2048, 600.0)
-    with RawWorker(asked) as raw:
-        raw.until("hello")
-        # With a size that is known to be slow, memory and the first products are all that is left:
-        # wait until the operands are there, which the process's memory shows.
-        assert _grown(raw.process.pid, 3 * 2 * 2048**2), "the operands were never made"
+    with RawWorker(request("float16", 2048, 600.0), SAYS_WHEN_IT_MULTIPLIES) as raw:
+        raw.until("multiplying")
         raw.tell("stop")
         raw.process.wait(STOP_SECONDS)
         # A fast machine may have planned by then, and a slow one not.
         *_, done = raw.events()
         assert done["stopped"] == "user"
-
-
-def _grown(pid: int, by: int) -> bool:
-    """Waits until the process holds that many bytes more than now."""
-    products = Path(f"/proc/{pid}/statm")
-    first, pause = int(products.read_text().split()[1]), threading.Event()
-    for _ in range(3000):
-        if (int(products.read_text().split()[1]) - first) * resource.getpagesize() >= by:
-            return True
-        pause.wait(0.01)
-    return False
 
 
 @pytest.mark.slow

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 import time
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +16,7 @@ from gputop.bench.events import Result
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.run.session import worker_request
 from gputop.bench.run.worker_launch import WORKER
+from tests.bench.forked import forking
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +32,9 @@ STOP_SECONDS = 20.0
 """Most that a stop may take, however busy the machine is: what is stopped would go on far longer.
 With a free core it is half a second, which `python -m tests.perf.stops` measures."""
 
+FAKE_WORKER = "fake_worker.py"
+"""What an executable of `fake_interpreter` runs, beside it."""
+
 CPU = Target("cpu", None, None, "a CPU", None, 4 << 30)
 
 
@@ -46,23 +49,18 @@ def request(
     return Request(CPU, dtype, size, seconds, sys.executable, kind, further)
 
 
-def load_torch() -> Any:
-    """torch in the process of the tests. Without numpy it warns, once, while it is imported."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return importlib.import_module("torch")
-
-
 class RawWorker:
     """The worker as a process, without a session: what it is told and what it says."""
 
     def __init__(self, asked: Request, fault: str = "") -> None:
         """Start it; `fault` is as of `broken_worker`."""
+        body = broken_worker(fault) if fault else None
         self.process = subprocess.Popen(
-            [sys.executable, *(["-c", broken_worker(fault)] if fault else [str(WORKER)])],
+            [sys.executable, *(["-c", body] if body else [str(WORKER)])],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
+            **forking(body, os.environ),
         )
         self.tell(json.dumps(worker_request(asked)))
 
@@ -111,7 +109,7 @@ def fake_interpreter(folder: Path, body: str, torch: str | None = "9.9.9") -> st
     `body` is Python: its standard input has the request.
     """
     answer = json.dumps({"python": [3, 11, 0], "torch": torch})
-    worker = folder / "fake_worker.py"
+    worker = folder / FAKE_WORKER
     worker.write_text(body)
     script = folder / "python"
     script.write_text(

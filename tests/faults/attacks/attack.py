@@ -73,7 +73,7 @@ class Attack:
     """What must be true in the end."""
     mib: int = 150
     """Memory that the process itself may take at its most."""
-    seconds: float = 15.0
+    seconds: float = 30.0
     """Until it says it, or ends."""
     hold: float = 0.5
     """Seconds between what a dashboard says and the first key."""

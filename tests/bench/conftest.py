@@ -1,0 +1,31 @@
+"""Workers of sessions are forked, as those of `RawWorker` are."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gputop.bench.run.worker_launch import WORKER
+from tests.bench.forked import forking
+from tests.bench.workers import FAKE_WORKER
+
+execute = asyncio.create_subprocess_exec
+
+
+async def _execute(python: str, *arguments: str, **options: Any) -> asyncio.subprocess.Process:
+    if arguments == (str(WORKER),):
+        body = Path(python).with_name(FAKE_WORKER)
+        if python == sys.executable:
+            options |= forking(None, options["env"])
+        elif body.exists() and "gputop_worker" in (program := body.read_text()):
+            options |= forking(program, options["env"])
+    return await execute(python, *arguments, **options)
+
+
+@pytest.fixture(autouse=True)
+def _forked_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", _execute)
