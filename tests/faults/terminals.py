@@ -99,9 +99,11 @@ def in_background_and_back(stage: Stage) -> None:
     before = switches_of(pid)
     stage.terminal.send("b")
     stage.until(
-        lambda _: state_of(pid) == "T" and switches_of(pid) > before, "stop in the background"
+        lambda _: {*map(state_of, threads_of(pid))} == {"T"} and switches_of(pid) > before,
+        "stop in the background",
     )
-    stage.terminal.send("f")
+    # A shell that has not noticed yet does not continue it: any other key has it look first.
+    stage.terminal.send("xf")
 
 
 def dashboard_in(stage: Stage) -> int:
@@ -110,9 +112,14 @@ def dashboard_in(stage: Stage) -> int:
     return next(p for p, line in lines if " --interval" in line and not line.startswith("bash"))
 
 
-def state_of(pid: int) -> str:
+def state_of(process: int | Path) -> str:
     """The letter of the process' state: T is stopped."""
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return Path("/proc", str(process), "stat").read_text().rpartition(")")[2].split()[0]
+
+
+def threads_of(pid: int) -> list[Path]:
+    """The folders of its threads: the last one to stop ends what is known as its stop."""
+    return [*Path(f"/proc/{pid}/task").iterdir()]
 
 
 def switches_of(pid: int) -> int:
