@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import compileall
 import itertools
 import os
 import shutil
 import signal
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+import gputop
 from tests.driver import FakeDriver, build, loaded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 # Textual and Rich read these at import, before any fixture runs. pytest-textual-snapshot hands its
 # own variable to the workers of pytest-xdist.
@@ -63,6 +65,12 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     if config.args and all("::" in argument for argument in config.args):
         return 0
     return 2 * len(os.sched_getaffinity(0))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile gputop once, before each process of pytest-xdist would compile all of it."""
+    if not hasattr(config, "workerinput"):
+        compileall.compile_dir(Path(gputop.__file__).parent, quiet=2)
 
 
 @pytest.hookimpl(tryfirst=True)

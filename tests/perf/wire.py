@@ -35,7 +35,7 @@ LINE = 2000
 """Bytes a second of the slow line."""
 PIECE = 40
 """Bytes that it carries at once."""
-KEYS = 2 * (("2", "Press b"), ("1", "occupancy")) + (("?", "Keys everywhere"),)
+KEYS = 2 * (("2", "Press b"), ("1", "occupancy")) + (("?", "Main keys"),)
 """Keys, and what each brings on the screen."""
 WATTS = re.compile(r"(\d+) of 700 W")
 
