@@ -71,7 +71,8 @@ def test_a_table_from_hello_to_its_result(kind: str) -> None:
     assert done["wrong_elements"] == 0
     assert done["checks"] >= done["verified_products"] == len(points)
     assert done["stopped"] == "time"
-    assert done["iterations"] >= len(points)
+    # A slow machine may have no time for a step more than each row needs.
+    assert done["iterations"] >= len(points) + (kind != "step")
     for point in points:
         values = point["values"]
         assert values["seconds"] > 0
