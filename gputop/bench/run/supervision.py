@@ -95,13 +95,14 @@ class Supervisor:
         self._do = partial(_call_in, self._inside)
         self._tell = partial(_call_in, asyncio.get_running_loop())
         self._reading = self._inside.create_task(self._read())
-        threading.Thread(target=self._run, name="watch", daemon=True).start()
+        # No daemon: its end starts a thread, which crashes a program that is about to end.
+        threading.Thread(target=self._run, name="watch").start()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End the thread without waiting for it."""
+        """End the thread. Only the end of the program waits for it, a second and a half at most."""
         self._do(self._reading.cancel)
 
     async def follow(self, session: Session, trace: Trace, ending: Ending, take: Take) -> None:

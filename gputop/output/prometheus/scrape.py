@@ -33,6 +33,7 @@ from prometheus_client.exposition import ThreadingWSGIServer
 from prometheus_client.registry import Collector
 
 from gputop.files import read_at_once
+from gputop.threads import start_daemon
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -298,6 +299,10 @@ class Server(ThreadingWSGIServer):
         TCPServer.server_bind(self)
         self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]
         self.setup_environ()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer a connection in a thread of its own."""
+        start_daemon(self.process_request_thread, request, client_address)
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         """Answer a connection in its thread, because a TLS handshake can be slow."""
