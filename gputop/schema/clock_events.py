@@ -7,13 +7,12 @@ bit without a name there becomes a word such as `bit_0x200`, so that the mask ca
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache, reduce
 from operator import attrgetter, or_
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class ClockEvent:
+class ClockEvent(NamedTuple):
     """A reason why clocks are not higher."""
 
     word: str

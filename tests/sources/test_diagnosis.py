@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -17,7 +16,7 @@ from gputop.sources.nvml import diagnosis
 
 NOUVEAU = System(nouveau=True, gpus=(PciGpu("0000:17:00.0", "nouveau"),))
 VFIO = System(module_version="580.95.05", gpus=(PciGpu("0000:17:00.0", "vfio-pci"),))
-STUCK = replace(VFIO, gpus=(PciGpu("0000:17:00.0", "nvidia"),))
+STUCK = VFIO._replace(gpus=(PciGpu("0000:17:00.0", "nvidia"),))
 BOX = System(container="docker", module_version="580.95.05")
 REFUSED = System(refusals=(Refusal("/dev/nvidiactl", "permission denied", "video"),))
 WSL_LIBRARY = System(wsl=True, library="/usr/lib/wsl/lib/libnvidia-ml.so.1", library_aside=True)
@@ -33,9 +32,9 @@ TABLE: list[tuple[Diagnose, System, str, str]] = [
     (diagnosis.no_library, System(gpus=()), "library", "there is no NVIDIA GPU"),
     (diagnosis.no_library, System(gpus=(), container="docker"), "library", "--gpus all"),
     (diagnosis.no_library, BOX, "container", "the host runs 580.95.05, the library is missing"),
-    (diagnosis.no_library, replace(BOX, container="podman"), "container", "nvidia.com/gpu=all"),
-    (diagnosis.no_library, replace(BOX, container="kubernetes"), "container", "the pod's limits"),
-    (diagnosis.no_library, replace(BOX, container="apptainer"), "container", "with --nv"),
+    (diagnosis.no_library, BOX._replace(container="podman"), "container", "nvidia.com/gpu=all"),
+    (diagnosis.no_library, BOX._replace(container="kubernetes"), "container", "the pod's limits"),
+    (diagnosis.no_library, BOX._replace(container="apptainer"), "container", "with --nv"),
     (diagnosis.no_library, WSL_LIBRARY, "wsl", "LD_LIBRARY_PATH=/usr/lib/wsl/lib"),
     (diagnosis.no_library, System(wsl=True), "wsl", "Install it on Windows"),
     (diagnosis.no_library, NIX, "library", "LD_LIBRARY_PATH=/run/opengl-driver/lib"),
@@ -46,7 +45,7 @@ TABLE: list[tuple[Diagnose, System, str, str]] = [
     (diagnosis.not_loaded, System(container="docker"), "module", "On the host"),
     (diagnosis.not_loaded, NOUVEAU, "nouveau", "Block nouveau"),
     (diagnosis.not_loaded, BOX, "container", "no /dev/nvidiactl here"),
-    (diagnosis.not_loaded, replace(BOX, container=None), "permission", "nvidia-modprobe"),
+    (diagnosis.not_loaded, BOX._replace(container=None), "permission", "nvidia-modprobe"),
     (
         diagnosis.not_loaded,
         System(kernel="6.8.0-45-generic", module_is_built=False),
@@ -55,10 +54,10 @@ TABLE: list[tuple[Diagnose, System, str, str]] = [
     ),
     (diagnosis.mismatch, System(), "versions", "another version"),
     (diagnosis.mismatch, HALF, "versions", "the kernel runs 550.54.14, the library is 580.95.05"),
-    (diagnosis.mismatch, replace(HALF, container="docker"), "versions", "Restart the container"),
+    (diagnosis.mismatch, HALF._replace(container="docker"), "versions", "Restart the container"),
     (diagnosis.no_permission, System(), "permission", "/dev/nvidia* refuses"),
     (diagnosis.no_permission, REFUSED, "permission", "Join the group video"),
-    (diagnosis.no_permission, replace(REFUSED, container="docker"), "permission", "Restart"),
+    (diagnosis.no_permission, REFUSED._replace(container="docker"), "permission", "Restart"),
     (diagnosis.too_old, System(), "nvml", "Upgrade the driver"),
     (diagnosis.no_devices, System(), "devices", "lspci"),
     (diagnosis.no_devices, VFIO, "devices", "0000:17:00.0 is held for a virtual machine"),
@@ -67,7 +66,7 @@ TABLE: list[tuple[Diagnose, System, str, str]] = [
     (diagnosis.no_devices, BOX, "container", "its GPUs are missing"),
     (diagnosis.gone, System(), "module", "as soon as it is loaded"),
     (OTHER, System(), "nvml", "words of NVML"),
-    (OTHER, replace(REFUSED, container="docker"), "permission", "Restart the container"),
+    (OTHER, REFUSED._replace(container="docker"), "permission", "Restart the container"),
 ]
 
 

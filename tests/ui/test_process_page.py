@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -78,7 +77,7 @@ def details(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         def read(*_: object) -> ProcessDetails:
             if isinstance(found, Problem):
                 raise ProblemError(found)
-            return dataclasses.replace(found, **changes)
+            return found._replace(**changes)
 
         monkeypatch.setattr("gputop.ui.processes.process_page.read_details", read)
 

@@ -11,8 +11,8 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from gputop.sources.linux.procfs import parse_cgroup
 
@@ -32,16 +32,14 @@ NVIDIA, DISPLAY = "0x10de", ("0x0300", "0x0302")
 _VERSION = re.compile(r"\d{3}\.\d+(?:\.\d+)?")
 
 
-@dataclass(frozen=True, slots=True)
-class PciGpu:
+class PciGpu(NamedTuple):
     """An NVIDIA GPU on the PCI bus, and the kernel driver that has it: `nvidia`, `nouveau`, …."""
 
     address: str
     driver: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(NamedTuple):
     """A device file that this process may not open."""
 
     file: str
@@ -50,8 +48,7 @@ class Refusal:
     """Group that may open it, unless it is root's."""
 
 
-@dataclass(frozen=True, slots=True)
-class System:
+class System(NamedTuple):
     """Parts of the driver that a machine has; by default none."""
 
     kernel: str | None = None
@@ -209,8 +206,7 @@ _XID = re.compile(
 Documentation/ABI/testing/dev-kmsg. Source of the text: https://docs.nvidia.com/deploy/xid-errors/."""
 
 
-@dataclass(frozen=True, slots=True)
-class LoggedXid:
+class LoggedXid(NamedTuple):
     """An Xid in the kernel's log, with the device's PCI address as the driver writes it."""
 
     address: str
@@ -218,8 +214,7 @@ class LoggedXid:
     age_seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class KernelLog:
+class KernelLog(NamedTuple):
     """Xids in the kernel's log, oldest first; `refused` is the reason that it cannot be read."""
 
     xids: tuple[LoggedXid, ...] = ()

@@ -13,7 +13,6 @@ import re
 import signal
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,8 +32,7 @@ MOST_PARENTS = 32
 _STATUS_ROWS = re.compile(rb"^(Threads|SigIgn|SigCgt):\s+(\w+)$", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class Stat:
+class Stat(NamedTuple):
     """Content of /proc/PID/stat; `man proc_pid_stat` numbers the fields."""
 
     name: str
@@ -235,8 +233,7 @@ def explained(what: str) -> Iterator[None]:
     raise ProblemError(Problem(what, why, remedy))
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessDetails:
+class ProcessDetails(NamedTuple):
     """Properties of a process that no sample has. All text is foreign."""
 
     command: str

@@ -33,7 +33,6 @@ from gputop.sources.nvml.query import (
     total,
     unreadable,
 )
-from gputop.sources.nvml.smi_values import smi_values
 from gputop.sources.nvml.traffic import Pcie
 from gputop.sources.nvml.utilization import Gpm
 from gputop.sources.nvml.xid_events import XidEvents
@@ -194,7 +193,9 @@ class NvmlReader:
             pairs = zip(answers, queries, strict=True)
             _raise_common_failure(answer for answer, query in pairs if not query.seconds)
             found = answers_by_name(queries, answers)
-            if smi:
+            if smi:  # not before: few want them
+                from gputop.sources.nvml.smi_values import smi_values
+
                 found["nvidia_smi"] = smi_values(self._handle, smi, self._version)
             self._update_modes()
             self._gpm = self._gpm or Gpm(self._handle, clock=self._clock)
