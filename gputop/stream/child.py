@@ -9,7 +9,7 @@ import os
 import subprocess
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from signal import SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGTERM
 from typing import Any, NamedTuple, SupportsIndex
 
@@ -20,6 +20,7 @@ from gputop.problem import Problem, ProblemError
 from gputop.schema.codec import DecodeError
 from gputop.schema.device import DeviceState, silence_limit
 from gputop.schema.snapshot import (
+    MANY_DEVICES,
     DriverState,
     Inventory,
     NewerSchemaError,
@@ -36,13 +37,13 @@ SECOND_LOOK_SECONDS = 0.5
 STEP_SECONDS = 0.5
 """Seconds for each step of ending a child: end of file, SIGTERM, SIGKILL."""
 LOADED_AFTER = 8
-"""Records until the quick codec is loaded: by then the first numbers are on the screen."""
+"""Records until the quick codec is loaded: by then the first numbers are on the screen. Whether
+it is worth it is asked again after as many."""
 BURST_LINES = 100
 """Lines that may come at once: the rate is limited over so many."""
 
 
-@dataclass(frozen=True, slots=True)
-class Interruption:
+class Interruption(NamedTuple):
     """A break of the stream, or an unreadable line of it. The stream continues by itself."""
 
     problem: Problem
@@ -184,7 +185,7 @@ class StreamChild:
                     limit = self._limit  # what a shell says before it is no record
                     yield record
                     records += 1
-                    if records == LOADED_AFTER:
+                    if len(record.devices) >= MANY_DEVICES and not records % LOADED_AFTER:
                         await asyncio.to_thread(load_fast)
                 # A line that is there already lets nothing else, such as a key, have its turn.
                 burst = (burst + 1) % BURST_LINES

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 from gputop.bounds import LONGEST_INTERVAL, SHORTEST_INTERVAL
 from gputop.schema.codec import rounded
 from gputop.schema.snapshot import (
+    MANY_DEVICES,
     DriverState,
     Inventory,
     MachineState,
@@ -88,7 +89,7 @@ def run(options: StreamOptions, write: Callable[[Record], None] = write_to_stdou
                 gc.collect()
             for each in window.select(record):
                 write(each)
-            if number == LOADED_AFTER:
+            if len(record.devices) >= MANY_DEVICES and not number % LOADED_AFTER:
                 load_fast()
 
 

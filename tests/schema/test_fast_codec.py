@@ -183,6 +183,19 @@ def test_the_stream_runs_without_msgspec() -> None:
     assert not done.stderr
 
 
+@pytest.mark.parametrize(("ids", "loaded"), [((), True), (("0", "1", "2"), False)])
+def test_few_devices_are_not_worth_its_memory(ids: tuple[str, ...], loaded: bool) -> None:
+    program = (
+        "import sys\n"
+        "from gputop.stream import launch, sender\n"
+        "sender.LOADED_AFTER = 3\n"
+        f"sender.run(launch.StreamOptions(0.25, count=4, demo=True, ids={ids}))\n"
+        "print('msgspec' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert done.stdout.splitlines()[-1] == f"{loaded}".encode()
+
+
 def test_a_msgspec_that_overlooks_the_bounds_is_not_used() -> None:
     program = (
         "import contextlib\n"
