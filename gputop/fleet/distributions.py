@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from operator import attrgetter
 from typing import NamedTuple
@@ -17,8 +16,7 @@ UNKNOWN = -1
 """Level of a GPU whose value is not scraped."""
 
 
-@dataclass(frozen=True, slots=True)
-class MapMetric:
+class MapMetric(NamedTuple):
     """A value of a GPU, and the edges between its levels, of which the lowest is 0."""
 
     name: str

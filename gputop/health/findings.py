@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cache
 from itertools import groupby, takewhile
+from typing import NamedTuple
 
 from gputop.schema.values import span_text
 from gputop.text import number, percentage, quantity, size
@@ -46,8 +47,7 @@ class Severity(IntEnum):
         return self.name.lower()
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(NamedTuple):
     """A number that supports a finding."""
 
     label: str
@@ -160,8 +160,7 @@ SLOWING = (
 """Rules about work that is slower than it could be."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
+class Cause(NamedTuple):
     """Findings of one rule on one or more devices, or the story of one device's fault."""
 
     findings: tuple[Finding, ...]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from gputop.schema.catalogue import CATALOGUE, RECOVERIES, Reading
 from gputop.schema.clock_events import CLOCK_EVENTS, mask_of
@@ -44,8 +44,7 @@ class Row:
     process: Process | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class QueryColumn:
+class QueryColumn(NamedTuple):
     """A field that can be queried."""
 
     name: str
@@ -166,7 +165,7 @@ _BEFORE_535 = "clocks_throttle_reasons."
 """Start of aliases under which the header has them, too: they were the names in older drivers."""
 COLUMNS = {column.name: column for column in _ALL}
 COLUMNS |= {
-    alias: replace(COLUMNS[field.name], name=alias)
+    alias: COLUMNS[field.name]._replace(name=alias)
     for field in smi_fields().values()
     for alias in field.aliases
     if alias.startswith(_BEFORE_535)
@@ -199,8 +198,8 @@ APP_COLUMNS = {
     column.name: column
     for column in (
         COLUMNS["timestamp"],
-        *(replace(COLUMNS[ALIASES[n]], name=n) for n in ("gpu_name", "gpu_bus_id", "gpu_serial")),
-        replace(COLUMNS["uuid"], name="gpu_uuid"),
+        *(COLUMNS[ALIASES[n]]._replace(name=n) for n in ("gpu_name", "gpu_bus_id", "gpu_serial")),
+        COLUMNS["uuid"]._replace(name="gpu_uuid"),
         QueryColumn("pid", lambda row: row.process and row.process.pid),
         QueryColumn("process_name", _process_name),
         QueryColumn("used_gpu_memory", _process_memory, "memory_used_bytes", "MiB"),

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import PurePosixPath
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from gputop.health import thresholds as t
 from gputop.health.conditions import STATES, find_alerts
@@ -33,8 +33,7 @@ from gputop.text import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class TableColumn:
+class TableColumn(NamedTuple):
     """A column of the table, and of `--columns`."""
 
     name: str

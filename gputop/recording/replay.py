@@ -6,9 +6,8 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gputop.schema.snapshot import Event, Record, Sample, load_fast
 
@@ -26,8 +25,7 @@ EARLIER_EVENTS = 20
 """Samples with events before those: an event is an alert for an hour."""
 
 
-@dataclass(frozen=True, slots=True)
-class Played:
+class Played(NamedTuple):
     """Records that have become due; `restarted` if everything played before them is void.
 
     The records are read while they are iterated, once.

@@ -334,7 +334,7 @@ def test_work_is_done_once_and_only_after_a_change(monkeypatch: pytest.MonkeyPat
 
         return counted
 
-    user = dataclasses.replace(USER, value=counting("key", USER.value))
+    user = USER._replace(value=counting("key", USER.value))
     monkeypatch.setattr(process_table, "search_text", counting("search_text", columns.search_text))
     processes = crowd(1000)
     table = table_of(*processes)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache, lru_cache, reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -31,8 +30,7 @@ MARKS = "123456789abcdefghijklmnopqrstuvwxyz"
 STEPS = (1.0, 1.2, 1.6, 2.0, 2.4, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 
 
-@dataclass(frozen=True, slots=True)
-class PlotLine:
+class PlotLine(NamedTuple):
     """Points in order of x, in the units of the axes."""
 
     points: tuple[tuple[float, float], ...]
@@ -40,8 +38,7 @@ class PlotLine:
     mark: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class PlotAxis:
+class PlotAxis(NamedTuple):
     """Range of an axis and its labels; without ticks plotext chooses them."""
 
     low: float

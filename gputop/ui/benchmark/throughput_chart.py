@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.bench.plan.kinds import KINDS
@@ -120,8 +119,7 @@ def problem_rows(problem: Problem, style: Style, width: int, _: int) -> list[Row
     return rows
 
 
-@dataclass(frozen=True, slots=True)
-class ReadingLine:
+class ReadingLine(NamedTuple):
     """A reading over the run."""
 
     label: str

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.schema.catalogue import CATALOGUE
 from gputop.schema.values import value_text
@@ -34,8 +33,7 @@ SAMPLES_A_DOT = (1, 2, 5, 10, 30)
 TICK = 12
 
 
-@dataclass(frozen=True, slots=True)
-class Chart:
+class Chart(NamedTuple):
     """Chart of one reading over time."""
 
     label: str

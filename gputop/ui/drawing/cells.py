@@ -5,7 +5,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from itertools import groupby, repeat, takewhile, zip_longest
+from itertools import groupby, repeat, zip_longest
+from operator import ne
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
@@ -289,8 +290,6 @@ def changed_span(old: Row, new: Row) -> tuple[int, int]:
 
     They are those of whole spans: the terminal is sent only the cells that differ.
     """
-    same = takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False))
-    start = width_of(now for _, now in same)
-    pairs = zip(reversed(old), reversed(new), strict=False)
-    after = takewhile(lambda pair: pair[0] == pair[1], pairs)
-    return start, width_of(new) - width_of(now for _, now in after)
+    before = [*map(ne, old, new), True].index(True)
+    after = [*map(ne, reversed(old), reversed(new)), True].index(True)
+    return width_of(new[:before]), width_of(new[: len(new) - after])

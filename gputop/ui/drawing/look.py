@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 from rich.color import Color, ColorSystem, ColorType
@@ -31,8 +30,7 @@ if TYPE_CHECKING:
     from textual.color import Color as Background
 
 
-@dataclass(frozen=True, slots=True)
-class Theme:
+class Theme(NamedTuple):
     """Styles by role, applied over the palette's."""
 
     name: str
@@ -91,8 +89,7 @@ MONOCHROME = Theme(
 THEMES = {theme.name: theme for theme in (DARK, LIGHT, ANSI, COLOUR_BLIND, COLOUR_BLIND_LIGHT)}
 
 
-@dataclass(frozen=True, slots=True)
-class Terminal:
+class Terminal(NamedTuple):
     """Capabilities of the terminal."""
 
     colours: int = 256

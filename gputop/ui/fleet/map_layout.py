@@ -8,7 +8,6 @@ a row everywhere else.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
 from itertools import accumulate
@@ -70,8 +69,7 @@ class Tile(NamedTuple):
     cells_y: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class MapLayout:
+class MapLayout(NamedTuple):
     """Places of all groups and GPUs."""
 
     density: MapDensity

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -79,8 +78,7 @@ SECOND_RANK = frozenset(column.name for column in COLUMNS[-4:])
 """Traffic of the links, whose columns are not drawn at each sample."""
 
 
-@dataclass(frozen=True, slots=True)
-class RowLayout:
+class RowLayout(NamedTuple):
     """Cells of a row, its label, its name and each bar, and its other columns: for all devices."""
 
     width: int

@@ -58,8 +58,7 @@ class ProcessContext:
         return cls(time, places, {m.name: m.time for m in machines if m.time is not None})
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessColumn:
+class ProcessColumn(NamedTuple):
     """Column of the process table. `value` is the sort key, or None if unknown."""
 
     title: str

@@ -54,7 +54,7 @@ makes thousands of objects that soon go without it, and Python's own 700 took a 
 With its own 10 and 10, a screen that was closed stayed for an hour."""
 LAYOUT_SECONDS = 2.0
 """Seconds that the layout of a screen may take before it is painted as it is."""
-COLLECT_SECONDS = 15.0
+COLLECT_SECONDS = 60.0
 """Seconds between returns of memory to the system. To collect garbage takes 10 to 30 ms each time.
 Python itself collects only when a quarter of the objects are new, and memory grows by that."""
 TICK_SECONDS = 0.5

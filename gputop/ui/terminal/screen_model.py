@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -267,8 +266,7 @@ def _cut(cells: Sequence[str], start: int, end: int) -> list[str]:
     return cut.characters[start:end]
 
 
-@dataclass(frozen=True, slots=True)
-class Sequences:
+class Sequences(NamedTuple):
     """Sequences that the terminal has beyond those of a VT100."""
 
     erase_characters: bool = True
