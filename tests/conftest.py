@@ -5,6 +5,7 @@ from __future__ import annotations
 import compileall
 import itertools
 import os
+import re
 import shutil
 import signal
 import sys
@@ -51,6 +52,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
+settings.register_profile("few-examples", settings.get_profile("any machine"), max_examples=10)
 settings.load_profile("any machine")
 
 
@@ -71,6 +73,14 @@ def pytest_configure(config: pytest.Config) -> None:
     """Compile gputop once, before each process of pytest-xdist would compile all of it."""
     if not hasattr(config, "workerinput"):
         compileall.compile_dir(Path(gputop.__file__).parent, quiet=2)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out files without a slow test where only those are wanted: it takes seconds to read."""
+    is_test = collection_path.name.startswith("test_") and collection_path.suffix == ".py"
+    if not is_test or config.option.markexpr != "slow":
+        return None
+    return None if re.search(r"mark\.(slow|daily)", collection_path.read_text()) else True
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -20,8 +20,8 @@ from gputop.bench.run.suite import PartResult, Suite, write
 from tests.bench.commands import COMMAND, environment
 from tests.bench.workers import fake_interpreter, needs_torch
 from tests.clusters import RayCluster, executable
-from tests.commands.test_schema import problem_of
 from tests.e2e.pretender import worker
+from tests.schemas import problem_of
 from tests.terminal import Terminal
 
 if TYPE_CHECKING:

@@ -20,6 +20,7 @@ from gputop.bench.events import Done, Failed
 from gputop.bench.plan.kinds import KINDS
 from gputop.bench.results import store
 from gputop.bench.results.text_report import result_page
+from gputop.cli import main
 from gputop.commands import bench as command
 from gputop.commands.arguments import Parser
 from gputop.commands.bench_results import report_runs
@@ -39,6 +40,7 @@ from tests.bench.commands import COMMAND, ends, environment, ran
 from tests.bench.machines import divided, instance, seen, trainer, undivided
 from tests.bench.workers import CPU, RESULT, fake_interpreter, needs_torch
 from tests.runs import ended
+from tests.schemas import problem_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,6 +68,14 @@ def test_json_is_all_that_is_on_standard_output() -> None:
     )
     (kept,) = store.recent(10)
     assert kept.tflops_mean == result["tflops_mean"]
+
+
+@pytest.mark.slow
+@needs_torch
+@pytest.mark.parametrize("kind", ["soak", "copy", "sweep", "latency", "suite"])
+def test_the_document_fits_its_schema(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["bench", kind, "--device", "cpu", "--seconds", "1", "--json"])
+    assert problem_of("bench", json.loads(capsys.readouterr().out)) is None
 
 
 @pytest.mark.slow

@@ -25,8 +25,8 @@ from gputop.commands import bench as command
 from gputop.commands.arguments import Parser
 from gputop.console import COULD_NOT_RUN, USAGE
 from gputop.problem import Problem
-from tests.commands.test_schema import problem_of
 from tests.runs import begin, gpu_result, take
+from tests.schemas import problem_of
 from tests.sessions import RESULT, table_result
 from tests.streams import inventory, sample
 

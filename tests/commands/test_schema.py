@@ -3,50 +3,18 @@
 from __future__ import annotations
 
 import json
-import subprocess
-from functools import cache
-from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
-from jsonschema.exceptions import best_match
 
 from gputop.commands import bench_results
 from gputop.commands.schema import DOCUMENTS
-from gputop.compat import module_command
 from gputop.fleet.page import document as fleet_document
 from gputop.schema.snapshot import encode
 from tests import fleets, streams
 from tests.output.test_metrics import EVERY
 from tests.runs import gpu_run
-
-BOUND = 150.0
-
-
-@cache
-def schema(name: str) -> Any:
-    """The schema as it is printed. Another process makes it: msgspec keeps what it learns of a
-    class, and the quick codec of this one would find it.
-    """
-    return json.loads(printed("schema", name))
-
-
-def problem_of(name: str, document: Any) -> str | None:
-    """What is wrong with the document by the schema."""
-    error = best_match(Draft202012Validator(schema(name)).iter_errors(document))
-    return None if error is None else f"{error.json_path}: {error.message}"
-
-
-def printed(*words: str) -> str:
-    done = subprocess.run(
-        [*module_command("gputop"), *words],
-        capture_output=True,
-        check=False,
-        text=True,
-        timeout=BOUND,
-    )
-    assert done.stdout, done.stderr
-    return done.stdout
+from tests.schemas import printed, problem_of, schema
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
@@ -85,14 +53,6 @@ def test_a_run_of_a_gpu() -> None:
     assert problem_of("bench", [document, failed]) is None
     document["series"]["progress"][0]["elapsed_seconds"] = "1 s"
     assert problem_of("bench", document) is not None
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["soak", "copy", "sweep", "latency", "suite"])
-def test_a_real_run(kind: str) -> None:
-    pytest.importorskip("torch", reason="needs torch")
-    words = ("bench", kind, "--device", "cpu", "--seconds", "1", "--json")
-    assert problem_of("bench", json.loads(printed(*words))) is None
 
 
 def test_a_fleet() -> None:

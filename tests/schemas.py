@@ -1,0 +1,41 @@
+"""The schemas that `gputop schema` prints, and what is wrong with a document by them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from functools import cache
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import best_match
+
+from gputop.compat import module_command
+
+BOUND = 150.0
+
+
+@cache
+def schema(name: str) -> Any:
+    """The schema as it is printed. Another process makes it: msgspec keeps what it learns of a
+    class, and the quick codec of this one would find it.
+    """
+    return json.loads(printed("schema", name))
+
+
+def problem_of(name: str, document: Any) -> str | None:
+    """What is wrong with the document by the schema."""
+    error = best_match(Draft202012Validator(schema(name)).iter_errors(document))
+    return None if error is None else f"{error.json_path}: {error.message}"
+
+
+def printed(*words: str) -> str:
+    done = subprocess.run(
+        [*module_command("gputop"), *words],
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=BOUND,
+    )
+    assert done.stdout, done.stderr
+    return done.stdout
