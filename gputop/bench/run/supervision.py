@@ -12,6 +12,7 @@ import random
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -91,18 +92,18 @@ class Supervisor:
         self._stream = open_stream()
         self._wards: list[SupervisedRun] = []
         self._wanted = asyncio.Event()
-        self._inside = asyncio.new_event_loop()
+        self._inside, self._executor = asyncio.new_event_loop(), ThreadPoolExecutor(1)
+        self._inside.set_default_executor(self._executor)
         self._do = partial(_call_in, self._inside)
         self._tell = partial(_call_in, asyncio.get_running_loop())
         self._reading = self._inside.create_task(self._read())
-        # No daemon: its end starts a thread, which crashes a program that is about to end.
-        threading.Thread(target=self._run, name="watch").start()
+        threading.Thread(target=self._run, name="watch", daemon=True).start()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End the thread. Only the end of the program waits for it, a second and a half at most."""
+        """End the thread without waiting for it."""
         self._do(self._reading.cancel)
 
     async def follow(self, session: Session, trace: Trace, ending: Ending, take: Take) -> None:
@@ -124,7 +125,8 @@ class Supervisor:
             # A Python that ends starts no more threads; the stream then ends as its pipes close.
             with contextlib.suppress(RuntimeError):
                 self._inside.run_until_complete(self._stream.close())
-                self._inside.run_until_complete(self._inside.shutdown_default_executor())
+            # The loop's own way starts a thread, which may crash a program that is about to end.
+            self._executor.shutdown()
             self._inside.close()
 
     async def _read(self) -> None:
