@@ -17,6 +17,7 @@ from gputop.ui.terminal.output import (
     ASK_BYTES,
     FIRST_BYTES,
     FIRST_SECONDS,
+    LEAST_BYTES,
     LOST_SECONDS,
     PIECE_BYTES,
     QUERY,
@@ -176,6 +177,23 @@ def test_a_slow_line_has_no_more_on_its_way_than_it_carries_soon() -> None:
     far.send(1000)
     far.answer(0.12)  # it is faster now
     assert far.flow.room() is None
+
+
+@pytest.mark.parametrize("bytes_per_second", [1000, 2000, 3000])
+@pytest.mark.parametrize("jitter", [0.9, 1.1])
+def test_a_slow_line_stays_slow_however_little_is_sent(
+    bytes_per_second: int, jitter: float
+) -> None:
+    """Or the next page would be sent whole, and a key would wait for it."""
+    far = Far()
+    far.flow.begin()
+    far.answer(0.05)
+    far.send(FIRST_BYTES)
+    far.answer(0.05 + FIRST_BYTES / bytes_per_second)
+    for count in range(LEAST_BYTES, ASK_BYTES, 20):
+        assert far.send(count), count
+        far.answer(0.05 + jitter * count / bytes_per_second)
+        assert far.flow.room() is not None, count
 
 
 def test_a_long_way_is_not_a_slow_line() -> None:

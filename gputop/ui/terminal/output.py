@@ -162,9 +162,10 @@ class FlowControl:
         self._fastest = min(self._fastest, seconds)
         self._on_way -= count
         on_line = seconds - self._fastest
-        if on_line > SLOW_SECONDS:
+        is_enough = count >= LEAST_BYTES  # to tell a slow line from a moment without a processor
+        if on_line > SLOW_SECONDS * min(1.0, count / ASK_BYTES if is_enough else 1.0):
             self._most = max(LEAST_BYTES, AHEAD_SECONDS * count / on_line)
-        elif count >= LEAST_BYTES:
+        elif is_enough:
             self._most = math.inf
 
 
