@@ -318,6 +318,13 @@ _REFUSED = b'{"type":"sample","time":1,"host":{"memory_used_bytes":9223372036854
 
 MANY_DEVICES = 4
 """Devices from which the quick codec, 2 MiB that take 35 ms to load, makes up for that."""
+LOADED_AFTER = 8
+"""Records of a stream until it is loaded: by then the first numbers are on the screen."""
+
+
+def wants_fast(record: Record, number: int) -> bool:
+    """Return True if the quick codec is worth it at this record, the `number`th of a stream."""
+    return len(record.devices) >= MANY_DEVICES and number % LOADED_AFTER == 0
 
 
 def load_fast() -> None:

@@ -20,7 +20,6 @@ from gputop.problem import Problem, ProblemError
 from gputop.schema.codec import DecodeError
 from gputop.schema.device import DeviceState, silence_limit
 from gputop.schema.snapshot import (
-    MANY_DEVICES,
     DriverState,
     Inventory,
     NewerSchemaError,
@@ -28,6 +27,7 @@ from gputop.schema.snapshot import (
     Sample,
     decode,
     load_fast,
+    wants_fast,
 )
 from gputop.stream.launch import StreamOptions, launch
 
@@ -36,9 +36,6 @@ LONG_LIFE_SECONDS = 10.0
 SECOND_LOOK_SECONDS = 0.5
 STEP_SECONDS = 0.5
 """Seconds for each step of ending a child: end of file, SIGTERM, SIGKILL."""
-LOADED_AFTER = 8
-"""Records until the quick codec is loaded: by then the first numbers are on the screen. Whether
-it is worth it is asked again after as many."""
 BURST_LINES = 100
 """Lines that may come at once: the rate is limited over so many."""
 
@@ -185,7 +182,7 @@ class StreamChild:
                     limit = self._limit  # what a shell says before it is no record
                     yield record
                     records += 1
-                    if len(record.devices) >= MANY_DEVICES and not records % LOADED_AFTER:
+                    if wants_fast(record, records):
                         await asyncio.to_thread(load_fast)
                 # A line that is there already lets nothing else, such as a key, have its turn.
                 burst = (burst + 1) % BURST_LINES

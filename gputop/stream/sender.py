@@ -29,7 +29,6 @@ from typing import TYPE_CHECKING, Any
 from gputop.bounds import LONGEST_INTERVAL, SHORTEST_INTERVAL
 from gputop.schema.codec import rounded
 from gputop.schema.snapshot import (
-    MANY_DEVICES,
     DriverState,
     Inventory,
     MachineState,
@@ -39,6 +38,7 @@ from gputop.schema.snapshot import (
     encode,
     load_fast,
     merge_samples,
+    wants_fast,
 )
 from gputop.sources.interface import Driver, ReplacedError
 from gputop.sources.linux.host import Owners
@@ -56,8 +56,6 @@ collector took a fifth of the time.
 """
 COLLECTED = 100
 """Samples between full collections: the driver's bindings leave some cycles, for hours."""
-LOADED_AFTER = 8
-"""Records until the quick codec is loaded: not before the first samples are out."""
 IN_FLIGHT = 2
 """Samples on their way. One would leave the line idle for a round trip after each; more than two
 would only wait for each other."""
@@ -89,7 +87,7 @@ def run(options: StreamOptions, write: Callable[[Record], None] = write_to_stdou
                 gc.collect()
             for each in window.select(record):
                 write(each)
-            if len(record.devices) >= MANY_DEVICES and not number % LOADED_AFTER:
+            if wants_fast(record, number):
                 load_fast()
 
 

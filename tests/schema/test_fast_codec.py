@@ -173,8 +173,8 @@ def test_without_msgspec_all_is_as_before(monkeypatch: pytest.MonkeyPatch) -> No
 def test_the_stream_runs_without_msgspec() -> None:
     program = (
         "import sys; sys.modules['msgspec'] = None\n"
-        "from gputop.stream import launch, sender\n"
-        "sender.LOADED_AFTER = 3\n"
+        "from gputop.schema import snapshot\nfrom gputop.stream import launch, sender\n"
+        "snapshot.LOADED_AFTER = 3\n"
         "sender.run(launch.StreamOptions(0.25, count=4, demo=True))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
@@ -187,8 +187,8 @@ def test_the_stream_runs_without_msgspec() -> None:
 def test_few_devices_are_not_worth_its_memory(ids: tuple[str, ...], loaded: bool) -> None:
     program = (
         "import sys\n"
-        "from gputop.stream import launch, sender\n"
-        "sender.LOADED_AFTER = 3\n"
+        "from gputop.schema import snapshot\nfrom gputop.stream import launch, sender\n"
+        "snapshot.LOADED_AFTER = 3\n"
         f"sender.run(launch.StreamOptions(0.25, count=4, demo=True, ids={ids}))\n"
         "print('msgspec' in sys.modules)"
     )
