@@ -66,7 +66,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
         return None
     if config.args and all("::" in argument for argument in config.args):
         return 0
-    return 2 * len(os.sched_getaffinity(0))
+    return 2 * len(os.sched_getaffinity(0)) + 2
 
 
 def pytest_configure(config: pytest.Config) -> None:

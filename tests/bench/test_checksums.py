@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -31,6 +31,18 @@ pytestmark = needs_torch
 
 ON_CPU = [name for name, dtype in DTYPES.items() if dtype.on_cpu]
 RIGHT = [0, 0, 0]
+
+
+@pytest.fixture(autouse=True)
+def _quick_float8(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Keep oneDNN out of float8: with AMX it takes its reference, which needs 1 s a product."""
+    if not str(request.node.name).partition("[")[2].startswith("float8"):
+        yield
+        return
+    mkldnn = load_torch().backends.mkldnn
+    mkldnn.enabled = False
+    yield
+    mkldnn.enabled = True
 
 
 class Injected(Product):

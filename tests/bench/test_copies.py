@@ -30,7 +30,7 @@ from tests.bench.commands import COMMAND, environment
 from tests.bench.forked import load_torch
 from tests.bench.test_peers import GPUS, asked
 from tests.bench.test_tables import Recorded
-from tests.bench.workers import STOP_SECONDS, broken_worker, fake_interpreter, needs_torch
+from tests.bench.workers import QUICK, STOP_SECONDS, broken_worker, fake_interpreter, needs_torch
 from tests.driver import FakeDevice, FakeDriver
 from tests.sessions import RESULT
 from tests.streams import PreparedStream, inventory, sample
@@ -266,7 +266,7 @@ from tests.bench.commands import COMMAND, environment
 main.open_cuda = lambda torch, halt, free_bytes: gpus.on_gpus(backends.Cpu, torch, halt)
 copies.driver_copy = lambda: gpus.copy
 copies.DEVICE_SIZES, copies.PAIR_BYTES = (1 << 14,), 1 << 14
-"""
+{QUICK}"""
 
 
 async def ends_of(

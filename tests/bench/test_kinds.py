@@ -18,6 +18,7 @@ from gputop.bench.run.worker_launch import ChildProcess
 from gputop.compat import timeout
 from tests.bench.workers import (
     CPU,
+    QUICK,
     STOP_SECONDS,
     RawWorker,
     broken_worker,
@@ -57,9 +58,13 @@ def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+ONE_BLOCK = "step.SCALED = step.SCALED[1:]\n"
+"""A fault that is none: each block takes many seconds to compile."""
+
+
 @pytest.mark.slow
 def test_a_table_from_hello_to_its_result(kind: str) -> None:
-    with RawWorker(asked(kind)) as raw:
+    with RawWorker(asked(kind), ONE_BLOCK) as raw:
         events = list(raw.events())
     names = [event["event"] for event in events]
     assert names[:2] == ["hello", "plan"]
@@ -136,7 +141,8 @@ def test_the_end_of_the_parent_is_the_end_of_a_table(kind: str) -> None:
 
 @pytest.mark.slow
 def test_a_sweep_has_every_data_type_and_says_what_it_left_out() -> None:
-    with RawWorker(request("float32", 16, 20.0, "sweep", "float64", "float8_e4m3", "int8")) as raw:
+    asked = request("float32", 16, 20.0, "sweep", "float64", "float8_e4m3", "int8")
+    with RawWorker(asked, QUICK) as raw:
         events = list(raw.events())
     series = [event["series"] for event in events if event["event"] == "point"]
     done = events[-1]
@@ -186,7 +192,7 @@ copies.CopyPath.copy = failing
 @pytest.mark.parametrize("value", ["float('nan')", "self.c[0, 0] * 1.01"])
 @pytest.mark.parametrize("kind", PRODUCTS)
 async def test_a_wrong_element_of_a_table_is_found(tmp_path: Path, kind: str, value: str) -> None:
-    session = broken(tmp_path, kind, AT_ONE_PRODUCT.format(value=value), 3.0)
+    session = broken(tmp_path, kind, AT_ONE_PRODUCT.format(value=value) + QUICK, 3.0)
     *_, last = await heard(session)
     assert isinstance(last, Done)
     assert 0 < last.result.wrong_elements < last.result.checks
@@ -194,7 +200,7 @@ async def test_a_wrong_element_of_a_table_is_found(tmp_path: Path, kind: str, va
 
 @pytest.mark.slow
 async def test_a_copy_that_is_none_is_found(tmp_path: Path) -> None:
-    *_, last = await heard(broken(tmp_path, "copy", AT_ONE_COPY, 2.0))
+    *_, last = await heard(broken(tmp_path, "copy", AT_ONE_COPY + QUICK, 2.0))
     assert isinstance(last, Done)
     assert last.result.wrong_elements == last.result.checks > 0
 

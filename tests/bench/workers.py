@@ -125,6 +125,9 @@ PARTS = "backends collective copies errors formats latency loads main memory pro
 PARTS += " rows shapes step throughput"
 """Modules of the worker that faults are made in."""
 
+QUICK = "rows.LEAST_BLOCKS, rows.LEAST_SECONDS, rows.REPEATABLE = 1, 0.0, float('inf')\n"
+"""A fault that is none: rows take no longer than they must, where their rates do not matter."""
+
 
 def broken_worker(fault: str) -> str:
     """The body of a fake interpreter: the real worker, in which the device fails as `fault` says.
