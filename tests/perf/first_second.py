@@ -37,13 +37,21 @@ class Start(NamedTuple):
     pss: float
 
 
-def start(folder: Path, driver: FakeDriver) -> Start:
-    """Start the package in that folder as its installed script does."""
+def command(folder: Path) -> list[str]:
+    """Return what starts the package in that folder as its installed script does.
+
+    Python looks for modules where it is started before it looks in PYTHONPATH.
+    """
     light = "def main" in (folder / "gputop" / "__main__.py").read_text()
     module = "gputop.__main__" if light else "gputop.cli"
-    program = f"import sys; from {module} import main; sys.exit(main())"
+    path = f"import sys; sys.path[0] = {str(folder)!r}"
+    return [sys.executable, "-c", f"{path}; from {module} import main; sys.exit(main())"]
+
+
+def start(folder: Path, driver: FakeDriver) -> Start:
+    """Start the package in that folder."""
     env = {**driver.environment(), "PYTHONPATH": str(folder)}
-    with Terminal([sys.executable, "-c", program], env, 160, 50) as terminal:
+    with Terminal(command(folder), env, 160, 50) as terminal:
         text = terminal.first_paint_seconds
         numbers = terminal.wait_for("of 700 W")
         dashboard = milliseconds_of(terminal.pid)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
 from tests.perf.calls import by_class
+from tests.perf.first_second import command
 from tests.perf.measure import Recorder, processor_seconds, pss
 from tests.terminal import Terminal
 
@@ -87,3 +90,15 @@ def test_the_processor_s_clock_is_finer_than_a_tick() -> None:
 )
 def test_calls_are_of_one_class(function: str, kind: str) -> None:
     assert {name for name, n in by_class({function: 2.5}).items() if n} == {kind}
+
+
+@pytest.mark.parametrize("entry", ["__main__", "cli"])
+def test_what_is_compared_is_the_package_in_the_other_folder(entry: str, tmp_path: Path) -> None:
+    package = tmp_path / "gputop"
+    package.mkdir()
+    for name in ("__init__", "__main__", "cli"):
+        (package / f"{name}.py").touch()
+    (package / f"{entry}.py").write_text("def main():\n    print(__file__)\n")
+    here = Path(__file__).parents[2]  # has a package of that name, too
+    done = subprocess.run(command(tmp_path), cwd=here, capture_output=True, text=True, check=True)
+    assert done.stdout == f"{package / entry}.py\n"
