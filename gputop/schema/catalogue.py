@@ -11,7 +11,6 @@ the reading's `form`, or else by its unit, where they are needed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from gputop.schema.clock_events import BITS, BY_WORD
@@ -42,8 +41,7 @@ _DCGM_UNITS: Mapping[str, Convert] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(NamedTuple):
     """A field of `Device` or `DeviceSample`: what it is called, and how it is written."""
 
     name: str
