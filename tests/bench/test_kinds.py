@@ -58,13 +58,9 @@ def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-ONE_BLOCK = "step.SCALED = step.SCALED[1:]\n"
-"""A fault that is none: each block takes many seconds to compile."""
-
-
 @pytest.mark.slow
 def test_a_table_from_hello_to_its_result(kind: str) -> None:
-    with RawWorker(asked(kind), ONE_BLOCK) as raw:
+    with RawWorker(asked(kind)) as raw:
         events = list(raw.events())
     names = [event["event"] for event in events]
     assert names[:2] == ["hello", "plan"]
