@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import TypeVar
 from unicodedata import category, east_asian_width
 
@@ -14,11 +15,11 @@ ABSENT = "–"
 Column = TypeVar("Column")
 _CONTROL_PICTURES = 0x2400
 _NUMBER = r"[+-]?(?:inf|(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)\Z"
-_FORMULA = re.compile(rf"(?i)(?!{_NUMBER})[\s\u2400-\u2421]*[=+@-]")
+_FORMULA = rf"(?i)(?!{_NUMBER})[\s\u2400-\u2421]*[=+@-]"
 """Start of a formula in a spreadsheet, also after white space or a control character's picture."""
 _COMBINING = {"Mc", "Me", "Mn"}
 # Letters and signs without a cell of their own: Hangul jamo and fillers, skin tones.
-_JOINING = re.compile("[\u115f-\u11ff\u3164\ud7b0-\ud7ff\uffa0\U0001f3fb-\U0001f3ff]")
+_JOINING = "[\u115f-\u11ff\u3164\ud7b0-\ud7ff\uffa0\U0001f3fb-\U0001f3ff]"
 
 
 def visible(text: str, limit: int = 4096) -> str:
@@ -35,7 +36,7 @@ def visible(text: str, limit: int = 4096) -> str:
 
 def csv_field(text: str) -> str:
     """Return the text with an apostrophe before it if a spreadsheet would take it for a formula."""
-    return f"'{text}" if _FORMULA.match(text) else text
+    return f"'{text}" if re.match(_FORMULA, text) else text
 
 
 def cells(text: str) -> int:
@@ -81,7 +82,7 @@ def _stands_alone(character: str) -> bool:
     return (
         character.isprintable()
         and category(character) not in _COMBINING
-        and not _JOINING.match(character)
+        and not re.match(_JOINING, character)
     )
 
 
@@ -116,6 +117,7 @@ def percentage(value: float | None, unit: str = " %", digits: int = 0) -> str:
     return rounded(value, 0 if isinstance(value, int) else digits, 100) + unit
 
 
+@lru_cache(maxsize=1024)
 def size(value: float | None) -> str:
     """Return bytes in binary units, with three digits: `71.2 GiB`."""
     if value is None:

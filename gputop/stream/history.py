@@ -9,7 +9,8 @@ import math
 from array import array
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from operator import attrgetter
 
 from gputop.schema.catalogue import CATALOGUE
 from gputop.schema.device import READINGS, DeviceSample
@@ -28,6 +29,10 @@ MOST_GONE = 64
 """Devices kept that are not in the newest sample: the most recent ones."""
 FINE_CAPACITY = 720
 """Numbers kept per device: two minutes at six per second, in 16 kB."""
+
+
+_INFINITE = math.inf
+_values_of = attrgetter(*READINGS)
 
 
 class FineSeries:
@@ -246,19 +251,15 @@ def _cut(ring: array[float], start: int, stop: int) -> array[float]:
 
 def _count(figures: dict[str, _Figures], readings: DeviceSample, seconds: float, at: float) -> None:
     """Add the numbers of the readings to their statistics: booleans and words have none."""
-    numbers: Iterable[tuple[str, float]]
-    for name in READINGS:
-        value = getattr(readings, name)
-        kind = type(value)
-        if kind is int or kind is float:
-            numbers = ((name, value),)
-        elif value is not None and isinstance(value, Mapping):
-            numbers = ((f"{name}.{cause}", number) for cause, number in value.items())
-        else:
+    numbers = dict(zip(READINGS, _values_of(readings), strict=True))
+    for cause, counted in (readings.clock_event_seconds or {}).items():
+        numbers[f"clock_event_seconds.{cause}"] = counted
+    for name, number in numbers.items():
+        kind = type(number)
+        if kind is not int and kind is not float:
             continue
-        for named, number in numbers:
-            known = figures.get(named)
-            if known is None:
-                figures[named] = _Figures(number, at)
-            else:
-                known.add(number, seconds, at, FASTEST.get(named, math.inf))
+        known = figures.get(name)
+        if known is None:
+            figures[name] = _Figures(number, at)
+        else:
+            known.add(number, seconds, at, FASTEST.get(name, _INFINITE))

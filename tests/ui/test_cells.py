@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +12,7 @@ from rich.cells import cell_len
 
 from gputop.text import visible
 from gputop.ui.drawing.cells import (
+    _UNCOMMON,
     ChartWindow,
     Span,
     bar,
@@ -29,6 +31,17 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 texts = st.text(max_size=30).map(visible)
+
+
+def test_what_is_counted_without_rich_takes_one_cell() -> None:
+    common = _UNCOMMON.sub("", "".join(map(chr, range(sys.maxunicode + 1))))
+    assert len(common) > 500
+    assert {cell_len(character) for character in common} == {1}
+
+
+@given(st.lists(texts, max_size=5))
+def test_a_row_is_as_wide_as_its_texts(parts: list[str]) -> None:
+    assert width_of([Span(part) for part in parts]) == sum(map(cell_len, parts))
 
 
 @given(st.lists(texts, max_size=5), st.integers(1, 60))

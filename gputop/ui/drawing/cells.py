@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import groupby, repeat, zip_longest
-from operator import ne
-from typing import TYPE_CHECKING, NamedTuple
+from operator import itemgetter, ne
+from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
+from rich.style import Style
 
 from gputop.text import ABSENT
 from gputop.ui.drawing.palette import ACCENT, CURSOR, DIM, STRONG, TEXT, TRACK
-
-if TYPE_CHECKING:
-    from rich.style import Style
 
 
 class Span(NamedTuple):
@@ -26,24 +25,30 @@ class Span(NamedTuple):
 
 
 Row = list[Span]
-_NARROW = frozenset(map(chr, (*range(0x20, 0x7F), *range(0x2500, 0x25FD), *range(0x2800, 0x2900))))
-"""Most of what is drawn: ASCII, lines, blocks and braille."""
+_UNCOMMON = re.compile("[^ -~°-ſ–—‘’“”•…←↑→↓≈≠≤≥\u2500-\u25fc\u2800-\u28ff]")
+"""Any character but most of what is drawn, which takes one cell each: ASCII, Latin letters, lines,
+blocks and braille."""
 
 
-@lru_cache(maxsize=1024)
 def is_narrow(text: str) -> bool:
     """True if each character takes one cell: then cells can be counted as characters."""
-    return _NARROW.issuperset(text) or all(cell_len(character) == 1 for character in set(text))
+    return not _UNCOMMON.search(text) or all(cell_len(character) == 1 for character in set(text))
 
 
 def cells_of(text: str) -> int:
-    """Return the cells of a text. ASCII is counted here, as Rich is slow."""
-    return len(text) if text.isascii() else cell_len(text)
+    """Return the cells of a text. Most are counted here, as Rich is slow."""
+    return cell_len(text) if _UNCOMMON.search(text) else len(text)
 
 
-def width_of(row: Iterable[Span]) -> int:
+def text_of(row: Iterable[Span]) -> str:
+    """Return the text of a row."""
+    return "".join(map(itemgetter(0), row))
+
+
+def width_of(row: Sequence[Span]) -> int:
     """Return the cells of a row."""
-    return sum([len(text) if text.isascii() else cell_len(text) for text, _ in row])
+    text = text_of(row)
+    return sum(cells_of(span.text) for span in row) if _UNCOMMON.search(text) else len(text)
 
 
 def fit(row: Sequence[Span], width: int, fill: str = " ", style: Style = TEXT) -> Row:
@@ -66,9 +71,7 @@ def clip(text: str, width: int) -> str:
     """Return the text cut to `width` cells, with an ellipsis if something is missing."""
     if width <= 0:
         return ""
-    if cells_of(text) <= width:
-        return text
-    return set_cell_size(text, width - 1) + "…"
+    return text if cells_of(text) <= width else set_cell_size(text, width - 1) + "…"
 
 
 def clip_words(text: str, width: int) -> str:
@@ -103,9 +106,7 @@ def reading(text: str, style: Style = TEXT) -> Span:
 def spread(left: Sequence[Span], right: Sequence[Span], width: int) -> Row:
     """Return a row with text at both ends; the left one is cut if they do not fit."""
     room = width - width_of(right)
-    if room < 1:
-        return fit(right, width)
-    return [*fit(left, room), *right]
+    return fit(right, width) if room < 1 else [*fit(left, room), *right]
 
 
 def rule_of(left: Sequence[Span], right: Sequence[Span], width: int) -> Row:
@@ -123,7 +124,7 @@ def merged(row: Row) -> Row:
     made: Row = []
     for _, group in groupby(row, key=lambda span: id(span.style)):  # equal ones are the same one
         spans = [*group]
-        made.append(Span("".join([span.text for span in spans]), spans[0].style))
+        made.append(Span(text_of(spans), spans[0].style))
     return made
 
 

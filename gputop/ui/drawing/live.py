@@ -12,7 +12,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from gputop.text import count, visible
-from gputop.ui.drawing.cells import Row, Span, cells_of, changed_span, fit
+from gputop.ui.drawing.cells import Row, Span, cells_of, changed_span, fit, text_of
 from gputop.ui.drawing.palette import ACCENT, DIM, STRONG
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class LiveView(Widget):
 
     def text(self) -> str:
         """Return the text on screen, without styles."""
-        return "\n".join("".join(span.text for span in row).rstrip() for row in self._rows)
+        return "\n".join(text_of(row).rstrip() for row in self._rows)
 
 
 LONGEST_FILTER = 200
@@ -177,7 +177,7 @@ class DeviceView(TelemetryView):
 
 def _inert(row: Row) -> Row:
     """Return the row with control characters made visible: foreign text may contain them."""
-    if "".join([text for text, _ in row]).isprintable():
+    if text_of(row).isprintable():
         return row
     return [Span(visible(span.text), span.style) for span in row]
 

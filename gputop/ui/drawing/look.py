@@ -265,6 +265,4 @@ def _braille(dots: int) -> str:
     if dots in _FILLED:
         return FILLS[dots.bit_count() - 1]
     rows = [n for n, row in enumerate(_ROWS) if dots & row]
-    if rows[-1] - rows[0] >= 2:
-        return "|"
-    return "'--."[round(sum(rows) / len(rows))]
+    return "|" if rows[-1] - rows[0] >= 2 else "'--."[round(sum(rows) / len(rows))]

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import compress, count, groupby, repeat
+from operator import itemgetter, ne, sub
 from typing import NamedTuple
 
 from rich.cells import cell_len
@@ -21,10 +23,12 @@ from gputop.ui.drawing.cells import is_narrow
 
 BRIDGE_CELLS = 4
 """Most unchanged cells that are sent again between two others: moving over them takes as much."""
-MOST_RANGES = 50
-"""Changes of a line that are compared one by one."""
 PART_BYTES = 2000
 """Bytes of the lines whose runs are sorted by style: on a slow line the upper ones come first."""
+ROW = 1 << 20
+"""From a cell to the one below, where cells are counted: no line has as many."""
+COMPARED_CELLS = 32
+"""Cells that are compared as a whole first."""
 RUN_BYTES = 5
 """Bytes of moving to a run, roughly."""
 ERASED_CELLS = 12
@@ -42,39 +46,40 @@ terminals set up for East Asian text."""
 class Line:
     """Cells of one row: the characters, and the SGR codes of each.
 
-    A wide character is followed by an empty string; a combining one is in the cell of its base. A
-    blank that looks like a default one has no codes.
+    A wide character is followed by an empty string; a combining one is in the cell of its base. The
+    codes of a blank that looks like a default one are `ANY`.
     """
 
     __slots__ = ("characters", "codes")
 
     def __init__(self, width: int) -> None:
         self.characters = [" "] * width
-        self.codes = [""] * width
+        self.codes = [ANY] * width
 
     def resize(self, width: int) -> None:
         """Cut the line, or fill it with blanks."""
         more = width - len(self.codes)
-        self._blank_split(width)
+        if more < 0 and not self.characters[width]:
+            self._blank_split(width)
         self.characters = self.characters[:width] + [" "] * more
-        self.codes = self.codes[:width] + [""] * more
+        self.codes = self.codes[:width] + [ANY] * more
 
     def put(self, x: int, cells: Sequence[str], codes: str) -> None:
         """Replace cells; characters of which a half is left become blanks."""
-        end = x + len(cells)
-        self._blank_split(x)
-        self._blank_split(end)
-        self.characters[x:end] = cells
-        if codes and " " in cells and not marks_blanks(codes):
-            self.codes[x:end] = ["" if cell == " " else codes for cell in cells]
+        characters, end = self.characters, x + len(cells)
+        if cells and not characters[x]:
+            self._blank_split(x)
+        if end < len(characters) and not characters[end]:
+            self._blank_split(end)
+        characters[x:end] = cells
+        if " " in cells and not marks_blanks(codes):
+            self.codes[x:end] = map({" ": ANY}.get, cells, repeat(codes))
         else:
             self.codes[x:end] = [codes] * len(cells)
 
     def _blank_split(self, x: int) -> None:
         """Make blanks of the character that is in cells on both sides of that edge."""
         characters = self.characters
-        if not 0 < x < len(characters) or characters[x]:
-            return
         first, end = x, _end_of(characters, x)
         while first and not characters[first]:
             first -= 1
@@ -89,8 +94,8 @@ class ScreenModel:
         self._sequences = sequences
         self._wanted = [Line(width) for _ in range(height)]
         self._shown = [Line(width) for _ in range(height)]
-        self._changed: dict[int, list[range]] = {}
-        """Cells of each line that may differ from what is shown."""
+        self._changed: set[int] = set()
+        """Lines that may differ from what is shown."""
         self._is_known = False
         """False if the terminal may show anything."""
         self._clears = True
@@ -102,18 +107,13 @@ class ScreenModel:
         """Want text in a style from a cell on; return its width in cells."""
         self._is_begun = True
         cells: Sequence[str] = text if text.isascii() or is_narrow(text) else divide(text)
-        count = len(cells)
-        start, end = max(0, -x), min(count, self._width - x)
-        if start < end and 0 <= y < self._height:
-            if end - start < count:
-                cells = _cut(cells, start, end)
-            self._wanted[y].put(x + start, cells, codes)
-            # A character beside it may have been cut: it has two cells.
-            changed = self._changed.setdefault(y, [])
-            changed.append(range(max(0, x + start - 1), min(self._width, x + end + 1)))
-            if len(changed) > MOST_RANGES:  # nobody reads
-                self._changed[y] = [range(self._width)]
-        return count
+        many = len(cells)
+        if -many < x < self._width and 0 <= y < self._height:
+            if x < 0 or x + many > self._width:
+                cells, x = _cut(cells, max(0, -x), min(many, self._width - x)), max(0, x)
+            self._wanted[y].put(x, cells, codes)
+            self._changed.add(y)
+        return many
 
     def resize(self, width: int, height: int) -> None:
         """Change the size. What the terminal makes of that is unknown."""
@@ -147,7 +147,7 @@ class ScreenModel:
                 written.append("\x1b[m\x1b[2J")
             for line in () if self._clears else self._shown:
                 line.characters = [UNKNOWN] * self._width
-            self._changed = {y: [range(self._width)] for y in range(self._height)}
+            self._changed = {*range(self._height)}
             self._is_known = True
         left = most_bytes or sys.maxsize
         while self._changed and left > 0:
@@ -161,42 +161,59 @@ class ScreenModel:
         for y in sorted(self._changed):
             if size >= most_bytes:
                 break
-            for run in self._runs(y, self._changed.pop(y)):
+            self._changed.remove(y)
+            for run in self._runs(y):
                 part.add(run)
                 size += len(run.text) + RUN_BYTES
         return part.output()
 
-    def _runs(self, y: int, changed: list[range]) -> Iterator[CellRun]:
+    def _runs(self, y: int) -> Iterator[CellRun]:
         """Yield the cells of a line that differ, in runs of one style each; they are shown then."""
-        texts, codes = self._wanted[y].characters, self._wanted[y].codes
-        old_texts, old_codes = self._shown[y].characters, self._shown[y].codes
-        differ = {
-            x
-            for cells in changed
-            for x in cells
-            if texts[x] != old_texts[x] or codes[x] != old_codes[x]
-        }
+        wanted, shown = self._wanted[y], self._shown[y]
+        texts, codes = wanted.characters, wanted.codes
+        differ = _differing(texts, shown.characters) | _differing(codes, shown.codes)
         if not differ:
             return
-        differ.update(x for first in [*differ] for x in _overdrawn(texts, first))
-        for x in differ:
-            old_texts[x], old_codes[x] = texts[x], codes[x]
+        shown.characters[:], shown.codes[:] = texts, codes
+        chunks = _chunks(codes, differ)
+        if {*map(len, texts)} != {1}:
+            differ.update(x for first in [*differ] for x in _overdrawn(texts, first))
+            chunks = ((x, _end_of(texts, x)) for x in sorted(differ) if texts[x])
         start = end = -1
         style = ANY
-        for x in sorted(x for x in differ if texts[x]):  # an empty one goes with the one before
-            after = _end_of(texts, x)
-            if after - x > 1 or len(texts[x]) > 1:
-                yield CellRun(x, y, texts[x], codes[x], after - x, is_odd=True)
+        for first, after in chunks:
+            if not texts[after - 1] or len(texts[first]) > 1:
+                yield CellRun(first, y, texts[first], codes[first], after - first, is_odd=True)
                 continue
-            is_near = end > start and x - end <= BRIDGE_CELLS
-            joined = _joined(texts, codes, end, x, style) if is_near else None
+            is_near = end > start and first - end <= BRIDGE_CELLS
+            joined = _joined(texts, codes, end, first, style) if is_near else None
             if joined is None:
                 if end > start:
                     yield CellRun(start, y, "".join(texts[start:end]), style.strip(), end - start)
-                start, joined = x, _style_of(texts[x], codes[x])
+                start, joined = first, codes[first]
             style, end = joined, after
         if end > start:
             yield CellRun(start, y, "".join(texts[start:end]), style.strip(), end - start)
+
+
+def _chunks(codes: list[str], cells: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Yield the ends of cells of one style that are side by side. No cell is a part of another."""
+    columns = sorted(cells)
+    # Of columns side by side, the difference to their position in the list is the same.
+    places = zip(columns, map(codes.__getitem__, columns), map(sub, columns, count()), strict=False)
+    for _, group in groupby(places, itemgetter(1, 2)):
+        chunk = [*group]
+        yield chunk[0][0], chunk[-1][0] + 1
+
+
+def _differing(new: list[str], old: list[str]) -> set[int]:
+    """Return the cells that differ. Parts of the line are compared first: in most none does."""
+    differ: set[int] = set()
+    for first in range(0, len(new), COMPARED_CELLS):
+        part = slice(first, first + COMPARED_CELLS)
+        if new[part] != old[part]:
+            differ.update(compress(count(first), map(ne, new[part], old[part])))
+    return differ
 
 
 def _end_of(texts: list[str], x: int) -> int:
@@ -219,14 +236,10 @@ ANY = " "
 """Style of a blank that looks the same in all styles but those that mark blanks."""
 
 
-def _style_of(text: str, codes: str) -> str:
-    return ANY if not codes and text == " " else codes
-
-
 def _joined(texts: list[str], codes: list[str], end: int, x: int, style: str) -> str | None:
     """Return the style in which a run goes on to a cell, or None if it has to be another run."""
     for at in range(end, x + 1):
-        new = _style_of(texts[at], codes[at])
+        new = codes[at]
         if at < x and not (texts[at] and texts[at].isascii()):
             return None  # to be sent again, it takes more bytes than a move
         if new == style or (new == ANY and not marks_blanks(style)):
@@ -400,14 +413,14 @@ def _order(kind: tuple[bool, str]) -> tuple[bool, bool, bool, str]:
 
 def _by_columns(runs: list[CellRun]) -> Iterator[CellRun]:
     """Order runs of one style so that one below another follows it: to go down takes two bytes."""
-    left = {(run.y, run.x): run for run in runs}
+    left = {ROW * run.y + run.x: run for run in runs}
     while left:
-        run: CellRun | None = left.pop(next(iter(left)))
-        while run is not None:
+        place: int | None = next(iter(left))
+        while place is not None:
+            run = left.pop(place)
             yield run
-            end = run.x + run.cells
-            places = ((run.y + 1, end - back) for back in range(run.cells + 2))
-            run = next((left.pop(place) for place in places if place in left), None)
+            below = range(place + ROW + run.cells, place + ROW - 2, -1)
+            place = next(filter(left.__contains__, below), None)
 
 
 @lru_cache(maxsize=1024)

@@ -35,7 +35,7 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from gputop.ui.drawing.cells import Row, is_narrow
+from gputop.ui.drawing.cells import Row, is_narrow, text_of
 from gputop.ui.drawing.live import LiveView
 from gputop.ui.terminal.screen_model import LINK
 
@@ -152,13 +152,16 @@ def segments_between(row: Row, x: int, start: int, stop: int) -> list[Segment] |
 
     None if its cells cannot be counted as characters.
     """
-    if not is_narrow("".join([text for text, _ in row])):
+    if not is_narrow(text_of(row)):
         return None
     found = []
     for text, style in row:
-        if x < stop and start < x + len(text):
+        end = x + len(text)
+        if end > start:
+            if x >= stop:
+                break
             found.append(Segment(text[max(0, start - x) : stop - x], style))
-        x += len(text)
+        x = end
     return found
 
 
