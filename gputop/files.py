@@ -17,9 +17,7 @@ def refusal(status: os.stat_result) -> str | None:
     """Return why an existing file must not be replaced, or None if it may be."""
     if not stat.S_ISREG(status.st_mode):
         return "it is no regular file"
-    if status.st_uid != os.geteuid():
-        return "it belongs to another user"
-    return None
+    return "it belongs to another user" if status.st_uid != os.geteuid() else None
 
 
 def check_target(file: Path) -> None:

@@ -14,7 +14,6 @@ import math
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from typing import Any
 from gputop.bounds import LONGEST_INTERVAL, SHORTEST_INTERVAL
 from gputop.compat import parse_toml
 from gputop.files import read_at_once, write_whole
+from gputop.frozen import dataclass, fields, replace
 from gputop.problem import Problem, ProblemError
 from gputop.text import visible
 

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from gputop.problem import Problem
-
+from gputop.frozen import dataclass, field
+from gputop.problem import Problem
 
 OK, DEGRADED, FAULTY, NOT_JUDGED = "ok", "degraded", "faulty", "not judged"
 """States of a verdict and of its parts."""

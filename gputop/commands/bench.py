@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from gputop.bench.plan import request, target_choice
 from gputop.bench.plan.kinds import DEFAULT_KIND, DTYPES, KINDS, parse_dtypes
-from gputop.bench.plan.request import RunRefusedError
+from gputop.bench.plan.request import Request, RunRefusedError, Target
 from gputop.bench.plan.target_choice import select_targets
 from gputop.commands.arguments import Parser, count, output_width, print_text
 from gputop.console import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE, print_message
@@ -22,7 +22,6 @@ from gputop.text import visible
 
 if TYPE_CHECKING:
     from gputop.bench.events import Result
-    from gputop.bench.plan.request import Request, Target
     from gputop.bench.run.progress import Until
     from gputop.bench.run.run_state import RunState
     from gputop.commands.bench_results import Ends

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from gputop.bench.events import SCHEMA, Done
 from gputop.bench.plan.kinds import KINDS
-from gputop.bench.plan.request import RunRefusedError
+from gputop.bench.plan.request import Request, RunRefusedError, Target
 from gputop.bench.results import store
-from gputop.bench.results.collect import collect
+from gputop.bench.results.collect import SkippedFile, collect
 from gputop.bench.results.facts import wrong_results
 from gputop.bench.results.html_report import html_page, suite_html
 from gputop.bench.results.outliers import (
@@ -58,8 +58,6 @@ from gputop.schema.codec import to_json
 from gputop.text import visible
 
 if TYPE_CHECKING:
-    from gputop.bench.plan.request import Request, Target
-    from gputop.bench.results.collect import SkippedFile
     from gputop.bench.results.outliers import DeviceOutcome
     from gputop.bench.run.progress import Until
     from gputop.bench.run.run_state import RunState

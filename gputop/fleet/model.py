@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from gputop.health.findings import Finding, Severity
-    from gputop.problem import Problem
+from gputop.frozen import dataclass, field
+from gputop.health.findings import Finding, Severity
+from gputop.problem import Problem
 
 
 @dataclass(frozen=True, slots=True)

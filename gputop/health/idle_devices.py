@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import NamedTuple
 
+from gputop.frozen import dataclass, replace
 from gputop.health.conditions import STATES
 from gputop.schema.device import Device, DeviceSample, DeviceState
 from gputop.schema.snapshot import Inventory, Process, ProcessKind, Sample
@@ -148,9 +148,7 @@ def _memory(device: Device, sample: Sample) -> tuple[int, int] | None:
 def _divided(device: Device, inventory: Inventory) -> str | None:
     if any(each.parent_uuid == device.uuid for each in inventory.devices):
         return "MIG is on: its instances are considered instead"
-    if device.mig_mode == "enabled":
-        return "MIG is on, and it has no instance"
-    return None
+    return "MIG is on, and it has no instance" if device.mig_mode == "enabled" else None
 
 
 def _silent(readings: DeviceSample | None) -> str | None:

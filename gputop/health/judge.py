@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from math import ceil
 from operator import attrgetter
 from typing import NamedTuple
 
+from gputop.frozen import dataclass, field, replace
 from gputop.health.findings import Finding
 from gputop.health.rule_view import NoEvidence, RuleView, SampleWindows
 from gputop.health.rules import hardware, memory_use, workload

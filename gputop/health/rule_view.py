@@ -116,7 +116,7 @@ class SampleWindows:
         return known
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, repr=False, slots=True)
 class RuleView:
     """A device at one moment. A missing reading raises `NoEvidence`, except in `mean_or_none`."""
 

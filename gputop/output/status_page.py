@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
 from pathlib import PurePosixPath
 from typing import Any, Literal, NamedTuple
 
+from gputop.frozen import dataclass, fields
 from gputop.health import thresholds as t
 from gputop.health.conditions import STATES, find_alerts
 from gputop.health.findings import Severity, summarize

@@ -6,12 +6,10 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from gputop.bounds import ITEMS, STRING_CHARACTERS
-
-if TYPE_CHECKING:
-    from gputop.compat import StrEnum
+from gputop.compat import StrEnum
 
 LONGEST = 300
 """Most characters of an error message, which may quote a whole line."""
@@ -144,9 +142,10 @@ def _expect(value: Any, kind: type | tuple[type, ...]) -> Any:
     # bool is an int to Python and not to JSON.
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise DecodeError(f"unexpected {type(value).__name__}")
-    if isinstance(value, (list, dict)) and len(value) > ITEMS:
-        raise DecodeError(f"more than {ITEMS:,} items")
+    if isinstance(value, (list, dict)):
+        if len(value) > ITEMS:
+            raise DecodeError(f"more than {ITEMS:,} items")
     # "1e999" is JSON, and infinite. A number so large that a sum becomes infinite is no reading.
-    if isinstance(value, (int, float)) and not -LIMIT < value < LIMIT:
+    elif isinstance(value, (int, float)) and not -LIMIT < value < LIMIT:
         raise DecodeError("out of range")
     return value

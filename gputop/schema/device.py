@@ -8,9 +8,9 @@ is `None` (`null`), with the reason under its name in `absent`: zero never stand
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
 
 from gputop.compat import StrEnum
+from gputop.frozen import dataclass, field, fields, replace
 from gputop.text import short_name, visible
 
 
@@ -142,9 +142,7 @@ class Device:
     @property
     def label(self) -> str:
         """Name on screen: its number, after its machine if there are several."""
-        if self.machine is None:
-            return self.number
-        return f"{visible(self.machine)}:{self.number}"
+        return self.number if self.machine is None else f"{visible(self.machine)}:{self.number}"
 
     @property
     def short_name(self) -> str:

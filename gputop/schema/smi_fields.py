@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from gputop.frozen import dataclass
 from gputop.schema.device import Absence
 
 NONE = "none"

@@ -9,13 +9,13 @@ import contextlib
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any
 
 from gputop.bounds import DEVICES, EVENTS, PROCESSES
 from gputop.compat import StrEnum
+from gputop.frozen import dataclass, field, replace
 from gputop.problem import Problem
 from gputop.schema.clock_events import BITS
 from gputop.schema.codec import DecodeError, from_json, to_json
@@ -316,7 +316,7 @@ _FAST: list[FastCodec[Sample]] = []
 _REFUSED = b'{"type":"sample","time":1,"host":{"memory_used_bytes":9223372036854775808}}'
 
 
-MANY_DEVICES = 4
+MANY_DEVICES = 16
 """Devices from which the quick codec, 2 MiB that take 35 ms to load, makes up for that."""
 LOADED_AFTER = 8
 """Records of a stream until it is loaded: by then the first numbers are on the screen."""

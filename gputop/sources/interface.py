@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
+from gputop.frozen import dataclass, replace
 from gputop.problem import Problem, ProblemError
 from gputop.schema.device import Absence, Device, DeviceSample
 from gputop.schema.snapshot import Event, Process
@@ -46,7 +46,7 @@ OWNER_FIELDS = tuple(
 
 def with_owner(listed: Process, absent: Mapping[str, Absence], **known: Any) -> Process:
     """Return a process that the driver listed, with what the host knows of it."""
-    return dataclasses.replace(listed, **known, absent={**absent, **listed.absent})
+    return replace(listed, **known, absent={**absent, **listed.absent})
 
 
 def unseen(listed: Process, reason: Absence) -> Process:
@@ -58,7 +58,7 @@ def unanswered_process(process: Process) -> Process:
     """Return a process of a device that hangs, without the driver's numbers: whom to ask."""
     nothing: dict[str, Any] = dict.fromkeys(("memory_used_bytes", *UTILIZATIONS))
     absent = {**process.absent, **dict.fromkeys(nothing, Absence.TIMED_OUT)}
-    return dataclasses.replace(process, **nothing, absent=absent)
+    return replace(process, **nothing, absent=absent)
 
 
 class OwnerLookup(Protocol):

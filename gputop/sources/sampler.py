@@ -15,10 +15,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from gputop import __version__
+from gputop import __version__, frozen
 from gputop.bounds import EVENTS
 from gputop.problem import Problem
 from gputop.schema.codec import rounded
@@ -34,12 +34,16 @@ from gputop.schema.snapshot import (
     carry_samples,
     without_samples,
 )
-from gputop.sources.interface import DriverError, ReplacedError, unanswered_process
+from gputop.sources.interface import (
+    Driver,
+    DriverError,
+    OwnerLookup,
+    Reader,
+    ReplacedError,
+    unanswered_process,
+)
 from gputop.sources.linux.host import WINDOW_SECONDS, HostReader, Owners
 from gputop.sources.linux.procfs import cpu_name
-
-if TYPE_CHECKING:
-    from gputop.sources.interface import Driver, OwnerLookup, Reader
 
 RETRY_SECONDS = 2.0
 """Seconds between attempts to start a driver that could not be used: it may be loaded meanwhile."""
@@ -69,7 +73,7 @@ class _Current(NamedTuple):
     processes: tuple[Process, ...] = ()
 
 
-@dataclass
+@dataclass(eq=False, repr=False, slots=True)
 class _Slot:
     """A reader and what it read last; guarded by the sampler's lock."""
 
@@ -109,11 +113,11 @@ class _Slot:
         if not known.devices:
             return _Current(devices, (_silent(devices[0], Absence.NO_DATA_YET),))
         new = map(without_samples, known.samples) if self.sent else known.samples
-        samples = (replace(sample, age_seconds=age) for sample in new)
+        samples = (frozen.replace(sample, age_seconds=age) for sample in new)
         return known._replace(samples=tuple(samples))
 
 
-@dataclass(frozen=True)
+@frozen.dataclass(frozen=True, slots=True)
 class _Opened:
     """Result of starting the driver so far; replaced as a whole."""
 
@@ -175,7 +179,7 @@ class Sampler:
             # Both at one moment: a reader may learn more about its device between them.
             devices, sample = self._current(opened.slots)
             inventory = self._inventory(opened, devices)
-            if sent is None or replace(inventory, time=sent.time) != sent:
+            if sent is None or frozen.replace(inventory, time=sent.time) != sent:
                 sent = inventory
                 yield inventory
             yield sample

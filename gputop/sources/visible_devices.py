@@ -11,12 +11,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from gputop.schema.device import Device
 from gputop.text import visible
-
-if TYPE_CHECKING:
-    from gputop.schema.device import Device
 
 VARIABLE, ORDER = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"
 BY_BUS = "PCI_BUS_ID"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Collection, Sequence
-from dataclasses import fields, replace
-from typing import TYPE_CHECKING
 
 from gputop.bounds import EVENTS
+from gputop.frozen import fields, replace
+from gputop.problem import Problem
 from gputop.schema.codec import LIMIT
 from gputop.schema.device import (
     READINGS,
@@ -35,9 +35,6 @@ from gputop.schema.snapshot import (
 )
 from gputop.stream.child import Interruption
 from gputop.stream.ssh import explain_absence
-
-if TYPE_CHECKING:
-    from gputop.problem import Problem
 
 ACK_SECONDS = 0.25
 """Longest time that an acknowledgement takes on a good line."""

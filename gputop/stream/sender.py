@@ -22,11 +22,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gputop.bounds import LONGEST_INTERVAL, SHORTEST_INTERVAL
+from gputop.frozen import replace
 from gputop.schema.codec import rounded
 from gputop.schema.snapshot import (
     DriverState,

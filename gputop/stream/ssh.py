@@ -38,7 +38,7 @@ Compression is one of them: OpenSSH's own default is no, and cannot be distingui
 no. An existing connection (ControlPath) is used as it is, compressed or not.
 """
 LONGEST_NAME = 255
-_NAME = re.compile(r"[\w.@:%/\[\]+-]+")
+_NAME = r"[\w.@:%/\[\]+-]+"
 """Letters and digits of any script, and the punctuation of names, addresses and `ssh://`.
 
 `ssh` puts names into shell commands if its configuration says so (ProxyCommand, Match exec).
@@ -53,7 +53,7 @@ def parse_host(text: str) -> str:
         why = "it begins with `-`, as an option does"
     elif len(text) > LONGEST_NAME:
         why = f"it is longer than {LONGEST_NAME} characters"
-    elif not _NAME.fullmatch(text) or visible(text) != text:
+    elif not re.fullmatch(_NAME, text) or visible(text) != text:
         why = "it has spaces, or signs that names do not have"
     else:
         return text

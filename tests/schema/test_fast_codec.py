@@ -188,7 +188,7 @@ def test_few_devices_are_not_worth_its_memory(ids: tuple[str, ...], loaded: bool
     program = (
         "import sys\n"
         "from gputop.schema import snapshot\nfrom gputop.stream import launch, sender\n"
-        "snapshot.LOADED_AFTER = 3\n"
+        "snapshot.MANY_DEVICES, snapshot.LOADED_AFTER = 4, 3\n"
         f"sender.run(launch.StreamOptions(0.25, count=4, demo=True, ids={ids}))\n"
         "print('msgspec' in sys.modules)"
     )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gputop.problem import Problem
+from gputop.recording import writer
 from gputop.recording.reader import Recording, RecordingError
 from gputop.recording.writer import OutputError
 from gputop.settings import Settings
@@ -172,7 +173,7 @@ async def test_a_disk_that_hangs_holds_up_nothing(monkeypatch: pytest.MonkeyPatc
             answers.wait(30)
             raise OutputError(Problem("x", "y", "z"))
 
-    monkeypatch.setattr(recorder, "Recorder", Hanging)
+    monkeypatch.setattr(writer, "Recorder", Hanging)
     stream = PreparedStream(streams.inventory(1), streams.sample(1))
     try:
         async with GputopApp(stream).run_test(size=(120, 40)) as pilot:

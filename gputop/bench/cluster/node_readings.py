@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any
 
 from gputop.bench.plan.request import Target
 from gputop.bench.plan.target_choice import targets
+from gputop.frozen import dataclass, replace
 from gputop.schema.clock_events import words_of
 from gputop.schema.device import Device, DeviceSample
 from gputop.schema.snapshot import DriverState, Host, Inventory, Sample, Source

@@ -9,14 +9,13 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from gputop import from_checkout
 from gputop.bench.cluster.node_readings import NodeFacts, node_facts, parse_readings
-from gputop.bench.plan.request import RunRefusedError
+from gputop.bench.plan.request import Request, RunRefusedError, Target
 from gputop.bench.results.outliers import DeviceOutcome
 from gputop.bench.run.group import GroupState, group_runner
 from gputop.bench.run.progress import follow_on_a_line, many_devices
@@ -26,6 +25,7 @@ from gputop.bench.run.worker_launch import GET_TORCH, STEP_SECONDS, ChildProcess
 from gputop.bounds import RELAY_LINE_BYTES, UNREADABLE_LINES, WORKER_LINES
 from gputop.compat import module_command, timeout
 from gputop.console import COULD_NOT_RUN, FAULT, USAGE, print_message
+from gputop.frozen import dataclass, replace
 from gputop.problem import Problem, ProblemError
 from gputop.stream.launch import child_environment
 from gputop.text import visible
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from gputop.bench.events import Event
-    from gputop.bench.plan.request import Request, Target
     from gputop.bench.run.run_state import RunState
     from gputop.bench.run.supervision import Ending, Take
     from gputop.bench.run.trace import Trace

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
+
+from gputop.frozen import dataclass, field
 
 BANDWIDTH = "bytes_per_second"
 

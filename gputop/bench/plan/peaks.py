@@ -5,16 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from gputop import text
-
-if TYPE_CHECKING:
-    from gputop.bench.plan.request import Target
-    from gputop.schema.device import Device, DeviceSample
-    from gputop.schema.snapshot import Inventory, Sample
+from gputop.bench.plan.request import Target
+from gputop.frozen import dataclass
+from gputop.schema.device import Device, DeviceSample
+from gputop.schema.snapshot import Inventory, Sample
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,12 @@ import re
 import shutil
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from gputop.bench.plan.kinds import DEFAULT_KIND, DTYPES, KINDS, DataType, DeviceKind
 from gputop.console import COULD_NOT_RUN
+from gputop.frozen import dataclass, replace
 from gputop.problem import Problem
 from gputop.sources.linux.procfs import cpu_name
 from gputop.text import size as sized

@@ -6,7 +6,6 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from gputop.bench.plan import request as plan
 from gputop.bench.plan.kinds import KINDS
@@ -14,12 +13,9 @@ from gputop.bench.plan.request import Request, RunRefusedError, Target, cpu_targ
 from gputop.console import print_message
 from gputop.problem import Problem
 from gputop.schema.device import DeviceState
-from gputop.schema.snapshot import Process, ProcessKind
+from gputop.schema.snapshot import Inventory, Process, ProcessKind, Sample
 from gputop.sources.visible_devices import VARIABLE, seen
 from gputop.text import fold_list, visible
-
-if TYPE_CHECKING:
-    from gputop.schema.snapshot import Inventory, Sample
 
 ALL = "all"
 HIDDEN = f"{VARIABLE} hides every GPU"

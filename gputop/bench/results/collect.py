@@ -11,7 +11,6 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +22,7 @@ from gputop.bench.results.statistics import robust_sigma
 from gputop.bench.results.tables import LAYOUTS, aligned
 from gputop.console import COULD_NOT_RUN, FAULT
 from gputop.files import read_at_once
+from gputop.frozen import dataclass
 from gputop.schema.codec import DecodeError, from_json
 from gputop.text import duration, moment, quantity, visible
 

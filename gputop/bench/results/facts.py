@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from gputop.bench.events import UNWATCHED
+from gputop.bench.events import UNWATCHED, Conditions, Point, Result
 from gputop.bench.plan.kinds import BANDWIDTH, kind_of
 from gputop.bench.plan.peaks import AT_MAXIMUM_CLOCK, DATASHEET, percent_lines
 from gputop.bench.results.compare import measured, points_by_series, ranked_shapes, row_rate, score
 from gputop.bench.results.statistics import LARGE_DROOP
+from gputop.frozen import dataclass
 from gputop.schema.catalogue import CATALOGUE
 from gputop.schema.values import CAUSES, span_text, value_text
 from gputop.text import (
@@ -33,10 +33,6 @@ from gputop.text import (
     throughput,
     visible,
 )
-
-if TYPE_CHECKING:
-    from gputop.bench.events import Conditions, Point, Result
-
 
 NARROWEST_DEVICE, WIDEST_DEVICE = 8, 34
 ROOMY_DEVICE, TELLING = 24, 10

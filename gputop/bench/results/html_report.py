@@ -5,24 +5,23 @@ from __future__ import annotations
 import math
 from bisect import insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING
 
 from gputop import __version__
-from gputop.bench.events import FAULTY, OK
+from gputop.bench.events import FAULTY, OK, Point, Result
 from gputop.bench.plan.kinds import kind_of
 from gputop.bench.results import facts, text_report
 from gputop.bench.results.compare import SPOILED_PERCENT
 from gputop.bench.results.outliers import find_outlier
 from gputop.bench.results.tables import BETWEEN
 from gputop.bench.results.verdict import verdict_lines
+from gputop.frozen import dataclass
 from gputop.text import UNITS, brief, flops_unit, moment, visible
 
 if TYPE_CHECKING:
-    from gputop.bench.events import Point, Result
     from gputop.bench.results.facts import Fact
     from gputop.bench.run.run_state import Curve, RunCurves
     from gputop.bench.run.suite import Suite

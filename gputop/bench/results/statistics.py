@@ -10,11 +10,9 @@ import itertools
 import math
 import statistics
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from gputop.bench.events import Result
+from gputop.bench.events import Result
+from gputop.frozen import dataclass, replace
 
 Window = tuple[float, float]
 """Seconds, and the mean rate in them."""

@@ -232,9 +232,8 @@ def listing(device: str | None, form: Form, width: int | None = None) -> str:
         return documents(found)
     if form == "csv":
         return as_csv(found)
-    if found:
-        return table(found, width)
-    return "No results" + (f" of {device}" if device else "")
+    nothing = f"No results of {device}" if device else "No results"
+    return table(found, width) if found else nothing
 
 
 def _uuid_of(label: str) -> str:

@@ -11,7 +11,6 @@ import re
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from gputop.bench.events import (
     DEGRADED,
@@ -31,6 +30,7 @@ from gputop.bench.results.compare import FEWEST_RUNS, judged_rows, measured, met
 from gputop.bench.results.statistics import DIP_SECONDS, LARGE_DROOP, robust_sigma
 from gputop.console import COULD_NOT_RUN, FAULT, FINE
 from gputop.console import DEGRADED as DEGRADED_STATUS
+from gputop.frozen import dataclass, replace
 from gputop.schema.clock_events import BY_WORD
 from gputop.text import count, percentage, visible
 

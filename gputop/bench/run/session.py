@@ -10,7 +10,7 @@ import signal
 import time
 from collections.abc import AsyncGenerator
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gputop import __version__
 from gputop.bench.events import (
@@ -27,15 +27,13 @@ from gputop.bench.events import (
 )
 from gputop.bench.plan import request as plan
 from gputop.bench.plan.kinds import DTYPES, KINDS
+from gputop.bench.plan.request import Request, Target
 from gputop.bench.run.worker_launch import STEP_SECONDS, Launcher, Worker
 from gputop.compat import timeout_at
 from gputop.console import COULD_NOT_RUN, DEGRADED, FAULT, INTERRUPTED, signal_name
 from gputop.problem import Problem, ProblemError
 from gputop.schema.codec import from_json
 from gputop.text import visible
-
-if TYPE_CHECKING:
-    from gputop.bench.plan.request import Request, Target
 
 HELLO_SECONDS = 60.0
 """Timeout of the worker's start: importing torch over a network may be slow."""

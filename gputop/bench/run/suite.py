@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gputop.bench.events import SCHEMA, Done
 from gputop.bench.plan import request as plan
 from gputop.bench.plan.kinds import DTYPES, KINDS
+from gputop.bench.plan.request import Request
 from gputop.bench.plan.target_choice import common_dtype, with_peers
 from gputop.bench.results.outliers import DeviceOutcome, device_outcome
 from gputop.bench.results.statistics import mean_rate, second_half, time_to_steady
 from gputop.bench.run.run_state import KEPT_ITEMS, RunCurves, RunState
 from gputop.files import read_at_once, write_whole
+from gputop.frozen import asdict, dataclass, replace
 from gputop.schema.codec import from_json
-
-if TYPE_CHECKING:
-    from gputop.bench.plan.request import Request
 
 MOST_BYTES = 256 << 20
 

@@ -13,13 +13,13 @@ import shutil
 import signal
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from gputop.bounds import WORKER_LINE_BYTES
 from gputop.compat import timeout
 from gputop.console import COULD_NOT_RUN
+from gputop.frozen import dataclass
 from gputop.problem import Problem, ProblemError
 from gputop.stream.launch import child_environment
 from gputop.text import visible

@@ -242,9 +242,7 @@ def pause(hertz: float, work: float) -> float:
     in phase, and those of hosts whose clocks agree. Work that is longer may begin with it.
     """
     phase = time.time() * hertz % 1.0
-    if 0.5 - phase >= min(work * hertz, 0.45):
-        return 0.0
-    return (1.0 - phase) / hertz
+    return 0.0 if 0.5 - phase >= min(work * hertz, 0.45) else (1.0 - phase) / hertz
 
 
 def pulse(device: Any, run: Run) -> None:

@@ -8,7 +8,6 @@ import os
 import platform
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 from gputop.bench.run import worker_launch
 from gputop.bench.run.worker_launch import InterpreterSearch, NoAnswerError, run_program
 from gputop.console import terminfo_colours
+from gputop.frozen import dataclass, field, replace
 from gputop.schema.codec import DecodeError, from_json
 from gputop.schema.snapshot import DriverState, Host, Inventory, Sample, Source
 from gputop.sources.linux.driver_files import KernelLog, System, inspect_system, read_kernel_log

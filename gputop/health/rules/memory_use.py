@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from itertools import takewhile
-from statistics import correlation, fmean, linear_regression
 from typing import NamedTuple
 
 from gputop.health import thresholds as t
@@ -111,6 +110,8 @@ def trend(view: RuleView, enough: float) -> Trend | None:
     third = len(points) // 3
     if not third:
         return None
+    from statistics import correlation, fmean, linear_regression  # not at the start
+
     xs, ys = [x for x, _ in points], [y for _, y in points]
     first, middle, last = map(fmean, (ys[:third], ys[third:-third], ys[-third:]))
     if not first < middle < last:

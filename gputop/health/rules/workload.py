@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from statistics import median
 
 from gputop.health import thresholds as t
 from gputop.health.findings import Evidence, Finding, Severity
@@ -263,7 +262,11 @@ def _peers(view: RuleView) -> str:
 
 def _median(view: RuleView, name: str) -> float | None:
     numbers = [n for peer in view.peers if (n := peer.mean_or_none(name)) is not None]
-    return median(numbers) if numbers else None
+    if not numbers:
+        return None
+    from statistics import median  # not at the start
+
+    return median(numbers)
 
 
 def _beside(view: RuleView, *labelled: tuple[str, str]) -> list[Evidence]:

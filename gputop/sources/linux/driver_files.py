@@ -29,7 +29,7 @@ OTHER_FOLDERS = (WSL_FOLDER, "/usr/local/nvidia/lib64", "/run/opengl-driver/lib"
 """Folders in WSL, Kubernetes nodes and NixOS, which the loader does not search by default."""
 NVIDIA, DISPLAY = "0x10de", ("0x0300", "0x0302")
 """PCI vendor, and classes of VGA and 3D controllers."""
-_VERSION = re.compile(r"\d{3}\.\d+(?:\.\d+)?")
+_VERSION = r"\d{3}\.\d+(?:\.\d+)?"
 
 
 class PciGpu(NamedTuple):
@@ -113,7 +113,7 @@ def _names(folder: Path) -> list[str]:
 
 def _module_version(root: Path) -> str | None:
     for file in ("sys/module/nvidia/version", "proc/driver/nvidia/version"):
-        if found := _VERSION.search(_text(root / file)):
+        if found := re.search(_VERSION, _text(root / file)):
             return found[0]
     return None
 
@@ -192,16 +192,14 @@ def _library(root: Path, environment: Mapping[str, str]) -> tuple[str | None, st
     for folder in (*searched, *OTHER_FOLDERS):
         file = f"{folder}/{LIBRARY}"
         if (root / file[1:]).exists():
-            version = _VERSION.search(Path(os.path.realpath(root / file[1:])).name)
+            version = re.search(_VERSION, Path(os.path.realpath(root / file[1:])).name)
             return file, version and version[0], folder not in searched
     return None, None, False
 
 
 _MOST_RECORDS = 100_000
 _RECORD_BYTES = 1 << 13
-_XID = re.compile(
-    r"^\d+,\d+,(?P<at>\d+),[^;]*;NVRM: Xid \(PCI:(?P<address>[0-9a-fA-F:.]+)\): (?P<code>\d+)"
-)
+_XID = r"^\d+,\d+,(?P<at>\d+),[^;]*;NVRM: Xid \(PCI:(?P<address>[0-9a-fA-F:.]+)\): (?P<code>\d+)"
 """A record of /dev/kmsg, with the time in microseconds since boot; see the kernel's
 Documentation/ABI/testing/dev-kmsg. Source of the text: https://docs.nvidia.com/deploy/xid-errors/."""
 
@@ -252,18 +250,18 @@ def _records(descriptor: int) -> Iterator[bytes]:
 
 def _xids(text: str, now: float) -> Iterator[LoggedXid]:
     for line in text.splitlines():
-        if found := _XID.match(line):
+        if found := re.match(_XID, line):
             age = max(0.0, now - int(found["at"]) / 1e6)
             yield LoggedXid(found["address"], int(found["code"]), age)
 
 
-_ADDRESS = re.compile(r"([0-9a-f]+):([0-9a-f]+):([0-9a-f]+)(?:\..*)?", re.IGNORECASE)
+_ADDRESS = r"(?i)([0-9a-f]+):([0-9a-f]+):([0-9a-f]+)(?:\..*)?"
 
 
 def same_address(one: str, other: str) -> bool:
     """Return True if two PCI addresses name one device: `0000:17:00` and `00000000:17:00.0`."""
     first, second = (
         found and [int(number, 16) for number in found.groups()]
-        for found in map(_ADDRESS.fullmatch, (one, other))
+        for found in (re.fullmatch(_ADDRESS, address) for address in (one, other))
     )
     return first is not None and first == second

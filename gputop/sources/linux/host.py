@@ -160,7 +160,7 @@ class _Identity(NamedTuple):
     absent: Mapping[str, Absence]
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, repr=False, slots=True)
 class _Known:
     """State of a process at the last look."""
 

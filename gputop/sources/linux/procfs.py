@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from gputop.masking import masked_arguments
 from gputop.problem import Problem, ProblemError
 
 PROC = "/proc"
@@ -29,7 +28,7 @@ ENVIRONMENT_BYTES = 1 << 22
 """Bytes read of an environment; the kernel allows a few MiB."""
 STATUS_BYTES = 1 << 16
 MOST_PARENTS = 32
-_STATUS_ROWS = re.compile(rb"^(Threads|SigIgn|SigCgt):\s+(\w+)$", re.MULTILINE)
+_STATUS_ROWS = rb"(?m)^(Threads|SigIgn|SigCgt):\s+(\w+)$"
 
 
 class Stat(NamedTuple):
@@ -258,10 +257,12 @@ def read_details(pid: int, start_time: float, proc: str = PROC) -> ProcessDetail
 
     May block for a process that hangs in the kernel.
     """
+    from gputop.masking import masked_arguments
+
     what = f"Process {pid} is not shown"
     with explained(what):
         stat = read_stat(pid, proc)
-        status = dict(_STATUS_ROWS.findall(read(f"{proc}/{pid}/status", STATUS_BYTES)))
+        status = dict(re.findall(_STATUS_ROWS, read(f"{proc}/{pid}/status", STATUS_BYTES)))
         arguments = arguments_of(read(f"{proc}/{pid}/cmdline", COMMAND_BYTES))
         directory = environment = None
         with contextlib.suppress(OSError):
@@ -314,20 +315,16 @@ class Cgroup(NamedTuple):
 # The id alone (cgroupfs driver), or behind the runtime's name (systemd driver; with colons where
 # containerd has one and the kubelet has the other). conmon watches a container from outside of it,
 # as does lxc.monitor; qemu is a machine, but no container.
-_CONTAINER = re.compile(
+_CONTAINER = (
     r"/(?:(?![^/]*conmon)[^/]*[-:])?(?P<id>[0-9a-f]{64})(?:\.scope)?(?=/|$)"
     r"|/(?:lxc/|lxc\.payload[./])(?P<lxc>[^/]+)"
     r"|/machine-(?!qemu)(?P<scope>[^/]+)\.scope(?=/|$)"
     r"|/systemd-nspawn@(?P<service>[^/]+)\.service(?=/|$)"
 )
 # Of a static pod it is a digest, without dashes.
-_POD = re.compile(
-    r"[/-]pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})(?![0-9a-f])"
-)
+_POD = r"[/-]pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})(?![0-9a-f])"
 # In front of the name, or behind it, stands the node's where one machine runs several slurmd.
-_JOB = re.compile(
-    r"/(?:slurm(?:_[^/]*)?|(?:[^/]*_)?slurmstepd\.scope)/(?:uid_[0-9]+/)?job_([0-9]+)(?=/|$)"
-)
+_JOB = r"/(?:slurm(?:_[^/]*)?|(?:[^/]*_)?slurmstepd\.scope)/(?:uid_[0-9]+/)?job_([0-9]+)(?=/|$)"
 
 
 def parse_cgroup(cgroup: str) -> Cgroup:
@@ -340,12 +337,12 @@ def parse_cgroup(cgroup: str) -> Cgroup:
     return Cgroup(
         next(filter(None, map(_container, paths)), None),
         next(filter(None, map(_pod, paths)), None),
-        next((found[1] for path in paths if (found := _JOB.search(path))), None),
+        next((found[1] for path in paths if (found := re.search(_JOB, path))), None),
     )
 
 
 def _container(path: str) -> str | None:
-    matches = [*_CONTAINER.finditer(path)]
+    matches = [*re.finditer(_CONTAINER, path)]
     if not matches:
         return None
     found = matches[-1]
@@ -356,7 +353,7 @@ def _container(path: str) -> str | None:
 
 
 def _pod(path: str) -> str | None:
-    uids: list[str] = _POD.findall(path) if "kubepods" in path else []
+    uids: list[str] = re.findall(_POD, path) if "kubepods" in path else []
     return uids[-1].replace("_", "-") if uids else None
 
 

@@ -209,7 +209,7 @@ MODES = (
 
 # From Tegra K1 to Thor (twice, since it was renumbered), and GB10.
 _SHARED_CAPABILITIES = {"3.2", "5.3", "6.2", "7.2", "8.7", "10.1", "11.0", "12.1"}
-_SHARED_NAMES = re.compile(r"\b(GB10|Orin|Tegra|Thor|Xavier)\b")
+_SHARED_NAMES = r"\b(GB10|Orin|Tegra|Thor|Xavier)\b"
 
 
 def memory_is_shared(
@@ -224,7 +224,7 @@ def memory_is_shared(
         return True
     if not isinstance(total_bytes, Absence):
         return False
-    named = total_bytes is Absence.NOT_SUPPORTED and _SHARED_NAMES.search(name or "")
+    named = total_bytes is Absence.NOT_SUPPORTED and re.search(_SHARED_NAMES, name or "")
     return True if named else total_bytes
 
 

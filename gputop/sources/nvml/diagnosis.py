@@ -13,7 +13,7 @@ from gputop.problem import Problem
 from gputop.sources.linux.driver_files import CONTROL_FILE, LIBRARY, WSL_FOLDER, Refusal, System
 
 BINDINGS, OLDEST_BINDINGS = "nvidia-ml-py", "12.570"
-_INSTALLS_PYNVML = re.compile(r"^pynvml(?:\.py,|/__init__\.py,|$)", re.MULTILINE)
+_INSTALLS_PYNVML = r"(?m)^pynvml(?:\.py,|/__init__\.py,|$)"
 """A line of a distribution's RECORD or top_level.txt."""
 GIVE_GPUS = {
     "podman": "Start it with --device nvidia.com/gpu=all",
@@ -174,8 +174,9 @@ def installed_bindings() -> dict[str, str]:
     return {
         each.name: each.version
         for each in reversed([*distributions()])  # the first on the path counts
-        if _INSTALLS_PYNVML.search(
-            f"{each.read_text('RECORD') or ''}\n{each.read_text('top_level.txt') or ''}"
+        if re.search(
+            _INSTALLS_PYNVML,
+            f"{each.read_text('RECORD') or ''}\n{each.read_text('top_level.txt') or ''}",
         )
     }
 

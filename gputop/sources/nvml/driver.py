@@ -10,9 +10,10 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gputop.schema.device import Absence, Device, DeviceState
+from gputop.schema.snapshot import Event
 from gputop.sources.interface import DeviceReading, DriverError
 from gputop.sources.linux.driver_files import inspect_system
 from gputop.sources.nvml import diagnosis
@@ -36,9 +37,6 @@ from gputop.sources.nvml.query import (
 from gputop.sources.nvml.traffic import Pcie
 from gputop.sources.nvml.utilization import Gpm
 from gputop.sources.nvml.xid_events import XidEvents
-
-if TYPE_CHECKING:
-    from gputop.schema.snapshot import Event
 
 SHARES = 4
 """Groups of devices that are asked slow queries at different ticks."""

@@ -9,9 +9,10 @@ from __future__ import annotations
 import dataclasses
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from gputop.schema.device import READINGS, Absence, Device
+from gputop.sources.interface import DeviceReading
 from gputop.sources.nvml.device_queries import BAR1, BAR1_TOTAL, MEMORY, MEMORY_TOTAL
 from gputop.sources.nvml.processes import ProcessList, device_reading, merge_processes
 from gputop.sources.nvml.query import (
@@ -29,9 +30,6 @@ from gputop.sources.nvml.query import (
     unreadable,
 )
 from gputop.sources.nvml.utilization import Gpm, Percentages, all_missing
-
-if TYPE_CHECKING:
-    from gputop.sources.interface import DeviceReading
 
 _COUNT = NvmlQuery("", scalar(nvml.nvmlDeviceGetMaxMigDeviceCount), seconds=SLOW)
 _IDENTITY = (

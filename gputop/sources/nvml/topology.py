@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent import futures
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from typing import Any
 
+from gputop.frozen import dataclass
 from gputop.problem import Problem
 from gputop.schema.device import DeviceState
 from gputop.sources.interface import DriverError

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from gputop.bench.plan.kinds import KINDS
-from gputop.bench.plan.request import short_labels
+from gputop.bench.plan.request import Target, short_labels
+from gputop.problem import Problem
 from gputop.text import short_name, visible
 from gputop.ui.drawing.dialogs import Choice, ChoiceDialog
-
-if TYPE_CHECKING:
-    from gputop.bench.plan.request import Target
-    from gputop.problem import Problem
 
 CPU, ALL, SOME, MORE = "cpu", "all", "some", "more"
 """Keys in place of a UUID: the CPU, all GPUs, those that were picked, and the dialog."""

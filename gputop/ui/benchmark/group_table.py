@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gputop.bench.plan.request import short_labels
+from gputop.bench.plan.request import Target, short_labels
 from gputop.bench.results.compare import ALONE, TOGETHER
 from gputop.bench.results.facts import best_row, ending, percent_of_peak, rate_text
 from gputop.console import INTERRUPTED
@@ -28,7 +28,6 @@ from gputop.ui.drawing.palette import ACCENT, BUSY, DIM, FAULT, GOOD, STRONG, TE
 if TYPE_CHECKING:
     from rich.style import Style
 
-    from gputop.bench.plan.request import Target
     from gputop.bench.run.group import GroupState
     from gputop.bench.run.run_state import RunState
     from gputop.ui.telemetry import Telemetry

@@ -6,16 +6,14 @@ import math
 from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache, reduce
 from operator import or_
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from rich.style import Style
 from rich.text import Text
 
 from gputop.ui.drawing import palette
 from gputop.ui.drawing.cells import Row, Span, merged, width_of
 from gputop.ui.drawing.palette import BADGE, DIM, TEXT
-
-if TYPE_CHECKING:
-    from rich.style import Style
 
 LABEL = 8
 """Cells of the vertical axis and its labels."""

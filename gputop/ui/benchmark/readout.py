@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from gputop.bench.events import NOT_JUDGED
+from gputop.bench.events import NOT_JUDGED, Result
 from gputop.bench.plan import peaks
-from gputop.bench.plan.request import short_labels
+from gputop.bench.plan.request import Target, short_labels
 from gputop.bench.results.facts import ending, verified_text
 from gputop.bench.results.verdict import verdict_lines
 from gputop.schema.values import value_text
@@ -20,8 +20,6 @@ from gputop.ui.drawing.palette import ACCENT, BUSY, DIM, FAULT, GOOD, STRONG, TE
 if TYPE_CHECKING:
     from rich.style import Style
 
-    from gputop.bench.events import Result
-    from gputop.bench.plan.request import Target
     from gputop.bench.run.group import GroupState
     from gputop.bench.run.run_state import RunState
     from gputop.problem import Problem
@@ -188,9 +186,7 @@ class ReadoutView(TelemetryView, RunView):
     def wanted(self, width: int) -> int:
         if not self.group:
             return 0
-        if self.run:
-            return 3 + len(_bad(self.run))
-        return len(self.draw(width, 0))
+        return 3 + len(_bad(self.run)) if self.run else len(self.draw(width, 0))
 
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - it has what it wants
         run = self.run

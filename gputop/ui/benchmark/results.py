@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gputop.bench.events import DEGRADED, FAULTY, OK
+from gputop.bench.events import DEGRADED, FAULTY, OK, Point, Result
 from gputop.bench.results import compare
 from gputop.bench.results.facts import (
     DEVICE,
@@ -29,7 +29,6 @@ from gputop.ui.drawing.palette import ACCENT, DIM, FAULT, GOOD, STRONG, TEXT, WA
 if TYPE_CHECKING:
     from rich.style import Style
 
-    from gputop.bench.events import Point, Result
     from gputop.bench.run.group import GroupState
     from gputop.bench.run.run_state import RunState
     from gputop.bench.run.suite import Suite

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.bench.plan.kinds import KINDS
 from gputop.bench.results import tables
-from gputop.bench.run.trace import READINGS
+from gputop.bench.run.trace import READINGS, Trace, TraceMoment
 from gputop.schema.clock_events import gravity
 from gputop.schema.values import span_text
 from gputop.text import quantity, visible, watts_of
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from gputop.bench.run.group import GroupState
     from gputop.bench.run.run_state import RunState
-    from gputop.bench.run.trace import Trace, TraceMoment
     from gputop.problem import Problem
 
 LEFT, RIGHT = 13, 15

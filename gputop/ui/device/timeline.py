@@ -9,20 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+from rich.style import Style
 
 from gputop.schema.catalogue import CATALOGUE
+from gputop.schema.device import Device, DeviceSample
 from gputop.schema.values import value_text
 from gputop.text import ABSENT, duration, moment
 from gputop.ui.drawing import palette
 from gputop.ui.drawing.cells import ChartWindow, Row, Span, cell, chart, clip, live_window, spread
 from gputop.ui.drawing.live import DeviceView
 from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, TRACK, ink
-
-if TYPE_CHECKING:
-    from rich.style import Style
-
-    from gputop.schema.device import Device, DeviceSample
 
 GUTTER = 21
 """Cells at the left for the label of a chart and its value."""

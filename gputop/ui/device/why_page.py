@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gputop.health.conditions import fault_of
 from gputop.health.findings import Severity, cause_text, name_devices, summarize
-from gputop.health.judge import BY_NAME
+from gputop.health.judge import BY_NAME, NoFinding
 from gputop.schema import snapshot
 from gputop.schema.labels import ROWS
 from gputop.schema.values import absence_text
@@ -21,7 +21,6 @@ from gputop.ui.monitor.panel import sign_of
 
 if TYPE_CHECKING:
     from gputop.health.findings import Cause, Evidence, Finding
-    from gputop.health.judge import NoFinding
     from gputop.schema.device import Absence, Device
     from gputop.ui.telemetry import Telemetry
 

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from gputop.fleet.distributions import BUSY, METRICS
-from gputop.fleet.model import Fleet
+from gputop.fleet.model import Fleet, Gpu
+from gputop.health.findings import Finding
 from gputop.ui.fleet import grouping
 from gputop.ui.fleet.map_layout import AROUND_VALUE, VALUE_CELLS, MapLayout, arrange
-
-if TYPE_CHECKING:
-    from gputop.fleet.model import Gpu
-    from gputop.health.findings import Finding
 
 LATE_INTERVALS = 3
 """Intervals without an answer after which the readings are old."""

@@ -64,7 +64,10 @@ def _test(word: str, names: Collection[str]) -> Callable[[Gpu], bool]:
     if match is None:
         if any(sign in word for sign in "=!~"):
             raise ValueError(f"{word} is not a filter. Try {EXAMPLE}")
-        return _anywhere(word.casefold())
+        anywhere = word.casefold()  # one joined text is three times as fast as many
+        return lambda gpu: (
+            anywhere in "\n".join((gpu.host, gpu.name, gpu.uuid, *gpu.labels.values())).casefold()
+        )
     name, sign, value = match.groups()
     if not name:
         raise ValueError(f"{word} names no label. Try {EXAMPLE}")
@@ -83,13 +86,6 @@ def _test(word: str, names: Collection[str]) -> Callable[[Gpu], bool]:
     denied = sign.startswith("!")
     of = _OWN.get(name) or (lambda gpu: gpu.labels.get(name, ""))
     return lambda gpu: passes(of(gpu)) != denied
-
-
-def _anywhere(wanted: str) -> Callable[[Gpu], bool]:
-    """Return the test for a word anywhere. One joined text is three times as fast as many."""
-    return lambda gpu: (
-        wanted in "\n".join((gpu.host, gpu.name, gpu.uuid, *gpu.labels.values())).casefold()
-    )
 
 
 HOST, MODEL = "host", "model"

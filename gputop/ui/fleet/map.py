@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.style import Style
 
-from gputop.fleet.distributions import HEALTH, UNKNOWN, shares
+from gputop.fleet.distributions import HEALTH, UNKNOWN, MapMetric, shares
 from gputop.fleet.page import SEVERITIES
 from gputop.text import ABSENT, duration, visible
 from gputop.ui.drawing.cells import Row, Span, cell, clip, fit, merged, spread, width_of
@@ -21,7 +21,6 @@ from gputop.ui.fleet.map_layout import AROUND_VALUE, VALUE_CELLS, MapDensity, Ma
 if TYPE_CHECKING:
     from textual.events import Click
 
-    from gputop.fleet.distributions import MapMetric
     from gputop.health.findings import Severity
     from gputop.ui.fleet.fleet_state import FleetState
     from gputop.ui.fleet.map_layout import MapLayout, Tile

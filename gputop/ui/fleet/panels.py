@@ -15,7 +15,7 @@ from gputop.fleet.distributions import (
 )
 from gputop.fleet.fleet_findings import job_of
 from gputop.fleet.page import counted, since, total_watts
-from gputop.health.findings import Severity
+from gputop.health.findings import Finding, Severity
 from gputop.text import (
     ABSENT,
     brief,
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from textual.events import Click
 
     from gputop.fleet.model import Fleet, Gpu
-    from gputop.health.findings import Finding
     from gputop.problem import Problem
     from gputop.ui.fleet.fleet_state import FleetState
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
+from gputop.frozen import dataclass, replace
 from gputop.settings import AUTO, CHARTS
 from gputop.text import fit_columns, quantity, size
 from gputop.ui.drawing.cells import Row, Span, beside

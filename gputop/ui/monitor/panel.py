@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from rich.style import Style
+
+from gputop.frozen import dataclass, field
 from gputop.health.conditions import HANGING, Fault, fault_of
 from gputop.health.findings import Finding, Severity
 from gputop.health.thresholds import FULL_MARK, HOT_MARGIN
 from gputop.schema.clock_events import BY_WORD, CLOCK_EVENTS, gravity
 from gputop.schema.device import Absence, Device, DeviceSample, DeviceState
+from gputop.schema.snapshot import Host
 from gputop.schema.values import degrees_to_slowdown, rate
 from gputop.text import ABSENT, age, fit_columns, in_unit_of, percentage, quantity, size, visible
 from gputop.ui.drawing import cells, palette
 from gputop.ui.drawing.cells import Row, Span, cell, clip, faded, fit, reading, share_of, width_of
 from gputop.ui.drawing.palette import ACCENT, DIM, FAULT, STRONG, TAB, TEXT, TRACK, WARN
-
-if TYPE_CHECKING:
-    from rich.style import Style
-
-    from gputop.schema.snapshot import Host
 
 
 class Density(IntEnum):

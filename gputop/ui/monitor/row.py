@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from rich.cells import cell_len
+from rich.style import Style
 
 from gputop.schema.device import Device, DeviceSample, DeviceState
 from gputop.schema.snapshot import DriverState, Machine, MachineState, Source
@@ -27,9 +28,6 @@ from gputop.text import (
 from gputop.ui.drawing.cells import Row, Span, cell, clip, faded, fit, rule_of, share_of, width_of
 from gputop.ui.drawing.palette import ACCENT, BADGE, BUSY, DIM, FAULT, MEMORY, SM, TEXT, TRACK, WARN
 from gputop.ui.monitor import panel as panels
-
-if TYPE_CHECKING:
-    from rich.style import Style
 
 
 class DeviceColumn(NamedTuple):

@@ -10,7 +10,6 @@ from textual.message import Message
 
 from gputop.schema.device import Absence, Device, DeviceState
 from gputop.schema.values import unseen
-from gputop.sources.linux.procfs import send_signal
 from gputop.text import ABSENT, fit_columns
 from gputop.ui.drawing.cells import Row, Span, cell, list_row, spread, width_of
 from gputop.ui.drawing.live import LONGEST_FILTER, FilterView, LiveTab, TelemetryView, Wheel
@@ -294,6 +293,8 @@ class ProcessTab(LiveTab):
         self.app.push_screen(SendSignal(target, left=self.is_right(process.device_uuid)), answered)
 
     def _send(self, process: Process, number: Signals) -> None:
+        from gputop.sources.linux.procfs import send_signal
+
         assert process.start_time is not None, "else it is untouched"
         problem = send_signal(process.pid, process.start_time, number)
         if problem is None:

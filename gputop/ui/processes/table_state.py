@@ -6,14 +6,12 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import chain
 from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from gputop.schema.device import Device
+from gputop.schema.snapshot import Process, Sample
 from gputop.ui.processes import columns
 from gputop.ui.processes.columns import ProcessColumn, ProcessContext, search_text
-
-if TYPE_CHECKING:
-    from gputop.schema.device import Device
-    from gputop.schema.snapshot import Process, Sample
 
 Identity = tuple[int, float | None, str]
 

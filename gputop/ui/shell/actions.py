@@ -19,13 +19,12 @@ from textual.worker import Worker, WorkerState
 
 from gputop.text import fit_columns
 from gputop.ui.drawing.cells import Row, Span, faded
-from gputop.ui.drawing.live import LiveView
+from gputop.ui.drawing.live import FilterView, LiveView
 from gputop.ui.drawing.palette import ACCENT, DIM
 
 if TYPE_CHECKING:
     from textual.dom import DOMNode
 
-    from gputop.ui.drawing.live import FilterView
     from gputop.ui.shell.app import GputopApp
 
 Tab = Literal["monitor", "benchmark", "processes", "process", "page", "why"]

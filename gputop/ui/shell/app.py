@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.css.stylesheet import Stylesheet
+from textual.events import Event as UiEvent
 from textual.events import Key, Paste
 
 from gputop.console import INTERRUPTED
-from gputop.problem import ProblemError
+from gputop.problem import Problem, ProblemError
 from gputop.settings import DEFAULT, Settings, path, save
 from gputop.text import visible
 from gputop.ui.drawing import look
@@ -36,12 +37,10 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from textual.driver import Driver
-    from textual.events import Event as UiEvent
     from textual.filter import LineFilter
     from textual.notifications import SeverityLevel
     from textual.screen import Screen
 
-    from gputop.problem import Problem
     from gputop.ui.shell.dashboard import RecordSource
 
 ANY_TERMINAL = look.Terminal()

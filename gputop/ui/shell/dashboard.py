@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from textual import work
 
-from gputop.schema.snapshot import Event, Inventory, Sample
+from gputop.schema.snapshot import Event, Inventory, Record, Sample
 from gputop.settings import AUTO, INTERVALS
 from gputop.stream.child import Interruption
 from gputop.text import visible
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from textual.events import Resize
 
     from gputop.recording.replay import Played, Replay
-    from gputop.schema.snapshot import Record
     from gputop.ui.drawing.live import FilterView
     from gputop.ui.shell.actions import Action
 

@@ -237,11 +237,8 @@ def _rows(settings: Settings) -> list[Choice]:
     hidden = settings.hidden_columns.split(",")
     rows = [(name, getattr(settings, name), about, name) for name, about in ABOUT.items()]
     rows += [(t, t not in hidden, about, f"column {t}") for t, about in TITLES.items()]
+    words = [f"{v:g} s" if isinstance(v, float) else WORDS.get(v, f"{v}") for _, v, *_ in rows]
     return [
-        Choice(f"{label:<15} {_word(value):<19}{about}", ALSO.get(name, ""), (name, value))
-        for name, value, about, label in rows
+        Choice(f"{label:<15} {word:<19}{about}", ALSO.get(name, ""), (name, value))
+        for word, (name, value, about, label) in zip(words, rows, strict=True)
     ]
-
-
-def _word(value: Any) -> str:
-    return f"{value:g} s" if isinstance(value, float) else WORDS.get(value, f"{value}")

@@ -11,8 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from gputop.problem import Problem
-from gputop.recording.writer import OutputError, Recorder, default_name
+from gputop.problem import Problem, ProblemError
 from gputop.schema.snapshot import Inventory, Record, Sample
 from gputop.text import duration, size, visible
 
@@ -63,9 +62,11 @@ class RecordingThread(threading.Thread):
             self._failed(problem)
 
     def run(self) -> None:
+        from gputop.recording.writer import Recorder
+
         try:
             recorder = Recorder(self.path)
-        except OutputError as error:
+        except ProblemError as error:
             self._fail(error.problem)
             return
         where = visible(str(self.path))
@@ -73,7 +74,7 @@ class RecordingThread(threading.Thread):
         try:
             while not self._over and (record := self._waiting.get()) is not None:
                 recorder.write(record)
-        except OutputError as error:
+        except ProblemError as error:
             self._fail(error.problem)
         finally:
             recorder.close()
@@ -119,6 +120,8 @@ class Recordings:
         elif inventory is None or sample is None:
             self._notify("Nothing to record yet")
         else:
+            from gputop.recording.writer import default_name
+
             path = Path(default_name(inventory.hostname, time.time()))
             self._begin(path, inventory, sample)
 
