@@ -18,8 +18,7 @@ if not TYPE_CHECKING:
 
     def dataclass(*, frozen: bool, slots: bool) -> Any:
         """Return the decorator, for classes whose fields are all arguments."""
-        assert frozen
-        assert slots
+        assert frozen and slots  # noqa: PT018
         return _made
 
 
@@ -27,8 +26,7 @@ def replace(record: T, **changes: Any) -> T:
     """Return a copy of a record of such a class with other values, as `dataclasses.replace`."""
     cls: Any = record.__class__
     _, values = cls.__reduce__(record)
-    made: T = cls(**dict(zip(cls.__match_args__, values, strict=True)) | changes)
-    return made
+    return cls(**dict(zip(cls.__match_args__, values, strict=True)) | changes)  # type: ignore[no-any-return]
 
 
 def _made(plain: type) -> Any:

@@ -56,6 +56,7 @@ def _plain(value: Any) -> Any:
 
 
 T = TypeVar("T")
+_MISSING = object()
 Convert = Callable[[Any], Any]
 """Function that checks and converts a value; raises `DecodeError`."""
 
@@ -71,10 +72,14 @@ def _record(cls: type[T], document: Any) -> T:
     if not isinstance(document, dict):
         raise DecodeError("expected an object")
     values = {}
-    for name, convert, required in _decoded(cast("Any", cls)):
-        if name in document:
+    for name, plain, convert, required in _decoded(cast("Any", cls)):
+        value: Any = document.get(name, _MISSING)
+        kind: Any = value.__class__
+        if kind in plain and (kind is NoneType or -LIMIT < value < LIMIT):  # most are
+            values[name] = value
+        elif value is not _MISSING:
             try:
-                values[name] = convert(_cut(document[name]))
+                values[name] = convert(_cut(value))
             except DecodeError as error:
                 raise DecodeError(f"{name}: {error}") from None
         elif required:
@@ -84,19 +89,20 @@ def _record(cls: type[T], document: Any) -> T:
 
 def _cut(value: Any) -> Any:
     """Cut a long text: the name of a process or container must not hide everything else."""
-    if isinstance(value, str) and len(value) > STRING_CHARACTERS:
-        return f"{value[: STRING_CHARACTERS - 1]}…"
-    return value
+    is_long = isinstance(value, str) and len(value) > STRING_CHARACTERS
+    return f"{value[: STRING_CHARACTERS - 1]}…" if is_long else value
 
 
 @cache
-def _decoded(cls: Any) -> tuple[tuple[str, Convert, bool], ...]:
-    """Return name and conversion of each field, and True if it is required."""
-    hints, missing = get_type_hints(cls), dataclasses.MISSING
-    return tuple(
-        (f.name, _conversion(hints[f.name]), f.default is f.default_factory is missing)
-        for f in dataclasses.fields(cls)
-    )
+def _decoded(cls: Any) -> tuple[tuple[str, set[type], Convert, bool], ...]:
+    """Return each field's name, types that are taken as they are, conversion, and if it must be."""
+    hints, found = get_type_hints(cls), []
+    for each in dataclasses.fields(cls):
+        hint, required = hints[each.name], each.default is each.default_factory
+        kinds = get_args(hint) if get_origin(hint) in (UnionType, Union) else (hint,)
+        plain = {bool, int, float, NoneType}.intersection(kinds)
+        found.append((each.name, plain, _conversion(hint), required))
+    return tuple(found)
 
 
 def _conversion(hint: Any) -> Convert:

@@ -31,7 +31,6 @@ FINE_CAPACITY = 720
 """Numbers kept per device: two minutes at six per second, in 16 kB."""
 
 
-_INFINITE = math.inf
 _values_of = attrgetter(*READINGS)
 
 
@@ -262,4 +261,4 @@ def _count(figures: dict[str, _Figures], readings: DeviceSample, seconds: float,
         if known is None:
             figures[name] = _Figures(number, at)
         else:
-            known.add(number, seconds, at, FASTEST.get(name, _INFINITE))
+            known.add(number, seconds, at, FASTEST.get(name, math.inf))

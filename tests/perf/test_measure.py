@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from tests.perf.calls import by_class
 from tests.perf.first_second import command
+from tests.perf.instructions import HOOK, counted
 from tests.perf.measure import Recorder, processor_seconds, pss
 from tests.terminal import Terminal
 
@@ -102,3 +104,24 @@ def test_what_is_compared_is_the_package_in_the_other_folder(entry: str, tmp_pat
     here = Path(__file__).parents[2]  # has a package of that name, too
     done = subprocess.run(command(tmp_path), cwd=here, capture_output=True, text=True, check=True)
     assert done.stdout == f"{package / entry}.py\n"
+
+
+def test_instructions_are_counted_in_all_threads(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(HOOK)
+    program = (
+        "import threading\n"
+        "def loop(times):\n    for _ in range(times): pass\n"
+        "for times in (1000, 2000, 4000):\n"
+        "    thread = threading.Thread(target=loop, args=(times,))\n"
+        "    thread.start(); thread.join(); print('after', times, flush=True); input()\n"
+    )
+    paths = {"PYTHONPATH": str(tmp_path), "COUNTS": str(tmp_path)}
+    found = []
+    with Terminal([sys.executable, "-c", program], paths) as terminal:
+        for times in (1000, 2000, 4000):
+            terminal.wait_for(f"after {times}")
+            found += counted([terminal.pid], tmp_path)
+            terminal.send("\r")
+    first, second = found[1] - found[0], found[2] - found[1]
+    assert 1.5 < second / first < 2.1
+    assert first > 2000
