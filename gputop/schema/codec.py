@@ -56,7 +56,6 @@ def _plain(value: Any) -> Any:
 
 
 T = TypeVar("T")
-_MISSING = object()
 Convert = Callable[[Any], Any]
 """Function that checks and converts a value; raises `DecodeError`."""
 
@@ -73,11 +72,11 @@ def _record(cls: type[T], document: Any) -> T:
         raise DecodeError("expected an object")
     values = {}
     for name, plain, convert, required in _decoded(cast("Any", cls)):
-        value: Any = document.get(name, _MISSING)
+        value: Any = document.get(name, dataclasses.MISSING)
         kind: Any = value.__class__
         if kind in plain and (kind is NoneType or -LIMIT < value < LIMIT):  # most are
             values[name] = value
-        elif value is not _MISSING:
+        elif value is not dataclasses.MISSING:
             try:
                 values[name] = convert(_cut(value))
             except DecodeError as error:
@@ -138,7 +137,7 @@ def _word(enum: type[StrEnum]) -> Convert:
 
 
 def _number(value: Any) -> float:
-    number = float(_expect(value, (int, float)))
+    number = value if value.__class__ is float else float(_expect(value, (int, float)))
     if not -LIMIT < number < LIMIT:  # the largest integers become the limit itself
         raise DecodeError("out of range")
     return number

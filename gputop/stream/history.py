@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Mapping
 from operator import attrgetter
 
+from gputop.frozen import fields
 from gputop.schema.catalogue import CATALOGUE
 from gputop.schema.device import READINGS, DeviceSample
 from gputop.schema.snapshot import DERIVED, Sample, derive
@@ -31,7 +32,9 @@ FINE_CAPACITY = 720
 """Numbers kept per device: two minutes at six per second, in 16 kB."""
 
 
-_values_of = attrgetter(*READINGS)
+_TYPES = "int | None", "float | None"
+_NUMBERS = [f.name for f in fields(DeviceSample) if f.type in _TYPES and f.name in READINGS]
+_numbers_of = attrgetter(*_NUMBERS)
 
 
 class FineSeries:
@@ -250,12 +253,11 @@ def _cut(ring: array[float], start: int, stop: int) -> array[float]:
 
 def _count(figures: dict[str, _Figures], readings: DeviceSample, seconds: float, at: float) -> None:
     """Add the numbers of the readings to their statistics: booleans and words have none."""
-    numbers = dict(zip(READINGS, _values_of(readings), strict=True))
+    numbers = dict(zip(_NUMBERS, _numbers_of(readings), strict=True))
     for cause, counted in (readings.clock_event_seconds or {}).items():
         numbers[f"clock_event_seconds.{cause}"] = counted
     for name, number in numbers.items():
-        kind = type(number)
-        if kind is not int and kind is not float:
+        if number is None:
             continue
         known = figures.get(name)
         if known is None:

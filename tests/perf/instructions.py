@@ -85,12 +85,12 @@ def measure(folder: Path, driver: FakeDriver, site: Path) -> list[float]:
         pids = [terminal.pid, *(pid for pid in terminal.processes() if pid != terminal.pid)]
         start = counted(pids, site)
         terminal.collect(SETTLED_SECONDS)
-        before = counted(pids, site)
+        before, began = counted(pids, site), time.monotonic()
         for _ in range(SECONDS):
             terminal.collect(1)
             change(driver, numbers)
-        after = counted(pids, site)
-    seconds = [(end - begin) / SECONDS for begin, end in zip(before, after, strict=True)]
+        after, elapsed = counted(pids, site), time.monotonic() - began
+    seconds = [(end - begin) / elapsed for begin, end in zip(before, after, strict=True)]
     return [each / 1000 for each in (*start, *seconds)]
 
 
