@@ -1,4 +1,4 @@
-"""`dataclass(frozen=True, slots=True)`, which is defined in a third of the time and made in half.
+"""`dataclass(frozen=True, slots=True)`, defined in a third of the time and made in two thirds.
 
 The standard one compiles six methods for each class: a tenth of the sampler's time until there are
 numbers. Here only `__init__` is compiled; all classes share the others.

@@ -97,7 +97,7 @@ def _decoded(cls: Any) -> tuple[tuple[str, set[type], Convert, bool], ...]:
     """Return each field's name, types that are taken as they are, conversion, and if it must be."""
     hints, found = get_type_hints(cls), []
     for each in dataclasses.fields(cls):
-        hint, required = hints[each.name], each.default is each.default_factory
+        hint, required = hints[each.name], each.default is each.default_factory  # both missing
         kinds = get_args(hint) if get_origin(hint) in (UnionType, Union) else (hint,)
         plain = {bool, int, float, NoneType}.intersection(kinds)
         found.append((each.name, plain, _conversion(hint), required))

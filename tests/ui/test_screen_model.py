@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from gputop.ui.terminal.screen_model import (
+    ANY,
     LINK,
+    Line,
     ScreenModel,
     Sequences,
     divide,
@@ -192,6 +194,17 @@ def test_what_comes_between_two_frames_is_not_sent() -> None:
         model.put(3, 0, f"{n:3d}", "")
     assert model._changed == {0}
     assert model.next_frame() == "\x1b[1;5H99"
+
+
+@pytest.mark.parametrize(("codes", "left"), [("", ANY), ("31", ANY), ("41", "41")])
+def test_the_half_of_a_wide_character_that_is_left_is_a_blank_of_its_style(
+    codes: str, left: str
+) -> None:
+    line = Line(4)
+    line.put(0, divide("世"), codes)
+    line.put(1, "x", "32")
+    assert line.characters == [" ", "x", " ", " "]
+    assert line.codes == [left, "32", ANY, ANY]
 
 
 def test_runs_of_one_style_come_together() -> None:

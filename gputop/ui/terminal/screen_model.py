@@ -83,7 +83,7 @@ class Line:
         first, end = x, _end_of(characters, x)
         while first and not characters[first]:
             first -= 1
-        characters[first:end] = [" "] * (end - first)
+        self.put(first, " " * (end - first), self.codes[first])
 
 
 class ScreenModel:
