@@ -220,6 +220,22 @@ async def test_an_end_while_results_are_judged_loses_none(
     assert len(kept) == 2
 
 
+@pytest.mark.parametrize("kind", ["soak", "pairs"])
+async def test_an_end_while_workers_still_end_loses_no_result(
+    scripted: type[Scripted], kept: list[Result], kind: str
+) -> None:
+    scripted.lingers = True
+    app = quiet(2)
+    async with app.run_test(size=SIZE) as pilot:
+        await started(pilot, kind)
+        await until(pilot, lambda: shown(pilot, TitleView).startswith(" Done"))
+        assert app.query_one(BenchmarkTab).running, "the workers have not ended"
+        await pilot.press("q")
+    await asyncio.get_running_loop().shutdown_default_executor()  # as asyncio does at the end
+    assert [each.kind for each in kept] == [kind] * 2
+    assert app.return_code == 0
+
+
 async def test_one_question_names_the_processes_of_all(scripted: type[Scripted]) -> None:
     held = [process(72, 0, command="train"), process(72, 2, command="train"), process(9, 1)]
     app = GputopApp(PreparedStream(inventory(3), sample(3, held)))

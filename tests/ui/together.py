@@ -130,6 +130,8 @@ class Scripted:
     script: dict[str | None, list[Any]]
     together: dict[str | None, list[Any]]
     """Of pairs, what it says beside others, where that is something else."""
+    lingers: bool = False
+    """True if workers beside others do not end by themselves after they have said their last."""
 
     def __init__(self, request: Request, *, waits: bool = False, launcher: None = None) -> None:
         self.requests.append(request)
@@ -148,6 +150,8 @@ class Scripted:
         for event in self.together.get(target.number, script) if self._waits else script:
             yield event
             if isinstance(event, Done | Failed):
+                if self.lingers and self._waits:
+                    await asyncio.Event().wait()
                 return
             if isinstance(event, Planned) and self._waits:
                 await self._begun.wait()

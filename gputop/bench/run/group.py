@@ -113,6 +113,11 @@ class GroupState:
         return first if all(other == first for other in others) else None
 
     @property
+    def results(self) -> list[Result]:
+        """Results of the devices that have ended with one."""
+        return [run.result for run in self.runs.values() if run.result is not None]
+
+    @property
     def measured(self) -> bool:
         """True if any device has something to show."""
         return any(run.measured for run in (*self.runs.values(), *self.alone.values()))

@@ -252,35 +252,33 @@ class BenchmarkTab(LiveTab):
             self._runs = None
             for timer in self._redraws:  # one that ticks wakes the whole dashboard
                 timer.pause()
-        if not group.measured and (problem := group.problem) is not None:
-            self._chart.hint = partial(problem_rows, problem, FAULT if group.faulty else WARN)
-        await self._keep(group)
+            # Begun even if the dashboard ends, as it may say "Done" by now: asyncio waits for it at
+            # its own end. In a thread, as the home may be far away.
+            before, problem = self._results.results, self._results.problem
+            keeping = asyncio.get_running_loop().run_in_executor(None, self._keep, group, problem)
+        if not group.measured and (fault := group.problem) is not None:
+            self._chart.hint = partial(problem_rows, fault, FAULT if group.faulty else WARN)
+        self._show_results([*group.results, *before][:RESULTS_SHOWN], problem)
+        problem = await asyncio.shield(keeping)
+        self._show_results([*group.results, *before][:RESULTS_SHOWN], problem)
         self._redraw_run()
         self.post_message(self.Changed())
 
-    async def _keep(self, group: GroupState) -> None:
+    def _keep(self, group: GroupState, problem: str | None) -> str | None:
+        """Judge and keep the results, and return the problem that is then with the kept ones."""
         done = [run for run in group.runs.values() if run.result is not None]
-        results = [run.result for run in done if run.result is not None]
-        before, problem = self._results.results, self._results.problem
-        self._show_results([*results, *before][:RESULTS_SHOWN], problem)
-
-        def keep() -> str | None:
-            results[:] = judged(results)
-            for run, result in zip(done, results, strict=True):
-                run.end = Done(result)
-            try:
-                for run, result in reversed([*zip(done, results, strict=True)]):
-                    if run.request.target.simulated:
-                        self._curves[result.started_at] = run.kept_curves()
-                    else:
-                        append(result, run.kept_curves())
-            except ProblemError as error:
-                return f"Not kept: {error}"
-            return problem if not done or group.request.target.simulated else None
-
-        # In one call, which ends even if the dashboard does meanwhile: the home may be far away.
-        problem = await asyncio.to_thread(keep)
-        self._show_results([*results, *before][:RESULTS_SHOWN], problem)
+        for run, result in zip(done, judged(group.results), strict=True):
+            run.end = Done(result)
+        try:
+            for run, result in reversed([*zip(done, group.results, strict=True)]):
+                if run.request.target.simulated:
+                    self._curves[result.started_at] = run.kept_curves()
+                else:
+                    append(result, run.kept_curves())
+                    problem = None
+        except ProblemError as error:
+            return f"Not kept: {error}"
+        return problem
 
     def _ended_by(self, group: GroupState, target: Target, limit: supervision.RunLimit) -> None:
         group.runs[target].limit = limit
@@ -361,14 +359,10 @@ class BenchmarkTab(LiveTab):
 
     @on(Form.Several)
     def _choose_several(self) -> None:
-        def answered(keys: list[str] | None) -> None:
-            if keys:
-                self._form.choose_several(keys)
-
         choice = self._form.choice
         offered = [(label(target), key_of(target)) for target in choice.offered]
         marked = [key_of(target) for target in choice.targets(self._form.kind)]
-        self.app.push_screen(DevicesDialog(offered, marked), answered)
+        self.app.push_screen(DevicesDialog(offered, marked), self._form.choose_several)
 
     @on(Form.Submitted)
     def _submitted(self) -> None:
