@@ -45,9 +45,8 @@ def add_arguments(parser: Parser) -> None:
     parser.value("--seconds", "S", request.parse_seconds, how_long)
     hertz = f"frequency of pulse, from 0.1 to 20 (default {request.DEFAULT_HERTZ:g})"
     parser.value("--frequency", "HZ", request.parse_hertz, hertz)
-    share = request.DEFAULT_MEMORY_SHARE
-    how_much = f"most of the free memory to use, up to 1 (default {share:g})"
-    parser.value("--memory-share", "SHARE", request.parse_share, how_much, share)
+    how_much = "most of the free memory to use, up to 1 (default 0.9, for the CPU 0.5)"
+    parser.value("--memory-share", "SHARE", request.parse_share, how_much)
     words = "products to verify in a run of one shape: some (default; costs little) or all"
     parser.add_argument("--verify", choices=("some", "all"), default="some", help=words)
     levels = ("quick", "standard", "burn-in")
@@ -263,7 +262,7 @@ def _requests(args: argparse.Namespace, targets: Sequence[Target]) -> list[Reque
     common = (args.size, args.seconds or request.DEFAULT_SECONDS, python, args.kind)
     requests = []
     for found in targets:
-        target = replace(found, memory_share=args.memory_share)
+        target = replace(found, memory_share=args.memory_share or found.memory_share)
         dtype, *further = dtypes or (request.default_dtype(target),)
         requests.append(
             request.Request(

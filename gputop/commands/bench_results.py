@@ -289,7 +289,7 @@ def _method(args: argparse.Namespace, base: Sequence[Request], torch: str) -> di
         "devices": "; ".join(devices),
         "data type": ", ".join(dict.fromkeys(each.dtype for each in base)),
         "seconds": f"{args.seconds:g}",
-        "memory share": f"{args.memory_share:g}",
+        "memory share": f"{base[0].target.memory_share:g}",
         "verify": args.verify,
         "end": "once steady" if args.until_steady else "after the time",
     }

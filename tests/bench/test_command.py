@@ -314,6 +314,7 @@ def test_a_gpu_without_an_instance_is_left_for_the_cpu_with_the_reason(
     asked["stream"] = (undivided(), seen())
     assert run() == 0
     assert asked["request"].target.kind == "cpu"
+    assert asked["request"].target.memory_share == 0.5, "other programs need some"
     assert capsys.readouterr().err == (
         "gputop: no GPU can be used (MIG is on, and it has no instance): the CPU is tested\n"
     )

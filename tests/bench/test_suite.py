@@ -258,10 +258,10 @@ def test_parts_without_memory_leave_the_suite_unjudged(
 
 
 def test_the_ranks_of_a_collective_keep_the_share_of_the_memory() -> None:
-    target = replace(cpu_target(), memory_share=0.5)
+    target = replace(cpu_target(), memory_share=0.4)
     whole = [Request(target, "float32", None, 90.0, kind="suite")]
     asked, _ = part_requests(Part("collective", 0.1), whole)
-    assert [each.target.memory_share for each in asked] == [0.5] * len(asked)
+    assert [each.target.memory_share for each in asked] == [0.4] * len(asked)
     assert len(asked) > 1
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from gputop.bench.plan.request import Target
+from gputop.bench.plan.request import CPU_MEMORY_SHARE, Target
 from gputop.bench.plan.target_choice import targets
 from gputop.frozen import dataclass, replace
 from gputop.schema.clock_events import words_of
@@ -72,9 +72,9 @@ def parse_readings(line: str, inventory: Inventory) -> Sample | None:
 
 def _cpu(said: Mapping[str, Any], host: str, beside: int) -> Target:
     free, ids = said.get("free_bytes"), said.get("gpus") or ["0"]
-    free = free and free // beside
     index = int(ids[0]) if ids[0].isdigit() else 0
-    return Target("cpu", None, index, str(said["cpu"]), None, free, host=host)
+    known = (None, index, str(said["cpu"]), None, free and free // beside)
+    return Target("cpu", *known, memory_share=CPU_MEMORY_SHARE, host=host)
 
 
 def _devices(said: Mapping[str, Any]) -> tuple[Device, ...]:

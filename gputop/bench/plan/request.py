@@ -26,8 +26,8 @@ SMALLEST_SIZE, LARGEST_SIZE = 64, 1 << 20
 SHORTEST_SECONDS, LONGEST_SECONDS = 0.5, 7 * 24 * 3600.0
 DEFAULT_SECONDS = 60.0
 LOWEST_HERTZ, HIGHEST_HERTZ, DEFAULT_HERTZ = 0.1, 20.0, 1.0
-DEFAULT_MEMORY_SHARE = 0.9
-"""Share of the free memory that a run may use. The rest is for other processes."""
+DEFAULT_MEMORY_SHARE, CPU_MEMORY_SHARE = 0.9, 0.5
+"""Shares of the free memory that a run may use. On the CPU more is left to other processes."""
 DEFAULT_MIN_PERCENT_OF_PEAK, DEFAULT_TOLERANCE_PERCENT = 50.0, 10.0
 """Limits of the verdict: least of the datasheet's peak, most under the median of like devices."""
 
@@ -154,10 +154,11 @@ class RunRefusedError(Exception):
 
 def cpu_target() -> Target:
     """Return the CPU of this machine."""
-    return Target("cpu", None, None, cpu_name() or os.uname().machine, None, available_bytes())
+    name, free = cpu_name() or os.uname().machine, available_bytes()
+    return Target("cpu", None, None, name, None, free, memory_share=CPU_MEMORY_SHARE)
 
 
-def cpu_ranks(ranks: int | None, memory_share: float = DEFAULT_MEMORY_SHARE) -> list[Target]:
+def cpu_ranks(ranks: int | None, memory_share: float = CPU_MEMORY_SHARE) -> list[Target]:
     """Return the CPU as that many ranks, which share its memory; None is 2 to 4, by its cores."""
     cpu, count = cpu_target(), ranks or min(4, max(2, os.cpu_count() or 2))
     free = cpu.memory_free_bytes and cpu.memory_free_bytes // count
