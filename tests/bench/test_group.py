@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import os
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -14,18 +14,20 @@ from gputop.bench.events import Done, Event, Failed, Hello, Planned, Progress, V
 from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.run import group, supervision
-from gputop.bench.run.group import DeviceGroup
+from gputop.bench.run.group import DeviceGroup, GroupState
 from gputop.bench.run.session import worker_request
 from gputop.compat import timeout
 from tests.bench.workers import CPU, RawWorker, fake_interpreter, needs_torch, request
-from tests.sessions import EVENTS, EndlessSession, PreparedSession
-from tests.streams import Lasting, PreparedStream, inventory, readings, sample
+from tests.runs import Clock, gpu_result, gpu_sample
+from tests.sessions import EVENTS, PLANNED, EndlessSession, PreparedSession
+from tests.streams import NOW, Lasting, PreparedStream, inventory, readings, sample
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
     from pathlib import Path
 
     from gputop.bench.run.supervision import RunLimit
+    from gputop.bench.run.trace import Trace
 
 HALVES = tuple(dataclasses.replace(CPU, name=f"half {name}") for name in "AB")
 """Of the CPU, each a device: with one thread where a test says so in the environment."""
@@ -84,6 +86,58 @@ def gone(pid: int) -> bool:
     return False
 
 
+class Hand:
+    """Supervises two runs by a clock: the second is ready 30 s after the first."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock, self.first_waits = clock, asyncio.Event()
+
+    async def follow(self, session: Any, trace: Trace, _: object, take: Any) -> None:
+        """Say all that happens, with a sample each second: 90 W until the run begins, then 700."""
+        trace.now = self.clock
+        if first := trace.target is GPUS[0]:
+            trace.add_event(PLANNED)
+            take(PLANNED)
+            for second in range(30):
+                self.add_sample(trace, second, 90.0)
+            self.first_waits.set()
+        else:
+            await self.first_waits.wait()
+            trace.add_event(PLANNED)
+            take(PLANNED)
+        await session.begun.wait()
+        if first:
+            for second in range(31, 41):
+                self.add_sample(trace, second, 700.0)
+            take(Done(trace.completed(gpu_result(10.0))))
+
+    def add_sample(self, trace: Trace, second: int, watts: float) -> None:
+        self.clock.time = NOW + second
+        changes: dict[str, Any] = {"power_watts": watts, "energy_joules": watts * second}
+        trace.add_sample(inventory(1), gpu_sample(NOW + second, **changes))
+
+
+@pytest.mark.parametrize("kind", ["soak", "sweep"])
+async def test_what_a_device_waits_for_others_is_not_a_part_of_its_run(kind: str) -> None:
+    class Session:
+        def __init__(self, *_: object, waits: bool) -> None:
+            assert waits
+            self.begun = asyncio.Event()
+            self.begin = self.begun.set
+
+    clock = Clock()
+    state = GroupState([Request(gpu, "float32", None, 10.0, kind=kind) for gpu in GPUS[:2]], clock)
+    traces = [run.trace for run in state.runs.values()]
+    runs: Any = DeviceGroup(state.requests, traces, cast("Any", Session))
+    async with timeout(30):
+        await runs.follow(Hand(clock), lambda *_: None, state.add_event)
+    result = state.first.result
+    assert result is not None
+    assert result.known_conditions.power_watts_mean == 700.0
+    assert result.known_conditions.energy_joules == pytest.approx(7000.0)
+    assert state.first.elapsed_seconds == pytest.approx(10.0, abs=1)
+
+
 @pytest.mark.slow
 @needs_torch
 async def test_none_begins_before_all_are_ready() -> None:
@@ -91,7 +145,7 @@ async def test_none_begins_before_all_are_ready() -> None:
     kinds = [type(event) for _, event in happened]
     ready = [n for n, kind in enumerate(kinds) if kind is Planned]
     begun = [n for n, kind in enumerate(kinds) if kind in (Progress, Verified)]
-    assert len(ready) == 2
+    assert len(ready) == 4, "each plan comes again as all begin"
     assert max(ready) < min(begun)
     assert {target for target, _ in happened} == set(HALVES)
     for name, end in ends(happened).items():

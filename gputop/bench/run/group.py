@@ -216,11 +216,14 @@ class DeviceGroup:
         if len(self._sessions) < len(requests):
             raise ValueError("a device is named twice")
         self._preparing = set(self._sessions) if waits else set()
+        self._ready: list[tuple[Trace, Planned]] = []
+        for trace in self._traces:
+            trace.waits = waits
 
     async def follow(self, watch: Supervision, ending: Ending, take: Take) -> None:
         """Follow all runs; the last event of each device is a `Done` or a `Failed`.
 
-        However it ends, no worker is left.
+        The plans of several come again as they begin. However it ends, no worker is left.
         """
         tasks = [
             asyncio.create_task(self._follow(watch, trace, ending, take)) for trace in self._traces
@@ -253,9 +256,15 @@ class DeviceGroup:
             take(target, event)
             if target in self._preparing and isinstance(event, Planned | Done | Failed):
                 self._preparing.remove(target)
+                if isinstance(event, Planned):
+                    self._ready.append((trace, event))
                 if not self._preparing:  # the last device is ready or has failed
                     for session in self._sessions.values():
                         session.begin()
+                    for each, plan in self._ready:
+                        each.waits = False
+                        each.add_event(plan)
+                        take(each.target, plan)  # again, as its time begins now
 
         await watch.follow(self._sessions[target], trace, partial(ending, target), received)
 

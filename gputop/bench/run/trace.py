@@ -171,6 +171,8 @@ class Trace:
     began: float | None = None
     """Begin of the timed part in Unix seconds."""
     temperature_max: float | None = None
+    waits: bool = False
+    """True while the run, once it is planned, waits for those of other devices."""
     heat_limits: tuple[HeatLimit, ...] = ()
     """Heat limits of the GPU; empty before the first sample and for a CPU."""
     _origin: float = 0.0
@@ -202,7 +204,7 @@ class Trace:
         """Add an event of the worker that came just now."""
         if isinstance(event, Hello):
             self._worker = event.pid
-        elif isinstance(event, Planned | Point) and self.began is None:
+        elif isinstance(event, Planned | Point) and self.began is None and not self.waits:
             self.began = self._origin = self._last_at = self.now()
         elif isinstance(event, Progress):
             self._last, self._last_at = event, self.now()
@@ -349,7 +351,7 @@ class Trace:
             energy_joules=joules,
             tflop_per_joule=work / joules if work and joules else None,
             clock_event_seconds={
-                reason: min(held, seconds) for reason, held in self.clock_event_seconds().items()
+                word: min(held, result.seconds) for word, held in self.clock_event_seconds().items()
             },
             late_power_cap_seconds=self._late_seconds("sw_power_cap", seconds),
             percent_of_peak=self._percent_of_peak(result),
