@@ -174,12 +174,11 @@ class Form(Container):
                 self._kind_field.value = kind
         self._show()
 
-    def choose_several(self, keys: Sequence[str] | None) -> None:
-        """Choose devices by their keys, if any, with the data type that suits them."""
-        if keys:
-            self.choice.choose_several(keys)
-            self._dtype = None
-            self._show()
+    def choose_several(self, keys: Sequence[str]) -> None:
+        """Choose devices by their keys, with the data type that suits them."""
+        self.choice.choose_several(keys)
+        self._dtype = None
+        self._show()
 
     def take_highlighted(self) -> bool:
         """Choose the highlighted line of an open list, as Enter would.

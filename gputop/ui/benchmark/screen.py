@@ -117,7 +117,7 @@ class BenchmarkTab(LiveTab):
 
     def _show_results(self, results: list[Result], problem: str | None) -> None:
         self._results.show(results, problem)
-        self._arrange()
+        self._redraw_run()
 
     @property
     def key_handlers(self) -> tuple[Widget, ...]:
@@ -176,14 +176,7 @@ class BenchmarkTab(LiveTab):
         if asked is None or requests[0].target.simulated:  # that disturbs nobody
             self._begin(requests)
             return
-        self._confirm(ConfirmScreen(*asked, "Start anyway"), partial(self._begin, requests))
-
-    def _confirm(self, question: ConfirmScreen, act: Callable[[], object]) -> None:
-        def answered(yes: bool | None) -> None:
-            if yes:
-                act()
-
-        self.app.push_screen(question, answered)
+        ConfirmScreen(*asked, "Start anyway").ask(self.app, lambda _: self._begin(requests))
 
     def _begin(self, requests: list[Request]) -> None:
         self.screen.set_focus(None)  # the next key is not for a field: x stops
@@ -259,10 +252,9 @@ class BenchmarkTab(LiveTab):
         if not group.measured and (fault := group.problem) is not None:
             self._chart.hint = partial(problem_rows, fault, FAULT if group.faulty else WARN)
         self._show_results([*group.results, *before][:RESULTS_SHOWN], problem)
+        self.post_message(self.Changed())
         problem = await asyncio.shield(keeping)
         self._show_results([*group.results, *before][:RESULTS_SHOWN], problem)
-        self._redraw_run()
-        self.post_message(self.Changed())
 
     def _keep(self, group: GroupState, problem: str | None) -> str | None:
         """Judge and keep the results, and return the problem that is then with the kept ones."""
@@ -336,7 +328,7 @@ class BenchmarkTab(LiveTab):
         what = f"{when(result)}  {device(result)}  {result.kind}, {result.dtype}, {speed(result)}"
         lines = [visible(what), "This removes it and its curve from the stored results."]
         question = ConfirmScreen("Forget this result?", lines, "Forget")
-        self._confirm(question, partial(self._forget, result))
+        question.ask(self.app, lambda _: self._forget(result))
 
     @work(group="results", exit_on_error=False)
     async def _forget(self, result: Result) -> None:
@@ -362,7 +354,7 @@ class BenchmarkTab(LiveTab):
         choice = self._form.choice
         offered = [(label(target), key_of(target)) for target in choice.offered]
         marked = [key_of(target) for target in choice.targets(self._form.kind)]
-        self.app.push_screen(DevicesDialog(offered, marked), self._form.choose_several)
+        DevicesDialog(offered, marked).ask(self.app, self._form.choose_several)
 
     @on(Form.Submitted)
     def _submitted(self) -> None:

@@ -16,7 +16,7 @@ from gputop.ui.drawing.live import CursorList, FilterView
 from gputop.ui.drawing.palette import ACCENT, DIM, TAB, TEXT
 
 if TYPE_CHECKING:
-    from textual.app import ComposeResult
+    from textual.app import App, ComposeResult
     from textual.events import Click, Key
     from textual.message_pump import MessagePump
     from textual.timer import Timer
@@ -32,6 +32,10 @@ class Dialog(ModalScreen[Answer]):
 
     The screen below stays as it is around it: to dim that would take ten kilobytes, twice.
     """
+
+    def ask(self, app: App[Any], act: Callable[[Answer], Any]) -> None:
+        """Show the dialog, and call `act` with its answer, unless that is no or nothing."""
+        app.push_screen(self, lambda answer: act(answer) if answer else None)
 
     def close(self, answer: Answer) -> None:
         """Close with that answer; a second key may come before the first has closed it."""

@@ -285,12 +285,8 @@ class ProcessTab(LiveTab):
             return
         processes = telemetry.sample.processes if telemetry.sample else ()
         target = signal_target(process, processes, telemetry.devices)
-
-        def answered(number: Signals | None) -> None:
-            if number is not None:
-                self._send(process, number)
-
-        self.app.push_screen(SendSignal(target, left=self.is_right(process.device_uuid)), answered)
+        question = SendSignal(target, left=self.is_right(process.device_uuid))
+        question.ask(self.app, lambda number: self._send(process, number))
 
     def _send(self, process: Process, number: Signals) -> None:
         from gputop.sources.linux.procfs import send_signal

@@ -323,15 +323,11 @@ class ActionScreen(Screen[None]):
     def action_commands(self) -> None:
         from gputop.ui.drawing.dialogs import Choice, ChoiceDialog
 
-        async def run(action: Action | None) -> None:
-            if action is not None:
-                await self.act(action)
-
         themes = [Action("", "", f"theme('{n}')", f"Theme: {n}") for n in self.app.other_themes]
         left_out = {"commands", *CURSOR}
         offered = [a for a in self.actions if self.offers(a) and a.name not in left_out]
         choices = [Choice(a.help, a.key_names[0], a) for a in (*offered, *themes)]
-        self.app.push_screen(ChoiceDialog("Commands", choices), run)
+        ChoiceDialog("Commands", choices).ask(self.app, self.act)
 
     @work(exclusive=True, group="stream", exit_on_error=False)
     async def follow(

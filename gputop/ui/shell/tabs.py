@@ -117,7 +117,7 @@ class Tabs(ContentSwitcher):
         tab, devices = self.tab, self._telemetry.devices
         choices = [Choice(f"{d.label} {d.short_name}", "", d) for d in devices]
         if devices:
-            self.app.push_screen(NumberDialog("GPU", choices), tab.select)
+            NumberDialog("GPU", choices).ask(self.app, tab.select)
 
     async def action_details(self) -> None:
         tab = self.tab
