@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from gputop.compat import module_command
-from tests.bench.workers import fake_interpreter
+from tests.bench.workers import FAKE_WORKER, fake_interpreter
 from tests.driver import GPU_IS_LOST, FakeDevice, FakeDriver
 from tests.faults.terminals import fill_terminal
 from tests.terminal import Terminal
@@ -40,11 +40,12 @@ while time.monotonic() - began < asked["seconds"]:
     n += 1
     say("sample", elapsed_seconds=time.monotonic() - began, window_seconds=0.1, iterations=n,
         tflops=700.0, tflops_device=700.0)
+    open(__file__ + ".begun", "w").close()
 say("done", tflops_mean=700.0, tflops_peak=700.0, tflops_sustained=None, droop_percent=None,
     tflops_device=700.0, seconds=time.monotonic() - began, iterations=n, wrong_elements=0,
     checks=1, stopped=stopped)
 """
-"""A worker that does no work, and stops when it is told to."""
+"""A worker that does no work, and stops when it is told to. A file says that it has measured."""
 
 
 def bench(driver: FakeDriver, folder: Path, seconds: float) -> subprocess.Popen[str]:
@@ -59,6 +60,15 @@ def bench(driver: FakeDriver, folder: Path, seconds: float) -> subprocess.Popen[
         env={**os.environ, **driver.environment()},
         text=True,
     )
+
+
+def wait_until_begun(folder: Path) -> None:
+    """Until the run has something for a result."""
+    path, pause = folder / f"{FAKE_WORKER}.begun", threading.Event()
+    deadline = time.monotonic() + 60
+    while not path.exists():
+        assert time.monotonic() < deadline
+        pause.wait(0.05)
 
 
 def result_of(process: subprocess.Popen[str]) -> tuple[dict[str, Any], str]:
@@ -88,8 +98,10 @@ def test_a_result_has_the_conditions_of_its_device(driver: FakeDriver, tmp_path:
 
 
 def test_heat_ends_a_run_without_the_dashboard(driver: FakeDriver, tmp_path: Path) -> None:
-    driver.write(FakeDevice(temperature_celsius=88))
+    driver.write(FakeDevice())
     process = bench(driver, tmp_path, 600.0)
+    wait_until_begun(tmp_path)
+    driver.change(0, temperature_celsius=88)
     result, err = result_of(process)
     assert process.returncode == 4
     assert result["stopped"] == "limit"
@@ -117,8 +129,11 @@ def test_a_device_without_absolute_thresholds_ends_by_its_margin_or_the_default(
 ) -> None:
     """As an H100 with its driver, and with one that is too old to tell the margin."""
     margins = {"field.193": -8, "field.194": -2, "field.195": 0, "field.196": 0}
-    driver.write(FakeDevice(values=margins, **changes))
+    margin = changes["temperature_margin_celsius"] and 23
+    driver.write(FakeDevice(values=margins, temperature_margin_celsius=margin))
     process = bench(driver, tmp_path, 600.0)
+    wait_until_begun(tmp_path)
+    driver.change(0, **changes)
     result, err = result_of(process)
     assert process.returncode == 4
     assert result["stopped"] == "limit"
@@ -136,14 +151,8 @@ def test_a_device_that_is_lost_ends_the_run_of_a_worker_that_goes_on(
     )
     command = f"{shorter}from gputop.cli import main; import sys; sys.exit(main())"
     monkeypatch.setattr(f"{__name__}.GPUTOP", [sys.executable, "-c", command])
-    path = tmp_path / "begun"
-    body = WORKER.replace("began, n,", f"open({str(path)!r}, 'w').close()\nbegan, n,")
-    monkeypatch.setattr(f"{__name__}.WORKER", body)
     process = bench(driver, tmp_path, 600.0)
-    pause, deadline = threading.Event(), time.monotonic() + 30
-    while not path.exists():
-        assert time.monotonic() < deadline
-        pause.wait(0.05)
+    wait_until_begun(tmp_path)
     driver.change(0, code=GPU_IS_LOST)
     result, err = result_of(process)
     assert process.returncode == 4

@@ -117,7 +117,8 @@ def test_heat_ends_one_and_x_the_others(driver: FakeDriver, tmp_path: Path) -> N
         driver.change(1, temperature_celsius=88)
         terminal.wait_for(lambda t: row(t, 1).rstrip().endswith("too hot"), timeout=RUN_SECONDS)
         terminal.wait_for(lambda t: len(workers(t)) == 2)
-        assert row(terminal, 0).rstrip().endswith("running")
+        # Not before the notification has gone, which lies over the rows.
+        terminal.wait_for(lambda t: row(t, 0).rstrip().endswith("running"))
         terminal.send("x")
         terminal.wait_for("Stopped bfloat16")
         assert workers(terminal) == []
