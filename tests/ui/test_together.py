@@ -213,6 +213,8 @@ async def test_an_end_while_results_are_judged_loses_none(
     async with app.run_test(size=SIZE) as pilot:
         await started(pilot)
         await until(pilot, begun.is_set)
+        await settle(pilot)
+        assert shown(pilot, TitleView).startswith(" Done"), "it is drawn before that"
         await pilot.press("q")
     assert (kept, app.return_code) == ([], 0)
     may_go_on.set()
