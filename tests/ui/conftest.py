@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +15,7 @@ from gputop.ui.benchmark import screen
 from gputop.ui.shell.app import GputopApp
 from tests.sessions import EndlessSession, PreparedSession
 from tests.streams import PreparedStream
+from tests.ui.pilots import in_threads
 from tests.ui.together import Scripted
 
 if TYPE_CHECKING:
@@ -42,6 +44,22 @@ def _same_everywhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     monkeypatch.undo()
     time.tzset()
+
+
+@pytest.fixture(autouse=True)
+def _threads_are_counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let a test wait until threads have done what they were given: see `settle`."""
+    submit = ThreadPoolExecutor.submit
+
+    def counted(*arguments: Any, **named: Any) -> Future[Any]:
+        future = submit(*arguments, **named)
+        in_threads.add(future)
+        future.add_done_callback(in_threads.discard)
+        return future
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", counted)
+    yield
+    in_threads.clear()
 
 
 @pytest.fixture(scope="session", autouse=True)

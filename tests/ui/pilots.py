@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from textual.widgets import Static
@@ -92,10 +93,15 @@ def shown(pilot: Pilot[None], view: type[LiveView]) -> str:
     return pilot.app.query_one(view).text()
 
 
+in_threads: set[Future[Any]] = set()
+"""What the threads of executors have not done yet; a fixture counts it."""
+
+
 async def settle(pilot: Pilot[None]) -> None:
-    """Until what was sent has been drawn."""
+    """Until threads have done what they were given, and what was sent has been drawn."""
     for _ in range(3):
         await pilot.pause()
+        await until(pilot, lambda: not in_threads)
 
 
 async def until(pilot: Pilot[None], condition: Callable[[], bool]) -> None:

@@ -211,10 +211,10 @@ async def test_an_end_while_results_are_judged_loses_none(
     monkeypatch.setattr(screen, "judged", judge_later)
     app = quiet(2)
     async with app.run_test(size=SIZE) as pilot:
-        await started(pilot)
+        await opened(pilot)
+        await pilot.press("b")
         await until(pilot, begun.is_set)
-        await settle(pilot)
-        assert shown(pilot, TitleView).startswith(" Done"), "it is drawn before that"
+        await until(pilot, lambda: shown(pilot, TitleView).startswith(" Done"))
         await pilot.press("q")
     assert (kept, app.return_code) == ([], 0)
     may_go_on.set()
