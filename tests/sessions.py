@@ -184,13 +184,19 @@ class PreparedSession:
 
     def __init__(self, request: Request, *, waits: bool = False, launcher: None = None) -> None:
         self.requests.append(request)
+        self.later = 0.001 * len(self.requests)
+        """Seconds by which this one began later than what was before."""
 
     def begin(self) -> None:
         """It waits for nobody."""
 
     async def events(self) -> AsyncGenerator[Any]:
         for event in self.to_send:
-            yield event
+            if isinstance(event, Done):
+                begun = event.result.started_at + self.later
+                yield Done(dataclasses.replace(event.result, started_at=begun))
+            else:
+                yield event
 
     async def stop(self, by: str = "user") -> None:
         """It has ended already."""

@@ -614,7 +614,7 @@ async def test_a_device_that_gets_too_hot_ends_its_run_whichever_tab_is_shown(
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
         await pilot.press("space", "b", tab)  # paused: what is shown is not what is watched
-        await until(pilot, lambda: not app.query_one(BenchmarkTab).running)
+        await until(pilot, lambda: shown(pilot, TitleView).startswith(" Too hot"))
         await pilot.press("2")
         await settle(pilot)
         assert "Too hot it reached 88°C, and its limit is 86°C" in shown(pilot, TitleView)

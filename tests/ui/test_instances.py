@@ -124,7 +124,7 @@ async def test_an_instance_under_test_ends_with_the_heat_of_its_gpu(
     async with app.run_test(size=(140, 40)) as pilot:
         await settle(pilot)
         await pilot.press(*"jjj", "b")
-        await until(pilot, lambda: not app.query_one(BenchmarkTab).running)
+        await until(pilot, lambda: shown(pilot, TitleView).startswith(" Too hot"))
         assert len(endless.requests) == 1
         assert "Too hot GPU 3 reached 88°C" in shown(pilot, TitleView)
 
@@ -134,6 +134,7 @@ async def test_results_name_the_instance(session: type[PreparedSession]) -> None
     async with app.run_test(size=(140, 40)) as pilot:
         await settle(pilot)
         await pilot.press("2")
+        await settle(pilot)
         name = instance(3).name
         result = dataclasses.replace(RESULT, device=name, device_uuid=instance(3).uuid)
         app.query_one(BenchmarkTab)._show_results([result], None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -233,6 +234,30 @@ async def test_a_file_that_cannot_be_read_is_said_and_runs_go_on(
         text = shown(pilot, ResultsView)
         assert "Not kept: The file cannot be used" in text
         assert "0.305" in text
+
+
+@pytest.mark.parametrize("stored", [False, True])
+async def test_a_run_that_ends_before_earlier_results_are_read_is_listed_once(
+    monkeypatch: pytest.MonkeyPatch, session: type[PreparedSession], *, stored: bool
+) -> None:
+    may_go_on = threading.Event()
+    kept: list[Result] = []
+
+    def recent(_: int) -> list[Result]:
+        may_go_on.wait(60)
+        return [*(kept if stored else ()), BASE]
+
+    monkeypatch.setattr(screen, "recent", recent)
+    monkeypatch.setattr(screen, "append", lambda result, *_: kept.append(result))
+    app = GputopApp(PreparedStream(inventory(1), sample(1, processes=[])))
+    async with app.run_test(size=(100, 30)) as pilot:
+        await pilot.press("2", "b")
+        await until(pilot, lambda: bool(kept))
+        may_go_on.set()
+        await loaded(pilot)
+        _, first, second = shown(pilot, ResultsView).splitlines()
+        assert " 0.305 " in first
+        assert " 780 " in second
 
 
 async def test_devices_of_this_machine_have_their_number(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -57,10 +57,6 @@ AROUND, LEAST_CHART, HINT = 4, 6, 12
 """Rows of form, title and margin, least rows of the chart, and rows of what is there before."""
 
 
-class ComparisonWindow(ChoiceDialog):
-    """Dialog that says what differs between two results."""
-
-
 class BenchmarkTab(LiveTab):
     """Starts and stops runs, one on each device, and shows them."""
 
@@ -107,16 +103,21 @@ class BenchmarkTab(LiveTab):
         ]
         self._load_results()
 
-    @work(thread=True, group="results", exit_on_error=False)
-    def _load_results(self) -> None:
+    @work(group="results", exit_on_error=False)
+    async def _load_results(self) -> None:
         try:
-            results, problem = recent(RESULTS_SHOWN), None
+            results, problem = await asyncio.to_thread(recent, RESULTS_SHOWN), None
         except ProblemError as error:
             results, problem = [], str(error)
-        self.app.call_from_thread(self._show_results, results, problem)
+        self._show_results(self._results.results, problem, results)  # some may be new meanwhile
 
-    def _show_results(self, results: list[Result], problem: str | None) -> None:
-        self._results.show(results, problem)
+    def _show_results(
+        self, first: list[Result], problem: str | None, others: Sequence[Result] = ()
+    ) -> None:
+        """List the first, then those of the others that are not among them."""
+        known = {(each.started_at, each.device_uuid) for each in first}
+        rest = [each for each in others if (each.started_at, each.device_uuid) not in known]
+        self._results.show([*first, *rest][:RESULTS_SHOWN], problem)
         self._redraw_run()
 
     @property
@@ -247,14 +248,14 @@ class BenchmarkTab(LiveTab):
                 timer.pause()
             # Begun even if the dashboard ends, as it may say "Done" by now: asyncio waits for it at
             # its own end. In a thread, as the home may be far away.
-            before, problem = self._results.results, self._results.problem
+            problem = self._results.problem
             keeping = asyncio.get_running_loop().run_in_executor(None, self._keep, group, problem)
         if not group.measured and (fault := group.problem) is not None:
             self._chart.hint = partial(problem_rows, fault, FAULT if group.faulty else WARN)
-        self._show_results([*group.results, *before][:RESULTS_SHOWN], problem)
+        self._show_results(group.results, problem, self._results.results)
         self.post_message(self.Changed())
         problem = await asyncio.shield(keeping)
-        self._show_results([*group.results, *before][:RESULTS_SHOWN], problem)
+        self._show_results(group.results, problem, self._results.results)
 
     def _keep(self, group: GroupState, problem: str | None) -> str | None:
         """Judge and keep the results, and return the problem that is then with the kept ones."""
@@ -316,7 +317,8 @@ class BenchmarkTab(LiveTab):
             before, after = sorted(filter(None, (view.marked, now)), key=lambda one: one.started_at)
             found = differences(before, after, view.results)
             lines = [Choice(line, "", None) for line in found.splitlines()]
-            window = ComparisonWindow("Comparison, 95 % intervals", lines, "Esc closes")
+            window = ChoiceDialog("Comparison, 95 % intervals", lines, "Esc closes")
+            window.add_class("comparison")
             self.app.push_screen(window)
             view.marked = None
         view.redraw()

@@ -284,8 +284,8 @@ class LiveTab(Vertical):
         """Device that keys act on, if the tab has one."""
         return None
 
-    def select(self, device: Device | None) -> None:
-        """Select a device, if it is one; a tab without devices selects none."""
+    def select(self, device: Device) -> None:
+        """Select a device; a tab without devices selects none."""
 
     @property
     def wants_gpm(self) -> bool:
@@ -330,9 +330,8 @@ class DeviceTab(LiveTab):
     def key_handlers(self) -> tuple[Widget, ...]:
         return (self, *self._views)
 
-    def select(self, device: Device | None) -> None:
-        if device is not None:
-            self.show(device.uuid)
+    def select(self, device: Device) -> None:
+        self.show(device.uuid)
 
     def show(self, uuid: str) -> None:
         self._show(self.telemetry.find_device(uuid))

@@ -59,10 +59,9 @@ class MonitorTab(ListTab):
         found = super().selected if self.processes.focused_list else None
         return found or self.devices.selected
 
-    def select(self, device: Device | None) -> None:
-        if device is not None:
-            self.devices.select(device)
-            self._go_to_list(to_it=False)
+    def select(self, device: Device) -> None:
+        self.devices.select(device)
+        self._go_to_list(to_it=False)
 
     @property
     def key_handlers(self) -> tuple[Widget, ...]:
