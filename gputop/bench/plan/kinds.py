@@ -61,7 +61,7 @@ _COLLECTIVES = "all-reduce, all-gather and reduce-scatter between devices"
 _RANKS = {"datasheet": "it has no speed of collectives", "like devices": "all have the same rows"}
 _PULSE = "load switched on and off, to stress power supplies"
 _BURN = "products across all memory, with copies alongside"
-_MEMORY = "patterns in nearly all free memory"
+_MEMORY = "patterns in free memory, read back"
 _SUITE = "most of these in turn, and a page of verdicts"
 _PAIRS = "each device alone, then all together"
 

@@ -1,4 +1,4 @@
-"""`memory`: patterns over nearly all free memory, each word read back."""
+"""`memory`: patterns over free memory, each word read back."""
 
 from __future__ import annotations
 
