@@ -83,8 +83,8 @@ class Replay:
         return self._base + (self._clock() - self._since) * self.speed
 
     def now(self) -> float:
-        """Return the time by which data on the screen is new or old."""
-        return self.position if self._taking is None else self._taking
+        """Return the time by which data on the screen is new or old: not yet one that it seeks."""
+        return min(self._reached, self._next) if self._taking is None else self._taking
 
     def pause(self) -> None:
         """Pause, resume, or at the end start again."""

@@ -127,6 +127,8 @@ async def test_its_clock_is_the_recordings(tmp_path: Path) -> None:
         replay.pause()
         replay.time += 1000  # the next sample is waited for, however late it comes
         assert replay.now() == 62.0
+        replay.seek(-50.0)  # what is on the screen grows no older by that
+        assert (replay.position, replay.now()) == (12.0, 62.0)
 
 
 async def test_paused_it_stands_still(tmp_path: Path) -> None:
