@@ -12,6 +12,7 @@ from textual.css.stylesheet import Stylesheet
 from gputop.bench.run import group, supervision
 from gputop.schema.device import silence_limit
 from gputop.ui.benchmark import screen
+from gputop.ui.shell import dashboard
 from gputop.ui.shell.app import GputopApp
 from tests.sessions import EndlessSession, PreparedSession
 from tests.streams import PreparedStream
@@ -28,12 +29,14 @@ if TYPE_CHECKING:
 def _same_everywhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """One time zone, one processor, no other runs, nothing heard of the device, answers at once.
 
-    What waits for a key, a sample or a worker waits, however slow the machine is.
+    What waits for a key, a sample or a worker waits, however slow the machine is. The benchmark tab
+    is made when it is opened: in advance it would be after half a second, when some tests end.
     """
     monkeypatch.setattr(screen, "recent", lambda _: [])
     monkeypatch.setattr(screen, "append", lambda result, *_: result)
     monkeypatch.setattr(supervision, "open_stream", PreparedStream)
     monkeypatch.setattr("gputop.bench.plan.request.cpu_name", lambda: "AMD EPYC 9654")
+    monkeypatch.setattr(dashboard, "PRELOAD_SECONDS", 3_600.0)
     monkeypatch.setattr("gputop.ui.drawing.dialogs.QUIET_SECONDS", 0.0)
     monkeypatch.setattr("gputop.ui.drawing.dialogs.PAUSE_SECONDS", 3_600.0)
     monkeypatch.setattr("gputop.bench.run.run_state.SILENT_SECONDS", 3_600.0)

@@ -409,6 +409,13 @@ async def test_any_size_of_terminal_is_survived(size: tuple[int, int]) -> None:
         assert "H100" in shown(pilot, DevicesView)
 
 
+async def test_the_benchmark_is_made_in_advance(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gputop.ui.shell.dashboard.PRELOAD_SECONDS", 0.01)
+    app = app_with(inventory(1), sample(1))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: dashboard_of(app).tabs.benchmark is not None)
+
+
 async def test_b_without_a_device_tests_the_cpu_and_shows_the_result(
     session: type[PreparedSession],
 ) -> None:

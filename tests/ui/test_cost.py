@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from textual._compositor import Compositor
 
-from gputop.ui.benchmark.screen import BenchmarkTab
 from gputop.ui.drawing.live import LiveView
 from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.terminal import textual_patches
 from tests.streams import PreparedStream, inventory, no_driver, readings, sample
-from tests.ui.pilots import settle, until
+from tests.ui.pilots import dashboard_of, settle, until
 
 if TYPE_CHECKING:
     import pytest
@@ -29,11 +28,13 @@ def ticking(app: App[None]) -> list[str]:
     return [timer.name for timer in timers if timer._active.is_set() and timer._task is not None]
 
 
-async def test_one_timer_ticks_where_nothing_runs(endless: type[EndlessSession]) -> None:
+async def test_one_timer_ticks_where_nothing_runs(
+    endless: type[EndlessSession], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gputop.ui.shell.dashboard.PRELOAD_SECONDS", 0.01)
     app = GputopApp(PreparedStream(no_driver(), sample()))
     async with app.run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
-        await until(pilot, lambda: bool(app.query(BenchmarkTab)))
+        await until(pilot, lambda: dashboard_of(app).tabs.benchmark is not None)
         await until(pilot, lambda: len(ticking(app)) == 1)
         await pilot.press("b")
         await until(pilot, lambda: bool(endless.requests))
@@ -52,7 +53,7 @@ async def test_a_tick_draws_each_view_once_and_makes_no_strips(
     assert textual_patches.install_live_updates()
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
-        await until(pilot, lambda: bool(app.query(BenchmarkTab)))
+        await dashboard_of(app).tabs.get_benchmark()
         await settle(pilot)
         drawn: list[LiveView] = []
         strips: list[LiveView] = []

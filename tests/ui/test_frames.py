@@ -15,7 +15,6 @@ from gputop.ui.benchmark.screen import BenchmarkTab
 from gputop.ui.drawing.cells import half_cells
 from gputop.ui.drawing.live import LiveView
 from gputop.ui.monitor.device_list import DevicesView
-from gputop.ui.shell import dashboard
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.terminal import textual_patches
 from gputop.ui.terminal.screen_model import ScreenModel, Sequences
@@ -70,7 +69,8 @@ async def painted(pilot: Pilot[None]) -> None:
 
 async def begun(pilot: Pilot[None], frames: list[str]) -> None:
     """Wait until all is there that comes on its own."""
-    await until(pilot, lambda: bool(pilot.app.query(BenchmarkTab)))
+    await settle(pilot)
+    await dashboard_of(pilot.app).tabs.get_benchmark()
     await painted(pilot)
     frames.clear()
 
@@ -79,10 +79,7 @@ def size_of(frames: list[str]) -> int:
     return sum(len(frame.encode()) for frame in frames)
 
 
-async def test_a_page_is_one_frame_and_a_page_made_in_advance_none(
-    frames: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(dashboard, "PRELOAD_SECONDS", 1e6)
+async def test_a_page_is_one_frame_and_a_page_made_in_advance_none(frames: list[str]) -> None:
     app = app_with(*scenes.job(8))
     async with app.run_test(size=SIZE) as pilot:
         await until(pilot, lambda: "of 700 W" in shown(pilot, DevicesView))

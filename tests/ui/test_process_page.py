@@ -63,12 +63,6 @@ ON_TWO = (
 )
 
 
-@pytest.fixture(autouse=True)
-def _no_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would be made after half a second, which is when some of these tests end."""
-    monkeypatch.setattr("gputop.ui.shell.dashboard.PRELOAD_SECONDS", 1e6)
-
-
 @pytest.fixture
 def details(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Have these details read of every process, or this problem."""
