@@ -17,6 +17,7 @@ from gputop.bench.run import group, supervision
 from gputop.bench.run.group import DeviceGroup, GroupState
 from gputop.bench.run.session import worker_request
 from gputop.compat import timeout
+from gputop.problem import Problem
 from tests.bench.workers import CPU, RawWorker, fake_interpreter, needs_torch, request
 from tests.runs import Clock, gpu_result, gpu_sample
 from tests.sessions import EVENTS, PLANNED, EndlessSession, PreparedSession
@@ -136,6 +137,25 @@ async def test_what_a_device_waits_for_others_is_not_a_part_of_its_run(kind: str
     assert result.known_conditions.power_watts_mean == 700.0
     assert result.known_conditions.energy_joules == pytest.approx(7000.0)
     assert state.first.elapsed_seconds == pytest.approx(10.0, abs=1)
+
+
+async def test_a_device_that_fails_as_it_waits_does_not_begin() -> None:
+    class Watch:
+        async def follow(self, _: object, trace: Trace, __: object, take: Any) -> None:
+            if trace.target is not GPUS[0]:
+                await failed.wait()
+            take(PLANNED)
+            if trace.target is GPUS[0]:
+                take(Failed(Problem("It died", "it was killed", "Start it again"), 3))
+                failed.set()
+
+    failed, happened = asyncio.Event(), list[tuple[Target, Event]]()
+    runs: Any = DeviceGroup([Request(gpu, "float32", None, 10.0) for gpu in GPUS[:2]])
+    async with timeout(30):
+        await runs.follow(Watch(), lambda *_: None, lambda *each: happened.append(each))
+    kinds = [type(event) for target, event in happened if target is GPUS[0]]
+    assert kinds == [Planned, Failed]
+    assert len(happened) == 4, "the plan of the other came again"
 
 
 @pytest.mark.slow

@@ -216,7 +216,7 @@ class DeviceGroup:
         if len(self._sessions) < len(requests):
             raise ValueError("a device is named twice")
         self._preparing = set(self._sessions) if waits else set()
-        self._ready: list[tuple[Trace, Planned]] = []
+        self._ready: dict[Target, tuple[Trace, Planned]] = {}
         for trace in self._traces:
             trace.waits = waits
 
@@ -254,14 +254,15 @@ class DeviceGroup:
 
         def received(event: Event) -> None:
             take(target, event)
+            if isinstance(event, Done | Failed):
+                self._ready.pop(target, None)
             if target in self._preparing and isinstance(event, Planned | Done | Failed):
                 self._preparing.remove(target)
                 if isinstance(event, Planned):
-                    self._ready.append((trace, event))
+                    self._ready[target] = trace, event
                 if not self._preparing:  # the last device is ready or has failed
-                    for session in self._sessions.values():
-                        session.begin()
-                    for each, plan in self._ready:
+                    for each, plan in self._ready.values():
+                        self._sessions[each.target].begin()
                         each.waits = False
                         each.add_event(plan)
                         take(each.target, plan)  # again, as its time begins now
