@@ -410,10 +410,14 @@ class FakeDriver:
 @contextlib.contextmanager
 def loaded(driver: FakeDriver) -> Iterator[FakeDriver]:
     """Make the driver the one that `pynvml` in this process speaks to."""
+    environment = driver.environment()
+    library = ctypes.CDLL(str(driver.library))
+    # It may have been loaded by an earlier test already, with other files.
+    library.fakeNvmlUse(*(environment[name].encode() for name in ("FAKE_NVML", "FAKE_NVML_CALLS")))
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in driver.environment().items():
-            patch.setenv(name, value)
-        patch.setattr(pynvml, "nvmlLib", ctypes.CDLL(str(driver.library)))
+        for name, value in environment.items():
+            patch.setenv(name, value)  # for programs that the test starts
+        patch.setattr(pynvml, "nvmlLib", library)
         patch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
         patch.setattr(pynvml, "_nvmlLib_refcount", 0)
         yield driver

@@ -85,8 +85,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* held over every use 
 static struct entry { char *key, *value; } *entries;
 static size_t entry_count;
 static char *text; /* what the entries point into */
-static char text_path[4096];
 static struct stat text_stat;
+static char state_path[4096], calls_path[4096];
 static int initialized;
 static long generation; /* of the driver that it was initialized with */
 
@@ -118,21 +118,35 @@ static void parse(void)
     qsort(entries, entry_count, sizeof *entries, by_key);
 }
 
+/* Use these files from now on. The environment is read only when the library is loaded: while a
+ * call that hangs looks at the state again and again, its program may set variables, and glibc then
+ * frees what getenv walks over. */
+void fakeNvmlUse(const char *state, const char *calls)
+{
+    pthread_mutex_lock(&lock);
+    snprintf(state_path, sizeof state_path, "%s", state ?: "");
+    snprintf(calls_path, sizeof calls_path, "%s", calls ?: "");
+    pthread_mutex_unlock(&lock);
+}
+
+__attribute__((constructor)) static void use_those_of_the_environment(void)
+{
+    fakeNvmlUse(getenv("FAKE_NVML"), getenv("FAKE_NVML_CALLS"));
+}
+
 static void refresh(void)
 {
-    const char *path = getenv("FAKE_NVML"); /* each time: a test in this process may set another */
     struct stat now = {0};
-    int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    int file = open(state_path, O_RDONLY | O_CLOEXEC);
     if (file >= 0)
         fstat(file, &now);
-    if (text && same_file(&now, &text_stat) && !strcmp(text_path, path ? path : ""))
+    if (text && same_file(&now, &text_stat))
         goto done;
     free(text);
     free(entries);
     entries = NULL;
     text = calloc(1, (size_t)now.st_size + 1);
     text_stat = now;
-    snprintf(text_path, sizeof text_path, "%s", path ? path : "");
     if (file >= 0 && read(file, text, (size_t)now.st_size) < 0)
         *text = '\0';
     parse();
@@ -194,8 +208,7 @@ static void pause_ms(long ms)
 
 static void count_call(int index, const char *function)
 {
-    const char *path = getenv("FAKE_NVML_CALLS");
-    int file = path ? open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600) : -1;
+    int file = open(calls_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (file < 0)
         return;
     if (index < MOST_DEVICES)
