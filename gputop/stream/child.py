@@ -159,12 +159,14 @@ class StreamChild:
         loop = asyncio.get_running_loop()
         reader, unreadable, records = _Lines(LINE_BYTES), 0, 0
         burst, due = 0, loop.time()
-        errors, _ = await loop.connect_read_pipe(lambda: self._errors, process.stderr)
-        lines, _ = await loop.connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(reader), process.stdout
-        )
         limit = self._patience.start
-        try:
+        with contextlib.ExitStack() as pipes:
+            errors, _ = await loop.connect_read_pipe(lambda: self._errors, process.stderr)
+            pipes.callback(errors.close)
+            lines, _ = await loop.connect_read_pipe(
+                lambda: asyncio.StreamReaderProtocol(reader), process.stdout
+            )
+            pipes.callback(lines.close)
             while line := await _line_within(reader, limit):
                 try:
                     record = decode(line)
@@ -188,9 +190,6 @@ class StreamChild:
                 burst = (burst + 1) % BURST_LINES
                 await asyncio.sleep(0 if burst else max(0.0, due - loop.time()))
                 due = due if burst else loop.time() + BURST_LINES / LINES_PER_SECOND
-        finally:
-            lines.close()
-            errors.close()
 
     async def close(self) -> None:
         """End the child within three steps, whatever it does."""

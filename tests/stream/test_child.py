@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -339,6 +340,31 @@ async def test_who_is_cancelled_while_it_is_closed_leaves_it_to_the_next(
     await child.close()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+async def test_who_is_cancelled_while_it_connects_leaves_no_pipe_open(
+    spawn: Spawn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop, second = asyncio.get_running_loop(), asyncio.Event()
+    made: list[Any] = []
+    usual = loop.connect_read_pipe
+
+    async def connect(*arguments: Any) -> Any:
+        if made:
+            second.set()
+            await asyncio.Event().wait()
+        made.append(await usual(*arguments))
+        return made[0]
+
+    monkeypatch.setattr(loop, "connect_read_pipe", connect)
+    reading = asyncio.create_task(first(spawn("until_the_end()"), 1))
+    async with timeout(BOUND):
+        await second.wait()
+    reading.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await reading
+    [(transport, _)] = made
+    assert transport.is_closing()
 
 
 async def test_one_that_is_being_closed_is_asked_nothing(spawn: Spawn) -> None:
