@@ -107,6 +107,9 @@ class MachineStream:
     def __init__(self, name: str, now: float) -> None:
         self.name = name
         self.inventory: Inventory | None = None
+        """The one that holds for its newest sample."""
+        self._announced: Inventory | None = None
+        """The newest one: devices and their readings come together."""
         self._sample: Sample | None = None
         self._events: list[Event] = []
         self._arrived_at = self._asked_at = now
@@ -131,20 +134,18 @@ class MachineStream:
                 self._unread = record.problem
             return
         if isinstance(record, Inventory):
-            starting = record.driver_state is DriverState.STARTING
             # A restarted sampler knows nothing yet: its devices keep their place.
-            self._restarting = starting and bool(self.devices)
+            self._restarting = bool(self.devices) and record.driver_state is DriverState.STARTING
             if self.state is MachineState.AWAY:
                 self.state, self._asked_at = MachineState.CONNECTING, now
                 self._retry_at = None
-            if not self._restarting:
-                self.inventory = self._named(record)
+            self._announced = self._named(record)
             return
         # From every sample: those of a starting driver are small, and arrive fastest.
         theirs = record.time if record.uptime_seconds is None else record.uptime_seconds
         made_at = self._offset.made_at(theirs, now, record.echo_seconds)
-        if self.inventory is not None and not self._restarting:
-            renamed = self._renamed(record)
+        if self._announced is not None and not self._restarting:
+            self.inventory, renamed = self._announced, self._renamed(record)
             if self.fresh and self._sample is not None:
                 devices = tuple(carry_samples(self._sample.devices, renamed.devices))
                 renamed = replace(renamed, devices=devices)

@@ -30,15 +30,17 @@ ROOT_PORT = "pcie.link.gen.hostmax"
 
 
 def run(driver: FakeDriver, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    done = subprocess.run(
         [*GPUTOP, *arguments],
         env={**os.environ, **driver.environment()},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         timeout=60,
-        check=True,
+        check=False,
     )
+    assert done.returncode == 0, done.stderr
+    return done
 
 
 def gputop(driver: FakeDriver, *arguments: str) -> str:

@@ -78,6 +78,7 @@ def test_an_instance_keeps_its_gpu() -> None:
     part = streams.device(0, uuid="MIG-GPU-1/2/0", parent_uuid=gpu.uuid, mig_index=1)
     made = machine()
     made.add_record(dataclasses.replace(streams.inventory(), devices=(gpu, part)), 1.0, NOW)
+    made.add_record(streams.sample(1), 1.0, NOW)
     assert made.devices[1].parent_uuid == made.devices[0].uuid
     assert made.devices[1].label == "b:0:1"
     assert made.devices[1].own == part
@@ -271,6 +272,20 @@ def test_a_sampler_that_was_started_again_takes_no_device_away() -> None:
     assert len(made.devices) == 1
 
 
+@pytest.mark.parametrize("devices", [0, 1])
+def test_devices_come_with_their_readings(devices: int) -> None:
+    """A sample between them would have none, and would be the one that `--count 1` asks for."""
+    made = machine()
+    made.add_record(streams.inventory(devices, **STARTING), 1.0, NOW)
+    made.add_record(streams.sample(devices), 1.0, NOW)
+    made.add_record(streams.inventory(2), 2.0, NOW)
+    assert len(made.devices) == len(made.readings(2.0)) == devices
+    assert made.machine(2.0).driver_state is DriverState.STARTING
+    made.add_record(streams.sample(2), 3.0, NOW)
+    assert [d.uuid for d in made.devices] == [r.uuid for r in made.readings(3.0)]
+    assert made.machine(3.0).driver_state is DriverState.OK
+
+
 def test_a_driver_that_is_missing_there_is_said() -> None:
     made = machine()
     made.add_record(streams.no_driver(), 1.0, NOW)
@@ -302,6 +317,7 @@ def test_a_sample_before_any_inventory_says_nothing() -> None:
 def test_simulated_ones_are_marked_each() -> None:
     made = machine()
     made.add_record(streams.inventory(1, source=Source.SIMULATED), 1.0, NOW)
+    made.add_record(streams.sample(1), 1.0, NOW)
     assert made.machine(1.0).source is Source.SIMULATED
 
 
