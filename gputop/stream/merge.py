@@ -107,7 +107,7 @@ class MachineStream:
     def __init__(self, name: str, now: float) -> None:
         self.name = name
         self.inventory: Inventory | None = None
-        """The one that holds for its newest sample."""
+        """The one that holds for its newest sample, if there is one."""
         self._announced: Inventory | None = None
         """The newest one: devices and their readings come together."""
         self._sample: Sample | None = None
@@ -128,18 +128,19 @@ class MachineStream:
     def add_record(self, record: Record | Interruption, now: float, time: float) -> None:
         """Add what arrived `now`; `time` is the same moment as Unix seconds."""
         if isinstance(record, Interruption):
-            if not record.left_out:
-                self._leave(explain_absence(self.name, record), now + record.retry_seconds)
-            else:
+            if record.left_out:
                 self._unread = record.problem
+            else:
+                self._leave(explain_absence(self.name, record), now + record.retry_seconds)
             return
         if isinstance(record, Inventory):
             # A restarted sampler knows nothing yet: its devices keep their place.
             self._restarting = bool(self.devices) and record.driver_state is DriverState.STARTING
             if self.state is MachineState.AWAY:
-                self.state, self._asked_at = MachineState.CONNECTING, now
-                self._retry_at = None
+                self.state, self._asked_at, self._retry_at = MachineState.CONNECTING, now, None
             self._announced = self._named(record)
+            if self.state is not MachineState.OK and not self._restarting:
+                self.inventory = self._announced
             return
         # From every sample: those of a starting driver are small, and arrive fastest.
         theirs = record.time if record.uptime_seconds is None else record.uptime_seconds

@@ -2,10 +2,9 @@
 
 With `--control` the reader sends lines of JSON on standard input. `{"interval": 2.0}` sets the
 interval, `{"gpm": true}` switches GPM, and `{"nvidia_smi": ["serial"]}` asks for these of
-nvidia-smi's values, too. After `{"acknowledge": true}` the reader acknowledges
-samples by their time and tells its own clock, `{"received": 1763726400.123, "clock": 5000.0}`, and
-gets no more than it keeps up with. Unknown and unreadable lines are ignored: the reader may be a
-later gputop.
+nvidia-smi's values, too. After `{"acknowledge": true}` the reader acknowledges samples by their
+time and tells its own clock, `{"received": 1763726400.123, "clock": 5000.0}`, and gets no more than
+it keeps up with. Unknown and unreadable lines are ignored: the reader may be a later gputop.
 """
 
 from __future__ import annotations

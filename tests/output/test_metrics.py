@@ -345,10 +345,18 @@ def test_under_the_names_of_dcgm_there_are_no_findings() -> None:
 
 
 def test_a_device_that_is_gone_has_no_series() -> None:
-    records = streams.inventory(2), streams.sample(2), streams.inventory(1)
+    records = streams.inventory(2), streams.sample(2), streams.inventory(1), streams.sample(1)
     for found in (found_in(*records), found_in(*records, dcgm=True)):
         assert streams.device(0).uuid in text_of(found)
         assert streams.device(1).uuid not in text_of(found)
+
+
+def test_a_device_has_series_from_its_first_sample() -> None:
+    """A scrape right between its announcement and its readings would find it without any."""
+    records = streams.inventory(1), streams.sample(1), streams.inventory(2)
+    for found in (found_in(*records), found_in(*records, dcgm=True)):
+        assert streams.device(1).uuid not in text_of(found)
+    assert streams.device(1).uuid in text_of(found_in(*records, streams.sample(2)))
 
 
 @pytest.mark.parametrize("dcgm_names", [False, True])

@@ -78,7 +78,6 @@ def test_an_instance_keeps_its_gpu() -> None:
     part = streams.device(0, uuid="MIG-GPU-1/2/0", parent_uuid=gpu.uuid, mig_index=1)
     made = machine()
     made.add_record(dataclasses.replace(streams.inventory(), devices=(gpu, part)), 1.0, NOW)
-    made.add_record(streams.sample(1), 1.0, NOW)
     assert made.devices[1].parent_uuid == made.devices[0].uuid
     assert made.devices[1].label == "b:0:1"
     assert made.devices[1].own == part
@@ -317,7 +316,6 @@ def test_a_sample_before_any_inventory_says_nothing() -> None:
 def test_simulated_ones_are_marked_each() -> None:
     made = machine()
     made.add_record(streams.inventory(1, source=Source.SIMULATED), 1.0, NOW)
-    made.add_record(streams.sample(1), 1.0, NOW)
     assert made.machine(1.0).source is Source.SIMULATED
 
 

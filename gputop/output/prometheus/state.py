@@ -79,6 +79,7 @@ class StreamFollower:
         self.state = ExporterState(begun={} if judges else None)
         """Replaced as a whole."""
         self._on_problem, self._clock = on_problem, clock
+        self._inventory: Inventory | None = None
         self._reported: Problem | None = None
         self._history, self._judge = History(), Judge()
         self._events: deque[Event] = deque(maxlen=EVENTS)
@@ -97,7 +98,7 @@ class StreamFollower:
         if isinstance(record, Interruption):
             self.state = replace(self.state, interruptions=self.state.interruptions + 1)
         else:
-            self.state = replace(self.state, inventory=record)
+            self._inventory = record  # a part of the state with the sample that it announces
         if record.problem is not None and record.problem != self._reported:
             self._reported = record.problem
             self._on_problem(record.problem)
@@ -105,14 +106,13 @@ class StreamFollower:
             self._reported = None
 
     def _add_sample(self, sample: Sample) -> None:
-        state, xids = self.state, dict(self.state.xids)
+        state, known, xids = self.state, self._inventory, dict(self.state.xids)
         for event in sample.events:
             if event.kind == "xid":
                 key = event.device_uuid, event.code
                 before = xids.get(key, XidCount(0, event.time))
                 xids[key] = XidCount(before.times + 1, max(before.last, event.time))
-        state = replace(state, sample=sample, received=self._clock(), xids=xids)
-        known = state.inventory
+        state = replace(state, inventory=known, sample=sample, received=self._clock(), xids=xids)
         # A restarted sampler knows nothing yet.
         if state.begun is not None and known and known.driver_state is not DriverState.STARTING:
             self._history.add(sample)
