@@ -111,6 +111,13 @@ async def until(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
             await pilot.pause(0.01)
 
 
+async def resize(pilot: Pilot[None], width: int, height: int) -> None:
+    """Resize the terminal, and wait until the screen has the size: Textual collects sizes first."""
+    await pilot.resize_terminal(width, height)
+    await until(pilot, lambda: pilot.app.screen.size == (width, height))
+    await settle(pilot)
+
+
 def at_second(app: GputopApp, seconds: float) -> None:
     """Stop the clock of its dashboard so long after the start, however long drawing takes."""
     telemetry = dashboard_of(app).telemetry

@@ -48,7 +48,16 @@ from tests.streams import (
     sample,
 )
 from tests.ui import scenes
-from tests.ui.pilots import app_with, dashboard_of, lines, settle, shown, text_of_help, until
+from tests.ui.pilots import (
+    app_with,
+    dashboard_of,
+    lines,
+    resize,
+    settle,
+    shown,
+    text_of_help,
+    until,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -403,7 +412,7 @@ async def test_any_size_of_terminal_is_survived(size: tuple[int, int]) -> None:
         await settle(pilot)
         await pilot.press("2")
         await settle(pilot)
-        await pilot.resize_terminal(80, 24)
+        await resize(pilot, 80, 24)
         await pilot.press("1")
         await settle(pilot)
         assert "H100" in shown(pilot, DevicesView)

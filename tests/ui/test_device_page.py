@@ -27,7 +27,7 @@ from tests import streams
 from tests.sources.readings import A_SECOND_LATER, INVENTORY, OLDER, SAMPLE, device
 from tests.sources.test_nvml import Clock
 from tests.sources.test_readings import REASONS
-from tests.ui.pilots import settle, shown
+from tests.ui.pilots import resize, settle, shown
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -503,8 +503,7 @@ async def test_another_size_is_another_layout() -> None:
     async with app.run_test(size=(200, 60)) as pilot:
         await page_of(app, pilot)
         assert app.query_one(DetailsView).region.x > 0
-        await pilot.resize_terminal(80, 24)
-        await settle(pilot)
+        await resize(pilot, 80, 24)
         assert app.query_one(DetailsView).region.x == 0
         assert "Activity" in shown(pilot, DetailsView)
 

@@ -20,7 +20,7 @@ from gputop.ui.terminal import textual_patches
 from gputop.ui.terminal.screen_model import ScreenModel, Sequences
 from tests.streams import PreparedStream
 from tests.ui import scenes
-from tests.ui.pilots import app_with, dashboard_of, lines, settle, shown, text_of, until
+from tests.ui.pilots import app_with, dashboard_of, lines, resize, settle, shown, text_of, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -203,7 +203,7 @@ async def test_what_is_of_second_rank_is_drawn_every_other_second(frames: list[s
             number += 1
         while (pair := await numbers(number)) and pair[0] == pair[1]:
             number += 1
-        await pilot.resize_terminal(110, 40)
+        await resize(pilot, 110, 40)
         await painted(pilot)
         assert await numbers() == (str(number), str(number))
 

@@ -32,7 +32,7 @@ from gputop.ui.shell.header import Header
 from gputop.ui.shell.help_and_settings import ABOUT, FIRST, FRAME, SORTS, Help, HelpPage, HelpText
 from tests.streams import PreparedStream, inventory, no_driver, sample
 from tests.ui import scenes
-from tests.ui.pilots import app_with, dashboard_of, settle, shown, text_of_help, until
+from tests.ui.pilots import app_with, dashboard_of, resize, settle, shown, text_of_help, until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -163,8 +163,7 @@ async def test_the_help_fits_beside_its_frame_also_after_the_terminal_has_shrunk
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("question_mark")
         for width in (120, 80):
-            await pilot.resize_terminal(width, 24)
-            await settle(pilot)
+            await resize(pilot, width, 24)
             box = app.screen.query_one(".box")
             assert box.outer_size.width < width
             assert "Esc closes" in (box.border_subtitle or "")

@@ -20,7 +20,7 @@ from gputop.ui.shell.header import Header
 from gputop.ui.shell.help_and_settings import HelpText
 from tests.streams import PreparedStream, inventory, no_driver, sample
 from tests.ui import scenes
-from tests.ui.pilots import app_with, lines, settle, shown, text_of, until
+from tests.ui.pilots import app_with, lines, resize, settle, shown, text_of, until
 
 
 @pytest.mark.parametrize("width", [60, 79, 80, 99, 100, 120])
@@ -154,8 +154,7 @@ async def test_the_smallest_terminals_have_a_line_for_each_device_and_nothing_el
         await pilot.press("down", "end")
         await settle(pilot)
         assert "▌7 " in text_of(lines(app))
-        await pilot.resize_terminal(80, 24)
-        await settle(pilot)
+        await resize(pilot, 80, 24)
         assert "Monitor" in text_of(lines(app))
         assert "PID" in text_of(lines(app))
 
@@ -208,8 +207,7 @@ async def test_small_sizes_have_nothing_cut_and_no_wrong_note(
     async with app.run_test(size=(60, 14)) as pilot:
         await until(pilot, lambda: "%" in text_of(lines(app)))
         for width, height in sizes:
-            await pilot.resize_terminal(width, height)
-            await settle(pilot)
+            await resize(pilot, width, height)
             rows = [row.rstrip() for row in text_of(lines(app)).splitlines()]
             assert len(rows) == height
             if width < LEAST_WIDTH or height < LEAST_HEIGHT:
