@@ -272,6 +272,12 @@ class Result:
         """Comparison, with nothing in it before it is made."""
         return self.comparison or Comparison()
 
+    @property
+    def state(self) -> str:
+        """State of the verdict; without one it is faulty, or not judged."""
+        judged = FAULTY if self.wrong_elements else NOT_JUDGED
+        return judged if self.verdict is None else self.verdict.state
+
 
 @dataclass(frozen=True, slots=True)
 class Done:

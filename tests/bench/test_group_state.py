@@ -69,9 +69,9 @@ def test_who_failed_is_in_no_distribution() -> None:
 
 def test_wrong_elements_are_known_at_once_and_at_the_end() -> None:
     found = after(*running(700, 700), (0, Verified(3, 2)), (1, Verified(3, 0)))
-    assert found.wrong == {GPUS[0]: 2}
+    assert [found.wrong_elements(gpu) for gpu in GPUS[:2]] == [2, 0]
     found.add_event(GPUS[1], Done(dataclasses.replace(RESULT, wrong_elements=4)))
-    assert found.wrong[GPUS[1]] == 4
+    assert found.wrong_elements(GPUS[1]) == 4
 
 
 @pytest.mark.parametrize("width", [40, 79, 119])

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.bench.events import Comparison, Conditions, Point, Progress
+from gputop.bench.events import Comparison, Conditions, Point, Progress, Verdict, VerdictPart
 from gputop.bench.results import html_report
 from gputop.bench.results.html_report import SvgAxis, by_value, html_page
 from gputop.bench.run.run_state import RunCurves
@@ -129,6 +129,10 @@ def test_text_of_others_is_no_markup() -> None:
     assert "\x1b" not in text
 
 
+def memory(state: str) -> Verdict:
+    return Verdict((VerdictPart("memory", state, "ECC"),))
+
+
 @pytest.mark.parametrize(
     ("changes", "slower", "level", "says"),
     [
@@ -144,6 +148,10 @@ def test_text_of_others_is_no_markup() -> None:
         ({"stopped": "user"}, None, "warn", "stopped by the user"),
         ({"stopped": "silent"}, None, "warn", "the device could not be watched"),
         ({"checks": 0}, None, "", "The run took its time."),
+        ({"verdict": memory("faulty")}, None, "fault", "memory: ECC"),
+        ({"verdict": memory("degraded")}, None, "warn", "memory: ECC"),
+        ({"verdict": memory("not judged")}, None, "warn", "Verdict: not judged"),
+        ({"verdict": memory("ok")}, None, "", "Verdict: ok (1 part)"),
     ],
 )
 def test_the_verdict(changes: dict[str, Any], slower: str | None, level: str, says: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.bench.events import Done, Failed, Point, Progress, Verified
+from gputop.bench.events import Done, Failed, Point, Progress, Verdict, VerdictPart, Verified
 from gputop.bench.plan.request import Request, cpu_target
 from gputop.bench.results.compare import ALONE, TOGETHER
 from gputop.bench.results.facts import best_row, rate_text
@@ -18,14 +18,17 @@ from gputop.problem import Problem
 from gputop.ui.benchmark import group_table, throughput_chart
 from gputop.ui.benchmark import readout as run_title
 from gputop.ui.benchmark.plot import COLOURS
+from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.drawing.cells import width_of
-from gputop.ui.drawing.palette import BUSY, FAULT, GOOD, MEMORY, WARN
+from gputop.ui.drawing.palette import BUSY, FAULT, GOOD, MEMORY, TEXT, WARN
 from gputop.ui.telemetry import Telemetry
 from tests.streams import inventory, sample
 from tests.ui.test_kinds import dotted, in_style, texts
 from tests.ui.together import GPUS, PLAN, begun, group, mean, result, whole
 
 if TYPE_CHECKING:
+    from rich.style import Style
+
     from gputop.ui.drawing.cells import Row
 
 FIRST, SECOND = GPUS[:2]
@@ -134,6 +137,47 @@ def test_a_fault_of_one_is_red_and_the_others_go_on() -> None:
     rows = table(made)
     assert in_style(rows, FAULT).split() == ["7", "FAULTY"]
     assert not made.ended
+
+
+ECC = "ECC uncorrected 0 before, 2 after"
+
+
+def judged(count: int, state: str) -> GroupState:
+    """A run that has ended, in which the second device, or the only one, is judged so."""
+    made = group(count)
+    target = list(made.runs)[-1 if count == 1 else 1]
+    right = VerdictPart("results", "not judged" if state == "not judged" else "ok", "")
+    verdict = Verdict((right, VerdictPart("memory", state, ECC)))
+    made.runs[target].end = Done(result(target, verdict=verdict))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("state", "one", "several", "row", "style"),
+    [
+        ("faulty", f"FAULTY: {ECC}, bfloat16", f"FAULTY: GPU 1 {ECC}, bfloat16", "FAULTY", FAULT),
+        ("degraded", "DEGRADED: bfloat16", "DEGRADED: GPU 1, bfloat16", "DEGRADED", WARN),
+        ("not judged", "Done bfloat16", "Done bfloat16", "not judged", TEXT),
+        ("ok", "Done bfloat16", "Done bfloat16", "ok", GOOD),
+    ],
+)
+def test_title_row_and_list_say_the_verdict(
+    state: str, one: str, several: str, row: str, style: Style
+) -> None:
+    made = judged(3, state)
+    assert title(made).startswith(several)
+    assert texts(table(made))[2].endswith(f" {row}")
+    assert row in in_style(table(made), style)
+    alone = judged(1, state)
+    assert title(alone).startswith(one)
+    readout = run_title.ReadoutView(known())
+    readout.group = alone
+    green = in_style(readout.draw(100, 4), GOOD)
+    assert ("Verdict" in green) is (state == "ok")
+    assert ("Verdict: faulty, memory" in in_style(readout.draw(100, 4), FAULT)) is (style is FAULT)
+    listed = ResultsView(known())
+    listed.results = [result(FIRST), alone.results[0]]
+    assert row in in_style(listed.draw(100, 4)[2:], style if style in (FAULT, WARN) else TEXT)
 
 
 def test_one_that_fails_does_not_end_the_others_and_says_why() -> None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from gputop.bench.events import UNWATCHED, Conditions, Point, Result
+from gputop.bench.events import FAULTY, UNWATCHED, Conditions, Point, Result
 from gputop.bench.plan.kinds import BANDWIDTH, kind_of
 from gputop.bench.plan.peaks import AT_MAXIMUM_CLOCK, DATASHEET, percent_lines
 from gputop.bench.results.compare import measured, points_by_series, ranked_shapes, row_rate, score
@@ -93,15 +93,15 @@ def percent_of_peak(result: Result) -> str:
 
 
 def verdict(result: Result) -> str:
-    """Return a fault first, then a slower result, how the run ended, and if it is degraded."""
-    if result.wrong_elements:
+    """Return a fault first, then a slower result, how the run ended, and how it is judged."""
+    if result.state == FAULTY:
         return "FAULTY"
     if (slower := result.known_comparison.slower) is not None:
         rows = [float(each) for each in re.findall(r" is ([\d.]+) % under", slower)]
         worst = max(rows, default=result.known_comparison.under_percent or 0.0)
         return f"{worst:.0f} % under"
-    if result.stopped == "time" and result.verdict is not None and result.verdict.bad:
-        return result.verdict.state.upper()
+    if result.stopped == "time" and result.verdict is not None:
+        return "DEGRADED" if result.verdict.bad else result.state
     return ending(result).word
 
 
@@ -276,8 +276,7 @@ def _throughput(result: Result) -> Iterator[Fact]:
     spread = f"; 5 % to 95 % of them {' to '.join(tails)}" if len(tails) == 2 else ""
     yield "peak", f"{factor * peak:.4g} {unit} in the best window{spread}"
     if result.tflops_burst is not None:
-        burst = factor * result.tflops_burst
-        yield "burst", f"{burst:.4g} {unit} from the first product on"
+        yield "burst", f"{factor * result.tflops_burst:.4g} {unit} from the first product on"
     if result.tflops_sustained is not None and result.droop_percent is not None:
         yield "sustained", f"{factor * result.tflops_sustained:.4g} {unit}, {droop_text(result)}"
         steady = result.time_to_steady_seconds

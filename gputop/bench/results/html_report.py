@@ -287,7 +287,7 @@ def _verdict_box(level: str, says: str) -> str:
 
 def _verdict(result: Result) -> tuple[str, str]:
     """Return the level, `fault`, `warn` or none, and what is wrong first of all."""
-    level = "fault" if result.wrong_elements else "warn"
+    level = "fault" if result.state == FAULTY else "warn"
     if result.verdict and result.verdict.bad:
         return level, "; ".join(f"{part.name}: {part.why}" for part in result.verdict.bad)
     if result.wrong_elements:
@@ -297,7 +297,8 @@ def _verdict(result: Result) -> tuple[str, str]:
     if result.stopped != "time":
         return level, f"The run was {facts.ending(result).sentence}."
     right = ", and all that was checked was right" if result.checks else ""
-    return "", next(verdict_lines(result), f"The run took its time{right}.")
+    level = "" if result.verdict is None or result.state == OK else level
+    return level, next(verdict_lines(result), f"The run took its time{right}.")
 
 
 def _charts(result: Result, course: RunCurves) -> Iterator[str]:

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gputop.bench.events import Result
-from gputop.bench.results import facts
 from gputop.bench.results.compare import score
 from gputop.bench.results.statistics import percentile, robust_sigma
 from gputop.bench.results.verdict import DEFAULTS, VerdictLimits, status, with_verdicts
@@ -136,8 +135,6 @@ def find_outlier(member: DeviceOutcome) -> Outlier | None:
         return None  # like all others that were stopped
     if result is None:
         return Outlier(member, (member.problem or "it has no result",), member.status)
-    if result.verdict is None:
-        wrong = facts.wrong_results(result.wrong_elements, result.checks)
-        return Outlier(member, (wrong,), FAULT) if result.wrong_elements else None
-    reasons = tuple(f"{part.name}: {part.why}" for part in result.verdict.bad)
+    bad = result.verdict.bad if result.verdict is not None else ()
+    reasons = tuple(f"{part.name}: {part.why}" for part in bad)
     return Outlier(member, reasons, status(result)) if reasons else None

@@ -237,9 +237,7 @@ def _device_state(member: DeviceOutcome) -> str:
     found, result = find_outlier(member), member.result
     if found is not None:
         return next((each for each in STATUSES if STATUSES[each] == found.status), FAILED)
-    if was_stopped(member) or result is None:
-        return STOPPED
-    return result.verdict.state if result.verdict is not None else NOT_JUDGED
+    return STOPPED if result is None or was_stopped(member) else result.state
 
 
 def _part_cells(part: PartResult) -> list[str]:

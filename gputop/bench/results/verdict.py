@@ -90,11 +90,8 @@ def with_verdicts(results: Sequence[Result], limits: VerdictLimits = DEFAULTS) -
 
 
 def status(result: Result) -> int:
-    """Return the exit status of a result; without a verdict only wrong results count."""
-    if result.verdict is None:
-        return FAULT if result.wrong_elements else FINE
-    unknown = COULD_NOT_RUN if result.stopped == UNWATCHED else FINE
-    return STATUSES.get(result.verdict.state, unknown)
+    """Return the exit status of a result."""
+    return STATUSES.get(result.state, COULD_NOT_RUN if result.stopped == UNWATCHED else FINE)
 
 
 def judge(result: Result, others: Iterable[Result], limits: VerdictLimits = DEFAULTS) -> Verdict:

@@ -96,12 +96,6 @@ class GroupState:
         return sum(found) if found else None
 
     @property
-    def wrong(self) -> Mapping[Target, int]:
-        """Wrong elements of the devices that computed wrong results."""
-        found = {target: self.wrong_elements(target) for target in self.runs}
-        return {target: many for target, many in found.items() if many}
-
-    @property
     def faulty(self) -> bool:
         """True if a device failed."""
         return any(map(self.is_faulty, self.runs))

@@ -99,8 +99,8 @@ def many_devices(group: GroupState, width: int) -> str:
     began = max(run.measured_at or 0.0 for run in group.runs.values())
     elapsed = min(group.now() - began, seconds)
     parts = [f"{duration(elapsed)}, {duration(seconds - elapsed)} left", counts]
-    if group.wrong:
-        parts.append(f"{len(group.wrong)} wrong")
+    if wrong := sum(bool(group.wrong_elements(target)) for target in group.runs):
+        parts.append(f"{wrong} wrong")
     if behind := group.slow_devices():
         first, by = next(iter(behind.items()))
         more = f" and {len(behind) - 1} more" if len(behind) > 1 else ""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from gputop.bench.events import Done, Event, Failed, Hello, Planned, Point, Progress, Verified
+from gputop.bench.events import FAULTY, Done, Failed, Hello, Planned, Point, Progress, Verified
 from gputop.bench.plan.kinds import DEFAULT_KIND, KINDS
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.results.statistics import BURST_SECONDS, Window, percentile, with_statistics
@@ -28,7 +28,7 @@ from gputop.schema.codec import from_json
 from gputop.text import flops_unit, tflops, throughput
 
 if TYPE_CHECKING:
-    from gputop.bench.events import Result
+    from gputop.bench.events import Event, Result
     from gputop.bench.run.supervision import RunLimit
     from gputop.problem import Problem
 
@@ -258,8 +258,9 @@ class RunState:
 
     @property
     def faulty(self) -> bool:
-        """True if the device computed wrong results or hung."""
-        return self.wrong_elements > 0 or self.status == FAULT
+        """True if the device computed wrong results, hung, or is judged so."""
+        judged = self.result is not None and self.result.state == FAULTY
+        return judged or self.wrong_elements > 0 or self.status == FAULT
 
     @property
     def elapsed_seconds(self) -> float:

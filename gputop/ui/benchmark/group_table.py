@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from gputop.bench.events import DEGRADED, NOT_JUDGED, OK
 from gputop.bench.plan.request import Target, short_labels
 from gputop.bench.results.compare import ALONE, TOGETHER
-from gputop.bench.results.facts import best_row, ending, percent_of_peak, rate_text
+from gputop.bench.results.facts import best_row, ending, percent_of_peak, rate_text, verdict
 from gputop.console import INTERRUPTED
 from gputop.schema.snapshot import Host
 from gputop.text import (
@@ -138,13 +139,14 @@ def _state(group: GroupState, target: Target, percent: float | None) -> tuple[st
         return ("stopped", TEXT) if stopped else ("failed", WARN)
     if run.result is not None and run.result.stopped != "time":
         return ending(run.result).word, TEXT
-    if run.result is not None and run.result.verdict is not None and run.result.verdict.bad:
+    if run.result is not None and run.result.state == DEGRADED:
         return "DEGRADED", WARN
     if percent is not None:
         return f"{percentage(percent, digits=1)} behind", WARN
     if run.result is not None:
         unpaired = group.kind == "pairs" and group.pair(target)[2] is None
-        return ("only alone", WARN) if unpaired else ("ok", GOOD)
+        word = "only alone" if unpaired else verdict(run.result)
+        return word, {OK: GOOD, NOT_JUDGED: TEXT}.get(word, WARN)
     return _going(group, target, run), TEXT
 
 

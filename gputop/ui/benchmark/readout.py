@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from gputop.bench.events import NOT_JUDGED, Result
+from gputop.bench.events import DEGRADED, FAULTY, NOT_JUDGED, OK
 from gputop.bench.plan import peaks
 from gputop.bench.plan.request import Target, short_labels
 from gputop.bench.results.facts import ending, verified_text
@@ -87,6 +87,9 @@ def _ended(group: GroupState) -> tuple[str, Style, str]:
         return f"{run.limit.title} ", WARN, f"{run.limit.why} · {what}"
     done = [target for target, each in group.runs.items() if each.took_its_time]
     if len(done) == len(group.runs):
+        ends = [(target, group.runs[target].result) for target in done]
+        if bad := [target for target, result in ends if result and result.state == DEGRADED]:
+            return "DEGRADED: ", WARN, (f"{short_labels(bad)}, " if group.is_several else "") + what
         return "Done ", GOOD, what
     if group.stopping or not group.is_several:
         return "Stopped ", GOOD, what
@@ -122,7 +125,9 @@ def _what(group: GroupState) -> str:
     parts = [f"{group.first.description} {shape}on {_devices(list(group.runs))}"]
     results = [run.result for run in runs if run.result]
     if len(results) == len(runs) and all(each.checks for each in results) and not group.faulty:
-        parts.append("all checks passed" if group.is_several else _checked(results[0]))
+        said = verified_text(results[0]).partition(" (")[0]
+        said += f"{'' if 'check' in said else ' checked'}, none wrong"
+        parts.append("all checks passed" if group.is_several else said)
     known = [run.trace.heat_limits for run in runs if run.trace.gpu is not None]
     if known and group.is_several:
         parts.append(f"heat limit: {peaks.heat_in_short(known)}")
@@ -130,12 +135,6 @@ def _what(group: GroupState) -> str:
     if len(torch) == 1:
         parts.append(f"torch {visible(torch.pop())}")
     return " · ".join(parts)
-
-
-def _checked(result: Result) -> str:
-    """Return what was checked: `14 of 9090 products checked, none wrong`."""
-    said = verified_text(result).partition(" (")[0]
-    return f"{said}{'' if 'check' in said else ' checked'}, none wrong"
 
 
 def _devices(targets: Sequence[Target]) -> str:
@@ -149,13 +148,18 @@ def _devices(targets: Sequence[Target]) -> str:
 
 
 def _faults(group: GroupState) -> str:
-    if not group.is_several:
-        return wrong_elements_text(group.first)
-    wrong = group.wrong
     return "; ".join(
-        f"{target.place} {count(wrong[target], 'wrong element') if target in wrong else 'failed'}"
+        (f"{target.place} " if group.is_several else "") + _fault(group, target)
         for target in filter(group.is_faulty, group.runs)
     )
+
+
+def _fault(group: GroupState, target: Target) -> str:
+    run = group.runs[target]
+    if wrong := group.wrong_elements(target):
+        return count(wrong, "wrong element") if group.is_several else wrong_elements_text(run)
+    bad = run.result.verdict.bad if run.result and run.result.verdict else ()
+    return bad[0].why if bad else "failed"
 
 
 def wrong_elements_text(run: RunState) -> str:
@@ -202,7 +206,7 @@ class ReadoutView(TelemetryView, RunView):
                 [Span(clip(f" {remedy}", width), STRONG)],
             ]
         figures = results.last_and_best(run, width) if run.is_table else _figures(run)
-        if run.faulty:
+        if run.wrong_elements:
             figures += [Span(f"  {wrong_elements_text(run)}", FAULT)]
         _add(figures, _conditions(run) if run.ended else self._device(run), width)
         checks: Row = [Span(" ")]
@@ -231,7 +235,8 @@ class ReadoutView(TelemetryView, RunView):
         fits = width - SHORTEST_BAR - len(text) - 1
         verdict = run.result.verdict if run.result else None
         if run.result and verdict and not verdict.bad:
-            heat, end = f"  {next(verdict_lines(run.result))}", GOOD
+            heat = f"  {next(verdict_lines(run.result))}"
+            end = GOOD if verdict.state == OK else TEXT
             if len(heat) > fits:  # without their names
                 judged = sum(part.state != NOT_JUDGED for part in verdict.parts)
                 heat = f"  Verdict: {verdict.state} ({judged} of {len(verdict.parts)} judged)"
@@ -247,9 +252,8 @@ class ReadoutView(TelemetryView, RunView):
 
 
 def _bad(run: RunState) -> list[str]:
-    if run.result is None or run.result.verdict is None:
-        return []
-    return [*verdict_lines(run.result)] if run.result.verdict.bad else []
+    result = run.result
+    return [*verdict_lines(result)] if result and result.state in (FAULTY, DEGRADED) else []
 
 
 def _figures(run: RunState) -> Row:

@@ -291,7 +291,8 @@ class ResultsView(CursorList, TelemetryView):
         row: Row = []
         titles = {column.title for column, _ in columns}
         device = self._telemetry.find_device(result.device_uuid)
-        bad = result.known_comparison.slower or (result.verdict and result.verdict.bad)
+        faulty = result.state == FAULTY
+        bad = result.known_comparison.slower or result.state == DEGRADED
         for column, cells in columns:
             text = column.text(result)
             if column is DEVICE and device is not None:  # eight may have one name
@@ -299,7 +300,7 @@ class ResultsView(CursorList, TelemetryView):
             if column.title == "TYPE" and "KIND" not in titles and result.points:
                 text = visible(result.kind, 20)  # tells more than its data type
             style = STRONG if column is SPEED else TEXT
-            if result.wrong_elements:  # a fault is red all over
+            if faulty:  # a fault is red all over
                 style = FAULT
             elif bad and column in (VERDICT, SPEED):
                 style = WARN
@@ -307,6 +308,6 @@ class ResultsView(CursorList, TelemetryView):
                 style = DIM
             row += [Span(" "), cell(text, cells, style, right=column.right)]
         # What is red stays red under the cursor.
-        chosen, calm = result is self.selected, not result.wrong_elements
+        chosen, calm = result is self.selected, not faulty
         line = list_row(fit(row[1:], width - 1), selected=chosen, focused=calm)
         return [Span("=", ACCENT), *line[1:]] if result is self.marked else line
