@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from textual.events import MouseEvent, MouseScrollDown, MouseScrollUp
 
+from gputop.bench.events import Done, Verdict, VerdictPart
 from gputop.problem import Problem, ProblemError
 from gputop.ui.benchmark import screen
 from gputop.ui.benchmark.readout import TitleView
@@ -23,6 +24,8 @@ from gputop.ui.telemetry import Telemetry
 from tests.bench.kept import BASE, COPY, soak, table, with_comparisons
 from tests.bench.workers import RESULT
 from tests.runs import gpu_run
+from tests.sessions import EVENTS
+from tests.sessions import RESULT as CPU_RUN
 from tests.streams import PreparedStream, inventory, sample
 from tests.ui.pilots import lines, settle, shown, text_of, until
 
@@ -258,6 +261,40 @@ async def test_a_run_that_ends_before_earlier_results_are_read_is_listed_once(
         _, first, second = shown(pilot, ResultsView).splitlines()
         assert " 0.305 " in first
         assert " 780 " in second
+
+
+async def test_a_run_that_begins_while_results_are_judged_costs_no_verdict(
+    monkeypatch: pytest.MonkeyPatch, session: type[PreparedSession]
+) -> None:
+    may_go_on = threading.Event()
+    kept: list[Result] = []
+    slower = Verdict((VerdictPart("datasheet", "degraded", "it is slow"),))
+
+    def judge_the_first_late(results: list[Result]) -> list[Result]:
+        if results[0].tflops_mean == CPU_RUN.tflops_mean:
+            may_go_on.wait(60)
+        return [replace(each, verdict=slower) for each in results]
+
+    monkeypatch.setattr(screen, "judged", judge_the_first_late)
+    monkeypatch.setattr(screen, "append", lambda result, *_: kept.append(result))
+    monkeypatch.setattr(screen, "recent", lambda _: [BASE])
+    app = GputopApp(PreparedStream(inventory(1), sample(1, processes=[])))
+    async with app.run_test(size=(100, 30)) as pilot:
+        await pilot.press("2")
+        await loaded(pilot)
+        await pilot.press("b")
+        await until(pilot, lambda: shown(pilot, ResultsView).count("0.305") == 1)
+        later = replace(CPU_RUN, started_at=NOW, tflops_mean=0.299)
+        session.to_send = (*EVENTS[:-1], Done(later))
+        await pilot.press("b")
+        await until(pilot, lambda: len(kept) == 1)
+        may_go_on.set()
+        await until(pilot, lambda: len(kept) == 2)
+        await settle(pilot)
+        _, first, second, third = shown(pilot, ResultsView).splitlines()
+        assert ("0.299" in first, "0.305" in second, " 780 " in third) == (True, True, True)
+        assert first.endswith("DEGRADED")
+        assert second.endswith("DEGRADED")
 
 
 async def test_devices_of_this_machine_have_their_number(monkeypatch: pytest.MonkeyPatch) -> None:

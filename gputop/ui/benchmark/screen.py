@@ -114,10 +114,10 @@ class BenchmarkTab(LiveTab):
     def _show_results(
         self, first: list[Result], problem: str | None, others: Sequence[Result] = ()
     ) -> None:
-        """List the first, then those of the others that are not among them."""
-        known = {(each.started_at, each.device_uuid) for each in first}
-        rest = [each for each in others if (each.started_at, each.device_uuid) not in known]
-        self._results.show([*first, *rest][:RESULTS_SHOWN], problem)
+        """List the first, then the others; what is among both stays where the others have it."""
+        new = {(each.started_at, each.device_uuid): each for each in first}
+        rest = [new.pop((each.started_at, each.device_uuid), each) for each in others]
+        self._results.show([*new.values(), *rest][:RESULTS_SHOWN], problem)
         self._redraw_run()
 
     @property
@@ -188,7 +188,7 @@ class BenchmarkTab(LiveTab):
             self._follow_suite(requests)
         else:
             run = self._run(self._prepared(requests))
-            self.run_worker(run, group="bench", exclusive=True, exit_on_error=False)
+            self.run_worker(run, group="bench", exit_on_error=False)
 
     def _prepared(
         self, requests: list[Request], when: str = "", rest: float | None = None
@@ -211,7 +211,7 @@ class BenchmarkTab(LiveTab):
             view.group = group
         self._chart.hint = lambda *_: []
 
-    @work(exclusive=True, group="bench", exit_on_error=False)
+    @work(group="bench", exit_on_error=False)
     async def _follow_suite(self, requests: list[Request]) -> None:
         assert self._suite is not None
         suite, parts, seconds = self._suite, LEVELS[DEFAULT_LEVEL].parts, requests[0].seconds
