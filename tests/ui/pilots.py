@@ -135,9 +135,9 @@ async def until(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
 
 
 async def resize(pilot: Pilot[None], width: int, height: int) -> None:
-    """Resize the terminal, and wait until the screen has the size: Textual collects sizes first."""
+    """Resize the terminal, and wait until it is laid out so: Textual collects sizes first."""
     await pilot.resize_terminal(width, height)
-    await until(pilot, lambda: pilot.app.screen.size == (width, height))
+    await until(pilot, lambda: pilot.app.screen._compositor.size == (width, height))
     await settle(pilot)
 
 
