@@ -418,6 +418,16 @@ async def test_any_size_of_terminal_is_survived(size: tuple[int, int]) -> None:
         assert "H100" in shown(pilot, DevicesView)
 
 
+async def test_a_size_whose_timer_textual_dropped_is_handed_on() -> None:
+    """As it does where another process has the processor at the wrong moment: then all are lost."""
+    app = app_with(inventory(1), sample(1))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        app._resize_timer = app.set_timer(3600, lambda: None)
+        await resize(pilot, 80, 24)
+        await resize(pilot, 100, 30)
+
+
 async def test_the_benchmark_is_made_in_advance(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gputop.ui.shell.dashboard.PRELOAD_SECONDS", 0.01)
     app = app_with(inventory(1), sample(1))

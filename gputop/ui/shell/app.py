@@ -48,9 +48,8 @@ ANSI_THEMES = ("ansi-dark", "textual-ansi")
 """Names of the theme in the terminal's own colours: since Textual 8.2.5, and before. The look then
 replaces them by ours."""
 THRESHOLDS = 10_000, 2, 2
-"""New objects per collection of garbage, and collections per collection of older objects. A tick
-makes thousands of objects that soon go without it, and Python's own 700 took a tenth of the time.
-With its own 10 and 10, a screen that was closed stayed for an hour."""
+"""New objects per collection of garbage, and collections per collection of older objects. Python's
+own 700 took a tenth of the time, and with its 10 and 10 a closed screen stayed for an hour."""
 LAYOUT_SECONDS = 2.0
 """Seconds that the layout of a screen may take before it is painted as it is."""
 COLLECT_SECONDS = 60.0
@@ -162,10 +161,7 @@ class GputopApp(App[None], inherit_bindings=False):  # Ctrl+Q is for who pressed
 
     @contextlib.contextmanager
     def batch_update(self) -> Iterator[None]:
-        """Paint nothing until the end of the batch, and then also what was not painted in it.
-
-        Textual forgets that: a terminal resized while a tab was mounted kept blank lines.
-        """
+        """Paint at its end also what was not painted in it: Textual forgets a resize meanwhile."""
         self._batches += 1
         try:
             with super().batch_update():
@@ -191,6 +187,7 @@ class GputopApp(App[None], inherit_bindings=False):  # Ctrl+Q is for who pressed
             self._leave()
         if (screen := self._action_screen) is not None:
             screen.tick()
+        textual_patches.hand_on_size(self)
         now = time.monotonic()
         if now >= self._collect_at:
             self._collect_at = now + COLLECT_SECONDS

@@ -1,17 +1,14 @@
 """Patches of Textual: updates give their cells to a screen model, and what is gone is let go of.
 
-The classes of updates are private. Their methods are replaced only where they have the tested
-signatures; otherwise Textual's own driver sends its own output, with more bytes.
-Textual also renders whole lines of every widget on a changed line, and cuts them. Where no other
-widget covers the cells of a live view, its own row has them.
-Textual lays everything out again after a change of any widget's size, as scroll bars may come or
-go, and repaints what it laid out: each page was painted twice. And it collects what changed from
-each widget on its own, when that is idle: some of it came in a frame of its own.
-
-Textual keeps the last 1,024 pairs of colours that it mixed by the widget's cache of drawn lines,
-and so every line of a screen or a notification long after it was closed: tens of megabytes in an
-hour. The method does not look at the cache; it is replaced only where it has the shape that was
-tested. The last 1,024 keys are kept by the parser that read them, and with it its app.
+Private methods are replaced only where they have the tested signatures; otherwise Textual's own
+driver sends its own output, with more bytes. Textual also renders whole lines of every widget on a
+changed line, and cuts them. Where no other widget covers the cells of a live view, its own row has
+them. Textual lays everything out again after a change of any widget's size, as scroll bars may come
+or go: each page was painted twice. And it collects what changed from each widget when that is idle:
+some of it came in a frame of its own. Textual keeps the last 1,024 pairs of colours that it mixed
+by the widget's cache of drawn lines, and so every line of a screen long after it was closed: tens
+of megabytes in an hour. The last 1,024 keys are kept by the parser that read them, and with it its
+app.
 """
 
 from __future__ import annotations
@@ -234,6 +231,12 @@ def install_layouts() -> bool:
 
     _replace(Widget, "_size_updated", size_updated)
     return True
+
+
+def hand_on_size(app: Any) -> None:
+    """Hand on a new size whose timer Textual dropped, as it was late at once: else none ever is."""
+    if getattr(app, "_resize_event", None) is not None and hasattr(app, "_check_resize"):
+        app._check_resize()  # noqa: SLF001
 
 
 def collect_changes(*widgets: Widget) -> None:
