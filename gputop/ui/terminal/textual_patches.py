@@ -1,14 +1,14 @@
 """Patches of Textual: updates give their cells to a screen model, and what is gone is let go of.
 
-Private methods are replaced only where they have the tested signatures; otherwise Textual's own
-driver sends its own output, with more bytes. Textual also renders whole lines of every widget on a
-changed line, and cuts them. Where no other widget covers the cells of a live view, its own row has
-them. Textual lays everything out again after a change of any widget's size, as scroll bars may come
-or go: each page was painted twice. And it collects what changed from each widget when that is idle:
-some of it came in a frame of its own. Textual keeps the last 1,024 pairs of colours that it mixed
-by the widget's cache of drawn lines, and so every line of a screen long after it was closed: tens
-of megabytes in an hour. The last 1,024 keys are kept by the parser that read them, and with it its
-app.
+Private methods are replaced only where they have the tested signatures. Without those of updates,
+Textual's own driver sends its own output, with more bytes.
+Textual also renders whole lines of every widget on a changed line, and cuts them. Where no other
+widget covers the cells of a live view, its own row has them.
+Textual lays everything out again after a change of any widget's size: each page was painted twice.
+It collects what changed from each widget when that is idle: some came in a frame of its own.
+Textual keeps the last 1,024 pairs of colours that it mixed by the widget's cache of drawn lines, at
+which the method does not look, and so every line of a closed screen: tens of megabytes in an hour.
+The last 1,024 keys are kept by the parser that read them, and with it its app.
 """
 
 from __future__ import annotations
