@@ -1,0 +1,48 @@
+"""A fake CUDA for the benchmark worker: `torch.cuda` on CPU tensors, with a simulated device.
+
+`python` in this folder is an interpreter for `gputop bench --python`. It runs the Python named by
+FAKE_CUDA_PYTHON (default `python3`), which needs a torch without CUDA:
+
+    FAKE_CUDA_NAME="Tesla T4" FAKE_CUDA_CAPABILITY=7.5 FAKE_CUDA_RATES='{"float16": 24}' \\
+        gputop bench --python tests/fake_cuda/python --size 2048
+
+The GPU itself comes from NVML, so the command also needs `tests.driver`, the fake driver. Every
+field of `settings.Settings` is an environment variable with the prefix FAKE_CUDA_. Variables of
+type `str` are plain text, all others are JSON.
+
+Results are real. A product is computed on the CPU, once for the same operands, and launching it
+again only takes simulated time. So a large product takes long the first time: prefer `--size 2048`
+or smaller. Kernels run in the order of their launch, in streams, one after the other on a device.
+In the real interpreter `step` runs the blocks for CPUs, and `torch.compile` compiles nothing.
+
+A fault is one of `settings.Fault`, as in
+
+    FAKE_CUDA_FAULTS='[{"at": "product", "size": 512, "exception": "TypeError", "message": "no"}]'
+
+Points where a fault can happen (`at`), and the attributes that select one:
+
+| point | reached by | attributes |
+|---|---|---|
+| `init` | `torch.cuda.init` | |
+| `context` | the first call that needs a context on a device | `device` |
+| `product` | the launch of a product | `kind` (as in `Settings.rates`), `size` (m) |
+| `allocate` | a tensor made on a device | `device` |
+| `pin` | pinned memory | |
+| `copy` | `Tensor.copy_` that involves a device | |
+| `peer copy` | the driver's `cuMemcpyAsync`, which returns status 700 | |
+| `library` | `preferred_blas_library(name)` | `kind` (`cublas`, `cublaslt`) |
+| `capture` | the capture of a CUDA graph | |
+| `compile` | the first call of a compiled function | |
+| `collective` | `init_process_group` | |
+
+Modules: `settings` (settings and faults), `timeline` (devices, streams, events, graphs), `memory`
+(places of tensors, free memory), `products` (matrix products), `driver` (libcuda), `install`
+(patches torch).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+PYTHON = Path(__file__).with_name("python")
+"""The interpreter for `--python`."""

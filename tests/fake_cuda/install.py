@@ -1,0 +1,305 @@
+"""Patches torch: `torch.cuda`, the functions that make tensors, products, copies, NCCL, compile."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from . import driver
+from .memory import HOST, PINNED, Memory, device_of
+from .products import Products, Results
+from .settings import from_environment
+from .timeline import Event, Graph, Machine, Stream, number_of, sleep_until
+
+FACTORIES = (
+    *("empty", "zeros", "ones", "full", "rand", "randn", "randint", "randperm", "arange"),
+    *("linspace", "tensor", "as_tensor", "eye"),
+)
+LIKE = ("empty_like", "zeros_like", "ones_like", "full_like", "randn_like")
+READERS = ("item", "tolist", "__int__", "__float__", "__bool__")
+"""Methods that bring a value to the host, for which they wait."""
+SLEEP_HERTZ = 1.98e9
+"""Clock of the cycles of `torch.cuda._sleep`."""
+PAGEABLE_SHARE = 0.25
+"""Share of the link's bandwidth that pageable memory reaches."""
+
+
+def install() -> None:
+    """Give the torch of this process a CUDA, as the environment describes it."""
+    import torch
+
+    settings = from_environment()
+    names = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+    machine = Machine(torch, settings, len(names) or settings.devices)
+    memory = Memory(machine)
+    results = Results(memory.reference)
+    real_version = tuple(int(part) for part in torch.__version__.split(".")[:2])
+    version = settings.version or (real_version[0], real_version[1])
+    _name_version(torch, settings.torch)
+    products = Products(machine, results, version)
+    _patch_tensors(machine, memory, results)
+    torch.mm, torch._scaled_mm, torch._int_mm = products.mm, products.scaled_mm, products.int_mm
+    if version < (2, 8):
+        vars(torch).pop("float4_e2m1fn_x2", None)
+    torch.backends.cuda.matmul = products.matmul
+    torch.backends.cuda.preferred_blas_library = _library(machine)
+    _patch_cuda(machine, memory)
+    _patch_collectives(machine)
+    torch.compile = _compiler(machine)
+    driver.install(machine)
+
+
+def _name_version(torch: Any, version: str) -> None:
+    shown = version or torch.__version__.partition("+")[0]
+    torch.version.cuda = "12.8"
+    torch.__version__ = type(torch.__version__)(f"{shown}+cu128")
+
+
+def _patch_tensors(machine: Machine, memory: Memory, results: Results) -> None:
+    torch = machine.torch
+    for name in FACTORIES:
+        setattr(torch, name, _factory(memory, getattr(torch, name)))
+    for name in LIKE:
+        setattr(torch, name, _factory_like(memory, getattr(torch, name)))
+    for name in READERS:
+        setattr(torch.Tensor, name, _reader(machine, memory, getattr(torch.Tensor, name)))
+    moves = Moves(machine, memory, results)
+    torch.equal = moves.equal
+    for name in ("clone", "to", "cuda", "pin_memory", "copy_"):
+        setattr(torch.Tensor, name, _method(getattr(moves, name)))
+
+
+def _method(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that becomes a method of a class: a bound method does not."""
+
+    def call(self: Any, *arguments: Any, **options: Any) -> Any:
+        return function(self, *arguments, **options)
+
+    return call
+
+
+def _is_cuda(argument: object) -> bool:
+    """Return True for `cuda:0` and for a `torch.device` of that name."""
+    is_name = isinstance(argument, str) or type(argument).__name__ == "device"
+    return is_name and str(argument).startswith("cuda")
+
+
+def _factory(memory: Memory, make: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of torch that also takes a fake device, and pinned memory."""
+
+    def made(*arguments: Any, **options: Any) -> Any:
+        place = HOST
+        if _is_cuda(options.get("device")):
+            place = str(options.pop("device"))
+        if options.pop("pin_memory", False):
+            place = PINNED
+        return memory.put(make(*arguments, **options), place)
+
+    return made
+
+
+def _factory_like(memory: Memory, make: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of torch whose tensor is where its model is, unless a device is named."""
+
+    def made(model: Any, *arguments: Any, **options: Any) -> Any:
+        place = memory.place(model)
+        if _is_cuda(options.get("device")):
+            place = str(options.pop("device"))
+        return memory.put(make(model, *arguments, **options), place)
+
+    return made
+
+
+def _reader(machine: Machine, memory: Memory, read: Callable[..., Any]) -> Callable[..., Any]:
+    def wait_and_read(self: Any) -> Any:
+        device = device_of(memory.place(self))
+        if device is not None:
+            machine.need(machine.devices[device])
+            sleep_until(machine.current_stream.tail)
+            machine.need(machine.devices[device])
+        return read(self)
+
+    return wait_and_read
+
+
+class Moves:
+    """Copies within a memory, and from one to another."""
+
+    def __init__(self, machine: Machine, memory: Memory, results: Results) -> None:
+        self._machine, self._memory, self._results = machine, memory, results
+        tensor = machine.torch.Tensor
+        self._copy, self._clone, self._to = tensor.copy_, tensor.clone, tensor.to
+        self._equal = machine.torch.equal
+
+    def equal(self, one: Any, other: Any) -> Any:
+        """As `torch.equal`, which waits for the device."""
+        self._machine.synchronize()
+        return self._equal(one, other)
+
+    def clone(self, source: Any, **options: Any) -> Any:
+        """As `Tensor.clone`."""
+        made = self._memory.put(self._clone(source, **options), self._memory.place(source))
+        if made.stride() == source.stride():
+            self._results.note_same(made, source)
+        return made
+
+    def to(self, source: Any, *arguments: Any, **options: Any) -> Any:
+        """As `Tensor.to`."""
+        named = [each for each in (*arguments, *options.values()) if _is_cuda(each)]
+        left = [each for each in arguments if not _is_cuda(each)]
+        options = {name: each for name, each in options.items() if not _is_cuda(each)}
+        options.pop("non_blocking", None)
+        moved = self._to(source, *left, **options) if left or options else source
+        if not named:
+            return moved
+        if moved is source:
+            moved = self._clone(source)
+        return self._memory.put(moved, str(named[0]))
+
+    def cuda(self, source: Any, device: Any = None, **_: Any) -> Any:
+        """As `Tensor.cuda`, of pageable memory."""
+        number = number_of(device, self._machine.current_device)
+        rate = 1e9 * self._machine.settings.host_gbs * PAGEABLE_SHARE
+        self._machine.launch(source.nbytes / rate, engine="link")
+        return self._memory.put(self._clone(source), f"cuda:{number}")
+
+    def pin_memory(self, source: Any) -> Any:
+        """As `Tensor.pin_memory`."""
+        return self._memory.put(self._clone(source), PINNED)
+
+    def copy_(self, to: Any, source: Any, non_blocking: bool = False) -> Any:
+        """As `Tensor.copy_`."""
+        self._time(to, source, non_blocking=non_blocking)
+        if to.shape != source.shape or to.dtype != source.dtype or to.requires_grad:
+            return self._copy(to, source)
+        # The same copy again, as in a benchmark, changes nothing.
+        if not self._results.has("copy", (source,), to):
+            self._copy(to, source)
+            self._results.keep("copy", (source,), to)
+        return to
+
+    def _time(self, to: Any, source: Any, *, non_blocking: bool) -> None:
+        """Put the copy on the timeline."""
+        machine, settings = self._machine, self._machine.settings
+        places = self._memory.place(to), self._memory.place(source)
+        devices = {device_of(place) for place in places}
+        if devices == {None}:
+            return
+        machine.faults.reach("copy")
+        size = to.numel() * to.element_size()
+        if None not in devices:
+            if len(devices) == 1:
+                machine.launch(2 * size / (1e9 * settings.device_gbs))
+            else:
+                machine.launch(size / (1e9 * settings.link_gbs), engine="link")
+            return
+        pageable = HOST in places
+        share = PAGEABLE_SHARE if pageable else 1.0
+        machine.launch(size / (1e9 * settings.host_gbs * share), engine="link")
+        if pageable or not non_blocking:
+            machine.current_stream.synchronize()
+
+
+def _library(machine: Machine) -> Callable[..., Any]:
+    backends = machine.torch._C._BlasBackend
+    chosen = [backends.Cublas]
+    by_name = {"cublas": backends.Cublas, "cublaslt": backends.Cublaslt}
+
+    def preferred_blas_library(backend: Any = None) -> Any:
+        if backend is not None:
+            machine.faults.reach("library", kind=backend)
+            chosen[0] = by_name.get(backend, backend)
+        return chosen[0]
+
+    return preferred_blas_library
+
+
+def _patch_cuda(machine: Machine, memory: Memory) -> None:
+    cuda, settings = machine.torch.cuda, machine.settings
+
+    def free_and_total(device: Any = None) -> tuple[int, int]:
+        number = number_of(device, machine.current_device)
+        machine.need(machine.devices[number])
+        return memory.free(number), memory.total
+
+    def taken(device: Any = None) -> int:
+        return memory.taken(number_of(device, machine.current_device))
+
+    def properties(device: Any = None) -> Any:
+        major, minor = settings.compute_capability
+        facts = {"major": major, "minor": minor, "multi_processor_count": 132}
+        return types.SimpleNamespace(name=settings.name, total_memory=memory.total, **facts)
+
+    def new_stream(device: Any = None, priority: int = 0) -> Stream:
+        number = number_of(device, machine.current_device)
+        machine.need(machine.devices[number])
+        return Stream(machine, machine.devices[number])
+
+    def new_event(enable_timing: bool = False, **_: Any) -> Event:
+        return Event(machine, enable_timing=enable_timing)
+
+    def capture(graph: Graph, pool: Any = None, stream: Any = None, **_: Any) -> Any:
+        return graph.capture()
+
+    @contextlib.contextmanager
+    def on_device(device: Any) -> Iterator[None]:
+        with machine.using(machine.defaults[number_of(device, 0)]):
+            yield
+
+    def choose_device(device: Any) -> None:
+        machine.use_device(number_of(device, 0))
+
+    def reaches_peer(one: Any, other: Any) -> bool:
+        return settings.peer_access
+
+    cuda.init = lambda: machine.faults.reach("init")
+    cuda.is_available = cuda.is_initialized = lambda: True
+    cuda.is_current_stream_capturing = lambda: machine.graph is not None
+    cuda.device_count = lambda: len(machine.devices)
+    cuda.get_device_capability = lambda *_: settings.compute_capability
+    cuda.get_device_name = lambda *_: settings.name
+    cuda.get_device_properties = properties
+    cuda.get_arch_list = settings.archs.split
+    cuda.current_device = lambda: machine.current_device
+    cuda.set_device, cuda.device = choose_device, on_device
+    cuda.can_device_access_peer = reaches_peer
+    cuda.synchronize = machine.synchronize
+    cuda.mem_get_info = free_and_total
+    cuda.memory_reserved = cuda.memory_allocated = taken
+    cuda.empty_cache = lambda: None
+    cuda.Stream, cuda.Event = new_stream, new_event
+    cuda.current_stream = lambda *_: machine.current_stream
+    cuda.default_stream = lambda *_: machine.defaults[machine.current_device]
+    cuda.stream = machine.using
+    cuda.CUDAGraph, cuda.graph = (lambda *_, **__: Graph(machine)), capture
+    cuda._sleep = lambda cycles: machine.launch(cycles / SLEEP_HERTZ)
+
+
+def _patch_collectives(machine: Machine) -> None:
+    """Let gloo do what NCCL would do."""
+    distributed = machine.torch.distributed
+    if not distributed.is_available():
+        return
+    begin = distributed.init_process_group
+
+    def init_process_group(backend: Any = None, *arguments: Any, **options: Any) -> Any:
+        machine.faults.reach("collective")
+        return begin("gloo" if backend == "nccl" else backend, *arguments, **options)
+
+    distributed.init_process_group = init_process_group
+
+
+def _compiler(machine: Machine) -> Callable[..., Any]:
+    """Return a `torch.compile` that compiles nothing."""
+
+    def compile_nothing(function: Callable[..., Any], **_: Any) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            machine.faults.reach("compile")
+            return function(*arguments)
+
+        return call
+
+    return compile_nothing

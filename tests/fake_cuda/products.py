@@ -1,0 +1,287 @@
+"""Matrix products on the fake device: `torch.mm`, `torch._scaled_mm` and `torch._int_mm`.
+
+Each product is computed on the CPU, as exactly as the device would, and only once for the same
+operands: launching it again takes simulated time and nothing else.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from .settings import RATES
+
+if TYPE_CHECKING:
+    from .timeline import Machine
+
+E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+"""Values of a float4 by its three low bits; the fourth is the sign."""
+HALF_SUMS = 128
+"""Terms along k that are added before a float16 sum is rounded, at most this many times."""
+NO_FLOAT8 = (
+    "torch._scaled_mm is only supported on CUDA devices with compute capability >= 9.0 or 8.9, or "
+    "ROCm MI300+"
+)
+DTYPES = ("float64", "float32", "bfloat16", "float16")
+
+
+class Result:
+    """What a tensor holds: the result of some sources, as long as none of them changes."""
+
+    def __init__(self, kind: str, sources: tuple[Any, ...], contents: object, out: Any) -> None:
+        self.kind, self.contents = kind, contents
+        self.out: Any = weakref.ref(out)
+        self.version = out._version
+        self._sources: Any = [(weakref.ref(each), each._version) for each in sources]
+
+    def is_of(self, kind: str, sources: tuple[Any, ...]) -> bool:
+        """Return True if it is the result of these very tensors as they are now."""
+        if kind != self.kind or len(sources) != len(self._sources):
+            return False
+        for (source, version), now in zip(self._sources, sources):  # noqa: B905 - Python 3.9
+            if source() is not now or now._version != version:
+                return False
+        return True
+
+
+class Results:
+    """Results that were made, by the tensor that holds them."""
+
+    def __init__(self, reference: Any) -> None:
+        self._results: dict[int, Result] = {}
+        self._reference = reference
+        self._stored: dict[int, tuple[Any, int, int]] = {}
+        """By address: the storage, its version, and the number of its content."""
+        self._numbers = itertools.count()
+
+    def has(self, kind: str, sources: tuple[Any, ...], out: Any) -> bool:
+        """Return True if the tensor has that result already, or gets it from another tensor."""
+        result = self._results.get(id(out))
+        known = result is not None and result.out() is out and result.version == out._version
+        if known and result is not None and result.is_of(kind, sources):
+            return True
+        contents = self._contents(sources)
+        if known and result is not None and (result.kind, result.contents) == (kind, contents):
+            self.keep(kind, sources, out)
+            return True
+        return False
+
+    def other(self, kind: str, sources: tuple[Any, ...]) -> Any:
+        """Return another tensor that has the same result, or None."""
+        contents = self._contents(sources)
+        for result in [*self._results.values()]:
+            out = result.out()
+            if out is None or result.version != out._version:
+                continue
+            if (result.kind, result.contents) == (kind, contents):
+                return out
+        return None
+
+    def keep(self, kind: str, sources: tuple[Any, ...], out: Any) -> None:
+        """Note a result that was just made."""
+        self._results[id(out)] = Result(kind, sources, self._contents(sources), out)
+
+    def note_same(self, copy: Any, source: Any) -> None:
+        """Note that a copy has the content of its source."""
+        number = self._number(source)
+        storage = copy.untyped_storage()
+        self._stored[storage.data_ptr()] = self._reference(storage), copy._version, number
+
+    def _contents(self, sources: tuple[Any, ...]) -> object:
+        return [(self._number(each), each.shape, each.stride()) for each in sources]
+
+    def _number(self, tensor: Any) -> int:
+        """Return the number of a storage's content: a new one if it was changed."""
+        storage, version = tensor.untyped_storage(), tensor._version
+        reference, known, number = self._stored.get(storage.data_ptr(), (None, 0, 0))
+        if reference is None or reference.expired() or known != version:
+            number = next(self._numbers)
+            self._stored[storage.data_ptr()] = self._reference(storage), version, number
+        return number
+
+
+class MatmulSettings:
+    """`torch.backends.cuda.matmul` of a version of torch."""
+
+    def __init__(self, version: tuple[int, int]) -> None:
+        vars(self)["is_new"] = version >= (2, 9)
+        vars(self)["allow_fp16_reduced_precision_reduction"] = True
+        vars(self)["allow_bf16_reduced_precision_reduction"] = True
+        vars(self)["fp32_precision" if version >= (2, 9) else "allow_tf32"] = False
+        if version >= (2, 7):
+            vars(self)["allow_fp16_accumulation"] = False
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name == "allow_tf32" and vars(self)["is_new"]:
+            raise RuntimeError(
+                "PyTorch is checking whether allow_tf32_new is enabled for cuBlas matmul, but the "
+                "current status indicate that you have mix of the legacy and new APIs"
+            )
+        if name not in vars(self):
+            raise AttributeError(f"Unknown attribute {name}")
+        vars(self)[name] = value
+
+    @property
+    def sums_in_float16(self) -> bool:
+        """True if float16 products may be summed in float16."""
+        return bool(vars(self).get("allow_fp16_accumulation"))
+
+    @property
+    def uses_tf32(self) -> bool:
+        """True if float32 products may be made in TF32."""
+        return "tf32" in (vars(self).get("fp32_precision"), vars(self).get("allow_tf32") and "tf32")
+
+
+class Products:
+    """The functions that make products."""
+
+    def __init__(self, machine: Machine, results: Results, version: tuple[int, int]) -> None:
+        self.machine, self.torch, self.results = machine, machine.torch, results
+        self.old_scaled_mm = version < (2, 5)
+        self._capability = machine.settings.compute_capability
+        self._rates = {**RATES, **machine.settings.rates}
+        self.matmul = MatmulSettings(version)
+        self._mm, self._int_mm = self.torch.mm, self.torch._int_mm
+        self._copy = self.torch.Tensor.copy_
+        self._names = {getattr(self.torch, name): name for name in DTYPES}
+        self._float4 = getattr(self.torch, "float4_e2m1fn_x2", None)
+
+    def mm(self, a: Any, b: Any, *, out: Any = None) -> Any:
+        """As `torch.mm`."""
+        kind = self._kind(a, b)
+        if out is None:
+            out = self.torch.empty((a.shape[0], b.shape[1]), dtype=a.dtype, device="cuda")
+        return self._launch(kind, a, b, out, COMPUTE.get(kind, Products._plain))
+
+    def scaled_mm(
+        self,
+        a: Any,
+        b: Any,
+        *,
+        scale_a: Any,
+        scale_b: Any,
+        out_dtype: Any = None,
+        use_fast_accum: bool = False,
+        out: Any,
+    ) -> Any:
+        """As `torch._scaled_mm` with `out`. All scales have to be one."""
+        if self.old_scaled_mm:
+            if not isinstance(out, tuple):
+                raise TypeError("_scaled_mm(): argument 'out' must be tuple of Tensors, not Tensor")
+            out, largest = out
+            self._scaled(a, b, out, fast=use_fast_accum)
+            largest.fill_(float(out.abs().max()))
+            return out, largest
+        return self._scaled(a, b, out, fast=use_fast_accum)
+
+    def int_mm(self, a: Any, b: Any, *, out: Any) -> Any:
+        """As `torch._int_mm`."""
+        if a.shape[0] <= 16:
+            raise RuntimeError(f"self.size(0) needs to be greater than 16, but got {a.shape[0]}")
+        if a.shape[1] % 8 or b.shape[1] % 8:
+            raise RuntimeError("self.size(1) and mat2.size(1) need to be multiples of 8")
+        return self._launch("int8", a, b, out, Products._integer)
+
+    def _scaled(self, a: Any, b: Any, out: Any, *, fast: bool) -> Any:
+        if self._capability < (8, 9):
+            raise RuntimeError(NO_FLOAT8)
+        if a.stride(1) != 1 or b.stride(0) != 1:
+            raise RuntimeError("mat1 must be row_major and mat2 column_major")
+        if a.shape[1] % 16 or b.shape[1] % 16:
+            raise RuntimeError("Expected trailing dimensions to be divisible by 16")
+        if a.dtype is self._float4:
+            return self._launch("float4", a, b, out, Products._of_float4)
+        kind = "float8_fast" if fast else "float8"
+        return self._launch(kind, a, b, out, Products._by_float32)
+
+    def _kind(self, a: Any, b: Any) -> str:
+        kind = self._names[a.dtype]
+        if kind == "float16" and self.matmul.sums_in_float16:
+            return "float16_acc16"
+        if kind == "float32" and self.matmul.uses_tf32:
+            least = self.machine.settings.tf32_from
+            if not least or (a.shape[0] >= 16 and min(b.shape) >= least):
+                return "tf32"
+        return kind
+
+    def _launch(self, kind: str, a: Any, b: Any, out: Any, compute: Any) -> Any:
+        machine, (m, k), n = self.machine, a.shape, b.shape[1]
+        if kind == "float4":
+            k *= 2
+        device = machine.current_stream.device
+        seconds = 2 * m * n * k / (1e12 * self._rates[kind])
+        if device.busy_seconds > machine.settings.burst_seconds:
+            seconds /= machine.settings.sustained
+        if machine.graph is not None:
+            machine.graph.add(seconds, lambda: self._make(kind, a, b, out, compute))
+            return out
+        fault = machine.faults.reach("product", kind=kind, size=m)
+        if fault in ("die", "hang"):
+            machine.fail(fault, "product", device)
+        machine.launch(seconds)
+        self._make(kind, a, b, out, compute, fault)
+        return out
+
+    def _make(self, kind: str, a: Any, b: Any, out: Any, compute: Any, fault: str = "") -> None:
+        kind += fault
+        if self.results.has(kind, (a, b), out):
+            return
+        same = self.results.other(kind, (a, b))
+        if same is None:
+            compute(self, a, b, out)
+        else:
+            self._copy(out, same)
+        if same is None and fault in ("wrong", "other bits"):
+            self._disturb(out, fault)
+        self.results.keep(kind, (a, b), out)
+
+    def _disturb(self, out: Any, fault: str) -> None:
+        """Change an element by much, or one that was rounded by one unit in the last place."""
+        integers = {2: self.torch.int16, 4: self.torch.int32, 8: self.torch.int64}
+        words = out.view(integers[out.element_size()])
+        if fault == "wrong":
+            words[-1, -1] ^= 1 << (8 * out.element_size() - 2)
+        elif float(out[-1, -1]) % 1:
+            words[-1, -1] ^= 1
+
+    def _plain(self, a: Any, b: Any, out: Any) -> None:
+        self._mm(a, b, out=out)
+
+    def _by_float32(self, a: Any, b: Any, out: Any) -> None:
+        self._copy(out, self._mm(a.float(), b.float()))
+
+    def _rounded_to_tf32(self, a: Any, b: Any, out: Any) -> None:
+        def rounded(operand: Any) -> Any:
+            bits = operand.view(self.torch.int32)
+            return ((bits + 0x1000) & ~0x1FFF).view(self.torch.float32)
+
+        self._mm(rounded(a), rounded(b), out=out)
+
+    def _summed_in_float16(self, a: Any, b: Any, out: Any) -> None:
+        step = max(16, -(-a.shape[1] // HALF_SUMS))
+        total = self.torch.zeros(out.shape, dtype=out.dtype)
+        for at in range(0, a.shape[1], step):
+            part = self._mm(a[:, at : at + step].float(), b[at : at + step].float())
+            total = (total.float() + part).to(out.dtype)
+        self._copy(out, total)
+
+    def _integer(self, a: Any, b: Any, out: Any) -> None:
+        self._int_mm(a, b, out=out)
+
+    def _of_float4(self, a: Any, b: Any, out: Any) -> None:
+        self._copy(out, self._mm(self._float4_values(a), self._float4_values(b.t()).t()))
+
+    def _float4_values(self, operand: Any) -> Any:
+        codes = operand.view(self.torch.uint8)
+        values = self.torch.tensor((*E2M1, *(-each for each in E2M1)))
+        pairs = self.torch.stack((codes & 15, codes >> 4), dim=-1).flatten(1)
+        return values[pairs.long()]
+
+
+COMPUTE: dict[str, Any] = {
+    "bfloat16": Products._by_float32,
+    "float16": Products._by_float32,
+    "float16_acc16": Products._summed_in_float16,
+    "tf32": Products._rounded_to_tf32,
+}

@@ -1,0 +1,298 @@
+"""The simulated device: kernels with a begin and an end, streams, events and graphs.
+
+Times are those of `time.perf_counter`. A kernel begins when it was launched, when the kernels
+before it in its stream have ended, and when its engine (products, or copies over a link) is free.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
+from weakref import WeakValueDictionary
+
+from .settings import Faults, Settings
+
+QUEUE = 1024
+"""Kernels that wait on a device before a launch blocks."""
+ADVICE = (
+    "\nCUDA kernel errors might be asynchronously reported at some other API call, so the "
+    "stacktrace below might be incorrect.\nFor debugging consider passing CUDA_LAUNCH_BLOCKING=1"
+)
+Work = Callable[[], None]
+
+
+class Device:
+    """A GPU: when its engines are free, and whether it still works."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.free_at = {"compute": 0.0, "link": 0.0}
+        self.ends: deque[float] = deque()
+        self.busy_seconds = 0.0
+        self.has_context = False
+        self.death = ""
+        """The error of every call since the device died."""
+
+    @property
+    def tail(self) -> float:
+        """The end of the last kernel."""
+        return max(self.free_at.values())
+
+
+class Current(threading.local):
+    """What is current in a thread."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self.graph: Graph | None = None
+
+
+class Machine:
+    """The GPUs, and the streams of this process."""
+
+    def __init__(self, torch: Any, settings: Settings, devices: int) -> None:
+        self.torch, self.settings = torch, settings
+        self.faults = Faults(settings.faults, torch)
+        self.devices = [Device(number) for number in range(devices)]
+        self.streams: WeakValueDictionary[int, Stream] = WeakValueDictionary()
+        self.defaults = [Stream(self, device, 0) for device in self.devices]
+        self.lock = threading.RLock()
+        self.copies: dict[tuple[int, int, int], Work] = {}
+        """Copies of the driver that were launched. They are made when somebody waits."""
+        self._local = Current(self.defaults[0])
+
+    @property
+    def current_stream(self) -> Stream:
+        """The current stream of this thread."""
+        return self._local.stream
+
+    @property
+    def current_device(self) -> int:
+        """Number of the current device of this thread."""
+        return self._local.stream.device.number
+
+    @contextlib.contextmanager
+    def using(self, stream: Stream | None) -> Iterator[None]:
+        """Make a stream and its device the current ones of this thread."""
+        before = self._local.stream
+        self._local.stream = stream or before
+        try:
+            yield
+        finally:
+            self._local.stream = before
+
+    def use_device(self, number: int) -> None:
+        """Make a device and its default stream the current ones of this thread."""
+        self._local.stream = self.defaults[number]
+
+    @property
+    def graph(self) -> Graph | None:
+        """The graph that this thread captures, or None."""
+        return self._local.graph
+
+    @graph.setter
+    def graph(self, graph: Graph | None) -> None:
+        self._local.graph = graph
+
+    def need(self, device: Device) -> None:
+        """Make the context of a device; raise if that fails, or if the device has died."""
+        if device.death:
+            raise self.error(device.death)
+        if not device.has_context:
+            self.faults.reach("context", device=device.number)
+            device.has_context = True
+
+    def error(self, message: str) -> Exception:
+        """Return an error of CUDA as torch raises it."""
+        kind = getattr(self.torch, "AcceleratorError", RuntimeError)
+        made: Exception = kind(message + ADVICE)
+        return made
+
+    def launch(self, seconds: float, stream: Stream | None = None, engine: str = "compute") -> None:
+        """Put a kernel behind the others."""
+        stream = stream or self._local.stream
+        device = stream.device
+        if device.death or not device.has_context:
+            self.need(device)
+        ends = device.ends
+        if len(ends) >= QUEUE:
+            sleep_until(ends[-QUEUE])
+        with self.lock:
+            now = time.perf_counter()
+            while ends and ends[0] <= now:
+                ends.popleft()
+            end = max(now, device.free_at[engine], stream.tail) + seconds
+            stream.tail = device.free_at[engine] = end
+            ends.append(end)
+            device.busy_seconds += seconds
+
+    def fail(self, what: str, point: str, device: Device) -> None:
+        """Let a device die or hang."""
+        if what == "die":
+            device.death = self.faults.message(point)
+        elif what == "hang":
+            device.free_at = dict.fromkeys(device.free_at, math.inf)
+
+    def synchronize(self, device: Any = None) -> None:
+        """Wait for all kernels of a device."""
+        if self.graph is not None:
+            raise self.error("CUDA error: operation not permitted when stream is capturing")
+        number = number_of(device, self.current_device)
+        self.need(self.devices[number])
+        tails = [stream.tail for stream in self.all_streams() if stream.device.number == number]
+        sleep_until(max([self.devices[number].tail, *tails]))
+        self.need(self.devices[number])
+        self.make_copies()
+
+    def all_streams(self) -> list[Stream]:
+        """Return every stream of every device."""
+        return [*self.defaults, *self.streams.values()]
+
+    def make_copies(self) -> None:
+        """Make the copies of the driver that were launched."""
+        with self.lock:
+            works, self.copies = self.copies, {}
+            for work in works.values():
+                work()
+
+
+def number_of(device: Any, otherwise: int) -> int:
+    """Return the number of `1`, `cuda:1` or `torch.device("cuda", 1)`."""
+    if device is None:
+        return otherwise
+    if isinstance(device, int):
+        return device
+    _, _, number = str(device).partition(":")
+    return int(number) if number else otherwise
+
+
+def sleep_until(moment: float) -> None:
+    """Sleep until that time, for ever if it is infinite."""
+    if math.isinf(moment):
+        _sleep_for_ever()
+    seconds = moment - time.perf_counter()
+    if seconds > 0:
+        time.sleep(seconds)
+
+
+def _sleep_for_ever() -> NoReturn:
+    while True:
+        time.sleep(3600)
+
+
+class Stream:
+    """As `torch.cuda.Stream`."""
+
+    def __init__(self, machine: Machine, device: Device, handle: int | None = None) -> None:
+        self.machine, self.device = machine, device
+        self.tail = 0.0
+        self.cuda_stream = id(self) if handle is None else handle
+        if handle is None:
+            machine.streams[self.cuda_stream] = self
+
+    def wait_stream(self, other: Stream) -> None:
+        """Let what follows here begin after all that the other stream has."""
+        self.tail = max(self.tail, other.tail)
+
+    def wait_event(self, event: Event) -> None:
+        """Let what follows here begin after the event."""
+        self.tail = max(self.tail, event.time or 0.0)
+
+    def record_event(self, event: Event | None = None) -> Event:
+        """Record an event behind the last kernel."""
+        event = event or Event(self.machine)
+        event.record(self)
+        return event
+
+    def query(self) -> bool:
+        """Return True if all kernels have ended."""
+        self.machine.need(self.device)
+        return time.perf_counter() >= self.tail
+
+    def synchronize(self) -> None:
+        """Wait for the kernels of this stream."""
+        self.machine.need(self.device)
+        sleep_until(self.tail)
+        self.machine.need(self.device)
+        self.machine.make_copies()
+
+
+class Event:
+    """As `torch.cuda.Event`."""
+
+    def __init__(self, machine: Machine, *, enable_timing: bool = False) -> None:
+        self.machine, self.timing = machine, enable_timing
+        self.time: float | None = None
+        self._device: Device | None = None
+
+    def record(self, stream: Stream | None = None) -> None:
+        """Take the time at which the stream gets here."""
+        stream = stream or self.machine.current_stream
+        self._device = stream.device
+        self.machine.need(stream.device)
+        self.time = stream.tail = max(time.perf_counter(), stream.tail)
+
+    def query(self) -> bool:
+        """Return True if the stream has got here."""
+        self._check()
+        ended = self.time is None or time.perf_counter() >= self.time
+        if ended:
+            self.machine.make_copies()
+        return ended
+
+    def synchronize(self) -> None:
+        """Wait until the stream has got here."""
+        self._check()
+        sleep_until(self.time or 0.0)
+        self._check()
+        self.machine.make_copies()
+
+    def elapsed_time(self, end: Event) -> float:
+        """Return the milliseconds between two events; raise as CUDA does if there are none."""
+        if not (self.timing and end.timing):
+            raise ValueError("Both events must be created with argument 'enable_timing=True'.")
+        if self.time is None or end.time is None:
+            raise ValueError("Both events must be recorded before calculating elapsed time.")
+        if not (self.query() and end.query()):
+            raise self.machine.error("CUDA error: device not ready")
+        return (end.time - self.time) * 1000
+
+    def _check(self) -> None:
+        if self._device is not None:
+            self.machine.need(self._device)
+
+
+class Graph:
+    """As `torch.cuda.CUDAGraph`: the products of a capture, and their time."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.seconds = 0.0
+        self._works: list[Work] = []
+
+    def add(self, seconds: float, work: Work) -> None:
+        """Capture a kernel."""
+        self.seconds += seconds
+        self._works.append(work)
+
+    def replay(self) -> None:
+        """Launch all that was captured."""
+        self.machine.launch(self.seconds)
+        for work in self._works:
+            work()
+
+    @contextlib.contextmanager
+    def capture(self) -> Iterator[None]:
+        """Capture the launches of this thread."""
+        self.machine.synchronize()
+        self.machine.faults.reach("capture")
+        self.machine.graph = self
+        try:
+            yield
+        finally:
+            self.machine.graph = None
