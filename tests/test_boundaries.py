@@ -154,7 +154,9 @@ def test_the_worker_needs_nothing_of_gputop() -> None:
     assert loaded_by(program, among) == {"gputop_worker.main"}
 
 
-@pytest.mark.parametrize("name", ["bench.worker", "bench.cluster.node_actor"])
+@pytest.mark.parametrize(
+    "name", ["bench.worker", "bench.cluster.node_actor", "sources.linux.memory_limit"]
+)
 def test_what_runs_elsewhere_imports_only_its_own_and_the_standard_library(name: str) -> None:
     """It is copied to where there may be no gputop; torch is loaded there by name."""
     place = ROOT / "gputop" / name.replace(".", "/")

@@ -16,6 +16,7 @@ from gputop.bench.cluster import relay
 from gputop.bench.cluster.node_actor import NodeActor
 from gputop.bench.plan.request import Request
 from gputop.bench.run.session import worker_request
+from gputop.sources.linux.memory_limit import available_bytes
 from tests.bench.workers import CPU, needs_torch
 from tests.clusters import executable
 
@@ -53,7 +54,7 @@ def own() -> tuple[str, str, list[Any]]:
 @needs_torch
 def test_the_worker_that_is_sent_runs_as_it_does_here() -> None:
     post = NodeActor(relay.worker_archive(), None, cpu=True)
-    assert post.facts(own)["torch"] == version("torch")
+    assert post.facts(own, available_bytes)["torch"] == version("torch")
     order = json.dumps(worker_request(Request(CPU, "float32", 64, 0.5))).encode() + b"\n"
     post.start(order)
     found = heard(post, "ended")
@@ -63,10 +64,14 @@ def test_the_worker_that_is_sent_runs_as_it_does_here() -> None:
     assert found["ended"][0][0] == 0
 
 
+def test_a_node_without_a_gpu_has_the_memory_that_its_control_groups_leave() -> None:
+    assert NodeActor(b"", None, cpu=True).facts(own, lambda: 5)["free_bytes"] == 5
+
+
 def test_it_has_its_gpu_alone_and_says_its_readings(smi: Path) -> None:
     program = b"import os, sys; print(os.environ['CUDA_VISIBLE_DEVICES'], flush=True)\n" + SLEEPER
     post = NodeActor(program, None, cpu=False)
-    found = post.facts(own)
+    found = post.facts(own, available_bytes)
     assert found["gpu"]["uuid"] == "GPU-0000-3"
     host, _, port = found["address"].partition(":")
     assert (host, int(port) > 1023) == ("10.1.2.3", True)
@@ -91,7 +96,7 @@ def test_an_old_driver_says_less_or_calls_it_otherwise(smi: Path, unknown: str, 
     old = {"clocks_throttle_reasons.active": "0x40", "unknown": unknown}
     smi.write_text(json.dumps({"3": old}))
     post = NodeActor(SLEEPER, None, cpu=False)
-    post.facts(own)
+    post.facts(own, available_bytes)
     post.start(b"{}\n")
     assert heard(post, "readings")["readings"][0].endswith(f" {end}")
     post.signal(9)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from gputop.bench.cluster import node_actor
 from gputop.bench.cluster.node_readings import node_facts, parse_readings
+from gputop.sources.linux.memory_limit import available_bytes
 from tests.bench import heat
 
 GPU = {
@@ -176,16 +177,22 @@ def test_a_post_says_why_nvidia_smi_did_not_answer(monkeypatch: pytest.MonkeyPat
         raise FileNotFoundError(2, "No such file or directory", "nvidia-smi")
 
     monkeypatch.setattr(node_actor, "_smi", missing)
-    found = node_actor.NodeActor(b"", None, cpu=False).facts(lambda: ("abc", "", [0]))
+    found = node_actor.NodeActor(b"", None, cpu=False).facts(
+        lambda: ("abc", "", [0]), available_bytes
+    )
     assert found["why"] == "there is no nvidia-smi on its PATH"
 
     def broken(*_: str) -> str:
         raise subprocess.CalledProcessError(9, "nvidia-smi", "NVIDIA-SMI has failed because\nit")
 
     monkeypatch.setattr(node_actor, "_smi", broken)
-    found = node_actor.NodeActor(b"", None, cpu=False).facts(lambda: ("abc", "", [0]))
+    found = node_actor.NodeActor(b"", None, cpu=False).facts(
+        lambda: ("abc", "", [0]), available_bytes
+    )
     assert found["why"] == "nvidia-smi: NVIDIA-SMI has failed because it"
     assert (
         "2 GPUs"
-        in node_actor.NodeActor(b"", None, cpu=False).facts(lambda: ("abc", "", [0, 1]))["why"]
+        in node_actor.NodeActor(b"", None, cpu=False).facts(
+            lambda: ("abc", "", [0, 1]), available_bytes
+        )["why"]
     )

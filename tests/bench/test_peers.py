@@ -128,18 +128,6 @@ def test_sizes_that_the_host_does_not_hold_are_left_out_and_noted() -> None:
     assert len(run.notes) == 1
 
 
-def test_the_memory_of_each_control_group_above_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    job = tmp_path / "slurm" / "job_7"
-    job.mkdir(parents=True)
-    for folder, limit, used in ((job, "max", 5), (job.parent, "1000", 400), (tmp_path, "900", 1)):
-        (folder / "memory.max").write_text(f"{limit}\n")
-        (folder / "memory.current").write_text(f"{used}\n")
-    monkeypatch.setattr(request, "_own_group", lambda: job)
-    assert request.available_bytes() == 600
-
-
 def node(folder: Path, number: int, processors: str) -> None:
     """A GPU in sysfs."""
     device = folder / "0000:1a:00.0"

@@ -110,6 +110,25 @@ async def test_a_worker_that_is_killed_is_a_failure_that_says_so() -> None:
     assert events[-1].status == 3
 
 
+@pytest.mark.parametrize(
+    ("kind", "remedy"),
+    [
+        ("soak", "choose a smaller --size or --memory-share"),
+        ("memory", "choose a smaller --memory-share"),
+    ],
+)
+async def test_the_remedy_of_a_killed_worker_names_options_of_its_kind(
+    tmp_path: Path, kind: str, remedy: str
+) -> None:
+    python = fake_interpreter(tmp_path, "import os\nos.kill(os.getpid(), 9)\n")
+    asked = Request(CPU, "float32", None, 1.0, python, kind)
+    async with timeout(BOUND), contextlib.aclosing(Session(asked).events()) as stream:
+        events = [event async for event in stream]
+    last = events[-1]
+    assert isinstance(last, Failed)
+    assert last.problem.remedy == f"If memory ran out (`dmesg` says so), {remedy}"
+
+
 @pytest.mark.daily(1)
 @needs_torch
 @pytest.mark.parametrize("awaited", [Hello, Progress])

@@ -777,3 +777,13 @@ def test_a_gpu_without_cuda_in_torch_says_what_to_install() -> None:
     assert error["kind"] == "no_cuda"
     assert torch.__version__ in error["why"]
     assert sys.executable in error["remedy"]
+
+
+@pytest.mark.parametrize("kind", kinds.KINDS)
+def test_a_remedy_names_options_that_the_kind_takes(kind: str) -> None:
+    asked = {"kind": kind, "size": None, "seconds": 1.0}
+    no_memory = errors.explain(MemoryError(), "cpu", asked).fields["remedy"]
+    assert "--memory-share" in no_memory
+    too_slow = errors.too_slow(asked, "float32", "9").fields["remedy"]
+    for remedy in (no_memory, too_slow):
+        assert ("--size" in remedy) == kinds.KINDS[kind].has_size

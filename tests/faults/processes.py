@@ -260,7 +260,7 @@ IN_MID_RUN = (
         "",
         lead=begun,
         fault=now,
-        says=("Ended after ", "MemoryError", "Choose a smaller --size or another --memory-share"),
+        says=("Ended after ", "MemoryError", "Choose a smaller --size or --memory-share"),
         prepare=raising("raise MemoryError"),
     ),
     of_a_run(

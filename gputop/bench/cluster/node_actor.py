@@ -53,8 +53,15 @@ class NodeActor:
         self._uuid: str | None = None
         self._started = threading.Event()
 
-    def facts(self, own: Callable[[], tuple[str, str, list[Any]]]) -> dict[str, Any]:
-        """Return the node, its GPU and the GPU's state; `own` asks Ray for node, address, GPUs."""
+    def facts(
+        self,
+        own: Callable[[], tuple[str, str, list[Any]]],
+        available_bytes: Callable[[], Optional[int]],  # noqa: UP045 - Python 3.9
+    ) -> dict[str, Any]:
+        """Return the node, its GPU and the GPU's state.
+
+        `own` asks Ray for node, address and GPUs, `available_bytes` returns the node's free memory.
+        """
         node, address, ids = own()
         found: dict[str, Any] = {
             "node": node,
@@ -66,7 +73,7 @@ class NodeActor:
             "pid": os.getpid(),
         }
         if self._cpu:
-            return {**found, **_cpu()}
+            return {**found, "cpu": _cpu_name(), "free_bytes": available_bytes()}
         if len(ids) != 1:
             return {**found, "why": f"Ray gave it {len(ids)} GPUs in the place of one"}
         try:
@@ -243,11 +250,8 @@ def _parent(uuid: str, listed: str) -> tuple[str, str]:
     return gpu, "0 ?"
 
 
-def _cpu() -> dict[str, Any]:
-    name, free = "CPU", None
+def _cpu_name() -> str:
     with contextlib.suppress(OSError):
-        found = re.search(r"\nmodel name\s*: (.*)", Path("/proc/cpuinfo").read_text())
-        name = found[1] if found else name
-        known = re.search(r"\nMemAvailable:\s*([0-9]+)", Path("/proc/meminfo").read_text())
-        free = int(known[1]) << 10 if known else None
-    return {"cpu": name, "free_bytes": free}
+        if found := re.search(r"\nmodel name\s*: (.*)", Path("/proc/cpuinfo").read_text()):
+            return found[1]
+    return "CPU"

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from gputop.bench.cluster import node_actor
+from gputop.sources.linux import memory_limit
 from gputop.stream.launch import end_with_parent
 
 PLACE_SECONDS = 60.0
@@ -100,7 +101,8 @@ class Relay:
                 self._kill(order["post"])
 
     def _place(self, count: int, python: str | None, *, cpu: bool) -> None:
-        self._ray.cloudpickle.register_pickle_by_value(node_actor)  # or nodes would need gputop
+        for module in (node_actor, memory_limit):  # or nodes would need gputop
+            self._ray.cloudpickle.register_pickle_by_value(module)
         place = self._ray.remote(num_cpus=0, num_gpus=1, max_concurrency=4)(node_actor.NodeActor)
         code = self._ray.put(worker_archive())
         for number in range(count):
@@ -108,16 +110,19 @@ class Relay:
             self._following.append(asyncio.create_task(self._look(number)))
 
     async def _look(self, number: int) -> None:
-        asked = asyncio.wrap_future(self._actors[number].facts.remote(ray_placement).future())
+        facts = self._actors[number].facts
+        asked = asyncio.wrap_future(
+            facts.remote(ray_placement, memory_limit.available_bytes).future()
+        )
         try:
-            facts = await asyncio.wait_for(asked, PLACE_SECONDS)
+            found = await asyncio.wait_for(asked, PLACE_SECONDS)
         except asyncio.TimeoutError:
             self._kill(number)
             self.send(post=number, lost=f"Ray had no GPU for it within {PLACE_SECONDS:.0f} s")
         except Exception as error:  # noqa: BLE001 - whatever it is, the others go on
             self._say_lost(number, error)
         else:
-            self.send(post=number, facts=facts)
+            self.send(post=number, facts=found)
 
     async def _follow(self, number: int, actor: Any) -> None:
         gather = max(GATHER_SECONDS, len(self._actors) / READS_PER_SECOND)

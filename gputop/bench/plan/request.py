@@ -16,6 +16,7 @@ from gputop.bench.plan.kinds import DEFAULT_KIND, DTYPES, KINDS, DataType, Devic
 from gputop.console import COULD_NOT_RUN
 from gputop.frozen import dataclass, replace
 from gputop.problem import Problem
+from gputop.sources.linux.memory_limit import available_bytes
 from gputop.sources.linux.procfs import cpu_name
 from gputop.text import size as sized
 from gputop.text import visible
@@ -344,26 +345,3 @@ def parse_python(text: str) -> str:
             "Give the path of a Python that has torch, such as ~/venv/bin/python."
         )
     return str(Path(path).absolute())  # not resolved: it may be the link of an environment
-
-
-def available_bytes() -> int | None:
-    """Return the memory available without swapping, to the machine and its control groups."""
-    found = []
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        found += [int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")]
-    for group in (own := _own_group(), *own.parents):
-        with contextlib.suppress(OSError, ValueError):  # no such group, or "max"
-            limit = int((group / "memory.max").read_text())
-            used = int((group / "memory.current").read_text())
-            found.append(max(0, limit - used))
-    return min(found) if found else None
-
-
-def _own_group() -> Path:
-    """Return the control group of this process: in a container its own, in a job that of Slurm."""
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/self/cgroup").read_text().splitlines():
-            if line.startswith("0::"):
-                return Path("/sys/fs/cgroup", line.removeprefix("0::").lstrip("/"))
-    return Path("/sys/fs/cgroup")

@@ -29,6 +29,7 @@ from gputop.bench.plan import request as plan
 from gputop.bench.plan.kinds import DTYPES, KINDS
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.run.worker_launch import STEP_SECONDS, Launcher, Worker
+from gputop.bench.worker.errors import less
 from gputop.compat import timeout_at
 from gputop.console import COULD_NOT_RUN, DEGRADED, FAULT, INTERRUPTED, signal_name
 from gputop.problem import Problem, ProblemError
@@ -312,7 +313,7 @@ class Session:
         if status < 0:
             remedy = choose if self._hello is None else "Look for the cause in `dmesg`"
             if -status == signal.SIGKILL:  # nearly always the kernel's
-                remedy = "If memory ran out (`dmesg` says so), choose a smaller --size"
+                remedy = f"If memory ran out (`dmesg` says so), choose {less(self._request.kind)}"
             return Problem(what, f"it was ended by {signal_name(status)}", remedy)
         lines = visible(errors.decode(errors="replace").strip().replace("\n", "\0"))
         last = lines.rpartition("␀")[2].strip()

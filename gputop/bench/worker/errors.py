@@ -15,6 +15,15 @@ class RunError(Exception):
         self.fields = {"kind": kind, "what": what, "why": why, "remedy": remedy}
 
 
+SIZED = ("soak", "sweep", "peak", "pulse", "burn", "pairs")
+"""Kinds of run that take `--size`; `--memory-share` is for all."""
+
+
+def less(kind: str) -> str:
+    """Return the options by which a run of that kind takes less memory."""
+    return "a smaller --size or --memory-share" if kind in SIZED else "a smaller --memory-share"
+
+
 def hangs(place: str, work: str, expected: float, patience: float) -> RunError:
     """Return the error for work that has not ended after many times its expected time."""
     why = f"{work} that takes {expected:.2g} s had not ended after {patience:.3g} s"
@@ -27,7 +36,9 @@ def too_slow(request: dict[str, Any], dtype: str, taken: str) -> RunError:
     """Return the error for products so long that none would end within the run."""
     what = f"No {dtype} product of size {request['size'] or 'auto'} ends in time"
     why = f"one takes {taken} s, and the run {request['seconds']:g} s"
-    remedy = "Choose a smaller --size, --size auto, or more --seconds"
+    remedy = "Give more --seconds"
+    if request["kind"] in SIZED:
+        remedy = "Choose a smaller --size, --size auto, or more --seconds"
     return RunError("too_slow", what, why, remedy)
 
 
@@ -46,7 +57,7 @@ def explain(error: BaseException, place: str | None, request: dict[str, Any]) ->
         what = f"The memory does not hold products of size {request['size'] or 'auto'}"
         if request["kind"] == "memory":
             what = "The memory to test cannot be had"
-        remedy = "Choose a smaller --size or another --memory-share, or end what holds the memory"
+        remedy = f"Choose {less(request['kind'])}, or end what holds the memory"
         return RunError("memory", what, text or type(error).__name__, remedy)
     kind, what, remedy = "torch", "The stress test failed", "Try another torch with --python"
     if place == "cuda":

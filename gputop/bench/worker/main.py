@@ -20,7 +20,7 @@ from typing import Any, NoReturn, Optional
 from .backends import Cpu, open_cuda
 from .collective import collective
 from .copies import copy
-from .errors import RunError, explain
+from .errors import RunError, explain, less
 from .latency import latency
 from .loads import burn, pulse, soak
 from .memory import memory
@@ -58,7 +58,7 @@ class Run:
         """Expect the end of the preparation."""
         seconds = self.request["prepare_seconds"]
         why = f"torch, memory and the first products took more than {seconds:.0f} s"
-        remedy = "See what else uses the device, or choose a smaller --size"
+        remedy = f"See what else uses the device, or choose {less(self.request['kind'])}"
         late = RunError("not_ready", "The stress test did not get ready", why, remedy)
         self.expect(self._ready_by - time.monotonic(), late)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .errors import hangs
+from .errors import RunError, hangs
 from .product import room_beside
 from .throughput import SoakTotals, patience
 
@@ -112,7 +112,9 @@ class MemoryUnderTest:
             with contextlib.suppress(OSError):
                 Path("/proc/self/oom_score_adj").write_text("1000")
         if count < 1:
-            raise MemoryError(f"{free / MIB:.0f} MiB may be used")
+            why = f"{max(0, free) / MIB:.0f} MiB may be used"
+            remedy = "End what holds the memory, or raise --memory-share"
+            raise RunError("memory", "The memory to test cannot be had", why, remedy)
         shape = (count + 2, size // 8 // BITS, BITS)
         words = torch.empty(shape, dtype=torch.int64, device=device.place)
         *self.blocks, self.own, self.expected = words

@@ -1,0 +1,96 @@
+"""Host memory that this process may still take: what the machine has, within its control groups.
+
+Version 1 and 2 of control groups are read. Ray sends this module to its nodes, so it imports only
+the standard library, and its syntax is that of Python 3.9.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import Optional
+
+Limits = tuple[str, str, str]
+"""Names of the files with a group's limit and use, and of the row of `memory.stat` with the bytes
+of files in it that the kernel gives up first."""
+VERSION_2: Limits = ("memory.max", "memory.current", "inactive_file")
+VERSION_1: Limits = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+INHERITED = "hierarchical_memory_limit"
+"""Row of `memory.stat` in version 1: the lowest limit of the group and all above it, which a
+container may not see."""
+
+
+def available_bytes(root: Path = Path("/")) -> Optional[int]:  # noqa: UP045 - Python 3.9
+    """Return the memory available without swapping, or None if it is unknown."""
+    found = []
+    if known := re.search(r"(?m)^MemAvailable:\s*([0-9]+) kB", _text(root / "proc/meminfo")):
+        found.append(int(known[1]) << 10)
+    for group, names in _groups(root):
+        with contextlib.suppress(OSError, ValueError):  # no such group, or no limit: "max"
+            found.append(_left_in(group, names))
+    return min(found) if found else None
+
+
+def _left_in(group: Path, names: Limits) -> int:
+    """Return the bytes left in a control group. Raises OSError or ValueError without a limit."""
+    limit_file, used_file, reclaimable_row = names
+    rows = dict(re.findall(r"(?m)^(\w+) (\d+)$", _text(group / "memory.stat")))
+    limit = int((group / limit_file).read_text())
+    if names is VERSION_1 and INHERITED in rows:
+        limit = min(limit, int(rows[INHERITED]))
+    used = int((group / used_file).read_text())
+    return max(0, limit - max(0, used - int(rows.get(reclaimable_row, "0"))))
+
+
+def _groups(root: Path) -> Iterator[tuple[Path, Limits]]:
+    """Yield the folder of each control group of this process, its own before those above it."""
+    own = _own_groups(root)
+    for mounted, folder, names in _mounts(root):
+        if names not in own:
+            continue
+        group = own[names]
+        # A container shows only a part of the tree: its own group is often the folder itself.
+        below = group.relative_to(mounted) if _is_below(group, mounted) else PurePosixPath()
+        if ".." in below.parts:
+            below = PurePosixPath()
+        for part in (below, *below.parents):
+            yield root / folder.lstrip("/") / part, names
+
+
+def _is_below(path: PurePosixPath, folder: PurePosixPath) -> bool:
+    return path == folder or folder in path.parents
+
+
+def _own_groups(root: Path) -> dict[Limits, PurePosixPath]:
+    """Return the path of this process's group in the tree of each version."""
+    found = {}
+    for controllers, path in re.findall(
+        r"(?m)^\d+:([^:\n]*):(.*)$", _text(root / "proc/self/cgroup")
+    ):
+        if not controllers:
+            found[VERSION_2] = PurePosixPath(path)
+        elif "memory" in controllers.split(","):
+            found[VERSION_1] = PurePosixPath(path)
+    return found
+
+
+_MOUNT = r"(?m)^\S+ \S+ \S+ (\S+) (\S+) .*- (cgroup2?) \S+ (\S+)$"
+"""A line of /proc/self/mountinfo, `man proc_pid_mountinfo`: the group that the folder shows, the
+folder, the type and the options."""
+
+
+def _mounts(root: Path) -> Iterator[tuple[PurePosixPath, str, Limits]]:
+    """Yield each mounted tree: the group that its folder shows, and the folder."""
+    for group, folder, kind, options in re.findall(_MOUNT, _text(root / "proc/self/mountinfo")):
+        if kind == "cgroup2":
+            yield PurePosixPath(group), folder, VERSION_2
+        elif "memory" in options.split(","):
+            yield PurePosixPath(group), folder, VERSION_1
+
+
+def _text(file: Path) -> str:
+    with contextlib.suppress(OSError):
+        return file.read_text(errors="replace")
+    return ""
