@@ -38,10 +38,10 @@ DOCKER = {"/.dockerenv": ""}
 NOUVEAU = {"/sys/module/nouveau/refcnt": "1", **gpu(0, "nouveau")}
 LIBRARY = {
     "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1": f"{LINK}libnvidia-ml.so.580.95.05",
-    "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.580.95.05": "",
+    "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.580.95.05": "\x7fELF",
 }
 WSL = {"/proc/sys/kernel/osrelease": "5.15.153.1-microsoft-standard-WSL2\n", "/dev/dxg": ""}
-WSL_LIBRARY = {"/usr/lib/wsl/lib/libnvidia-ml.so.1": ""}
+WSL_LIBRARY = {"/usr/lib/wsl/lib/libnvidia-ml.so.1": "\x7fELF"}
 KERNEL = {"/proc/sys/kernel/osrelease": "6.8.0-45-generic\n"}
 NOT_BUILT = KERNEL | {"/lib/modules/6.8.0-45-generic/modules.dep": "kernel/fs/ext4/ext4.ko.zst:\n"}
 BUILT = KERNEL | {

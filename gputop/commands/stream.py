@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -87,6 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
     from gputop.recording.writer import OutputError
     from gputop.stream.sender import counted
 
+    _redirect_prints()
     form, output = _line_format(arguments), arguments.output
     recording = open_recording(arguments.replay) if arguments.replay else None
     try:
@@ -121,6 +122,19 @@ def run(arguments: argparse.Namespace) -> int:
             print_message("error: there are no devices. Try `gputop status`")
     # A reader thread may hang inside the driver; a normal exit would wait for it.
     os._exit(status)
+
+
+def _redirect_prints() -> None:
+    """Send to standard error what libraries print: standard output is for records alone.
+
+    The CUDA toolkit's stub of NVML prints a warning.
+    """
+    if sys.stderr is None:  # it is closed
+        return
+    with suppress(OSError):
+        records = os.dup(sys.stdout.fileno())
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+        sys.stdout = open(records, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
 
 
 def open_sink(

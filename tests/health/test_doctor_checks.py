@@ -121,6 +121,7 @@ TWO_XIDS = replace(
         for path, content in logged(31, 5.0).root.items()
     },
 )
+DANGLING = {"/usr/lib64/libnvidia-ml.so.1": "-> gone.so"}
 PCI = {**TERMINAL, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 BROKEN = Interpreter("/opt/old/bin/python", "on the PATH", fault="it does not answer")
 HELPLESS = InterpreterSearch(None, (BROKEN,))
@@ -150,6 +151,8 @@ TABLE = [
     Row("library", PROBLEM, "is not found", "Install the driver", fails(NO_LIBRARY, {})),
     Row("library", PROBLEM, "does not fit", "ldconfig", fails(NO_LIBRARY, LIBRARY)),
     Row("library", NOTE, "is not found", "", fails(NO_LIBRARY, NOUVEAU)),
+    Row("library", PROBLEM, "links to gone.so", "Reinstall", fails(NO_LIBRARY, DANGLING)),
+    Row("library", NOTE, "links to gone.so", "", fails(DRIVER_NOT_LOADED, DANGLING)),
     Row("module", OK, "550.54.14, loaded", "", Machine()),
     Row("module", OK, "the driver of Windows", "", Machine(root={**WSL, **WSL_LIBRARY})),
     Row("module", PROBLEM, "not loaded", "modprobe", fails(DRIVER_NOT_LOADED, LIBRARY)),

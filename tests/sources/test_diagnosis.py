@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gputop.health.doctor import BY_NAME as NAMES
 from gputop.problem import Problem
-from gputop.sources.linux.driver_files import PciGpu, Refusal, System
+from gputop.sources.linux.driver_files import BrokenLibrary, PciGpu, Refusal, System
 from gputop.sources.nvml import diagnosis
 
 NOUVEAU = System(nouveau=True, gpus=(PciGpu("0000:17:00.0", "nouveau"),))
@@ -21,6 +21,12 @@ BOX = System(container="docker", module_version="580.95.05")
 REFUSED = System(refusals=(Refusal("/dev/nvidiactl", "permission denied", "video"),))
 WSL_LIBRARY = System(wsl=True, library="/usr/lib/wsl/lib/libnvidia-ml.so.1", library_aside=True)
 NIX = System(library="/run/opengl-driver/lib/libnvidia-ml.so.1", library_aside=True)
+LINK = BrokenLibrary(
+    "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1",
+    "links to libnvidia-ml.so.535.54.03, which is missing",
+)
+DANGLING = System(broken_library=LINK)
+STUB = partial(diagnosis.stub, file="/usr/local/cuda/lib64/stubs/libnvidia-ml.so")
 Diagnose = Callable[[System], Problem]
 OTHER = partial(diagnosis.other, words="words of NVML")
 KUBERNETES_NODE = System(library="/usr/local/nvidia/lib64/libnvidia-ml.so.1", library_aside=True)
@@ -41,6 +47,18 @@ TABLE: list[tuple[Diagnose, System, str, str]] = [
     (diagnosis.no_library, KUBERNETES_NODE, "library", "it is in /usr/local/nvidia/lib64"),
     (diagnosis.no_library, MUSL, "library", "does not fit"),
     (diagnosis.no_library, NOUVEAU, "nouveau", "nouveau has the GPU"),
+    (diagnosis.no_library, DANGLING, "library", f"{LINK.file} links to libnvidia-ml.so.535.54.03"),
+    (diagnosis.no_library, DANGLING, "library", "Reinstall the driver, then run sudo ldconfig"),
+    (
+        diagnosis.no_library,
+        BOX._replace(broken_library=LINK),
+        "library",
+        "Start the container with --gpus all",
+    ),
+    (diagnosis.no_library, DANGLING._replace(wsl=True), "library", "wsl --shutdown"),
+    (STUB, System(), "library", "/usr/local/cuda/lib64/stubs/libnvidia-ml.so is the CUDA toolkit"),
+    (STUB, System(), "library", "from LD_LIBRARY_PATH and /etc/ld.so.conf.d"),
+    (STUB, BOX, "library", "Start the container with --gpus all"),
     (diagnosis.not_loaded, System(), "module", "sudo modprobe nvidia"),
     (diagnosis.not_loaded, System(container="docker"), "module", "On the host"),
     (diagnosis.not_loaded, NOUVEAU, "nouveau", "Block nouveau"),
@@ -71,8 +89,11 @@ TABLE: list[tuple[Diagnose, System, str, str]] = [
 
 
 def check_words(problem: Problem) -> None:
-    """Three short phrases, in all at most as long as one line and a half of a small terminal."""
-    assert len(str(problem)) <= 120
+    """Three short phrases, in all at most as long as one line and a half of a small terminal.
+
+    One that names a file may be as long as two lines and a half.
+    """
+    assert len(str(problem)) <= (200 if "libnvidia-ml.so" in problem.why else 120)
     for phrase in (problem.what, problem.why, problem.remedy):
         assert phrase == phrase.strip()
         assert phrase
@@ -101,6 +122,7 @@ SYSTEMS = st.builds(
     library=st.sampled_from([None, NIX.library, WSL_LIBRARY.library, KUBERNETES_NODE.library]),
     library_version=st.sampled_from([None, "580.95.05", "550.54.14"]),
     library_aside=st.booleans(),
+    broken_library=st.sampled_from([None, LINK]),
 )
 
 

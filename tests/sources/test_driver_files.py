@@ -8,12 +8,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.sources.linux.driver_files import PciGpu, System, inspect_system
+from gputop.sources.linux.driver_files import (
+    BrokenLibrary,
+    PciGpu,
+    System,
+    inspect_system,
+    loaded_stub,
+)
 from tests.fake_root import (
     BUILT,
     DEVICES,
     DOCKER,
+    FOLDER,
     LIBRARY,
+    LINK,
     LOADED,
     NOT_BUILT,
     NOUVEAU,
@@ -38,6 +46,15 @@ NOT_GPUS = {
     "/sys/bus/pci/devices/0000:17:00.1/class": "0x040300\n",
     "/sys/bus/pci/devices/0000:00:02.0/vendor": "0x8086\n",
     "/sys/bus/pci/devices/0000:00:02.0/class": "0x030000\n",
+}
+
+NAMED = "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
+DANGLING = {NAMED: f"{LINK}libnvidia-ml.so.535.54.03"}
+GONE = "links to libnvidia-ml.so.535.54.03, which is missing"
+CONFIGURED = {
+    "/etc/ld.so.conf": "include ld.so.conf.d/*.conf\n",
+    "/etc/ld.so.conf.d/nvidia.conf": "# the driver\n/opt/nvidia/lib/  # here\n",
+    "/opt/nvidia/lib/libnvidia-ml.so.1": "\x7fELF",
 }
 
 MACHINES: list[tuple[dict[str, str], dict[str, object]]] = [
@@ -68,6 +85,22 @@ MACHINES: list[tuple[dict[str, str], dict[str, object]]] = [
     ),
     (WSL_LIBRARY, {"library": "/usr/lib/wsl/lib/libnvidia-ml.so.1", "library_aside": True}),
     ({**WSL_LIBRARY, **LIBRARY}, {"library_aside": False}),
+    (DANGLING, {"library": None, "broken_library": BrokenLibrary(NAMED, GONE)}),
+    (
+        {NAMED: f"{LINK}../nvidia/current.so", "/usr/lib/nvidia/current.so": f"{LINK}gone.so"},
+        {
+            "broken_library": BrokenLibrary(
+                NAMED, "links to /usr/lib/nvidia/gone.so, which is missing"
+            )
+        },
+    ),
+    ({NAMED: ""}, {"library": None, "broken_library": BrokenLibrary(NAMED, "is empty")}),
+    ({NAMED: FOLDER}, {"library": None, "broken_library": BrokenLibrary(NAMED, "is a directory")}),
+    (
+        {**DANGLING, "/usr/lib64/libnvidia-ml.so.1": "\x7fELF"},
+        {"library": "/usr/lib64/libnvidia-ml.so.1", "broken_library": None},
+    ),
+    (CONFIGURED, {"library": "/opt/nvidia/lib/libnvidia-ml.so.1", "library_aside": False}),
 ]
 
 
@@ -135,3 +168,31 @@ def test_a_device_file_that_is_forbidden(tmp_path: Path, monkeypatch: pytest.Mon
     (refusal,) = inspect_system(root, {}).refusals
     assert (refusal.file, refusal.why) == ("/dev/nvidia1", "permission denied")
     assert opened == ["nvidiactl"]
+
+
+MAPS = """\
+7f0a1c000000-7f0a1c021000 r-xp 00000000 08:01 131 /usr/lib/x86_64-linux-gnu/libc.so.6
+7f0a1c200000-7f0a1c221000 r-xp 00000000 08:01 132 {}
+"""
+WARNING = (
+    "NVIDIA Display Driver.\nlibnvidia-ml.so in GDK package is a stub library that is attached"
+)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "is_stub"),
+    [
+        ("/usr/local/cuda-12.2/targets/x86_64-linux/lib/stubs/libnvidia-ml.so", "ELF", True),
+        ("/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1", f"ELF {WARNING}", True),
+        ("/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.580.95.05", "ELF", False),
+    ],
+)
+def test_a_stub_is_told_by_its_folder_or_its_warning(
+    tmp_path: Path, file: str, content: str, is_stub: bool
+) -> None:
+    root = fake_root(tmp_path, {"/proc/self/maps": MAPS.format(file), file: content})
+    assert loaded_stub(root) == (file if is_stub else None)
+
+
+def test_without_a_library_there_is_no_stub(tmp_path: Path) -> None:
+    assert loaded_stub(fake_root(tmp_path, {"/proc/self/maps": MAPS.format("/usr/bin/x")})) is None

@@ -72,6 +72,8 @@ def library(facts: DoctorFacts) -> Iterator[Finding]:
         yield ok(system.library)
     elif facts.driver_answers:
         yield ok(f"{LIBRARY} is loaded")
+    elif system.broken_library:
+        yield note(" ".join(system.broken_library))
     else:
         yield note(f"{LIBRARY} is not found")
 

@@ -48,6 +48,13 @@ class Refusal(NamedTuple):
     """Group that may open it, unless it is root's."""
 
 
+class BrokenLibrary(NamedTuple):
+    """A file with the library's name that cannot be loaded, and why: it `links to ...`."""
+
+    file: str
+    why: str
+
+
 class System(NamedTuple):
     """Parts of the driver that a machine has; by default none."""
 
@@ -69,7 +76,9 @@ class System(NamedTuple):
     library: str | None = None
     library_version: str | None = None
     library_aside: bool = False
-    """True if it is in one of `OTHER_FOLDERS` that LD_LIBRARY_PATH does not name."""
+    """True if it is in one of `OTHER_FOLDERS`, and the loader does not search there."""
+    broken_library: BrokenLibrary | None = None
+    """Set if there is no other library."""
 
     def held_by(self, driver: str) -> tuple[str, ...]:
         """Return the addresses of the GPUs that this kernel driver has."""
@@ -79,7 +88,10 @@ class System(NamedTuple):
 def inspect_system(root: Path = Path("/"), environment: Mapping[str, str] = os.environ) -> System:
     """Return the parts of the driver under that root; unreadable files count as missing."""
     kernel = _text(root / "proc/sys/kernel/osrelease") or None
-    library, version, aside = _library(root, environment)
+    library, aside, broken = _library(root, environment)
+    version = (
+        re.search(_VERSION, Path(os.path.realpath(root / library[1:])).name) if library else None
+    )
     files = tuple(
         f"/dev/{name}" for name in _names(root / "dev") if re.fullmatch(r"nvidia(ctl|\d+)", name)
     )
@@ -94,8 +106,9 @@ def inspect_system(root: Path = Path("/"), environment: Mapping[str, str] = os.e
         container=_container(root, environment),
         wsl="microsoft" in (kernel or "").lower() or (root / "dev/dxg").exists(),
         library=library,
-        library_version=version,
+        library_version=version and version[0],
         library_aside=aside,
+        broken_library=broken,
     )
 
 
@@ -181,20 +194,72 @@ def _container(root: Path, environment: Mapping[str, str]) -> str | None:
     return _text(root / "run/systemd/container")[:40] or ("container" if inside else None)
 
 
-def _library(root: Path, environment: Mapping[str, str]) -> tuple[str | None, str | None, bool]:
-    """Return the library's path and version, and True if the loader does not search there.
+def _library(
+    root: Path, environment: Mapping[str, str]
+) -> tuple[str | None, bool, BrokenLibrary | None]:
+    """Return the library's path and True if the loader does not search there, or a broken one.
 
     The version is in the name of the file that it links to: `libnvidia-ml.so.580.95.05`.
     """
     named = environment.get("LD_LIBRARY_PATH", "").split(os.pathsep)
     searched = [os.path.normpath(name) for name in named if name.startswith("/")]
-    searched += LIBRARY_FOLDERS
+    searched += [*_configured_folders(root), *LIBRARY_FOLDERS]
+    broken = None
     for folder in (*searched, *OTHER_FOLDERS):
         file = f"{folder}/{LIBRARY}"
-        if (root / file[1:]).exists():
-            version = re.search(_VERSION, Path(os.path.realpath(root / file[1:])).name)
-            return file, version and version[0], folder not in searched
-    return None, None, False
+        why = _why_broken(root, file)
+        if why is None and (root / file[1:]).exists():
+            return file, folder not in searched, None
+        if why is not None and broken is None:
+            broken = BrokenLibrary(file, why)
+    return None, False, broken
+
+
+def _why_broken(root: Path, file: str) -> str | None:
+    """Return why a file cannot be a library, or None if it may be one, or is not there."""
+    path = root / file[1:]
+    if path.is_symlink() and not path.exists():
+        missing: Path | str = path.readlink()
+        if (path.parent / missing).is_symlink():  # a link to a link: name the last
+            missing = f"/{os.path.relpath(os.path.realpath(path), os.path.realpath(root))}"
+        return f"links to {missing}, which is missing"
+    with contextlib.suppress(OSError):
+        if path.is_dir():  # Docker makes one for a file to mount that is not there
+            return "is a directory"
+        if path.stat().st_size == 0:
+            return "is empty"
+    return None
+
+
+def _configured_folders(root: Path) -> Iterator[str]:
+    """Yield the folders that ldconfig is told of."""
+    patterns = ["/etc/ld.so.conf"]
+    for pattern in patterns:
+        for file in sorted(root.glob(pattern.lstrip("/"))):
+            for line in _text(file).splitlines():
+                word, *more = line.partition("#")[0].split() or [""]
+                if word == "include":
+                    patterns += [str(Path("/etc", name)) for name in more]
+                elif word.startswith("/"):
+                    yield os.path.normpath(word)
+
+
+_STUB_TEXT = b"is a stub library"
+"""Words of the warning in the stub of NVML, which comes with the CUDA toolkit to build against."""
+_STUB_BYTES = 1 << 20
+"""Bytes read of a library: stubs are much smaller."""
+
+
+def loaded_stub(root: Path = Path("/")) -> str | None:
+    """Return the stub of NVML that this process has loaded in place of the driver's library."""
+    maps = _text(root / "proc/self/maps")
+    for file in dict.fromkeys(re.findall(r"(/\S*libnvidia-ml\.so\S*)", maps)):
+        if Path(file).parent.name == "stubs":
+            return str(file)
+        with contextlib.suppress(OSError), (root / file[1:]).open("rb") as library:
+            if _STUB_TEXT in library.read(_STUB_BYTES):
+                return str(file)
+    return None
 
 
 _MOST_RECORDS = 100_000

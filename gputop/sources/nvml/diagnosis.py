@@ -33,6 +33,8 @@ def no_library(system: System) -> Problem:
         why = f"{LIBRARY} is there, but does not fit"
         remedy = "Try sudo ldconfig, or reinstall the driver"
         return Problem("NVIDIA library not loaded", why, remedy, "library")
+    if system.broken_library:
+        return _broken_library(system, *system.broken_library)
     if system.container and system.module_version:
         return _bare_container(system, "the library is missing")
     what, why = "No NVIDIA driver", f"{LIBRARY} is not found"
@@ -46,6 +48,29 @@ def no_library(system: System) -> Problem:
         return Problem(what, why, "Plug one in, or try gputop --demo", "library")
     remedy = "Install the driver, or start the container with --gpus all"
     return Problem(what, why, remedy, "library")
+
+
+def _broken_library(system: System, file: str, why: str) -> Problem:
+    remedy = "Reinstall the driver, then run sudo ldconfig"
+    if system.container:  # only a part of the host's driver was mounted, or copied into the image
+        remedy = _start_with_gpus(system.container)
+    elif system.wsl:
+        remedy = "Run wsl --shutdown on Windows, or update the driver there"
+    return Problem("NVIDIA library broken", f"{file} {why}", remedy, "library")
+
+
+def _start_with_gpus(container: str) -> str:
+    remedy = GIVE_GPUS.get(container, "Start it with --gpus all")
+    return remedy.replace("Start it", "Start the container")
+
+
+def stub(system: System, file: str) -> Problem:
+    """Return the problem of the CUDA toolkit's stub, loaded in place of the driver's library."""
+    why = f"{file} is the CUDA toolkit's, for building only"
+    remedy = "Remove its folder from LD_LIBRARY_PATH and /etc/ld.so.conf.d, then run sudo ldconfig"
+    if system.container and not system.library_version:  # the driver's own is not there at all
+        remedy = _start_with_gpus(system.container)
+    return Problem("NVIDIA library is a stub", why, remedy, "library")
 
 
 def not_loaded(system: System) -> Problem:

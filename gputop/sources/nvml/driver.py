@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
+from gputop.problem import Problem
 from gputop.schema.device import Absence, Device, DeviceState
 from gputop.schema.snapshot import Event
 from gputop.sources.interface import DeviceReading, DriverError
-from gputop.sources.linux.driver_files import inspect_system
+from gputop.sources.linux.driver_files import System, inspect_system, loaded_stub
 from gputop.sources.nvml import diagnosis
 from gputop.sources.nvml.device_queries import IDENTITY, MODES, memory_is_shared, reading_queries
 from gputop.sources.nvml.diagnosis import version_numbers
@@ -58,7 +59,7 @@ def start() -> NvmlDriver:
     except nvml.NVMLError as error:
         raise driver_error(error) from None
     except nvml.NVMLLibraryMismatchError:  # not an NVMLError
-        raise DriverError(diagnosis.too_old(inspect_system())) from None
+        raise DriverError(_diagnose(diagnosis.too_old)) from None
     try:
         return NvmlDriver()
     except DriverError:
@@ -69,9 +70,15 @@ def start() -> NvmlDriver:
 def driver_error(error: Any) -> DriverError:
     words = " ".join(str(error).split())[:45].rstrip(".")
     other = partial(diagnosis.other, words=f"{words} (code {error.value})")
-    problem = _DIAGNOSES.get(error.value, other)(inspect_system())
+    problem = _diagnose(_DIAGNOSES.get(error.value, other))
     mismatch = error.value == nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH
     return DriverError(problem, mismatch=mismatch)
+
+
+def _diagnose(diagnosis_of: Callable[[System], Problem]) -> Problem:
+    """Return what is wrong, unless it is that a stub was loaded: that fails in any way."""
+    system, stub = inspect_system(), loaded_stub()
+    return diagnosis.stub(system, stub) if stub else diagnosis_of(system)
 
 
 def _shut_down() -> None:

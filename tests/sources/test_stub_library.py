@@ -1,0 +1,73 @@
+"""The CUDA toolkit's stub of NVML, loaded where the driver's library should be."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gputop.schema.snapshot import Inventory, decode
+
+STUB = """
+#include <stdio.h>
+int nvmlInit_v2(void)
+{
+    puts("WARNING:\\n\\nlibnvidia-ml.so in GDK package is a stub library that is attached only");
+    fflush(stdout);
+    return 999;
+}
+int nvmlInitWithFlags(unsigned int flags) { return flags ? 999 : nvmlInit_v2(); }
+"""
+
+
+@pytest.fixture(scope="module")
+def stub(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file, in a folder named as in the toolkit, with the link that ldconfig makes."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("there is no C compiler")
+    folder = tmp_path_factory.mktemp("cuda") / "stubs"
+    folder.mkdir()
+    source, library = folder / "stub.c", folder / "libnvidia-ml.so"
+    source.write_text(STUB)
+    subprocess.run([compiler, "-shared", "-fPIC", str(source), "-o", str(library)], check=True)
+    (folder / "libnvidia-ml.so.1").symlink_to(library.name)
+    return library
+
+
+def run(stub: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "gputop", *command],
+        env={**os.environ, "LD_LIBRARY_PATH": str(stub.parent)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def test_status_names_the_stub(stub: Path) -> None:
+    done = run(stub, "status")
+    assert f"NVIDIA library is a stub: {stub} is the CUDA toolkit's" in done.stderr
+    assert done.returncode == 3
+
+
+def test_doctor_names_the_stub_as_the_library(stub: Path) -> None:
+    done = run(stub, "doctor", "--json")
+    (check,) = (each for each in json.loads(done.stdout)["checks"] if each["check"] == "library")
+    assert check["status"] == "problem"
+    assert str(stub) in check["finding"]
+
+
+def test_the_warning_of_the_stub_is_not_in_the_stream(stub: Path) -> None:
+    done = run(stub, "stream", "--count", "2")
+    records = [decode(line) for line in done.stdout.splitlines()]
+    problems = [each.problem for each in records if isinstance(each, Inventory) and each.problem]
+    assert [problem.what for problem in problems] == ["NVIDIA library is a stub"]
+    assert "WARNING" in done.stderr
