@@ -46,7 +46,7 @@ def add_arguments(parser: Parser) -> None:
     hertz = f"frequency of pulse, from 0.1 to 20 (default {request.DEFAULT_HERTZ:g})"
     parser.value("--frequency", "HZ", request.parse_hertz, hertz)
     gpu, cpu = request.DEFAULT_MEMORY_SHARE, request.CPU_MEMORY_SHARE
-    how_much = f"most of the free memory to use, up to 1 (default {gpu:g}, for the CPU {cpu:g})"
+    how_much = f"most of the free memory to use, up to 1 (default {gpu:g}, of the host's {cpu:g})"
     parser.value("--memory-share", "SHARE", request.parse_share, how_much)
     words = "products to verify in a run of one shape: some (default; costs little) or all"
     parser.add_argument("--verify", choices=("some", "all"), default="some", help=words)

@@ -6,7 +6,7 @@ status page; the rules, doctor and the fleet use the same words.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from gputop.health.findings import Finding, Severity
 from gputop.schema.catalogue import RECOVERIES
 from gputop.schema.clock_events import gravest
 from gputop.schema.device import Absence, Device, DeviceSample, DeviceState
-from gputop.schema.snapshot import Event, Machine, MachineState, Sample
+from gputop.schema.snapshot import Event, Host, Machine, MachineState, Sample
 from gputop.text import count, duration, visible
 
 
@@ -188,16 +188,32 @@ def find_alerts(
     samples: Mapping[str, DeviceSample],
     events: Iterable[Event] = (),
     now: float = 0.0,
+    host_of: Callable[[Device], Host] = lambda _: Host(),
 ) -> list[Finding]:
-    """Return what is wrong at the Unix time `now`, worst first; `samples` are by UUID."""
+    """Return what is wrong at the Unix time `now`, worst first; `samples` are by UUID.
+
+    `host_of` returns the machine that a device is in.
+    """
     known = {device.uuid: device for device in devices}
     there = [device for device in known.values() if device.uuid in samples]
-    found = [each for device in there for each in _device_alerts(device, samples[device.uuid])]
+    found: list[Finding] = []
+    for device in there:
+        found += _device_alerts(device, samples[device.uuid], host_of(device))
     found += _xid_alerts(known, events, now)
     return sorted(found, key=lambda alert: -alert.severity)  # stable: by device
 
 
-def _device_alerts(device: Device, sample: DeviceSample) -> Iterator[Finding]:
+def usable_memory(device: Device, sample: DeviceSample, host: Host) -> tuple[int, int] | None:
+    """Return bytes in use and free: of the host if the device uses its memory. None if unknown."""
+    used, free = sample.memory_used_bytes, sample.memory_free_bytes
+    if device.memory_is_shared:
+        used, free = host.memory_used_bytes, host.memory_available_bytes
+    if used is None or free is None:
+        return None
+    return used, free
+
+
+def _device_alerts(device: Device, sample: DeviceSample, host: Host) -> Iterator[Finding]:
     alert = partial(Finding, device_uuid=device.uuid, label=device.label)
     state = sample.state
     # An instance is lost with its GPU, which says so.
@@ -218,8 +234,8 @@ def _device_alerts(device: Device, sample: DeviceSample) -> Iterator[Finding]:
     if slowdown:
         rule = "thermal" if slowdown.is_heat else "hardware_slowdown"
         yield alert(Severity.WARNING, slowdown.fault.capitalize(), rule=rule, verb="is")
-    used, free = sample.memory_used_bytes, sample.memory_free_bytes
-    if used and free is not None and 100 * used >= t.FULL.begin * (used + free):
+    used, free = usable_memory(device, sample, host) or (0, 0)
+    if used and 100 * used >= t.FULL.begin * (used + free):
         yield alert(Severity.WARNING, ALMOST_FULL, rule="almost_full", verb="is")
 
 

@@ -136,7 +136,8 @@ def _busy(readings: DeviceSample) -> float | None:
 def _memory(device: Device, sample: Sample) -> tuple[int, int] | None:
     """Return free and usable bytes: of the host if the device shares its memory."""
     if device.memory_is_shared:
-        free, total = sample.host.memory_available_bytes, sample.host.memory_total_bytes
+        host = sample.host_of(device)
+        free, total = host.memory_available_bytes, host.memory_total_bytes
         return None if free is None or total is None else (free, total)
     readings = sample.device(device.uuid)
     if readings is None or readings.memory_free_bytes is None:

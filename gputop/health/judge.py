@@ -245,6 +245,7 @@ def _views(
             processes.get(device.uuid, ()),
             events_by_device.get(device.uuid, ()),
             sample.time,
+            host=sample.host_of(device),
         )
         for device in inventory.devices
     }

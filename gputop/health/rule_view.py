@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from gputop.health import thresholds as t
 from gputop.health.findings import Evidence, unit_of
 from gputop.schema.clock_events import mask_of
-from gputop.schema.snapshot import DERIVED, PROCESS_CPU, PROCESS_IO_WAIT, SLOWDOWN_BITS
+from gputop.schema.snapshot import DERIVED, PROCESS_CPU, PROCESS_IO_WAIT, SLOWDOWN_BITS, Host
 
 if TYPE_CHECKING:
     from array import array
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 
 Value = TypeVar("Value")
+NO_HOST = Host()
 
 
 class EvenSamples(NamedTuple):
@@ -128,6 +129,8 @@ class RuleView:
     now: float
     peers: Sequence[RuleView] = ()
     """Other devices of the same job and model."""
+    host: Host = NO_HOST
+    """Machine that the device is in."""
     held: bool = False
     """True if the current rule already has a finding that has not ended."""
     _numbers: dict[tuple[str, float], _Numbers] = field(default_factory=dict)

@@ -360,7 +360,7 @@ def _remarks(inventory: Inventory, sample: Sample, width: int | None) -> Iterato
     if inventory.driver_state is DriverState.STARTING:
         yield [Piece("The driver has not answered yet", ansi.YELLOW)]
     readings = {device.uuid: device for device in sample.devices}
-    found = find_alerts(inventory.devices, readings, sample.events, sample.time)
+    found = find_alerts(inventory.devices, readings, sample.events, sample.time, sample.host_of)
     for severity, text in summarize(alert for alert in found if alert.rule not in [*DeviceState]):
         look = ansi.LOUD_RED if severity is Severity.FAULT else ansi.LOUD_YELLOW
         for part in textwrap.wrap(visible(text), width or len(text) + 1):

@@ -220,6 +220,13 @@ class Sample:
         """Return the readings of that device, or None if it has none in this sample."""
         return next((device for device in self.devices if device.uuid == uuid), None)
 
+    def host_of(self, device: Device) -> Host:
+        """Return the machine that the device is in."""
+        for machine in self.machines:
+            if machine.name == device.machine:
+                return machine.host
+        return self.host
+
     def processes_by_device(self) -> defaultdict[str, list[Process]]:
         """Return the processes by the UUID of their device; a device without any has no key."""
         found: defaultdict[str, list[Process]] = defaultdict(list)

@@ -100,7 +100,9 @@ class Telemetry:
             readings = {sample.uuid: sample for sample in record.devices}
             hostname = self.inventory.hostname if self.inventory else ""
             self.alerts = machine_alerts(record.machines, record, hostname)
-            self.alerts += find_alerts(self.devices, readings, self._reported, record.time)
+            self.alerts += find_alerts(
+                self.devices, readings, self._reported, record.time, record.host_of
+            )
         if self.paused:
             self._held.append(record)
             if len(self._held) <= MOST_HELD:

@@ -342,6 +342,32 @@ def orin(**changes: Any) -> FakeDevice:
     return _preset(changes, **nothing | known)
 
 
+def orin_of_zeros(**changes: Any) -> FakeDevice:
+    """Jetson AGX Orin whose driver, or what stands in for it, has 0 for what it does not have.
+
+    Source: https://github.com/wentbackward/nv-monitor/issues/17
+    """
+    names = ("gpu_utilization", "memory_utilization", "encoder_utilization", "decoder_utilization")
+    zeros = dict.fromkeys((f"{name}_percent" for name in names), 0)
+    zeros |= dict.fromkeys(("temperature_celsius", "fan_percent", "power_milliwatts"), 0)
+    zeros |= dict.fromkeys(("power_limit_milliwatts", "power_limit_enforced_milliwatts"), 0)
+    zeros |= dict.fromkeys(("graphics_clock_mhz", "sm_clock_mhz", "memory_clock_mhz"), 0)
+    zeros |= dict.fromkeys(("sm_clock_max_mhz", "memory_clock_max_mhz", "performance_state"), 0)
+    zeros |= dict.fromkeys(("clock_event_reasons", "pcie_generation", "pcie_width"), 0)
+    zeros |= {"memory_total_bytes": 0, "memory_used_bytes": 0}
+    zeros |= {"compute_capability_major": 8, "compute_capability_minor": 7}
+    return orin(**{**zeros, **changes})
+
+
+def n1x(**changes: Any) -> FakeDevice:
+    """N1X, whose driver has a part of the host's memory as the device's, smaller than what is held.
+
+    Source: https://github.com/unslothai/unsloth/issues/10283
+    """
+    memory = {"memory_total_bytes": 4 * GIB, "memory_used_bytes": 4 * GIB - 30 * MIB}
+    return gb10(**{"name": "NVIDIA N1X", **memory, "memory_reserved_bytes": 0, **changes})
+
+
 def wsl(**changes: Any) -> FakeDevice:
     """RTX 4090 under WSL2: processes without their memory, no fan, no minor number, no counters.
 

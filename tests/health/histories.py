@@ -123,6 +123,8 @@ class Machine:
     absent: Mapping[str, Absence] = field(default_factory=dict)
     state: DeviceState = DeviceState.OK
     host_cpu: float | None = 40.0
+    host_memory: tuple[int | None, int | None] = (None, None)
+    """Bytes in use and available."""
     said: list[Judgement] = field(default_factory=list)
     history: History = field(default_factory=History)
     judge: Judge = field(default_factory=Judge)
@@ -151,7 +153,9 @@ class Machine:
             for each, readings in zip(self.devices, self.readings, strict=True)
         ]
         processes = tuple(self._process(process) for process in self.processes)
-        return Sample(NOW + self.ticks * self.interval, Host(self.host_cpu), tuple(made), processes)
+        used, available = self.host_memory
+        host = Host(self.host_cpu, memory_used_bytes=used, memory_available_bytes=available)
+        return Sample(NOW + self.ticks * self.interval, host, tuple(made), processes)
 
     def _now(self, readings: Mapping[str, Value]) -> dict[str, Any]:
         return {n: v(self.ticks) if callable(v) else v for n, v in readings.items()}

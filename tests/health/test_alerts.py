@@ -13,7 +13,7 @@ from gputop.health.conditions import find_alerts
 from gputop.health.findings import Severity, summarize
 from gputop.health.thresholds import XID_SECONDS
 from gputop.schema.device import DeviceSample, DeviceState
-from gputop.schema.snapshot import Event
+from gputop.schema.snapshot import Event, Host
 from tests.streams import GIB, NOW, device, lost, readings
 
 UUID = device(0).uuid
@@ -162,3 +162,19 @@ def test_whatever_is_absent_nothing_is_raised(values: dict[str, Any]) -> None:
     sample = dataclasses.replace(DeviceSample(UUID), **values)
     assert all(isinstance(text, str) for text in said(sample))
     assert find_alerts([device(0)], {}) == []
+
+
+@pytest.mark.parametrize(
+    ("available", "words"),
+    [(21 * GIB, []), (GIB // 4, ["GPU 0 is almost out of memory"]), (None, [])],
+)
+def test_memory_that_is_the_hosts_is_judged_by_what_the_host_has(
+    available: int | None, words: list[str]
+) -> None:
+    """The driver's own numbers are those of a part that was set aside."""
+    used = None if available is None else 24 * GIB - available
+    host = Host(memory_used_bytes=used, memory_available_bytes=available)
+    sample = readings(0, memory_used_bytes=4 * GIB, memory_free_bytes=0)
+    shared = device(0, memory_is_shared=True)
+    found = find_alerts([shared], {UUID: sample}, (), NOW, lambda _: host)
+    assert [text for _, text in summarize(found)] == words

@@ -44,6 +44,10 @@ def without(*names: str, why: Absence = UNSUPPORTED, **machine: Any) -> Machine:
     )
 
 
+SHARED = (replace(device(), memory_is_shared=True),)
+"""A device that uses the host's memory."""
+
+
 def at(seconds: float, code: int | None) -> Event:
     return Event(NOW + seconds, device().uuid, "xid", code)
 
@@ -207,6 +211,12 @@ SPEAKS: list[tuple[str, Callable[[], Machine], Severity, str]] = [
     ),
     (
         "almost_full",
+        lambda: one(devices=SHARED, host_memory=(119 * GIB, GIB)),
+        WARNING,
+        "Almost out of memory: it shares the host's, 99 % in use",
+    ),
+    (
+        "almost_full",
         lambda: one(growing(4 * MINUTE), seconds=400),
         WARNING,
         "May run out of memory in about 3:1",
@@ -333,6 +343,14 @@ SILENT: list[tuple[str, Callable[[], Machine]]] = [
         lambda: one({"memory_used_bytes": 75 * GIB, "memory_free_bytes": 5 * GIB}, seconds=400),
     ),
     ("almost_full", lambda: one(growing(MINUTE, GIB), seconds=400)),
+    (
+        "almost_full",  # a part of the host's memory that was set aside
+        lambda: one(
+            {"memory_used_bytes": 4 * GIB, "memory_free_bytes": 0},
+            devices=SHARED,
+            host_memory=(3 * GIB, 21 * GIB),
+        ),
+    ),
     ("leak", lambda: one({"memory_used_bytes": noise(60 * GIB, GIB)}, seconds=560)),
     (
         "leak",  # it was loaded, and stays
@@ -424,6 +442,11 @@ LACKS: list[tuple[str, Callable[[], Machine], Mapping[str, Absence | None]]] = [
         {"process_count": Absence.NO_PERMISSION},
     ),
     ("almost_full", lambda: without("memory_used_bytes"), {"memory_used_bytes": UNSUPPORTED}),
+    (
+        "almost_full",
+        lambda: without("memory_free_bytes", devices=SHARED),
+        {"memory_free_bytes": UNSUPPORTED},
+    ),
     ("leak", lambda: without("memory_used_bytes"), {"memory_used_bytes": UNSUPPORTED}),
     ("leak", one, {"memory_used_bytes": None}),
     ("straggler", lambda: job({"sm_clock_mhz": None}), {"sm_clock_mhz": None}),

@@ -12,10 +12,10 @@ import pytest
 
 from gputop.schema.device import GPM_READINGS, READINGS, SERIES_READINGS, Absence, DeviceState
 from gputop.schema.snapshot import Host, Sample, decode, encode
-from gputop.sources.nvml.device_queries import memory_is_shared
 from gputop.sources.nvml.driver import NvmlReader, start
-from tests.driver import NOT_SUPPORTED, FakeDevice, FakeDriver, FakeInstance
-from tests.driver.platforms import PLATFORMS, gb10, h100, orin
+from gputop.sources.nvml.integrated import memory_is_shared
+from tests.driver import NOT_SUPPORTED, FakeDevice, FakeDriver, FakeInstance, FakeProcess
+from tests.driver.platforms import PLATFORMS, gb10, h100, n1x, orin, orin_of_zeros
 from tests.sources.readings import WITHOUT_A_DEFAULT
 
 if TYPE_CHECKING:
@@ -304,6 +304,85 @@ def test_memory_of_no_bytes_is_none(nvml: FakeDriver) -> None:
     assert {reading.sample.absent[name] for name in MEMORY} == {Absence.NOT_SUPPORTED}
     assert reading.device.absent["memory_total_bytes"] is Absence.NOT_SUPPORTED
     assert reading.device.memory_is_shared is True
+
+
+def test_numbers_of_the_hosts_memory_are_not_the_devices(nvml: FakeDriver) -> None:
+    (reading,) = read(nvml, n1x())
+    assert {reading.sample.absent[name] for name in MEMORY} == {Absence.NOT_SUPPORTED}
+    assert reading.device.absent["memory_total_bytes"] is Absence.NOT_SUPPORTED
+    assert reading.device.memory_is_shared is True
+    assert reading.sample.memory_attributed_bytes == (43 << 20) + (61 << 30)
+
+
+SMALL = {"memory_total_bytes": 1 << 30, "memory_used_bytes": 1 << 29, "memory_reserved_bytes": 0}
+
+
+def test_a_total_below_what_processes_hold_is_not_the_devices(nvml: FakeDriver) -> None:
+    """No table has every chip: this one has a new compute capability."""
+    unknown = h100(name="NVIDIA New", **SMALL, processes=(FakeProcess(4101, memory_bytes=3 << 30),))
+    nvml.write(unknown)
+    (reader,) = start().readers()
+    readings = [reader.read(gpm=False)[0] for _ in range(4)]
+    assert {reading.sample.memory_total_bytes for reading in readings} == {None}
+    assert readings[0].device.memory_is_shared is False
+    assert readings[0].sample.absent["memory_used_bytes"] is Absence.ERROR
+    assert readings[-1].device.memory_is_shared is True
+    assert readings[-1].device.memory_total_bytes is None
+    assert readings[-1].sample.absent["memory_used_bytes"] is Absence.NOT_SUPPORTED
+
+
+@pytest.mark.parametrize("held", [1 << 29, 1 << 62])
+def test_a_process_that_fits_or_is_garbage_says_nothing_of_the_total(
+    nvml: FakeDriver, held: int
+) -> None:
+    nvml.write(h100(**SMALL, processes=(FakeProcess(4101, memory_bytes=held),)))
+    (reader,) = start().readers()
+    for _ in range(4):
+        (reading,) = reader.read(gpm=False)
+        assert reading.sample.memory_total_bytes == 1 << 30
+        assert reading.device.memory_is_shared is False
+
+
+def test_a_jetson_that_answers_with_zeros_has_no_readings(nvml: FakeDriver) -> None:
+    (reading,) = read(nvml, orin_of_zeros())
+    there = {name for name in READINGS if getattr(reading.sample, name) is not None}
+    assert there == set()
+    assert reading.sample.absent["gpu_utilization_percent"] is Absence.NOT_SUPPORTED
+    assert reading.sample.absent["temperature_celsius"] is Absence.NOT_SUPPORTED
+    assert reading.device.sm_clock_max_mhz is None
+
+
+def test_a_reading_that_was_more_than_zero_stays_one_at_zero(nvml: FakeDriver) -> None:
+    nvml.write(orin_of_zeros(gpu_utilization_percent=40))
+    (reader,) = start().readers()
+    assert reader.read(gpm=False)[0].sample.gpu_utilization_percent == 40
+    nvml.change(0, gpu_utilization_percent=0)
+    (reading,) = reader.read(gpm=False)
+    assert reading.sample.gpu_utilization_percent == 0
+    assert reading.sample.temperature_celsius is None
+
+
+@pytest.mark.parametrize(
+    "device",
+    [
+        gb10(gpu_utilization_percent=0),
+        h100(gpu_utilization_percent=0),
+        h100(gpu_utilization_percent=0, temperature_celsius=0, power_milliwatts=0),
+        orin_of_zeros(temperature_celsius=41),
+        orin(gpu_utilization_percent=0, memory_utilization_percent=0),
+    ],
+    ids=["GB10", "H100", "an H100 of zeros", "a Jetson with a temperature", "no sensor at all"],
+)
+def test_an_idle_device_is_at_zero(nvml: FakeDriver, device: FakeDevice) -> None:
+    assert read(nvml, device)[0].sample.gpu_utilization_percent == 0
+
+
+def test_a_limit_of_zero_is_none(nvml: FakeDriver) -> None:
+    zeros = dict.fromkeys(("power_limit_default_milliwatts", "sm_clock_max_mhz"), 0)
+    (reading,) = read(nvml, h100(**zeros, pcie_generation=0, pcie_width=0))
+    assert reading.device.power_limit_default_watts is None
+    assert reading.device.sm_clock_max_mhz is None
+    assert reading.sample.absent["pcie_width"] is Absence.NOT_SUPPORTED
 
 
 def test_a_discrete_device_that_fails_to_say_its_memory_is_given_none(nvml: FakeDriver) -> None:

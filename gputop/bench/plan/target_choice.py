@@ -9,7 +9,14 @@ from dataclasses import replace
 
 from gputop.bench.plan import request as plan
 from gputop.bench.plan.kinds import KINDS
-from gputop.bench.plan.request import Request, RunRefusedError, Target, cpu_target, short_labels
+from gputop.bench.plan.request import (
+    DEFAULT_MEMORY_SHARE,
+    Request,
+    RunRefusedError,
+    Target,
+    cpu_target,
+    short_labels,
+)
 from gputop.console import print_message
 from gputop.problem import Problem
 from gputop.schema.device import DeviceState
@@ -36,12 +43,13 @@ def targets(inventory: Inventory, sample: Sample | None) -> tuple[Target, ...]:
         if device.uuid in whole:
             continue
         readings = sample.device(device.uuid) if sample else None
-        free = readings.memory_free_bytes if readings else None
-        free = cpu.memory_free_bytes if device.memory_is_shared else free
+        free, share = readings.memory_free_bytes if readings else None, DEFAULT_MEMORY_SHARE
+        if device.memory_is_shared:
+            free, share = cpu.memory_free_bytes, cpu.memory_share
         identity = (device.uuid, device.index, device.name, device.compute_capability)
         bus = device.pci_bus_id or buses.get(device.parent_uuid or "")
         mig = (device.parent_uuid, device.mig_index)
-        gpus.append(Target("cuda", *identity, free, *mig, pci_bus_id=bus))
+        gpus.append(Target("cuda", *identity, free, *mig, share, pci_bus_id=bus))
     return (*gpus, cpu)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .errors import RunError, first_line
@@ -27,6 +29,7 @@ class Backend:
     timed: Callable[..., float]
     compare: Callable[[Product], Any]
     synchronize: Callable[[], None]
+    uses_host_memory: bool
 
     def __init__(self) -> None:
         self._queue: deque[Any] = deque()
@@ -63,6 +66,8 @@ class Backend:
 
 class Cpu(Backend):
     """A CPU, which runs batches at once."""
+
+    uses_host_memory = True
 
     most_in_flight = 1
     smallest_size = 64
@@ -129,6 +134,9 @@ class Cuda(Backend):
         super().__init__()
         self._free_before = free_before
         self.torch, self.place, self._halt = torch, "cuda", halt
+        self.uses_host_memory = False
+        with contextlib.suppress(Exception):  # whatever a torch cannot say
+            self.uses_host_memory = bool(torch.cuda.get_device_properties(0).is_integrated)
         self._differs: Any = None
         # One for each batch in flight; pinned, or the copy would wait for the device.
         self._counts = deque(
@@ -200,8 +208,14 @@ class Cuda(Backend):
         self.torch.cuda.synchronize()
 
     def free_bytes(self) -> int | None:
-        """Return the free memory after torch has given back its cache."""
+        """Return the free memory after torch has given back its cache.
+
+        Of the host's, CUDA leaves out what files hold and the kernel gives up when asked.
+        """
         self.torch.cuda.empty_cache()
+        available = host_available_bytes() if self.uses_host_memory else None
+        if available is not None:
+            return available
         return int(self.torch.cuda.mem_get_info()[0])
 
     def memories(self) -> dict[str, int | None]:
@@ -217,6 +231,15 @@ class Cuda(Backend):
         if self._free_before is not None and self._free_before - free > reserved:
             context = self._free_before - free - reserved
         return {"context_bytes": context, "cache_bytes": reserved - held, "tensor_bytes": held}
+
+
+def host_available_bytes() -> int | None:
+    """Return the host's memory that is available without swapping, or None if it is unknown."""
+    with contextlib.suppress(OSError):
+        text = Path("/proc/meminfo").read_text()
+        if found := re.search(r"(?m)^MemAvailable:\s*(\d+) kB", text):
+            return int(found[1]) << 10
+    return None
 
 
 def open_cuda(torch: Any, halt: threading.Event, free_before: int | None) -> Cuda:

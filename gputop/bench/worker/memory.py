@@ -108,7 +108,7 @@ class MemoryUnderTest:
         # Two blocks hold what is expected, and a mask has a byte for each word that differs.
         count = (free - 2 * size - size // 8) // size
         totals.block_bytes, totals.total_bytes = size, count * size
-        if device.place == "cpu":  # if others need the memory, no other process is to be killed
+        if device.uses_host_memory:  # if others need the memory, no other process is to be killed
             with contextlib.suppress(OSError):
                 Path("/proc/self/oom_score_adj").write_text("1000")
         if count < 1:

@@ -94,7 +94,7 @@ def absent(name: str, device: Device, readings: DeviceSample) -> Finding:
     """Return the finding for a missing reading, which is fine if the device does not support it."""
     reason = {**device.absent, **readings.absent}.get(name, Absence.NOT_SUPPORTED)
     if reason is Absence.NOT_SUPPORTED:
-        return ok("not supported by this device or its driver", device)
+        return ok(absence_text(name, reason, device), device)
     return note(f"not judged: {absence_text(name, reason, device)}", device=device)
 
 

@@ -7,9 +7,9 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from gputop.health import thresholds as t
-from gputop.health.conditions import ALMOST_FULL
+from gputop.health.conditions import ALMOST_FULL, usable_memory
 from gputop.health.findings import Evidence, Finding, Severity
-from gputop.health.rule_view import NoEvidence, RuleView, finite
+from gputop.health.rule_view import NoEvidence, RuleView, finite, needed
 from gputop.health.rules.workload import USED
 from gputop.schema.snapshot import PROCESS_COUNT, Process
 from gputop.text import duration, percentage, size, visible
@@ -19,6 +19,7 @@ ATTRIBUTED, UNATTRIBUTED = "memory_attributed_bytes", "memory_unattributed_bytes
 MOST_POINTS = 60
 """Most points of a trend: more do not improve the fit."""
 LONGEST_COMMAND = 48
+LESS_MEMORY = "Smaller batches or shorter sequences, activation checkpointing; save before it fails"
 
 
 def held_idle(view: RuleView) -> Finding | None:
@@ -125,6 +126,8 @@ def trend(view: RuleView, enough: float) -> Trend | None:
 
 def almost_full(view: RuleView) -> Finding | None:
     """Find memory that is full, or soon will be at the present growth."""
+    if view.device.memory_is_shared:
+        return _host_almost_full(view)
     used, free = view.reading(USED), view.reading(FREE)
     total = used + free
     share = 100 * used / total if total > 0 else 0.0
@@ -144,11 +147,24 @@ def almost_full(view: RuleView) -> Finding | None:
         evidence.append(Evidence("growth a minute", USED, 60 * line.per_second, "B", line.seconds))
         evidence.append(Evidence("full in", FREE, left, "s"))
         sentence = f"May run out of memory in about {duration(left)}: {in_use}, growing"
+    return Finding(Severity.WARNING, sentence, evidence, LESS_MEMORY)
+
+
+def _host_almost_full(view: RuleView) -> Finding | None:
+    """Find that the host's memory is full, which the device uses."""
+    used, available = usable_memory(view.device, view.sample, view.host) or (None, None)
+    used, available = needed(used, FREE), needed(available, FREE)
+    share = 100 * used / (used + available) if used else 0.0
+    if not view.passes(t.FULL, share):
+        return None
     return Finding(
         Severity.WARNING,
-        sentence,
-        evidence,
-        "Smaller batches or shorter sequences, activation checkpointing; save before it fails",
+        f"{ALMOST_FULL}: it shares the host's, {percentage(share)} in use",
+        [
+            Evidence("in use on the host", USED, used, "B"),
+            Evidence("available on the host", FREE, available, "B"),
+        ],
+        f"{LESS_MEMORY}. Programs on the CPU use the same memory",
     )
 
 

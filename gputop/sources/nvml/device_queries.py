@@ -5,7 +5,6 @@ The tiers are: at every tick, every `SECOND`, every `SLOW` seconds, and once.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -206,26 +205,6 @@ MODES = (
     slowly("ecc_enabled", lambda h: (bool(nvml.nvmlDeviceGetEccMode(h)[0]),)),
 )
 """Queries for settings that an administrator changes while the device runs."""
-
-# From Tegra K1 to Thor (twice, since it was renumbered), and GB10.
-_SHARED_CAPABILITIES = {"3.2", "5.3", "6.2", "7.2", "8.7", "10.1", "11.0", "12.1"}
-_SHARED_NAMES = r"\b(GB10|Orin|Tegra|Thor|Xavier)\b"
-
-
-def memory_is_shared(
-    name: str | None, compute_capability: str | None, total_bytes: int | Absence
-) -> bool | Absence:
-    """Return True if the device uses the host's memory: NVML has no call for it.
-
-    Missing memory alone is no evidence. The chips without memory of their own are identified by
-    compute capability, or by name if the driver does not report that.
-    """
-    if compute_capability in _SHARED_CAPABILITIES:
-        return True
-    if not isinstance(total_bytes, Absence):
-        return False
-    named = total_bytes is Absence.NOT_SUPPORTED and re.search(_SHARED_NAMES, name or "")
-    return True if named else total_bytes
 
 
 def reading_queries(

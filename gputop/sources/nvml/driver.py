@@ -18,8 +18,9 @@ from gputop.schema.snapshot import Event
 from gputop.sources.interface import DeviceReading, DriverError
 from gputop.sources.linux.driver_files import System, inspect_system, loaded_stub
 from gputop.sources.nvml import diagnosis
-from gputop.sources.nvml.device_queries import IDENTITY, MODES, memory_is_shared, reading_queries
+from gputop.sources.nvml.device_queries import IDENTITY, MODES, reading_queries
 from gputop.sources.nvml.diagnosis import version_numbers
+from gputop.sources.nvml.integrated import MEMORY_NAMES, MemoryCheck, ZeroCheck, memory_is_shared
 from gputop.sources.nvml.mig import Instances
 from gputop.sources.nvml.processes import device_reading, merge_processes, process_queries
 from gputop.sources.nvml.query import (
@@ -218,6 +219,7 @@ class NvmlReader:
         held = total(listed.held_bytes, parts.attributed)
         self._mark_disabled(found)
         found |= percentages
+        self._remove_untrue(found, held)
         reading = device_reading(self.device, found, answers, listed, held, held)
         if reading.sample.state is DeviceState.NEEDS_RESET:
             self._reset()  # or its answers to slow queries would outlast the reset
@@ -238,6 +240,7 @@ class NvmlReader:
             self._pcie.look_ahead(self._handle, seconds)
 
     def _start_counting(self) -> None:
+        self._memory_check, self._zero_check = MemoryCheck(), ZeroCheck()
         self._processes = process_queries(self._version, self._clock)
         self._pcie = Pcie(self._clock)
         self._queries = reading_queries(self._version, self._clock, self._pcie)
@@ -249,15 +252,31 @@ class NvmlReader:
                 if name.startswith("ecc_") and value is Absence.NOT_SUPPORTED:
                     found[name] = Absence.DISABLED
 
+    def _remove_untrue(self, found: dict[str, Any], held: int | Absence) -> None:
+        """Remove what an integrated device does not have, whatever its driver says."""
+        self._memory_check.remove_contradiction(found, held)
+        if self._memory_check.is_shared and self._identity["memory_is_shared"] is not True:
+            self._share_memory(self._identity)
+            self._update_modes()
+        if self.device.memory_is_shared:
+            found |= dict.fromkeys(MEMORY_NAMES, Absence.NOT_SUPPORTED)
+            self._zero_check.remove_zeros(found)
+
+    @staticmethod
+    def _share_memory(identity: dict[str, Any]) -> None:
+        identity["memory_is_shared"] = True
+        identity["memory_total_bytes"] = Absence.NOT_SUPPORTED
+
     def _attach(self) -> None:
         self._handle = nvml.nvmlDeviceGetHandleByIndex(self.index)
         answers = [self._cache.ask(self._handle, q) for q in IDENTITY]
         _raise_common_failure(answers)  # who it was is known better
         found = self._identity = answers_by_name(IDENTITY, answers)
         known, memory = schema_fields(found), found["memory_total_bytes"]
-        found["memory_is_shared"] = memory_is_shared(
-            known.get("name"), known.get("compute_capability"), memory
-        )
+        shared = memory_is_shared(known.get("name"), known.get("compute_capability"), memory)
+        found["memory_is_shared"] = shared
+        if shared is True:
+            self._share_memory(found)
         self._update_modes()  # also if it identifies itself and answers nothing else
 
     def _reset(self) -> None:

@@ -117,6 +117,16 @@ DRIVER_IS_GONE = {
 }
 """Codes for a device that may mean that the whole driver was unloaded or replaced."""
 
+_NEVER_ZERO = {
+    *("sm_clock_max_mhz", "memory_clock_max_mhz", "video_clock_max_mhz"),
+    *("power_limit_watts", "power_limit_requested_watts"),
+    *("power_limit_default_watts", "power_limit_max_watts"),
+    *("temperature_slowdown_celsius", "temperature_shutdown_celsius"),
+    *("memory_temperature_max_celsius", "pcie_generation", "pcie_width"),
+    *("pcie_generation_max", "pcie_width_max"),
+}
+"""Limits and maxima, which a device has or has not: some drivers have 0 for "none"."""
+
 _WHOLE = {f.name for cls in (Device, DeviceSample) for f in fields(cls) if f.type == "int | None"}
 """Names that are integers in the schema: an NVML field may be a number of any type."""
 
@@ -290,7 +300,10 @@ def value_of(name: str, raw: Any) -> Any:
     if raw in UNAVAILABLE or raw is None:
         if raw != -1 or name != "temperature_margin_celsius":
             return Absence.NOT_SUPPORTED
-    elif name == "performance_state" and raw > 15:  # of which 32 is "unknown"
+    elif name == "performance_state":
+        if raw > 15:  # of which 32 is "unknown"
+            return Absence.NOT_SUPPORTED
+    elif raw == 0 and name in _NEVER_ZERO:
         return Absence.NOT_SUPPORTED
     value = raw / 1000 if is_milli else raw
     if not least <= value <= most:

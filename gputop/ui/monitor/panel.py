@@ -118,7 +118,7 @@ class Panel:
     def memory(self) -> tuple[int | None, int | None]:
         """Used and total bytes of memory."""
         r = self.readings
-        if r.memory_used_bytes is None and self.device.memory_is_shared and self.host is not None:
+        if self.device.memory_is_shared and self.host is not None:
             return self.host.memory_used_bytes, self.host.memory_total_bytes
         return r.memory_used_bytes, r.memory_total_bytes
 
