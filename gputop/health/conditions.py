@@ -6,7 +6,7 @@ status page; the rules, doctor and the fleet use the same words.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -15,8 +15,8 @@ from gputop.health.findings import Finding, Severity
 from gputop.schema.catalogue import RECOVERIES
 from gputop.schema.clock_events import gravest
 from gputop.schema.device import Absence, Device, DeviceSample, DeviceState
-from gputop.schema.snapshot import Event, Host, Machine, MachineState, Sample
-from gputop.text import count, duration, visible
+from gputop.schema.snapshot import Event, Host, Inventory, Machine, MachineState, Sample
+from gputop.text import count, duration, fold_list, visible
 
 
 class Fault(NamedTuple):
@@ -167,8 +167,34 @@ def recovery_text(action: str) -> str:
     return f"Needs {known.need if known else visible(action, 40).replace('_', ' ')}"
 
 
-def machine_alerts(machines: Iterable[Machine], sample: Sample, hostname: str) -> list[Finding]:
-    """Return alerts about machines that do not answer, and about a sample with parts left out."""
+UNLISTED_REMEDY = "`sudo dmesg | grep NVRM` says why the driver did not start it"
+
+
+def unlisted_alert(hostname: str, addresses: Sequence[str]) -> Finding:
+    """Return the alert about GPUs on the bus that the driver does not list."""
+    shown = [visible(address, 20) for address in addresses]
+    many = "A GPU" if len(addresses) == 1 else count(len(addresses), "GPU")
+    return Finding(
+        Severity.WARNING,
+        f"{many} that the driver does not list: {fold_list(shown, 3)}",
+        advice=UNLISTED_REMEDY,
+        rule="unlisted",
+        label=visible(hostname, 64),
+        verb="has",
+    )
+
+
+def machine_alerts(
+    machines: Iterable[Machine], sample: Sample, inventory: Inventory | None
+) -> list[Finding]:
+    """Return alerts about machines: that they do not answer, have GPUs that the driver does not
+    list, or sent a sample with parts left out.
+    """
+    hostname = inventory.hostname if inventory else ""
+    if inventory is not None and inventory.unlisted_gpus:
+        unlisted = {inventory.hostname: inventory.unlisted_gpus}
+    else:
+        unlisted = {each.name: each.unlisted_gpus for each in machines if each.unlisted_gpus}
     found = [
         Finding(
             Severity.FAULT, "Unreachable", rule=f"away: {each.name}", label=each.name, verb="is"
@@ -180,7 +206,7 @@ def machine_alerts(machines: Iterable[Machine], sample: Sample, hostname: str) -
         text = f"Shown only in part: {visible(sample.problem.why)}"
         label = visible(hostname, 64)
         found.append(Finding(Severity.WARNING, text, rule="incomplete", label=label, verb="is"))
-    return found
+    return found + [unlisted_alert(name, addresses) for name, addresses in unlisted.items()]
 
 
 def find_alerts(

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from gputop.frozen import dataclass, fields
 from gputop.health import thresholds as t
-from gputop.health.conditions import STATES, find_alerts
+from gputop.health.conditions import STATES, find_alerts, unlisted_alert
 from gputop.health.findings import Severity, summarize
 from gputop.output import ansi
 from gputop.output.ansi import Line, Piece
@@ -361,6 +361,8 @@ def _remarks(inventory: Inventory, sample: Sample, width: int | None) -> Iterato
         yield [Piece("The driver has not answered yet", ansi.YELLOW)]
     readings = {device.uuid: device for device in sample.devices}
     found = find_alerts(inventory.devices, readings, sample.events, sample.time, sample.host_of)
+    if inventory.unlisted_gpus:
+        found.append(unlisted_alert(inventory.hostname, inventory.unlisted_gpus))
     for severity, text in summarize(alert for alert in found if alert.rule not in [*DeviceState]):
         look = ansi.LOUD_RED if severity is Severity.FAULT else ansi.LOUD_YELLOW
         for part in textwrap.wrap(visible(text), width or len(text) + 1):

@@ -76,6 +76,8 @@ class Inventory:
     schema: int = SCHEMA
     devices_left_out: int | None = None
     """Number of GPUs that `--id` or `--only-visible` left out."""
+    unlisted_gpus: tuple[str, ...] = ()
+    """PCI addresses of GPUs that are on the bus, and that the driver does not list."""
 
     @property
     def gpus_text(self) -> str:
@@ -196,6 +198,8 @@ class Machine:
     cuda_version: str | None = None
     gputop_version: str | None = None
     host: Host = field(default_factory=Host)
+    unlisted_gpus: tuple[str, ...] = ()
+    """As in `Inventory`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,6 +107,12 @@ class Driver(Protocol):
     def readers(self) -> tuple[Reader, ...]:
         """Return one reader for each GPU, in the driver's order, without touching a device."""
 
+    def unlisted_gpus(self) -> tuple[str, ...]:
+        """Return the PCI addresses of GPUs on the bus that are none of its readers' devices.
+
+        Empty while not all of these have been identified.
+        """
+
     def events(self) -> tuple[Event, ...]:
         """Return the events since the last call; wait for some up to a second, in one thread."""
 

@@ -387,6 +387,7 @@ class Sampler:
             cpu_name=self._cpu_name,
             gputop_version=__version__,
             devices_left_out=self._left_out or None,
+            unlisted_gpus=opened.driver.unlisted_gpus() if opened.driver else (),
         )
 
     def _current(self, slots: tuple[_Slot, ...]) -> tuple[tuple[Device, ...], Sample]:

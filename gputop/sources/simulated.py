@@ -302,6 +302,10 @@ class SimulatedDriver:
             self._loads.pop(uuid)
         self._loads |= wanted
 
+    def unlisted_gpus(self) -> tuple[str, ...]:
+        """Return none: these devices are on no bus."""
+        return ()
+
     def readers(self) -> tuple[SimulatedReader, ...]:
         now = time.monotonic()
         return tuple(SimulatedReader(index, now, self._loads) for index in range(DEVICES))

@@ -98,8 +98,7 @@ class Telemetry:
             self._ticked_at, self._stopped_seconds = time.monotonic(), 0.0
             self._reported.extend(record.events)
             readings = {sample.uuid: sample for sample in record.devices}
-            hostname = self.inventory.hostname if self.inventory else ""
-            self.alerts = machine_alerts(record.machines, record, hostname)
+            self.alerts = machine_alerts(record.machines, record, self.inventory)
             self.alerts += find_alerts(
                 self.devices, readings, self._reported, record.time, record.host_of
             )

@@ -121,6 +121,7 @@ def snapshot(driver: FakeDriver, xids: tuple[int, ...]) -> tuple[Inventory, Samp
         driver_version=started.driver_version,
         cuda_version=started.cuda_version,
         devices=tuple(reading.device for reading in readings),
+        unlisted_gpus=started.unlisted_gpus(),
     )
     started.close()
     return made, Sample(NOW, Host(), tuple(each.sample for each in readings), events=tuple(events))

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.health.conditions import find_alerts
+from gputop.health.conditions import find_alerts, machine_alerts
 from gputop.health.findings import Severity, summarize
 from gputop.health.thresholds import XID_SECONDS
 from gputop.schema.device import DeviceSample, DeviceState
-from gputop.schema.snapshot import Event, Host
-from tests.streams import GIB, NOW, device, lost, readings
+from gputop.schema.snapshot import Event, Host, Machine, MachineState
+from tests.streams import GIB, NOW, device, inventory, lost, readings, sample
 
 UUID = device(0).uuid
 
@@ -178,3 +178,31 @@ def test_memory_that_is_the_hosts_is_judged_by_what_the_host_has(
     shared = device(0, memory_is_shared=True)
     found = find_alerts([shared], {UUID: sample}, (), NOW, lambda _: host)
     assert [text for _, text in summarize(found)] == words
+
+
+MISSING = ("0000:27:00.0", "0000:37:00.0", "0000:47:00.0", "0000:57:00.0")
+
+
+@pytest.mark.parametrize(
+    ("addresses", "words"),
+    [
+        (MISSING[:1], "Host node07 has a GPU that the driver does not list: 0000:27:00.0"),
+        (
+            MISSING[:2],
+            "Host node07 has 2 GPUs that the driver does not list: 0000:27:00.0, 0000:37:00.0",
+        ),
+    ],
+)
+def test_gpus_that_the_driver_does_not_list(addresses: tuple[str, ...], words: str) -> None:
+    found = machine_alerts((), sample(1), inventory(1, unlisted_gpus=addresses))
+    assert [text for _, text in summarize(found)] == [words]
+    assert "dmesg" in found[0].advice
+    assert machine_alerts((), sample(1), inventory(1)) == []
+
+
+def test_each_of_several_machines_has_its_own_gpus_that_are_not_listed() -> None:
+    machines = (Machine("a", MachineState.OK), Machine("b", unlisted_gpus=MISSING[:1]))
+    found = machine_alerts(machines, sample(1), inventory(1))
+    assert [text for _, text in summarize(found)] == [
+        "Host b has a GPU that the driver does not list: 0000:27:00.0"
+    ]

@@ -351,6 +351,7 @@ SILENT: list[tuple[str, Callable[[], Machine]]] = [
             host_memory=(3 * GIB, 21 * GIB),
         ),
     ),
+    ("link_degraded", lambda: one({"pcie_generation": 1, "pcie_width": 1}, devices=SHARED)),
     ("leak", lambda: one({"memory_used_bytes": noise(60 * GIB, GIB)}, seconds=560)),
     (
         "leak",  # it was loaded, and stays

@@ -451,3 +451,9 @@ def test_the_document_has_the_fields_of_the_stream() -> None:
     first = made["sample"]["devices"][0]
     assert (first["fan_percent"], first["absent"]) == (None, {"fan_percent": "not_supported"})
     assert first["power_watts"] == 612.4
+
+
+def test_a_gpu_that_the_driver_does_not_list_is_told() -> None:
+    inventory = dataclasses.replace(INVENTORY, unlisted_gpus=("0000:27:00.0",))
+    last = page(inventory, SAMPLE).splitlines()[-1]
+    assert last == "Host node7 has a GPU that the driver does not list: 0000:27:00.0"

@@ -104,11 +104,15 @@ class FakeReader:
 class FakeDriver:
     driver_version = "580.1"
     cuda_version = "13.0"
+    unlisted: tuple[str, ...] = ()
 
     def __init__(self, *readers: FakeReader) -> None:
         self._readers = readers
         self.closed = threading.Event()
         self.reported: queue.SimpleQueue[Event] = queue.SimpleQueue()
+
+    def unlisted_gpus(self) -> tuple[str, ...]:
+        return self.unlisted
 
     def readers(self) -> tuple[FakeReader, ...]:
         return self._readers

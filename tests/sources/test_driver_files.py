@@ -14,6 +14,7 @@ from gputop.sources.linux.driver_files import (
     System,
     inspect_system,
     loaded_stub,
+    unlisted_gpus,
 )
 from tests.fake_root import (
     BUILT,
@@ -196,3 +197,30 @@ def test_a_stub_is_told_by_its_folder_or_its_warning(
 
 def test_without_a_library_there_is_no_stub(tmp_path: Path) -> None:
     assert loaded_stub(fake_root(tmp_path, {"/proc/self/maps": MAPS.format("/usr/bin/x")})) is None
+
+
+def test_gpus_that_the_driver_should_list(tmp_path: Path) -> None:
+    told = "Model: NVIDIA L4\nGPU Excluded:\t Yes\n"
+    files = gpu(0) | gpu(1, None) | gpu(2, "vfio-pci") | gpu(3)
+    files |= {"/proc/driver/nvidia/gpus/0000:47:00.0/information": told}
+    system = inspect_system(fake_root(tmp_path, files), {})
+    assert system.usable_gpus == ("0000:17:00.0", "0000:27:00.0")
+    # A container or a scheduler's job may have been given some of them only.
+    assert system._replace(container="docker").usable_gpus == ()
+    (tmp_path / "job").mkdir()
+    in_job = inspect_system(fake_root(tmp_path / "job", files), {"SLURM_JOB_ID": "7"})
+    assert in_job.usable_gpus == ()
+
+
+@pytest.mark.parametrize(
+    ("listed", "unlisted"),
+    [
+        (("00000000:17:00.0",), ("0000:27:00.0",)),
+        (("00000000:17:00.0", "00000000:27:00.0"), ()),
+        (("00000000:17:00.0", None), ()),  # which may be that one
+    ],
+)
+def test_gpus_that_the_driver_does_not_list(
+    listed: tuple[str | None, ...], unlisted: tuple[str, ...]
+) -> None:
+    assert unlisted_gpus(("0000:17:00.0", "0000:27:00.0"), listed) == unlisted

@@ -26,6 +26,8 @@ from gputop.schema.device import (
 )
 from gputop.schema.snapshot import Host, Process, ProcessKind, Sample, decode, encode
 from gputop.sources.interface import UTILIZATIONS, DeviceReading, DriverError
+from gputop.sources.linux.driver_files import inspect_system
+from gputop.sources.nvml import driver as module
 from gputop.sources.nvml.device_queries import reading_queries
 from gputop.sources.nvml.driver import NvmlDriver, NvmlReader, start
 from gputop.sources.nvml.query import SECOND, SLOW, string
@@ -49,6 +51,7 @@ from tests.driver import (
     FakeProcess,
     loaded,
 )
+from tests.fake_root import fake_root, gpu
 from tests.sources.readings import FUNCTIONS, OLDER, RATES, WITHOUT_A_DEFAULT
 
 if TYPE_CHECKING:
@@ -956,3 +959,17 @@ def test_whatever_a_driver_says_each_reading_is_there_or_has_its_reason(
             assert (process.sm_utilization_percent is None) == absent
         for name in ("pci_bus_id", "memory_total_bytes", "compute_capability", "sm_clock_max_mhz"):
             assert (getattr(reader.device, name) is None) == (name in reader.device.absent)
+
+
+def test_a_gpu_on_the_bus_that_the_driver_does_not_list(
+    nvml: FakeDriver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    system = inspect_system(fake_root(tmp_path, gpu(0) | gpu(1) | gpu(2)), {})
+    monkeypatch.setattr(module, "inspect_system", lambda: system)
+    nvml.write(FakeDevice(), FakeDevice())
+    driver = start()
+    first, second = driver.readers()
+    first.read(gpm=False)
+    assert driver.unlisted_gpus() == ()  # the other may be any of them
+    second.read(gpm=False)
+    assert driver.unlisted_gpus() == ("0000:37:00.0",)

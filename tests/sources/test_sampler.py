@@ -759,3 +759,15 @@ def test_what_takes_long_is_asked_ahead_of_the_next_tick(
     stream.until(lambda sample: len(sample.devices) == 3)
     stream.sample()
     assert [reader.ahead for reader in readers] == [ahead] * 3
+
+
+def test_gpus_that_the_driver_does_not_list_are_in_the_inventory(
+    opened: Open, readers: list[FakeReader]
+) -> None:
+    driver = FakeDriver(*readers)
+    stream = opened(lambda: driver)
+    stream.until(lambda _: stream.state() is DriverState.OK)
+    driver.unlisted = ("0000:27:00.0",)
+    stream.until(lambda _: stream.inventory is not None and stream.inventory.unlisted_gpus != ())
+    assert stream.inventory is not None
+    assert stream.inventory.unlisted_gpus == ("0000:27:00.0",)

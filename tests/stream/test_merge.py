@@ -369,3 +369,12 @@ def test_whatever_comes_in_whatever_order_is_one_stream(moments: list[tuple[str,
             theirs = {d.uuid for d in inventory.devices if d.machine == each.name}
             powers = {r.power_watts for r in sample.devices if r.uuid in theirs}
             assert not away or powers <= {None}
+
+
+def test_gpus_that_a_driver_does_not_list_are_of_their_machine() -> None:
+    made = machine()
+    made.add_record(streams.inventory(1, unlisted_gpus=("0000:27:00.0",)), 1.0, NOW)
+    made.add_record(streams.sample(1), 1.0, NOW)
+    sent = decode(encode(sample_of([made, answering("c")], 1.0, NOW)))
+    assert isinstance(sent, Sample)
+    assert [each.unlisted_gpus for each in sent.machines] == [("0000:27:00.0",), ()]

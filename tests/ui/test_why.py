@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.schema.device import Absence, DeviceState
-from gputop.schema.snapshot import Event, Sample
+from gputop.schema.snapshot import Event, Inventory, Sample
 from gputop.ui.device.why_page import FindingsView, WhyPage, WhyTitle
 from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.shell.actions import KeysView
@@ -350,3 +350,21 @@ async def test_the_page_asks_for_gpm() -> None:
         stream = dashboard_of(app)._stream
         assert isinstance(stream, PreparedStream)
         assert stream.asked["gpm"] is True
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+@pytest.mark.parametrize("size", [USUAL, LARGE])
+async def test_a_gpu_that_the_driver_does_not_list_is_a_problem(
+    size: tuple[int, int], devices: int
+) -> None:
+    told, *samples = records(*[WORKING] * devices)
+    assert isinstance(told, Inventory)
+    app = app_with(dataclasses.replace(told, unlisted_gpus=("0000:27:00.0",)), *samples)
+    async with app.run_test(size=size) as pilot:
+        await settle(pilot)
+        words = "▲ Host node07 has a GPU that the driver does not list: 0000:27:00.0"
+        assert words in shown(pilot, Header)
+        await pilot.press("w")
+        await settle(pilot)
+        assert findings(pilot).startswith(f"{words} `sudo dmesg | grep NVRM` says why")
+        assert "No problems found" not in findings(pilot)

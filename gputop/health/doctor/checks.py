@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from gputop import DISTRIBUTION, FROM_CHECKOUT, __version__
 from gputop.compat import StrEnum
 from gputop.console import ascii_is_safer, locale_of, without_colours
+from gputop.health.conditions import UNLISTED_REMEDY
 from gputop.health.findings import Finding, Severity
-from gputop.sources.linux.driver_files import LIBRARY, WSL_FOLDER, same_address
+from gputop.sources.linux.driver_files import LIBRARY, WSL_FOLDER
 from gputop.sources.nvml.diagnosis import BINDINGS, ask_for, other_bindings
 from gputop.text import count, fold_list, visible
 
@@ -159,17 +160,11 @@ def devices(facts: DoctorFacts) -> Iterator[Finding]:
     """Compare the GPUs on the PCI bus with those that the driver has."""
     if not facts.driver_answers:
         return
-    plugged = () if facts.system.container else facts.system.gpus or ()
-    missing = [
-        gpu.address
-        for gpu in plugged
-        if gpu.driver in (None, "nvidia")
-        and not any(same_address(gpu.address, each.pci_bus_id or "") for each in facts.gpus)
-    ]
+    missing = facts.inventory.unlisted_gpus
     if missing:
         yield warning(
             f"{count(len(facts.gpus), 'GPU')}; on the PCI bus also {', '.join(missing)}",
-            "`sudo dmesg | grep NVRM` says why it was not started",
+            UNLISTED_REMEDY,
         )
     else:
         yield ok(count(len(facts.gpus), "GPU"))

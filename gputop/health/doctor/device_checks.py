@@ -134,6 +134,8 @@ def _link_not_slow(device: Device, readings: DeviceSample) -> Finding:
     """Tell a link at its maximum from one that cannot be judged without load."""
     now = (readings.pcie_generation or 0, readings.pcie_width or 0)
     most = (device.pcie_generation_max or 0, device.pcie_width_max or 0)
+    if device.memory_is_shared:
+        return ok("none: it is on the host's chip", device)
     if now[0] >= most[0] and now[1] >= most[1]:
         return ok(f"{link_text(*now)}, its most", device)
     if readings.gpu_utilization_percent is None:

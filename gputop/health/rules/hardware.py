@@ -201,6 +201,8 @@ def link_text(generation: float, width: float) -> str:
 
 def link_degraded(view: RuleView) -> Finding | None:
     """Find a PCIe link that is narrower or slower under load than device and slot allow."""
+    if view.device.memory_is_shared:  # it is on the host's chip, and in no slot
+        return None
     generation_max, width_max = view.reading("pcie_generation_max"), view.reading("pcie_width_max")
     generation = max(finite(view.values(GENERATION)))
     width = max(finite(view.values(WIDTH)))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
 import re
 import time
@@ -37,6 +38,8 @@ class PciGpu(NamedTuple):
 
     address: str
     driver: str | None = None
+    excluded: bool = False
+    """True if an administrator told the driver to leave it alone (NVreg_ExcludedGpus)."""
 
 
 class Refusal(NamedTuple):
@@ -72,6 +75,8 @@ class System(NamedTuple):
     refusals: tuple[Refusal, ...] = ()
     container: str | None = None
     """Kind of container, such as `docker`; `container` if unknown."""
+    batch_job: bool = False
+    """True in a job of a cluster's scheduler, which may withhold GPUs."""
     wsl: bool = False
     library: str | None = None
     library_version: str | None = None
@@ -83,6 +88,17 @@ class System(NamedTuple):
     def held_by(self, driver: str) -> tuple[str, ...]:
         """Return the addresses of the GPUs that this kernel driver has."""
         return tuple(gpu.address for gpu in self.gpus or () if gpu.driver == driver)
+
+    @property
+    def usable_gpus(self) -> tuple[str, ...]:
+        """Addresses of the GPUs that the driver should list; none where some may be withheld."""
+        if self.container or self.batch_job:
+            return ()
+        return tuple(
+            gpu.address
+            for gpu in self.gpus or ()
+            if gpu.driver in (None, "nvidia") and not gpu.excluded
+        )
 
 
 def inspect_system(root: Path = Path("/"), environment: Mapping[str, str] = os.environ) -> System:
@@ -104,6 +120,7 @@ def inspect_system(root: Path = Path("/"), environment: Mapping[str, str] = os.e
         device_files=files,
         refusals=tuple(_refusals(root, files)),
         container=_container(root, environment),
+        batch_job=any(environment.get(name) for name in _JOBS),
         wsl="microsoft" in (kernel or "").lower() or (root / "dev/dxg").exists(),
         library=library,
         library_version=version and version[0],
@@ -140,12 +157,14 @@ def _gpus(root: Path) -> tuple[PciGpu, ...] | None:
     bus = root / "sys/bus/pci/devices"
     if not bus.is_dir():
         return None
-    return tuple(
-        PciGpu(name, _driver_of(bus / name))
-        for name in _names(bus)
-        if _text(bus / name / "vendor") == NVIDIA
-        and _text(bus / name / "class").startswith(DISPLAY)
-    )
+    found = []
+    for name in _names(bus):
+        vendor, kind = _text(bus / name / "vendor"), _text(bus / name / "class")
+        if vendor == NVIDIA and kind.startswith(DISPLAY):
+            told = _text(root / "proc/driver/nvidia/gpus" / name / "information")
+            excluded = re.search(r"Excluded:\s*Yes", told) is not None
+            found.append(PciGpu(name, _driver_of(bus / name), excluded))
+    return tuple(found)
 
 
 def _driver_of(device: Path) -> str | None:
@@ -183,6 +202,10 @@ def _group(path: Path) -> str | None:
 
 _MARKS = {".dockerenv": "docker", "run/.containerenv": "podman", ".singularity.d": "apptainer"}
 _VARIABLES = {"KUBERNETES_SERVICE_HOST": "kubernetes", "APPTAINER_CONTAINER": "apptainer"}
+
+
+_JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID")
+"""Variables of Slurm, PBS and LSF."""
 
 
 def _container(root: Path, environment: Mapping[str, str]) -> str | None:
@@ -330,3 +353,18 @@ def same_address(one: str, other: str) -> bool:
         for found in (re.fullmatch(_ADDRESS, address) for address in (one, other))
     )
     return first is not None and first == second
+
+
+@functools.lru_cache(maxsize=8)
+def unlisted_gpus(plugged: tuple[str, ...], listed: tuple[str | None, ...]) -> tuple[str, ...]:
+    """Return the PCI addresses that are plugged in and not listed.
+
+    Empty if the address of a listed device is unknown: it may be any of them.
+    """
+    if None in listed:
+        return ()
+    return tuple(
+        address
+        for address in plugged
+        if not any(same_address(address, each or "") for each in listed)
+    )

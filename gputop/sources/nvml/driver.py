@@ -16,7 +16,7 @@ from gputop.problem import Problem
 from gputop.schema.device import Absence, Device, DeviceState
 from gputop.schema.snapshot import Event
 from gputop.sources.interface import DeviceReading, DriverError
-from gputop.sources.linux.driver_files import System, inspect_system, loaded_stub
+from gputop.sources.linux.driver_files import System, inspect_system, loaded_stub, unlisted_gpus
 from gputop.sources.nvml import diagnosis
 from gputop.sources.nvml.device_queries import IDENTITY, MODES, reading_queries
 from gputop.sources.nvml.diagnosis import version_numbers
@@ -100,6 +100,8 @@ class NvmlDriver:
             version = nvml.nvmlSystemGetCudaDriverVersion_v2()
             self.cuda_version = f"{version // 1000}.{version % 1000 // 10}"
         self._events = XidEvents()
+        self._readers: tuple[NvmlReader, ...] = ()
+        self._plugged: tuple[str, ...] = ()
 
     def readers(self) -> tuple[NvmlReader, ...]:
         """Return one reader for each of NVML's indices, without touching a device.
@@ -112,11 +114,20 @@ class NvmlDriver:
         except nvml.NVMLError as error:
             self.close()
             raise driver_error(error) from None
+        system = inspect_system()
         if not count:
             self.close()
-            raise DriverError(diagnosis.no_devices(inspect_system()))
-        return tuple(
+            raise DriverError(diagnosis.no_devices(system))
+        self._plugged = system.usable_gpus
+        self._readers = tuple(
             NvmlReader(index, self.driver_version, events=self._events) for index in range(count)
+        )
+        return self._readers
+
+    def unlisted_gpus(self) -> tuple[str, ...]:
+        """Return the PCI addresses of GPUs on the bus that are none of the readers' devices."""
+        return unlisted_gpus(
+            self._plugged, tuple(reader.device.pci_bus_id for reader in self._readers)
         )
 
     def events(self) -> tuple[Event, ...]:

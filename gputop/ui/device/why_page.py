@@ -85,6 +85,7 @@ class FindingsView(ScrolledView):
 
     def _of_device(self, width: int) -> Iterator[Row]:
         if self.device is not None:
+            yield from self._of_machines(width, self.device)
             for finding in self._telemetry.judgement.for_device(self.device.uuid):
                 yield from block(finding, self.device, self._telemetry, width)
                 yield []
@@ -95,6 +96,7 @@ class FindingsView(ScrolledView):
         for what, remedy in self._broken():
             yield from cause_rows(Severity.FAULT, what, None, remedy, width)
             yield []
+        yield from self._of_machines(width)
         devices = {device.uuid: device for device in telemetry.devices}
         for cause in telemetry.causes:
             uuids = [each.device_uuid for each in cause.findings]
@@ -107,8 +109,19 @@ class FindingsView(ScrolledView):
             yield from cause_block(cause, devices, width)
             yield []
 
+    def _of_machines(self, width: int, device: Device | None = None) -> Iterator[Row]:
+        """Yield what is wrong with the machines, or with that of the device."""
+        for alert in self._telemetry.alerts:
+            is_fault = alert.severity is Severity.FAULT
+            if alert.device_uuid or not (is_fault or alert.advice):
+                continue
+            if device is None or device.machine in (None, alert.label):
+                ((severity, words),) = summarize([alert])
+                yield from cause_rows(severity, words, None, alert.advice, width)
+                yield []
+
     def _broken(self) -> Iterator[tuple[str, str]]:
-        """Yield devices and machines that do not answer, in words with their remedies."""
+        """Yield devices that do not answer, in words with their remedies."""
         telemetry = self._telemetry
         for device in telemetry.devices:
             fault = fault_of(telemetry.readings(device.uuid))
@@ -116,9 +129,6 @@ class FindingsView(ScrolledView):
                 found = telemetry.problems.get(device.uuid)  # an Xid
                 more = f". {found.sentence}" if found else ""
                 yield f"GPU {device.label}: {fault.what}{more}", fault.remedy
-        for severity, words in summarize(a for a in telemetry.alerts if not a.device_uuid):
-            if severity is Severity.FAULT:
-                yield words, ""
 
     def _silent(self) -> dict[str, list[tuple[Device, NoFinding]]]:
         """Return the verdicts by rule, without rules that have a finding or an alert above."""
