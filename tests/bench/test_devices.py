@@ -191,6 +191,7 @@ def test_a_device_without_memory_of_its_own_has_what_the_host_has_available(
     said = dataclasses.replace(sample(), devices=(nothing,))
     target = target_choice.choose(shared(True), said, "0")
     assert target.memory_free_bytes == 90 * GIB
+    assert target.memory_share == 0.5, "other programs use the same memory"
     problem = request.check_request(Request(target, "float32", 1 << 17, 10.0))
     assert problem is not None
     assert "90.0 GiB are free" in problem.why

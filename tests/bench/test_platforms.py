@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import threading
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 
+from gputop.bench.worker import backends
 from tests.bench.commands import ran
 from tests.bench.workers import fake_interpreter
 from tests.driver.platforms import a100_mig, gb10
@@ -78,3 +82,31 @@ def test_a_device_without_memory_of_its_own_is_planned_by_the_hosts(
     (line,) = ended.stderr.splitlines()
     assert "do not fit on GPU 0, NVIDIA GB10: they need" in line
     assert "Choose --size" in line
+
+
+def fake_torch(*, integrated: bool) -> Any:
+    """A torch whose device has 1 GiB free by CUDA's count."""
+    properties = SimpleNamespace(is_integrated=integrated)
+    cuda = SimpleNamespace(
+        get_device_properties=lambda _: properties,
+        empty_cache=lambda: None,
+        mem_get_info=lambda: (1 << 30, 4 << 30),
+    )
+    return SimpleNamespace(cuda=cuda, int64=None, empty=lambda *_, **__: None)
+
+
+@pytest.mark.parametrize(("integrated", "free"), [(False, 1 << 30), (True, 7 << 30)])
+def test_the_worker_measures_shared_memory_on_the_host(
+    monkeypatch: pytest.MonkeyPatch, integrated: bool, free: int
+) -> None:
+    """CUDA's own count leaves out what the kernel gives up when asked."""
+    monkeypatch.setattr(backends, "host_available_bytes", lambda: 7 << 30)
+    device = backends.Cuda(fake_torch(integrated=integrated), threading.Event())
+    assert device.uses_host_memory is integrated
+    assert device.free_bytes() == free
+
+
+def test_the_worker_reads_what_the_host_has_available() -> None:
+    found = backends.host_available_bytes()
+    assert found is not None
+    assert 0 < found < psutil.virtual_memory().total

@@ -180,7 +180,8 @@ def with_peers(requests: Sequence[Request]) -> list[Request]:
     gpus = [each for each in targets if each.kind == "cuda" and each.host is None]
     if requests[0].kind != "copy" or not gpus:
         return list(requests)
-    whole, free = tuple(each for each in gpus if not each.parent_uuid), plan.available_bytes()
+    whole = tuple(each for each in gpus if not each.parent_uuid)
+    free = plan.cpu_target().memory_free_bytes
 
     def with_peers(each: Request) -> Request:
         if each.target not in gpus:
