@@ -42,3 +42,7 @@ COLUMNS, ROWS = 1000, 500
 """Cells of a terminal."""
 SHORTEST_INTERVAL, LONGEST_INTERVAL = 0.25, 60.0
 """Range of seconds between samples."""
+
+IDENTIFY_SECONDS = 12.0
+"""Seconds to wait for the UUIDs of all devices where one is chosen by its UUID or address. Eight
+devices without persistence mode need about as long, and one that hangs never answers."""

@@ -179,7 +179,7 @@ SHARED = {
     },
     "--id": _value(
         "LIST",
-        "gputop.sources.visible_devices:parse_ids",
+        "gputop.sources.selection:parse_ids",
         "only these GPUs; indices, PCI addresses or starts of UUIDs, such as 0,2",
         action="extend",
     ),

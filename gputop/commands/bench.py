@@ -33,8 +33,9 @@ def add_arguments(parser: Parser) -> None:
     kind = parser.add_argument("kind", nargs="?", choices=tuple(KINDS), default=DEFAULT_KIND)
     kind.metavar, kind.help = "KIND", f"{kinds} (default: {DEFAULT_KIND})"
     words = (
-        "cpu, an index such as 0, or 0:1 of a MIG instance, or the start of a UUID; several with "
-        "commas; `all`: all that CUDA_VISIBLE_DEVICES leaves (default: the first, or the CPU)"
+        "cpu, an index such as 0, or 0:1 of a MIG instance, a PCI address or the start of a UUID; "
+        "several with commas; `all`: all that CUDA_VISIBLE_DEVICES leaves (default: the first, or "
+        "the CPU)"
     )
     parser.value("--device", "DEVICE", target_choice.parse_devices, words)
     usual = "for a sweep several with commas (default: the fastest usual one for training)"

@@ -135,10 +135,14 @@ async def look(
     """
     from contextlib import aclosing
 
-    from gputop.stream.child import Snapshot
+    from gputop.bounds import IDENTIFY_SECONDS
+    from gputop.sources.visible_devices import VARIABLE
+    from gputop.stream.child import Snapshot, awaits_identity
 
     looks: deque[Sample] = deque(maxlen=LOOKS)
     end = time.monotonic() + wait_seconds
+    # Until then CUDA_VISIBLE_DEVICES may name a device that is not known yet.
+    known_by = time.monotonic() + IDENTIFY_SECONDS if VARIABLE in os.environ else 0.0
     waiting = False
     async with aclosing(found):
         async for each in found:
@@ -150,6 +154,8 @@ async def look(
                 continue
             if each.inventory.problem is not None:
                 raise ProblemError(each.inventory.problem)
+            if time.monotonic() < known_by and awaits_identity(each.inventory):
+                continue
             looks.append(each.sample)
             if len(looks) < LOOKS:
                 continue

@@ -82,6 +82,12 @@ class Reader(Protocol):
     def device(self) -> Device:
         """The device, or a placeholder until it was read for the first time."""
 
+    def identify(self) -> tuple[Device, ...]:
+        """Return the GPU and its MIG instances without any reading.
+
+        May block. It is a placeholder without a UUID if the driver refuses to identify it.
+        """
+
     def read(self, *, gpm: bool, smi: tuple[str, ...] = ()) -> tuple[DeviceReading, ...]:
         """Read the GPU, then its MIG instances; with GPM if `gpm`.
 
@@ -112,6 +118,9 @@ class Driver(Protocol):
 
         Empty while not all of these have been identified.
         """
+
+    def pci_addresses(self) -> tuple[str, ...]:
+        """Return the PCI addresses of its GPUs, as known without touching a device."""
 
     def events(self) -> tuple[Event, ...]:
         """Return the events since the last call; wait for some up to a second, in one thread."""

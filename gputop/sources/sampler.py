@@ -16,11 +16,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from gputop import __version__, frozen
-from gputop.bounds import EVENTS
-from gputop.problem import Problem
+from gputop.bounds import EVENTS, IDENTIFY_SECONDS
+from gputop.problem import Problem, ProblemError
 from gputop.schema.codec import rounded
 from gputop.schema.device import READINGS, Absence, Device, DeviceSample, DeviceState, silence_limit
 from gputop.schema.snapshot import (
@@ -35,6 +35,7 @@ from gputop.schema.snapshot import (
     without_samples,
 )
 from gputop.sources.interface import (
+    DeviceReading,
     Driver,
     DriverError,
     OwnerLookup,
@@ -44,6 +45,9 @@ from gputop.sources.interface import (
 )
 from gputop.sources.linux.host import WINDOW_SECONDS, HostReader, Owners
 from gputop.sources.linux.procfs import cpu_name
+
+if TYPE_CHECKING:
+    from gputop.sources.selection import Chosen, Selection
 
 RETRY_SECONDS = 2.0
 """Seconds between attempts to start a driver that could not be used: it may be loaded meanwhile."""
@@ -93,6 +97,12 @@ class _Slot:
     """Values that were read last."""
     sent: bool = False
     """True if that has been sent before."""
+    identity: tuple[Device, ...] = ()
+    """The GPU, or its placeholder, and its MIG instances: what the selection is made among."""
+    identified: bool = False
+    """True if the reader has been asked for that."""
+    instances: frozenset[str] | None = None
+    """UUIDs of the MIG instances that are read; None for all."""
     late: bool = False
     over: bool = False
     """True if the driver is gone, and the thread should end."""
@@ -144,17 +154,16 @@ class Sampler:
         *,
         gpm: bool = True,
         smi: tuple[str, ...] = (),
-        choose: Callable[[Sequence[Device]], frozenset[str]] | None = None,
+        selection: Selection | None = None,
         simulate: Callable[[Mapping[str, tuple[float, float]]], None] = lambda _: None,
     ) -> None:
         """Set how the driver starts.
 
-        `choose` returns the UUIDs of the devices that are read; it raises `ValueError` with the
-        reason if there is none.
+        `selection` says which devices are read; None means all.
         `simulate` puts simulated devices under load, by their UUIDs.
         """
         self._start = start
-        self._choose, self._left_out = choose, 0
+        self._selection, self._left_out = selection, 0
         self._simulate = simulate
         self._interval = interval
         self._gpm, self._smi = gpm, smi
@@ -240,7 +249,7 @@ class Sampler:
         while True:
             try:
                 driver = self._start()
-                readers = self._chosen(driver)
+                slots = self._selected(driver)
             except DriverError as error:
                 if worked and error.mismatch:
                     raise ReplacedError("the NVIDIA driver was replaced") from None
@@ -248,39 +257,89 @@ class Sampler:
                     self._replace_opened(_Opened(problem=error.problem))
                 pause(RETRY_SECONDS)
                 continue
-            self._run(driver, readers)
+            self._run(driver, slots)
             worked = True
             with self._changed:
                 self._changed.wait_for(lambda: self._opened.driver is None)
             driver.close()
 
-    def _chosen(self, driver: Driver) -> tuple[Reader, ...]:
-        """Return the readers of the devices that are wanted. Raises `DriverError` without any."""
-        readers = driver.readers()
-        if self._choose is None or not readers:
-            return readers
-        try:
-            wanted = self._choose([reader.device for reader in readers])
-        except ValueError as error:
-            driver.close()
-            remedy = "See `gputop status -L`"
-            raise DriverError(Problem("No GPU was chosen", str(error), remedy)) from None
-        found = tuple(reader for reader in readers if reader.device.uuid in wanted)
-        self._left_out = len(readers) - len(found)
-        return found
+    def _selected(self, driver: Driver) -> tuple[_Slot, ...]:
+        """Return the GPUs to read, each with its thread. Raises `DriverError` without any."""
+        selection = self._selection
+        identifies = selection is not None and selection.needs_identities
+        slots = [self._new_slot(reader, identifies=identifies) for reader in driver.readers()]
+        if selection is None or not slots:
+            return tuple(slots)
+        if identifies:
+            self._wait_for_identities(selection, slots)
+        while True:
+            with self._changed:
+                silent = [slot for slot in slots if identifies and not slot.identified]
+                identities = [slot.identity for slot in slots]
+            uuids = [gpu.uuid for gpu, *_ in identities]
+            devices = [device for identity in identities for device in identity]
+            try:
+                return self._keep(selection.among(devices, driver.pci_addresses), slots, uuids)
+            except ProblemError as error:
+                problem = error.problem
+            if not silent:
+                self._keep({}, slots, uuids)
+                driver.close()
+                raise DriverError(problem)
+            # A new start of the driver could not help a device that hangs: wait for it instead.
+            with self._changed:
+                self._replace_opened(_Opened(problem=problem))
+            self._wait_for_one(silent)
 
-    def _run(self, driver: Driver, readers: tuple[Reader, ...]) -> None:
-        now = time.monotonic()
-        slots = tuple(
-            _Slot(reader, self._new_owners(), threading.Condition(self._lock), since=now)
-            for reader in readers
-        )
+    def _wait_for_identities(self, selection: Selection, slots: Sequence[_Slot]) -> None:
+        """Wait until all devices are identified, or the others cannot change the selection."""
+
+        def is_enough() -> bool:
+            devices = [device for slot in slots for device in slot.identity]
+            return all(slot.identified for slot in slots) or selection.is_certain(devices)
+
         with self._changed:
+            self._changed.wait_for(is_enough, IDENTIFY_SECONDS)
+
+    def _wait_for_one(self, slots: Sequence[_Slot]) -> None:
+        """Wait until one of these is identified, however long that takes."""
+        with self._changed:
+            self._changed.wait_for(lambda: any(slot.identified for slot in slots))
+
+    def _new_slot(self, reader: Reader, *, identifies: bool) -> _Slot:
+        slot = _Slot(
+            reader, self._new_owners(), threading.Condition(self._lock), identity=(reader.device,)
+        )
+        threading.Thread(
+            target=self._read_for_ever, args=(slot, identifies), name="device", daemon=True
+        ).start()
+        return slot
+
+    def _keep(
+        self, chosen: Chosen, slots: Sequence[_Slot], uuids: Sequence[str]
+    ) -> tuple[_Slot, ...]:
+        """Return the slots of the chosen GPUs, and end the threads of the others.
+
+        `uuids` are those of the slots when the selection was made: one may be identified meanwhile.
+        """
+        kept = []
+        for slot, uuid in zip(slots, uuids, strict=True):
+            if uuid in chosen:
+                slot.instances = chosen[uuid]
+                kept.append(slot)
+        with self._changed:
+            for slot in slots:
+                slot.over = slot not in kept
+                slot.ask.notify()
+        self._left_out = len(slots) - len(kept)
+        return tuple(kept)
+
+    def _run(self, driver: Driver, slots: tuple[_Slot, ...]) -> None:
+        now = time.monotonic()
+        with self._changed:
+            for slot in slots:
+                slot.since = now
             self._replace_opened(_Opened(driver, slots=slots))
-        for slot in slots:
-            threading.Thread(
-                target=self._read_for_ever, args=(slot,), name="device", daemon=True
-            ).start()
         threading.Thread(target=self._listen, args=(driver,), name="events", daemon=True).start()
 
     def _discard_driver(self, slot: _Slot, problem: Problem) -> None:
@@ -309,7 +368,12 @@ class Sampler:
             with self._changed:
                 self._events += events
 
-    def _read_for_ever(self, slot: _Slot) -> None:
+    def _read_for_ever(self, slot: _Slot, identifies: bool) -> None:
+        if identifies:
+            identity = slot.reader.identify()
+            with self._changed:
+                slot.identity, slot.identified = identity, True
+                self._changed.notify_all()
         while True:
             with slot.ask:
                 slot.ask.wait_for(lambda: slot.over or slot.asked > slot.answered)
@@ -322,6 +386,7 @@ class Sampler:
             except DriverError as error:
                 self._discard_driver(slot, error.problem)
                 return
+            read = _with_instances(read, slot.instances)
             # Owners here, and not in the loop: /proc blocks for one that hangs in the kernel.
             listed = (process for reading in read for process in reading.processes)
             processes = tuple(map(slot.owners.complete, listed))
@@ -411,6 +476,15 @@ class Sampler:
             uptime_seconds=rounded(time.clock_gettime(time.CLOCK_BOOTTIME)),
         )
         return devices, sample
+
+
+def _with_instances(
+    read: tuple[DeviceReading, ...], instances: frozenset[str] | None
+) -> tuple[DeviceReading, ...]:
+    """Return the reading of the GPU, and those of these instances; None means all."""
+    if instances is None:
+        return read
+    return (read[0], *(each for each in read[1:] if each.device.uuid in instances))
 
 
 def _grace(interval: float) -> float:

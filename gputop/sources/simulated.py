@@ -133,6 +133,10 @@ class SimulatedReader:
             sm_count=SM_COUNT,
         )
 
+    def identify(self) -> tuple[Device, ...]:
+        """Return the device, which has no instances."""
+        return (self.device,)
+
     def look_ahead(self, seconds: float) -> None:
         """Do nothing: nothing takes long."""
 
@@ -309,6 +313,10 @@ class SimulatedDriver:
     def readers(self) -> tuple[SimulatedReader, ...]:
         now = time.monotonic()
         return tuple(SimulatedReader(index, now, self._loads) for index in range(DEVICES))
+
+    def pci_addresses(self) -> tuple[str, ...]:
+        """Return none: every device is identified."""
+        return ()
 
     def events(self) -> tuple[Event, ...]:
         """Wait a second: nothing ever happens."""

@@ -13,12 +13,12 @@ from dataclasses import replace
 from signal import SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGTERM
 from typing import Any, NamedTuple, SupportsIndex
 
-from gputop.bounds import LINE_BYTES, LINES_PER_SECOND, UNREADABLE_LINES
+from gputop.bounds import IDENTIFY_SECONDS, LINE_BYTES, LINES_PER_SECOND, UNREADABLE_LINES
 from gputop.compat import timeout, timeout_at
 from gputop.console import signal_name
 from gputop.problem import Problem, ProblemError
 from gputop.schema.codec import DecodeError
-from gputop.schema.device import DeviceState, silence_limit
+from gputop.schema.device import Absence, DeviceState, silence_limit
 from gputop.schema.snapshot import (
     DriverState,
     Inventory,
@@ -339,15 +339,21 @@ async def snapshots(
 
 
 async def one_snapshot(
-    *, complete: bool = False, timeout_seconds: float = ANSWER_SECONDS
+    *, complete: bool = False, timeout_seconds: float = ANSWER_SECONDS, identified: bool = False
 ) -> Snapshot:
     """Return the first snapshot of a new sampler. Raises `StreamError` if there is none in time.
 
-    With `complete`, the first in which every device has answered, or does not respond.
+    With `complete`, the first in which every device has answered, or does not respond. With
+    `identified`, the first in which the UUIDs are known, or `IDENTIFY_SECONDS` are over.
     """
-    options = StreamOptions(0.5, count=None if complete else 1)
+    options = StreamOptions(0.5, count=None if complete or identified else 1)
     child = StreamChild(options.command, options.interval)
-    return await first_snapshot(child, timeout_seconds, complete=complete)
+    return await first_snapshot(child, timeout_seconds, complete=complete, identified=identified)
+
+
+def awaits_identity(inventory: Inventory) -> bool:
+    """Return True if a device has not been identified yet."""
+    return any(d.absent.get("uuid") is Absence.NO_DATA_YET for d in inventory.devices)
 
 
 async def first_snapshot(
@@ -356,12 +362,17 @@ async def first_snapshot(
     explain: Callable[[Interruption], Problem] = _stopped,
     *,
     complete: bool,
+    identified: bool = False,
 ) -> Snapshot:
-    """Return the first of `snapshots`, or the first `complete` one: every device has answered."""
+    """Return the first of `snapshots` that is `complete` and `identified`, as `one_snapshot`."""
+    end = time.monotonic() + IDENTIFY_SECONDS if identified else 0.0
     async with contextlib.aclosing(snapshots(stream, timeout_seconds, explain)) as found:
         async for each in found:
-            devices = each.sample.devices if isinstance(each, Snapshot) else ()
+            if not isinstance(each, Snapshot):
+                continue
+            devices = each.sample.devices
             missing = any(d.state is DeviceState.OK and d.age_seconds is None for d in devices)
-            if isinstance(each, Snapshot) and not (complete and missing):
+            waits = time.monotonic() < end and awaits_identity(each.inventory)
+            if not (complete and missing) and not waits:
                 return each
     raise AssertionError("the snapshots of a child have no end")

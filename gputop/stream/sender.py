@@ -245,13 +245,13 @@ def _end_process(fault: threading.ExceptHookArgs) -> None:
 
 def make_sampler(options: StreamOptions) -> Sampler:
     """Return the sampler of this machine, or of the simulation."""
-    choose = None
+    selection = None
     if options.ids or options.only_visible:
-        from gputop.sources.visible_devices import chosen
+        from gputop.sources.selection import Selection
 
-        choose = partial(chosen, ids=options.ids, only_visible=options.only_visible)
+        selection = Selection(options.ids, options.only_visible)
     common = partial(
-        Sampler, interval=options.interval, gpm=options.gpm, smi=options.smi, choose=choose
+        Sampler, interval=options.interval, gpm=options.gpm, smi=options.smi, selection=selection
     )
     if options.demo:
         from gputop.sources.simulated import SimulatedDriver, SimulatedOwners

@@ -253,7 +253,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What would be run, instead of running it; `stream` is what the driver says."""
     said: dict[str, Any] = {"stream": (INVENTORY, SAMPLE)}
 
-    async def one_snapshot() -> tuple[Inventory, Sample]:
+    async def one_snapshot(**_: bool) -> tuple[Inventory, Sample]:
         stream = said["stream"]
         if isinstance(stream, Exception):
             raise stream

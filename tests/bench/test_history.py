@@ -112,7 +112,7 @@ def test_an_index_is_that_of_a_device_of_today(
     gpu = Device(2, "GPU-4f2a1b3c", "NVIDIA H200")
     inventory = Inventory(1.0, "h", Source.NVML, DriverState.OK, 1.0, devices=(gpu,))
 
-    async def one_snapshot() -> tuple[Inventory, Sample]:
+    async def one_snapshot(**_: bool) -> tuple[Inventory, Sample]:
         return inventory, Sample(1.0, Host())
 
     monkeypatch.setattr(snapshots, "one_snapshot", one_snapshot)
@@ -121,7 +121,7 @@ def test_an_index_is_that_of_a_device_of_today(
     assert run("--device", "3") == 3
     assert "There is no device 3 now. Name it by its UUID." in capsys.readouterr().err
 
-    async def silent() -> tuple[Inventory, Sample]:
+    async def silent(**_: bool) -> tuple[Inventory, Sample]:
         raise snapshots.StreamError(Problem("It hangs", "it does", "Reboot"))
 
     monkeypatch.setattr(snapshots, "one_snapshot", silent)

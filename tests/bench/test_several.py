@@ -49,7 +49,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What would be run, instead of running it; `stream` is what the driver says."""
     said: dict[str, Any] = {"stream": QUIET, "requests": []}
 
-    async def one_snapshot() -> Any:
+    async def one_snapshot(**_: bool) -> Any:
         return said["stream"]
 
     def stress(requests: list[Request], *_: object) -> list[RunState]:

@@ -237,7 +237,7 @@ def test_chosen_devices_alone_are_read(driver: FakeDriver) -> None:
         timeout=BOUND,
     )
     assert done.returncode == 3
-    why = "gputop: error: No GPU was chosen: none of its 3 GPUs have the id 7. See `gputop status"
+    why = "gputop: error: There is no GPU 7: this machine has GPUs 0 to 2. `gputop status -L`"
     assert done.stderr.startswith(why)
     assert done.stderr.count("\n") == 1
 

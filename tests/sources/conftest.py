@@ -15,6 +15,7 @@ from tests.sources.fakes import INTERVAL, Clock, FakeOwners, FakeReader, Open, S
 
 if TYPE_CHECKING:
     from gputop.sources.interface import Driver
+    from gputop.sources.selection import Selection
 
 
 @pytest.fixture
@@ -51,8 +52,11 @@ def opened(clock: Clock) -> Iterator[Open]:
     """Opens a stream over a function that starts the driver."""
     streams = []
 
-    def open_stream(start: Callable[[], Driver], interval: float = INTERVAL) -> Stream:
-        streams.append(Stream(Sampler(start, interval, owners=FakeOwners)))
+    def open_stream(
+        start: Callable[[], Driver], interval: float = INTERVAL, selection: Selection | None = None
+    ) -> Stream:
+        sampler = Sampler(start, interval, owners=FakeOwners, selection=selection)
+        streams.append(Stream(sampler))
         return streams[-1]
 
     yield open_stream

@@ -83,6 +83,8 @@ class FakeReader:
     ahead: float | None = None
     ahead_gate: threading.Event = field(default_factory=opened)
     """While it is shut, `look_ahead` waits at it."""
+    identity_gate: threading.Event = field(default_factory=opened)
+    """While it is shut, `identify` waits at it."""
     instances: tuple[DeviceReading, ...] = ()
     heard_at: float = 0.0
     problem: Problem | None = None
@@ -96,6 +98,11 @@ class FakeReader:
             raise DriverError(self.problem)
         return (self.reading, *self.instances)
 
+    def identify(self) -> tuple[Device, ...]:
+        assert self.identity_gate.wait(60)
+        self.device = self.reading.device
+        return (self.device, *(each.device for each in self.instances))
+
     def look_ahead(self, seconds: float) -> None:
         self.ahead = seconds
         assert self.ahead_gate.wait(60)
@@ -108,6 +115,7 @@ class FakeDriver:
 
     def __init__(self, *readers: FakeReader) -> None:
         self._readers = readers
+        self.addresses: tuple[str, ...] = ()
         self.closed = threading.Event()
         self.reported: queue.SimpleQueue[Event] = queue.SimpleQueue()
 
@@ -116,6 +124,9 @@ class FakeDriver:
 
     def readers(self) -> tuple[FakeReader, ...]:
         return self._readers
+
+    def pci_addresses(self) -> tuple[str, ...]:
+        return self.addresses
 
     def events(self) -> tuple[Event, ...]:
         return (self.reported.get(),)

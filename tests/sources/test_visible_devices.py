@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.schema.device import Device
-from gputop.sources.visible_devices import (
-    BY_BUS,
-    ORDER,
-    VARIABLE,
-    Seen,
-    chosen,
-    in_bus_order,
-    parse_ids,
-    seen,
-)
+from gputop.schema.device import Absence, Device
+from gputop.sources.visible_devices import BY_BUS, ORDER, VARIABLE, Seen, in_bus_order, seen
 
 A, B, C = "GPU-aa11", "GPU-aa22", "GPU-bb33"
 M1, M2 = "MIG-1", "MIG-2"
@@ -124,53 +114,15 @@ def test_a_foreign_entry_is_inert() -> None:
     assert "\x1b" not in (left(ALIKE, "0,\x1b[31m", None).note or "")
 
 
-GPUS = ALIKE[:3]
-
-
-@pytest.mark.parametrize(
-    ("text", "uuids"),
-    [
-        ("0", {A}),
-        ("2,0", {A, C}),
-        (" 1 , 1", {B}),
-        ("GPU-aa1", {A}),
-        ("gpu-BB33,0", {A, C}),
-        ("00000000:2a:00.0", {B}),
-        ("3A:00.0", {C}),
-    ],
-)
-def test_gpus_are_chosen_as_nvidia_smi_does(text: str, uuids: set[str]) -> None:
-    assert chosen(GPUS, parse_ids(text), only_visible=False) == uuids
-
-
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("3", "none of its 3 GPUs have the id 3"),
-        ("0,GPU-77", "none of its 3 GPUs have the id GPU-77"),
-        ("GPU-aa", "2 of its 3 GPUs have the id GPU-aa"),
-        ("00.0", "'00.0' names no GPUs"),
-        ("", "'' names no GPUs"),
-        ("0,,1", "names no GPUs"),
-        ("cuda:0", "names no GPUs"),
-        ("\x1b[2J", "names no GPUs"),
-    ],
-)
-def test_an_id_without_a_gpu_is_refused(text: str, why: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(why)):
-        chosen(GPUS, parse_ids(text), only_visible=False)
-
-
-def test_only_those_that_cuda_sees(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert chosen(GPUS, (), only_visible=True) == {A, B, C}
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,1")
-    assert chosen(GPUS, (), only_visible=True) == {B, C}
-    assert chosen(GPUS, ("1", "0"), only_visible=True) == {B}
-    with pytest.raises(ValueError, match="CUDA_VISIBLE_DEVICES hides the GPUs with the id 0"):
-        chosen(GPUS, ("0",), only_visible=True)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
-    with pytest.raises(ValueError, match="ends at '7': there is no such device"):
-        chosen(GPUS, (), only_visible=True)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    with pytest.raises(ValueError, match="leaves none of them visible"):
-        chosen(GPUS, (), only_visible=True)
+def test_a_gpu_that_does_not_answer_makes_later_numbers_ambiguous() -> None:
+    """CUDA may not count it. Numbers before it stay what they are."""
+    silent = Device(1, "unknown:1", "unknown device", absent={"uuid": Absence.LOST})
+    devices = (ALIKE[0], silent, ALIKE[2])
+    assert left(devices, "0", None).uuids == {A}
+    for value in ("1", "2", "2,0"):
+        with pytest.raises(ValueError, match=r"is ambiguous: GPU 1 does not answer, and CUDA may"):
+            left(devices, value, BY_BUS)
+    assert left(devices, C, None).uuids == {C}
+    assert left(devices, "GPU-9", None).note == (
+        "CUDA_VISIBLE_DEVICES ends at 'GPU-9': no GPU that answers is that device"
+    )

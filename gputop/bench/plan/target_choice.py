@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -21,7 +22,8 @@ from gputop.console import print_message
 from gputop.problem import Problem
 from gputop.schema.device import DeviceState
 from gputop.schema.snapshot import Inventory, Process, ProcessKind, Sample
-from gputop.sources.visible_devices import VARIABLE, seen
+from gputop.sources.selection import has_id, is_address
+from gputop.sources.visible_devices import VARIABLE, is_identified, seen
 from gputop.text import fold_list, visible
 
 ALL = "all"
@@ -82,19 +84,18 @@ def choose(inventory: Inventory, sample: Sample | None, device: str | None) -> T
         return among[0]
     if device == "cpu":
         return among[-1]
-    start = device.lower()
-    found = [
-        each.uuid
-        for each in inventory.devices
-        if each.label == device or each.uuid.lower().startswith(start)
-    ]
+    found = [each.uuid for each in inventory.devices if has_id(each, device)]
     if len(found) == 1:
         problem = gpus_in_mig_mode(inventory).get(found[0])
         if problem is not None:
             raise ValueError(f"{problem}.")
         return next(target for target in among if target.uuid == found[0])
     names = ", ".join("cpu" if t.kind == "cpu" else f"{t.number} ({t.uuid})" for t in among)
-    why = f"{len(found)} devices match it" if found else "this machine has no such device"
+    why = "this machine has no such device"
+    if found:
+        why = f"{len(found)} devices match it"
+    elif not all(map(is_identified, inventory.devices)):
+        why = "no device that answers has this name"
     raise ValueError(f"Device {device!r} cannot be used: {why}. There are: {names}.")
 
 
@@ -123,8 +124,8 @@ def parse_devices(text: str) -> tuple[str, ...]:
 def parse_device(text: str) -> str:
     """Parse the name of a device for `choose`; raise `ValueError` with the remedy.
 
-    A name is `cpu`, an index (`cuda:1` is `1`), that of a MIG instance (`3:1`) or the start of a
-    UUID.
+    A name is `cpu`, an index (`cuda:1` is `1`), that of a MIG instance (`3:1`), a PCI address or
+    the start of a UUID.
     """
     device = text.strip()
     if device.lower() == "cpu":
@@ -132,10 +133,10 @@ def parse_device(text: str) -> str:
     number = _NUMBER.fullmatch(device)
     if number:
         return ":".join(str(int(part)) for part in number.groups() if part is not None)
-    if _UUID.fullmatch(device):
+    if _UUID.fullmatch(device) or is_address(device):
         return device
     raise ValueError(
-        f"{text!r} is not a device: it is cpu, an index, or the start of a UUID. "
+        f"{text!r} is not a device: it is cpu, an index, a PCI address or the start of a UUID. "
         "Give one such as cpu, 0, 0:1 (a MIG instance) or GPU-4f2a; `gputop status` lists them."
     )
 
@@ -208,7 +209,7 @@ def select_targets(named: Sequence[str] | None, kind: str, *, ignore_busy: bool)
     from gputop.stream.child import StreamError, one_snapshot
 
     try:
-        inventory, sample = asyncio.run(one_snapshot())
+        inventory, sample = asyncio.run(one_snapshot(identified=_by_identity(named)))
     except StreamError as error:
         raise RunRefusedError(f"{error}. Or choose --device cpu.") from None
     try:
@@ -226,6 +227,13 @@ def select_targets(named: Sequence[str] | None, kind: str, *, ignore_busy: bool)
         elif named is None and not KINDS[kind].several_devices:
             _say_why_cpu(inventory, left)
     return found
+
+
+def _by_identity(named: Sequence[str] | None) -> bool:
+    """Return True if these names are UUIDs or addresses, or CUDA_VISIBLE_DEVICES counts."""
+    if named is None or ALL in named:
+        return VARIABLE in os.environ
+    return any(is_address(name) or _UUID.fullmatch(name) for name in named)
 
 
 def _found(

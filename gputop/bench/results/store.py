@@ -26,6 +26,7 @@ from gputop.bench.results.facts import fitting_columns
 from gputop.bench.results.verdict import DEFAULTS, VerdictLimits, with_verdicts
 from gputop.problem import Problem, ProblemError
 from gputop.schema.codec import DecodeError, from_json
+from gputop.sources.selection import has_id, is_address
 from gputop.text import ABSENT, csv_field, visible
 
 VERSION = 1
@@ -220,7 +221,7 @@ def listing(device: str | None, form: Form, width: int | None = None) -> str:
     A table fits into `width` cells if given. Raise `ProblemError` if the results cannot be read,
     and `ValueError` for a device that is not known.
     """
-    if device is not None and device[0].isdigit():
+    if device is not None and (device[0].isdigit() or is_address(device)):
         device = _uuid_of(device)
     found = recent()
     if device == "cpu":
@@ -240,11 +241,11 @@ def _uuid_of(label: str) -> str:
     from gputop.stream.child import StreamError, one_snapshot
 
     try:
-        inventory, _ = asyncio.run(one_snapshot())
+        inventory, _ = asyncio.run(one_snapshot(identified=True))
     except StreamError as error:
         raise ValueError(f"{error}. Or name the device by its UUID") from None
     for device in inventory.devices:
-        if device.label == label:
+        if has_id(device, label):
             return device.uuid
     raise ValueError(f"There is no device {label} now. Name it by its UUID")
 

@@ -20,6 +20,7 @@ from gputop.schema.codec import DecodeError, from_json
 from gputop.schema.snapshot import DriverState, Host, Inventory, Sample, Source
 from gputop.sources.linux.driver_files import KernelLog, System, inspect_system, read_kernel_log
 from gputop.sources.nvml.diagnosis import installed_bindings
+from gputop.sources.visible_devices import VARIABLE
 from gputop.stream.child import StreamError, one_snapshot
 
 if TYPE_CHECKING:
@@ -148,7 +149,9 @@ async def gather(
     """Asks driver and torch at the same time; `python` (of `--python`) is the only candidate."""
     asked_torch = asyncio.create_task(worker_launch.find_interpreter(python, cuda=True))
     try:
-        inventory, sample = await one_snapshot(complete=True, timeout_seconds=driver_seconds)
+        inventory, sample = await one_snapshot(
+            complete=True, timeout_seconds=driver_seconds, identified=VARIABLE in os.environ
+        )
     except StreamError as error:
         inventory, sample = replace(NO_INVENTORY, problem=error.problem), NO_SAMPLE
     found = await asked_torch

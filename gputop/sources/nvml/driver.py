@@ -130,6 +130,10 @@ class NvmlDriver:
             self._plugged, tuple(reader.device.pci_bus_id for reader in self._readers)
         )
 
+    def pci_addresses(self) -> tuple[str, ...]:
+        """Return the PCI addresses of the GPUs that the kernel's driver has."""
+        return inspect_system().held_by("nvidia")
+
     def events(self) -> tuple[Event, ...]:
         """Return the events since the last call; wait for some up to a second."""
         return self._events.wait()
@@ -235,6 +239,15 @@ class NvmlReader:
         if reading.sample.state is DeviceState.NEEDS_RESET:
             self._reset()  # or its answers to slow queries would outlast the reset
         return (reading, *parts.readings)
+
+    def identify(self) -> tuple[Device, ...]:
+        """Return the GPU and its MIG instances, however long the driver takes; no readings."""
+        try:
+            self._attach()
+            return (self.device, *self._instances.identify(self._handle, self.device))
+        except nvml.NVMLError as error:
+            self._unreadable(error.value)
+            return (self.device,)
 
     @property
     def heard_at(self) -> float:

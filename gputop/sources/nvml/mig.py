@@ -94,15 +94,9 @@ class Instances:
 
         Raises `NVMLError` if the GPU is lost.
         """
-        indices = self._indices(gpu, parent)
-        if not indices and not self._known:
+        instances = self._update(gpu, parent, gpm=gpm)
+        if not instances:
             return InstanceReadings((), lists, 0)
-        found = {index: self._find(gpu, parent, index, gpm=gpm) for index in indices}
-        before = self._known.values()
-        self._known = {index: instance for index, instance in found.items() if instance}
-        for instance in set(before) - set(self._known.values()):
-            instance.close()
-        instances = tuple(self._known.values())
         for instance in instances:
             instance.assign_processes(lists)
         # Compute instances of one GPU instance share its memory: each reports the use of all.
@@ -114,6 +108,21 @@ class Instances:
             [_others(rows, instances) for rows in lists],
             total(*held.values()),
         )
+
+    def identify(self, gpu: Any, parent: Device) -> tuple[Device, ...]:
+        """Return the instances, if MIG is on. Raises `NVMLError` if the GPU is lost."""
+        return tuple(instance.device for instance in self._update(gpu, parent, gpm=False))
+
+    def _update(self, gpu: Any, parent: Device, *, gpm: bool) -> tuple[_Instance, ...]:
+        indices = self._indices(gpu, parent)
+        if not indices and not self._known:
+            return ()
+        found = {index: self._find(gpu, parent, index, gpm=gpm) for index in indices}
+        before = self._known.values()
+        self._known = {index: instance for index, instance in found.items() if instance}
+        for instance in set(before) - set(self._known.values()):
+            instance.close()
+        return tuple(self._known.values())
 
     def unreadable(self, code: int) -> tuple[DeviceReading, ...]:
         """Return the instances that were there when the GPU began to answer with that code."""
