@@ -184,12 +184,24 @@ def _check(arguments: argparse.Namespace, *, is_dashboard: bool) -> None:
         _note_unknown(arguments.user or ())
 
 
+USER_SECONDS = 1.0
+"""Seconds to wait for a directory service that knows whether a user exists."""
+
+
 def _note_unknown(users: Sequence[str]) -> None:
     import pwd
+    from concurrent import futures
+    from functools import partial
+
+    from gputop.threads import call_in_thread
 
     for user in users:
         try:
-            pwd.getpwnam(user)
+            call_in_thread(partial(pwd.getpwnam, user)).result(USER_SECONDS)
+        except futures.TimeoutError:
+            print_message(
+                f"note: user {user} is not found yet, because SSSD or NSS does not answer"
+            )
         except KeyError:
             if not user.isdecimal():  # a uid without a name is shown as its number
                 print_message(f"note: this machine has no user {user}")

@@ -54,6 +54,13 @@ def unseen(listed: Process, reason: Absence) -> Process:
     return with_owner(listed, dict.fromkeys(OWNER_FIELDS, reason))
 
 
+def with_same_owner(listed: Process, before: Process) -> Process:
+    """Return a process that the driver listed, with what the host knew of it before."""
+    known = {name: getattr(before, name) for name in (*OWNER_FIELDS, "unmasked")}
+    absent = {name: why for name, why in before.absent.items() if name in OWNER_FIELDS}
+    return with_owner(listed, absent, **known)
+
+
 def unanswered_process(process: Process) -> Process:
     """Return a process of a device that hangs, without the driver's numbers: whom to ask."""
     nothing: dict[str, Any] = dict.fromkeys(("memory_used_bytes", *UTILIZATIONS))
@@ -62,7 +69,7 @@ def unanswered_process(process: Process) -> Process:
 
 
 class OwnerLookup(Protocol):
-    """Finds the owners of processes. Each reader has one, used by its thread alone."""
+    """Finds the owners of processes; used by one thread."""
 
     def complete(self, listed: Process) -> Process:
         """Return a process that the driver listed with its owner now. May block."""

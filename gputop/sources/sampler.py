@@ -45,6 +45,7 @@ from gputop.sources.interface import (
 )
 from gputop.sources.linux.host import WINDOW_SECONDS, HostReader, Owners
 from gputop.sources.linux.procfs import cpu_name
+from gputop.sources.owner_thread import OwnerThread
 
 if TYPE_CHECKING:
     from gputop.sources.selection import Chosen, Selection
@@ -82,7 +83,6 @@ class _Slot:
     """A reader and what it read last; guarded by the sampler's lock."""
 
     reader: Reader
-    owners: OwnerLookup
     ask: threading.Condition
     """Condition of the sampler's lock. Each slot has one, or each answer would wake all readers."""
     asked: int = 0
@@ -169,7 +169,7 @@ class Sampler:
         self._gpm, self._smi = gpm, smi
         self._source = source
         self._host = HostReader()
-        self._new_owners = owners
+        self._owners = OwnerThread(owners())
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._opened = _Opened()
@@ -230,6 +230,7 @@ class Sampler:
             grace = _grace(self._interval) if opened is asked else FIRST_GRACE_SECONDS
             asked = opened
             self._read_all(opened.slots, tick, grace)
+            self._look_up_owners(opened.slots, grace)
             gone = any(slot.over for slot in opened.slots)
             yield self._opened if gone else opened
             interval = self._interval
@@ -307,9 +308,7 @@ class Sampler:
             self._changed.wait_for(lambda: any(slot.identified for slot in slots))
 
     def _new_slot(self, reader: Reader, *, identifies: bool) -> _Slot:
-        slot = _Slot(
-            reader, self._new_owners(), threading.Condition(self._lock), identity=(reader.device,)
-        )
+        slot = _Slot(reader, threading.Condition(self._lock), identity=(reader.device,))
         threading.Thread(
             target=self._read_for_ever, args=(slot, identifies), name="device", daemon=True
         ).start()
@@ -387,10 +386,7 @@ class Sampler:
                 self._discard_driver(slot, error.problem)
                 return
             read = _with_instances(read, slot.instances)
-            # Owners here, and not in the loop: /proc blocks for one that hangs in the kernel.
-            listed = (process for reading in read for process in reading.processes)
-            processes = tuple(map(slot.owners.complete, listed))
-            slot.owners.forget_others({process.pid for process in processes})
+            processes = tuple(process for reading in read for process in reading.processes)
             devices = tuple(reading.device for reading in read)
             samples = tuple(reading.sample for reading in read)
             with self._changed:
@@ -429,6 +425,11 @@ class Sampler:
             )
             for slot in slots:
                 slot.late = slot.answered < tick
+
+    def _look_up_owners(self, slots: tuple[_Slot, ...], grace: float) -> None:
+        with self._changed:
+            listed = [process for slot in slots for process in slot.known.processes]
+        self._owners.look_up(listed, grace)
 
     def _ask_next(self) -> None:
         """Wake the next slot that has not begun by itself; the lock is held."""
@@ -471,7 +472,11 @@ class Sampler:
             rounded(time.time()),
             self._host.read(),
             tuple(sample for each in first.values() for sample in each.samples),
-            tuple(process for each in first.values() for process in each.processes),
+            tuple(
+                self._owners.complete(process)
+                for each in first.values()
+                for process in each.processes
+            ),
             events,
             uptime_seconds=rounded(time.clock_gettime(time.CLOCK_BOOTTIME)),
         )

@@ -8,8 +8,9 @@ import os
 import pwd
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -385,6 +386,69 @@ def test_who_it_is_is_looked_up_again(clock: Clock, proc: FakeProc, owners: Owne
     owner = find(owners, 7)
     assert (owner.command, owner.container) == ("python serve.py", ID[:12])
     assert owner.cpu_percent == pytest.approx(100 * 5 / (IDENTITY_SECONDS / 2))
+
+
+def test_a_user_name_that_is_never_answered(
+    clock: Clock, proc: FakeProc, owners: Owners, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The number stands for it, and other names are not held up. Later the name is there."""
+    answered, found = threading.Event(), pwd.getpwuid(os.getuid())
+
+    def getpwuid(uid: int) -> pwd.struct_passwd:
+        if uid == 1000:
+            assert answered.wait(BOUND)
+        return found
+
+    monkeypatch.setattr(pwd, "getpwuid", getpwuid)
+    monkeypatch.setattr(module, "ANSWER_SECONDS", 0.01)
+    owners = Owners(proc.path)
+    proc.add(7, uid=1000)
+    proc.add(8, uid=1001)
+    for _ in range(3):
+        assert (find(owners, 7).user, find(owners, 7).command) == ("1000", "python train.py")
+        assert find(owners, 8).user == found.pw_name
+        clock.now += 1.0
+    answered.set()
+    until(lambda: find(owners, 7).user == found.pw_name)
+
+
+def test_a_command_line_that_blocks(clock: Clock, proc: FakeProc, owners: Owners) -> None:
+    """The kernel lets its readers wait for a process that waits for storage itself."""
+    proc.add(7, state=b"D")
+    proc.add(8)
+    command_line = proc.root / "7/cmdline"
+    command_line.unlink()
+    os.mkfifo(command_line)
+    for _ in range(3):
+        stuck = find(owners, 7)
+        assert (stuck.user, stuck.command, stuck.io_wait) == ("root", "python", True)
+        assert stuck.start_time == START
+        assert find(owners, 8).command == "python train.py"
+        clock.now += IDENTITY_SECONDS
+    command_line.write_bytes(b"python\0serve.py\0")
+    until(lambda: find(owners, 7).command == "python serve.py")
+
+
+def test_a_command_line_that_blocks_later_is_still_known(
+    clock: Clock, proc: FakeProc, owners: Owners
+) -> None:
+    proc.add(7)
+    assert find(owners, 7).command == "python train.py"
+    command_line = proc.root / "7/cmdline"
+    command_line.unlink()
+    os.mkfifo(command_line)
+    clock.now += IDENTITY_SECONDS
+    assert find(owners, 7).command == "python train.py"
+    command_line.write_bytes(b"python\0serve.py\0")
+    until(lambda: find(owners, 7).command == "python serve.py")
+
+
+def until(there: Callable[[], bool]) -> None:
+    """Looks again and again until that is so: a thread has the answer at any moment now."""
+    deadline, pause = time.monotonic() + BOUND, threading.Event()
+    while not there():
+        assert time.monotonic() < deadline
+        pause.wait(0.01)
 
 
 def test_a_pid_that_is_used_again(clock: Clock, proc: FakeProc, owners: Owners) -> None:

@@ -17,6 +17,7 @@ import pytest
 from gputop import __version__
 from gputop.schema.device import READINGS, Absence, DeviceSample, DeviceState, silence_limit
 from gputop.schema.snapshot import DriverState, Event, Inventory, ProcessKind, Sample, Source
+from gputop.sources import owner_thread
 from gputop.sources import sampler as module
 from gputop.sources.interface import OWNER_FIELDS, DeviceReading, DriverError, ReplacedError
 from gputop.sources.linux.host import Owners
@@ -646,30 +647,65 @@ def test_owners_are_kept_as_long_as_their_processes(
     stream.close()
 
 
-def test_a_process_that_cannot_be_looked_at_holds_up_its_device_only(
+def test_a_process_that_cannot_be_looked_at_holds_up_no_device(
     clock: Clock, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """/proc blocks for a process that hangs in the kernel."""
+    """Readings are complete and on time, and processes have what the driver says of them."""
     monkeypatch.setattr(module, "GRACE_SECONDS", 0.01)
-    monkeypatch.setattr(module, "FIRST_GRACE_SECONDS", 0.01)
-    released = threading.Event()
-    made: list[FakeOwners] = []
+    monkeypatch.setattr(module, "FIRST_GRACE_SECONDS", 0.5)
+    asked, released = threading.Event(), threading.Event()
 
     class Stuck(FakeOwners):
-        def __init__(self) -> None:
-            made.append(self)
-
         def complete(self, listed: Process) -> Process:
-            if self is made[0]:
-                released.wait()
+            if listed.pid == 12:
+                asked.set()
+                assert released.wait(60)
             return super().complete(listed)
 
     stream = Stream(Sampler(lambda: FakeDriver(*readers), INTERVAL, owners=Stuck))
-    sample = stream.until(lambda sample: any(p.device_uuid == "GPU-2" for p in sample.processes))
-    assert {process.device_uuid for process in sample.processes} == {"GPU-1", "GPU-2"}
-    assert sample.devices[0].gpu_utilization_percent is None
+    stream.until(lambda _: stream.state() is DriverState.OK)
+    assert asked.wait(BOUND)
+    stream.wait_for(*readers)
+    samples = [stream.sample() for _ in range(10)]
+    assert steps([sample.time for sample in samples]) == pytest.approx([INTERVAL] * 9)
+    for sample in samples:
+        assert [device.state for device in sample.devices] == [DeviceState.OK] * 3
+        assert [device.temperature_celsius for device in sample.devices] == [7] * 3
+        assert [process.pid for process in sample.processes] == [11, 12] * 3
+        known, stuck = sample.processes[:2]
+        assert (known.user, known.memory_used_bytes) == ("user11", 1 << 30)
+        assert stuck.user is None
+        assert stuck.absent["user"] is Absence.NO_DATA_YET
     released.set()
-    stream.until(lambda sample: any(p.device_uuid == "GPU-0" for p in sample.processes))
+    stream.until(lambda sample: sample.processes[1].absent["user"] is Absence.LOST)
+    stream.close()
+
+
+def test_owners_of_long_ago_are_those_of_nobody(
+    clock: Clock, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process may have the pid by now."""
+    monkeypatch.setattr(module, "GRACE_SECONDS", 0.01)
+    monkeypatch.setattr(owner_thread, "OLD_SECONDS", 0.0)
+    released, stuck = threading.Event(), threading.Event()
+    released.set()
+
+    class Stuck(FakeOwners):
+        def complete(self, listed: Process) -> Process:
+            if not released.is_set():
+                stuck.set()
+            assert released.wait(60)
+            return super().complete(listed)
+
+    stream = Stream(Sampler(lambda: FakeDriver(*readers), INTERVAL, owners=Stuck))
+    stream.until(lambda sample: any(process.user for process in sample.processes))
+    released.clear()
+    sample = stream.until(lambda _: stuck.is_set())
+    sample = stream.sample()
+    assert {process.absent["user"] for process in sample.processes} == {Absence.TIMED_OUT}
+    assert sample.processes[0].memory_used_bytes == 1 << 30
+    released.set()
+    stream.until(lambda sample: any(process.user for process in sample.processes))
     stream.close()
 
 

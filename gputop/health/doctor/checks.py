@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from gputop.health.doctor.doctor_facts import DoctorFacts
     from gputop.schema.device import Device
 
+USER_SECONDS = 1.0
+"""Seconds within which the name of a user is looked up on a machine that is well."""
 INDEX = "{index}"
 """Placeholder in a remedy for the index of the device, or of all that have the same finding."""
 
@@ -208,6 +210,20 @@ def installation(facts: DoctorFacts) -> Iterator[Finding]:
     )
 
 
+def users(facts: DoctorFacts) -> Iterator[Finding]:
+    """Check that the names of users are looked up quickly."""
+    if not facts.slow_users:
+        yield ok("quick to look up")
+        return
+    which = f"the name of user {facts.slow_users[0]} is"
+    if len(facts.slow_users) > 1:
+        which = f"the names of users {fold_list(facts.slow_users, 3)} are"
+    yield warning(
+        f"{which} not answered within {USER_SECONDS:g} s: processes have the number instead",
+        f"Check SSSD or NSS: `getent passwd {facts.slow_users[0]}`",
+    )
+
+
 def terminal(facts: DoctorFacts) -> Iterator[Finding]:
     """Check that the dashboard can be drawn, and in how many colours."""
     name = visible(facts.environment.get("TERM", ""), 40)
@@ -244,6 +260,7 @@ GPUTOP_CHECKS = (
     Check("version", CheckGroup.GPUTOP, "version", version),
     Check("bindings", CheckGroup.GPUTOP, "NVML bindings", bindings),
     Check("installation", CheckGroup.GPUTOP, "installation", installation),
+    Check("users", CheckGroup.GPUTOP, "user names", users),
     Check("terminal", CheckGroup.GPUTOP, "terminal", terminal),
     Check("characters", CheckGroup.GPUTOP, "characters", characters),
 )

@@ -8,6 +8,8 @@ import os
 import platform
 import sys
 from collections.abc import Mapping
+from concurrent.futures import wait
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,12 +18,14 @@ from gputop.bench.run import worker_launch
 from gputop.bench.run.worker_launch import InterpreterSearch, NoAnswerError, run_program
 from gputop.console import terminfo_colours
 from gputop.frozen import dataclass, field, replace
+from gputop.health.doctor.checks import USER_SECONDS
 from gputop.schema.codec import DecodeError, from_json
 from gputop.schema.snapshot import DriverState, Host, Inventory, Sample, Source
 from gputop.sources.linux.driver_files import KernelLog, System, inspect_system, read_kernel_log
 from gputop.sources.nvml.diagnosis import installed_bindings
 from gputop.sources.visible_devices import VARIABLE
 from gputop.stream.child import StreamError, one_snapshot
+from gputop.threads import call_in_thread
 
 if TYPE_CHECKING:
     from gputop.bench.run.worker_launch import Interpreter
@@ -129,6 +133,8 @@ class DoctorFacts:
     python_version: str = platform.python_version()
     bindings: Mapping[str, str] = field(default_factory=dict)
     """Versions of the distributions that install a `pynvml`, by name."""
+    slow_users: tuple[str, ...] = ()
+    """Numbers of the users of GPUs whose names were not answered within `USER_SECONDS`."""
     other_gputop: str | None = None
     """Version of the other distribution called `gputop`, if it is installed as well."""
 
@@ -141,6 +147,16 @@ class DoctorFacts:
     def gpus(self) -> tuple[Device, ...]:
         """GPUs without their MIG instances."""
         return tuple(each for each in self.inventory.devices if each.parent_uuid is None)
+
+
+async def find_slow_users(sample: Sample) -> tuple[str, ...]:
+    """Return the numbers of the users whose names are not answered within `USER_SECONDS`."""
+    from gputop.sources.linux.host import user_name
+
+    numbers = {each.user for each in sample.processes if each.user and each.user.isdecimal()}
+    asked = {number: call_in_thread(partial(user_name, int(number))) for number in numbers}
+    await asyncio.to_thread(wait, asked.values(), USER_SECONDS)
+    return tuple(sorted(number for number, answer in asked.items() if not answer.done()))
 
 
 async def gather(
@@ -163,6 +179,7 @@ async def gather(
         found=found,
         torch=await torch_facts(found.chosen) if found.chosen else None,
         environment=dict(os.environ),
+        slow_users=await find_slow_users(sample),
         on_terminal=sys.stdout.isatty(),
         colours=terminfo_colours(),
         bindings=installed_bindings(),

@@ -27,6 +27,7 @@ from gputop.schema.snapshot import Host, Process
 from gputop.sources.interface import OWNER_FIELDS, unseen, with_owner
 from gputop.sources.linux import procfs
 from gputop.sources.linux.procfs import PROC, Cgroup, Stat, parse_cgroup
+from gputop.threads import SlowResults
 
 Value = TypeVar("Value")
 
@@ -113,6 +114,9 @@ LISTED_SECONDS = 1.0
 reused says nothing about the new process."""
 CHILDREN_SECONDS = 2.0
 """Seconds between looks at the child processes: a trainer may have tens of them."""
+ANSWER_SECONDS = 0.1
+"""Seconds to wait for a user's name, or a command line. Mostly they take no time; if they do, a
+later look has them."""
 MOST_CHILDREN = 64
 """Child processes that are read at most: each costs a file read."""
 COMMAND_BYTES = 4096
@@ -158,6 +162,8 @@ class _Identity(NamedTuple):
 
     values: Mapping[str, Any]
     absent: Mapping[str, Absence]
+    is_pending: bool = False
+    """True if the user's name or the command line has not been answered yet."""
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -206,6 +212,10 @@ class Owners:
         self._secrets = secrets
         self._boot = procfs.BootTime(proc)
         self._known: dict[int, _Known] = {}
+        # The kernel lets readers of a command line wait for the memory of the process, which one
+        # that waits for storage may hold. A directory service may never answer.
+        self._command_lines = SlowResults(self._read_command_line, ANSWER_SECONDS)
+        self._user_names = SlowResults(user_name, ANSWER_SECONDS)
 
     def complete(self, listed: Process) -> Process:
         """Return a process with its owner now, and its CPU since the look before.
@@ -225,7 +235,8 @@ class Owners:
     def forget_others(self, pids: set[int]) -> None:
         """Forget all processes but these."""
         for pid in self._known.keys() - pids:
-            del self._known[pid]
+            stat = self._known.pop(pid).stat
+            self._command_lines.forget((pid, stat.start_ticks))
 
     def _updated(self, pid: int, stat: Stat, now: float) -> _Known:
         known = self._known.get(pid)
@@ -239,8 +250,9 @@ class Owners:
         known.stat, known.cpu = stat, known.cpu.after(now, stat.cpu_ticks)
         if now - known.children.at >= CHILDREN_SECONDS:
             known.children = self._children(pid, now, known.children.each)
-        if now - known.identity_at >= IDENTITY_SECONDS:
-            known.identity, known.identity_at = self._identity(pid, stat), now
+        if known.identity.is_pending or now - known.identity_at >= IDENTITY_SECONDS:
+            known.identity = self._identity(pid, stat, known.identity)
+            known.identity_at = now
         return known
 
     def _children(self, pid: int, now: float, before: Mapping[tuple[int, int], _Cpu]) -> _Children:
@@ -268,8 +280,12 @@ class Owners:
         values = len(each), rounded(sum(percents, 0.0)), max(percents, default=0.0)
         return _Children(now, each, dict(zip(CHILDREN, values, strict=True)), waiting=waiting)
 
-    def _identity(self, pid: int, stat: Stat) -> _Identity:
-        """Return who a process is. Raises OSError if it is gone; what is refused is absent."""
+    def _identity(self, pid: int, stat: Stat, before: _Identity | None = None) -> _Identity:
+        """Return who a process is, and was before. Raises OSError if it is gone.
+
+        What is refused is absent. Until it is answered, the command is the one before or the name
+        of the executable, and the user is a number.
+        """
         absent: dict[str, Absence] = {}
         cgroup = Cgroup()
         try:
@@ -280,22 +296,33 @@ class Owners:
             absent |= dict.fromkeys(Cgroup._fields, Absence.NOT_SUPPORTED)
         except PermissionError:
             absent |= dict.fromkeys(Cgroup._fields, Absence.NO_PERMISSION)
+        user, name = None, None
         try:
-            user = self._user(pid)
+            number = self._user_number(pid)
+            name = self._user_names.get(number)
+            user = name or str(number)
         except PermissionError:
-            user = None
             absent["user"] = Absence.NO_PERMISSION
-        try:
-            data = procfs.read(f"{self._proc}/{pid}/cmdline", COMMAND_BYTES)
-        except PermissionError:
-            data = b""
-        command, unmasked = _command_line(data)
-        unmasked = unmasked if self._secrets and unmasked != command else ""
-        own = {"user": user, "command": command or stat.name, "unmasked": unmasked or None}
-        return _Identity(own | cgroup._asdict(), absent)
+        data = self._command_lines.take((pid, stat.start_ticks))
+        if data is None and before is not None:
+            command, unmasked = before.values["command"], before.values["unmasked"]
+        else:
+            command, unmasked = _command_line(data or b"")
+            command = command or stat.name
+            if not self._secrets or unmasked == command:
+                unmasked = ""
+        own = {"user": user, "command": command, "unmasked": unmasked or None}
+        is_pending = data is None or (user is not None and name is None)
+        return _Identity(own | cgroup._asdict(), absent, is_pending)
 
-    def _user(self, pid: int) -> str:
-        """Return the user's name. Raises OSError if it is hidden, ValueError for nonsense."""
+    def _read_command_line(self, key: tuple[int, int]) -> bytes:
+        try:
+            return procfs.read(f"{self._proc}/{key[0]}/cmdline", COMMAND_BYTES)
+        except PermissionError:
+            return b""
+
+    def _user_number(self, pid: int) -> int:
+        """Return the user's number. Raises OSError if it is hidden, ValueError for nonsense."""
         try:
             status = procfs.read(f"{self._proc}/{pid}/status")
         except PermissionError:
@@ -303,18 +330,19 @@ class Owners:
             owner = Path(f"{self._proc}/{pid}").stat().st_uid
             if not owner:
                 raise
-            return user_name(owner)
+            return owner
         match = re.search(rb"^Uid:\s+(\d+)", status, re.MULTILINE)
         if match is None:
             raise ValueError("not the content of /proc/PID/status")
-        return user_name(int(match[1]))
+        return int(match[1])
 
     def _hidden(self, listed: Process, error: OSError | ValueError) -> Process:
         """Return what is known of a process whose numbers cannot be read."""
         if isinstance(error, PermissionError):
             # /proc is mounted with hidepid=1: all see the directory, only its user what is in it.
             try:
-                user = self._user(listed.pid)
+                number = self._user_number(listed.pid)
+                user = self._user_names.get(number) or str(number)
             except (OSError, ValueError):
                 return unseen(listed, Absence.NO_PERMISSION)
             hidden = (name for name in OWNER_FIELDS if name != "user")
@@ -345,7 +373,6 @@ def _command_line(data: bytes) -> tuple[str, str]:
     return " ".join(masked_arguments(arguments)), " ".join(arguments)
 
 
-@lru_cache(maxsize=1024)
 def user_name(uid: int) -> str:
     """Return the user's name, or the number if it has none here.
 

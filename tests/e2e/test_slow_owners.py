@@ -1,0 +1,114 @@
+"""Users and command lines that cannot be looked up: the readings of the devices stay complete."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.driver import FakeDevice, FakeDriver, FakeProcess
+from tests.e2e.shipped import GPUTOP, dashboard, leave, see
+from tests.faults.pretend import Pretended, pretended
+
+pytestmark = pytest.mark.driver
+
+BOUND = 60.0
+PID, OTHER, USER = 4_000_001, 4_000_002, 4242
+GIB = 1 << 30
+
+
+@pytest.fixture
+def machine(driver: FakeDriver, tmp_path: Path) -> Pretended:
+    """Two GPUs, each with a process of another user."""
+    machine = pretended(tmp_path / "pretended", driver.library)
+    machine.write("user.4243", b"ada")
+    machine.write(f"user.{USER}", b"bob")
+    machine.add(PID, b"python\0train.py\0", uid=USER)
+    machine.add(OTHER, b"python\0other.py\0", uid=4243)
+    driver.write(
+        FakeDevice(processes=(FakeProcess(PID, memory_bytes=3 * GIB),)),
+        FakeDevice(processes=(FakeProcess(OTHER, memory_bytes=2 * GIB),)),
+    )
+    machine.environment |= driver.environment()
+    return machine
+
+
+def block(file: Path) -> None:
+    """Make whoever opens the file wait for ever."""
+    file.unlink()
+    os.mkfifo(file)
+
+
+def run(machine: Pretended, *arguments: str) -> str:
+    return subprocess.run(
+        [*GPUTOP, *arguments],
+        env={**os.environ, **machine.environment},
+        capture_output=True,
+        check=False,
+        encoding="utf-8",
+        stdin=subprocess.DEVNULL,
+        timeout=BOUND,
+    ).stdout
+
+
+def check_readings(samples: list[dict[str, Any]]) -> None:
+    """Every reading of both GPUs is there, and none is older than a part of the interval."""
+    assert len(samples) >= 8
+    for sample in samples:
+        for device in sample["devices"]:
+            assert device["state"] == "ok"
+            assert device["temperature_celsius"] == 64
+            assert device["age_seconds"] < 0.4
+            assert "timed_out" not in device.get("absent", {}).values()
+        held = {each["pid"]: each["memory_used_bytes"] for each in sample["processes"]}
+        assert held == {PID: 3 * GIB, OTHER: 2 * GIB}
+
+
+def samples_of(machine: Pretended) -> list[dict[str, Any]]:
+    """Samples of four seconds: after three a device that hangs counts as not responding."""
+    lines = run(machine, "stream", "--count", "9", "--interval", "0.5").splitlines()
+    records = [json.loads(line) for line in lines]
+    return [each for each in records if each["type"] == "sample" and each["devices"]]
+
+
+def test_a_user_whose_name_is_never_answered(machine: Pretended) -> None:
+    block(machine.folder / f"user.{USER}")
+    samples = samples_of(machine)
+    check_readings(samples)
+    for sample in samples:
+        found = {each["pid"]: (each["user"], each["command"]) for each in sample["processes"]}
+        assert found == {PID: ("4242", "python train.py"), OTHER: ("ada", "python other.py")}
+    page = run(machine, "status", "--processes")
+    assert "NOT RESPONDING" not in page
+    assert "4242" in page
+
+
+def test_a_command_line_that_is_never_answered(machine: Pretended) -> None:
+    block(machine.folder / "proc" / str(PID) / "cmdline")
+    samples = samples_of(machine)
+    check_readings(samples)
+    for sample in samples:
+        found = {each["pid"]: (each["user"], each["command"]) for each in sample["processes"]}
+        assert found == {PID: ("bob", "python"), OTHER: ("ada", "python other.py")}
+
+
+def test_the_screen_shows_the_number_of_the_user(machine: Pretended) -> None:
+    block(machine.folder / f"user.{USER}")
+    with dashboard(env=machine.environment) as terminal:
+        see(terminal, "4242", "train.py", "97 %", without=("NOT RESPONDING", "hang"))
+        leave(terminal)
+
+
+def test_the_doctor_says_that_names_are_slow_and_not_that_the_driver_hangs(
+    machine: Pretended,
+) -> None:
+    block(machine.folder / f"user.{USER}")
+    page = " ".join(run(machine, "doctor").split())
+    assert "hangs" not in page
+    assert "user names" in page
+    assert "the name of user 4242 is not answered within 1 s" in page
+    assert f"Check SSSD or NSS: `getent passwd {USER}`" in page
