@@ -84,8 +84,9 @@ class Selection:
         if self._by_variable:
             return False
         for each in self.ids:
+            fits = sum(has_id(device, each) for device in devices)
             is_unique = len(each) >= _UNIQUE_LENGTH or ":" in each or each.isdecimal()
-            if not is_unique or not any(has_id(device, each) for device in devices):
+            if fits == 0 or (fits == 1 and not is_unique):
                 return False
         return True
 

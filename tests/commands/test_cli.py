@@ -9,6 +9,7 @@ import platform
 import re
 import subprocess
 import sys
+import threading
 from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
@@ -433,6 +434,19 @@ def test_a_user_that_the_machine_does_not_know(
 ) -> None:
     monkeypatch.setattr("gputop.commands.status.run", lambda _: 0)
     assert cli.main(["status", "-u", user]) == 0
+    assert capsys.readouterr().err == note
+
+
+def test_a_directory_service_that_does_not_answer_delays_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answered = threading.Event()
+    monkeypatch.setattr(cli, "USER_SECONDS", 0.01)
+    monkeypatch.setattr("pwd.getpwnam", lambda _: answered.wait(60))
+    monkeypatch.setattr("gputop.commands.status.run", lambda _: 0)
+    assert cli.main(["status", "-u", "ada"]) == 0
+    answered.set()
+    note = "gputop: note: user ada is not found yet, because SSSD or NSS does not answer\n"
     assert capsys.readouterr().err == note
 
 

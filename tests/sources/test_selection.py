@@ -136,6 +136,7 @@ def test_ambiguous_numbers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         ("0,1", False, True),
         ("9", False, False),
         ("GPU-aa11", True, False),  # GPU 1 may begin like this, too
+        ("GPU-", True, True),  # it is ambiguous already
         ("0000:1a:00.0", True, True),
         ("0000:1a:00.0,1", True, True),
         ("0000:2a:00.0", True, False),
@@ -145,7 +146,7 @@ def test_ambiguous_numbers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_a_device_that_does_not_answer_can_change(
     text: str, needs: bool, is_certain: bool
 ) -> None:
-    selection = Selection(parse_ids(text))
+    selection = Selection(tuple(text.split(",")))
     assert (selection.needs_identities, selection.is_certain(HUNG)) == (needs, is_certain)
 
 
