@@ -81,9 +81,13 @@ class Selection:
 
     def is_certain(self, devices: Sequence[Device]) -> bool:
         """Return True if devices that have not answered yet cannot change the result."""
+        ids = self.ids
         if self._by_variable:
-            return False
-        for each in self.ids:
+            value = os.environ[VARIABLE]
+            if not value.startswith(("GPU-", "MIG-")):
+                return False  # the names of all devices decide whether numbers are ambiguous
+            ids += tuple(value.split(","))
+        for each in ids:
             fits = sum(has_id(device, each) for device in devices)
             is_unique = len(each) >= _UNIQUE_LENGTH or ":" in each or each.isdecimal()
             if fits == 0 or (fits == 1 and not is_unique):

@@ -161,6 +161,10 @@ def test_the_variable_needs_all_devices(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     assert Selection(only_visible=True).needs_identities
     assert not Selection(("0000:1a:00.0",), only_visible=True).is_certain(HUNG)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-558d9f47-1,MIG-1")
+    known = (Device(0, "GPU-558d9f47-1", "H100"), *HUNG[1:])
+    assert Selection(only_visible=True).is_certain((*known, Device(2, "MIG-1", "H100", C, 2)))
+    assert not Selection(only_visible=True).is_certain(HUNG[:3])
     assert not Selection().needs_identities
 
 
