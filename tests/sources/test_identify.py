@@ -58,7 +58,8 @@ def test_addresses_are_those_of_the_kernels_driver(
     nvml: FakeDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nvml.write(FakeDevice())
-    driver = start()
     gpus = (PciGpu("0000:17:00.0", "nvidia"), PciGpu("0000:27:00.0", "vfio-pci"))
     monkeypatch.setattr(module, "inspect_system", lambda: System(gpus=gpus))
+    driver = start()
+    driver.readers()
     assert driver.pci_addresses() == ("0000:17:00.0",)

@@ -131,8 +131,8 @@ class NvmlDriver:
         )
 
     def pci_addresses(self) -> tuple[str, ...]:
-        """Return the PCI addresses of the GPUs that the kernel's driver has."""
-        return inspect_system().held_by("nvidia")
+        """Return the PCI addresses of the GPUs that the kernel lists for NVML to find."""
+        return self._plugged
 
     def events(self) -> tuple[Event, ...]:
         """Return the events since the last call; wait for some up to a second."""
