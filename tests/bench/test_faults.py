@@ -186,22 +186,25 @@ PLAN = {
     "relative_error": 1e-6,
     "patience_seconds": 0.4,
 }
-ERROR = {"event": "error", "kind": "device", "what": "W", "why": "Y", "remedy": "R"}
+ERROR = {"event": "error", "kind": "torch", "what": "W", "why": "Y", "remedy": "R"}
 WRONG = {"event": "verify", "checks": 3, "wrong_elements": 2}
 
 
 @pytest.mark.parametrize(
     ("said", "status"),
     [
-        ((HELLO, ERROR), 3),  # it was never under stress
-        ((HELLO, PLAN, ERROR), 1),
+        ((HELLO, ERROR), 3),
+        ((HELLO, PLAN, ERROR), 3),
         ((HELLO, PLAN, ERROR | {"kind": "memory"}), 3),
-        ((HELLO, PLAN, ERROR | {"kind": "torch", "checks": 3, "wrong_elements": 1}), 1),
+        ((HELLO, ERROR | {"kind": "died"}), 1),
+        ((HELLO, PLAN, ERROR | {"kind": "hang"}), 1),
+        ((HELLO, PLAN, ERROR | {"checks": 3, "wrong_elements": 1}), 1),
+        ((HELLO, PLAN, WRONG, ERROR), 1),
         ((HELLO, PLAN, WRONG), 1),
         ((HELLO, PLAN), 1),
     ],
 )
-async def test_a_gpu_that_fails_in_the_run_is_a_fault(
+async def test_a_hang_a_death_and_wrong_results_are_faults_and_no_other_error(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     said: tuple[dict[str, object], ...],
@@ -217,13 +220,16 @@ async def test_a_gpu_that_fails_in_the_run_is_a_fault(
 
 
 DROPPED = (
+    *("CUBLASLT_HEURISTICS_CACHE_CAPACITY", "CUBLASLT_HEURISTICS_LUT_FILE", "CUBLASLT_LOG_LEVEL"),
     *("CUBLASLT_WORKSPACE_SIZE", "CUBLAS_EMULATE_SINGLE_PRECISION", "CUBLAS_EMULATION_STRATEGY"),
     *("CUBLAS_FIXEDPOINT_EMULATION_MANTISSA_BIT_COUNT", "CUBLAS_WORKSPACE_CONFIG"),
-    *("CUDA_LAUNCH_BLOCKING", "NVIDIA_TF32_OVERRIDE", "ONEDNN_DEFAULT_FPMATH_MODE"),
+    *("CUDA_LAUNCH_BLOCKING", "CUDA_MODULE_LOADING", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"),
+    *("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "NVIDIA_TF32_OVERRIDE", "ONEDNN_DEFAULT_FPMATH_MODE"),
     *("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_NO_CUDA_MEMORY_CACHING"),
     "PYTORCH_TUNABLEOP_ENABLED",
     *("TORCHDYNAMO_DISABLE", "TORCHINDUCTOR_MAX_AUTOTUNE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"),
-    *("TORCH_BLAS_PREFER_CUBLASLT", "TORCH_COMPILE_DISABLE"),
+    *("TORCH_BLAS_PREFER_CUBLASLT", "TORCH_COMPILE_DISABLE", "TORCH_CUBLASLT_UNIFIED_WORKSPACE"),
+    *("TORCH_DISTRIBUTED_DEBUG", "TORCH_NCCL_ASYNC_ERROR_HANDLING"),
 )
 
 
@@ -231,7 +237,7 @@ DROPPED = (
 async def test_what_changes_the_measurement_is_unset_and_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in (*DROPPED, "OMP_NUM_THREADS", "CUDA_MODULE_LOADING"):
+    for name in (*DROPPED, "OMP_NUM_THREADS", "CUDA_CACHE_PATH"):
         monkeypatch.setenv(name, "1")
     fault = """
 import os
@@ -246,16 +252,9 @@ KINDS["soak"] = seen
     assert last.result.unset == tuple(f"{name}=1" for name in DROPPED)
     left = last.result.notes[0].split()
     assert set(left).isdisjoint(DROPPED)
-    assert {"OMP_NUM_THREADS", "CUDA_MODULE_LOADING"} <= set(left)
+    assert {"OMP_NUM_THREADS", "CUDA_CACHE_PATH"} <= set(left)
     said = dict(method_facts(last.result))["unset"]
-    assert said.startswith("CUBLASLT_WORKSPACE_SIZE=1; CUBLAS_EMULATE_SINGLE_PRECISION=1; ")
-
-
-def on_cuda(fault: str) -> str:
-    """A worker whose errors are explained as those of a GPU."""
-    return (
-        f"{fault}\nexplain = main.explain\nmain.explain = lambda e, _, r: explain(e, 'cuda', r)\n"
-    )
+    assert said.startswith("CUBLASLT_HEURISTICS_CACHE_CAPACITY=1; CUBLASLT_HEURISTICS_LUT_FILE=1; ")
 
 
 @pytest.mark.slow
@@ -264,9 +263,10 @@ def on_cuda(fault: str) -> str:
     [
         ("CUDA error: unspecified launch failure", 1),
         ("CUDA error: uncorrectable ECC error encountered", 1),
-        ("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasGemmEx`", 1),
+        ("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasGemmEx`", 3),
         ("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate`", 3),
         ("CUDA error: no kernel image is available for execution on the device", 3),
+        ("CUDA error: device not ready", 3),
         ("CUDA error: out of memory", 3),
         ("mat1 and mat2 shapes cannot be multiplied", 3),
     ],
@@ -276,8 +276,48 @@ async def test_a_gpu_that_dies_at_its_first_product_is_faulty(
 ) -> None:
     fault = f"def failing(self, times=1):\n    raise RuntimeError({error!r})\n"
     fault += "Product.multiply = failing\n"
-    *_, last = await heard(broken(tmp_path, on_cuda(fault)))
+    *_, last = await heard(broken(tmp_path, fault))
     assert isinstance(last, Failed)
     assert last.status == status
     assert error.partition(" when")[0] in str(last.problem)
     assert "Traceback" not in str(last.problem)
+    assert ("Xid" in last.problem.remedy) == (status == 1)
+
+
+DIES_LATER = """
+def failing(self, times=1):
+    def synchronize(self):
+        raise RuntimeError("CUDA error: unspecified launch failure")
+    backends.Cpu.synchronize = synchronize
+    raise RuntimeError("CUDA error: CUBLAS_STATUS_INTERNAL_ERROR when calling `cublasGemmEx`")
+Product.multiply = failing
+"""
+
+
+async def test_a_gpu_that_died_is_found_by_the_next_call(tmp_path: Path) -> None:
+    *_, last = await heard(broken(tmp_path, DIES_LATER))
+    assert isinstance(last, Failed)
+    assert last.status == 1
+    assert last.problem.what == "The device died"
+    assert last.problem.why == "RuntimeError: CUDA error: unspecified launch failure"
+
+
+async def test_an_error_of_gputop_is_none_of_the_device(tmp_path: Path) -> None:
+    fault = f"{IN_THE_RUN}def failing(self, times=1):\n    return times + None\n"
+    *_, last = await heard(broken(tmp_path, fault))
+    assert isinstance(last, Failed)
+    assert last.status == 3
+    assert str(last.problem) == (
+        "An error of gputop or of torch ended the test: TypeError: unsupported operand type(s) for "
+        "+: 'int' and 'NoneType'. Try another torch with --python, or report it"
+    )
+
+
+async def test_wrong_results_come_before_an_error_of_gputop(tmp_path: Path) -> None:
+    fault = WRONG_THEN_RAISES.replace("CUDA error: an illegal memory access was", "nothing was")
+    *_, last = await heard(broken(tmp_path, fault))
+    assert isinstance(last, Failed)
+    assert last.status == 1
+    assert last.problem.what == "The device computes wrong results"
+    assert "RuntimeError: nothing was encountered" in last.problem.why
+    assert last.problem.remedy == "Do not train on it; run the test again to be sure"

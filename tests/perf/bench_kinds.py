@@ -67,7 +67,7 @@ def paired(kind: str, dtype: str, largest: int, rounds: int) -> Found:
     for n in shapes.sizes(largest) if kind == "sweep" else latency.SIZES:
         product = Product(torch, dtype, (n, n, n), "cpu")
         product.fill()
-        ways = latency._ways(device, product)[: None if kind == "latency" else 1]
+        ways = latency._ways(device, product, 0.0)[: None if kind == "latency" else 1]
         for way in ways:
             key = f"{dtype if kind == 'sweep' else way.series}/{n}"
             mine, other = found.setdefault(key, ([], []))
@@ -90,7 +90,7 @@ def paired(kind: str, dtype: str, largest: int, rounds: int) -> Found:
 
 
 def _ours(rows: Rows, way: latency.Variant) -> float:
-    timed = rows.time(way.work, way.clock, 1e-3, at_most=SECONDS)
+    timed = rows.time(way.prepare(), way.clock, 1e-3, at_most=SECONDS)
     assert timed is not None
     return timed.seconds
 

@@ -34,7 +34,7 @@ from gputop.compat import timeout_at
 from gputop.console import COULD_NOT_RUN, DEGRADED, FAULT, INTERRUPTED, signal_name
 from gputop.problem import Problem, ProblemError
 from gputop.schema.codec import from_json
-from gputop.text import visible
+from gputop.text import count, visible
 
 HELLO_SECONDS = 60.0
 """Timeout of the worker's start: importing torch over a network may be slow."""
@@ -285,9 +285,8 @@ class Session:
 
     def _failure(self, document: dict[str, Any]) -> _NoResultError:
         problem = Problem(*(visible(str(document.get(key))) for key in ("what", "why", "remedy")))
-        kind = document.get("kind")
-        # A device that fails in the run is a fault, and so is one that died before.
-        failed = kind in ("hang", "died") or (kind == "device" and self._planned is not None)
+        # Any other error is of gputop, of torch, or of what was asked for.
+        failed = document.get("kind") in ("hang", "died", "wrong")
         return _NoResultError(problem, FAULT if failed else self._status)
 
     def _judged(self, failed: Failed) -> Failed:
@@ -295,8 +294,13 @@ class Session:
         if not wrong:
             return failed
         elements = "1 element was" if wrong == 1 else f"{wrong} elements were"
-        why = f"{failed.problem.why}; {elements} wrong in {checks} checks"
-        return Failed(replace(failed.problem, why=why), FAULT)
+        found = f"{elements} wrong in {count(checks, 'check')}"
+        if failed.status == FAULT or self._stopping.is_set():
+            why = f"{failed.problem.why}; {found}"
+            return Failed(replace(failed.problem, why=why), FAULT)
+        why = f"{found}, and then the run ended early ({failed.problem.what}: {failed.problem.why})"
+        remedy = "Do not train on it; run the test again to be sure"
+        return Failed(Problem("The device computes wrong results", why, remedy), FAULT)
 
     async def _silent_end(self, worker: Worker) -> Problem:
         if self._stopping.is_set():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, Optional
 
 
 class RunError(Exception):
@@ -48,37 +48,64 @@ def no_dtype(dtype: str, why: str) -> RunError:
     return RunError("dtype", f"{dtype} cannot be run here", why, remedy)
 
 
-def explain(error: BaseException, place: str | None, request: dict[str, Any]) -> RunError:
-    """Return any failure as an error with a remedy."""
+def explain(error: BaseException, device: Any, request: dict[str, Any]) -> RunError:
+    """Return any failure as an error with a remedy. `device` is None before it was opened."""
     if isinstance(error, RunError):
         return error
-    text = first_line(error)
+    dead = death(error, device)
+    if dead is not None:
+        return dead
     if is_memory(error):
         what = f"The memory does not hold products of size {request['size'] or 'auto'}"
         if request["kind"] == "memory":
             what = "The memory to test cannot be had"
         remedy = f"Choose {less(request['kind'])}, or end what holds the memory"
-        return RunError("memory", what, text or type(error).__name__, remedy)
-    kind, what, remedy = "torch", "The stress test failed", "Try another torch with --python"
-    if place == "cuda":
-        kind, remedy = "device", "Look for Xid errors in `dmesg`"
-        if is_death(error):
-            kind, what = "died", "The device died"
-    why = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    return RunError(kind, what, why, remedy)
+        return RunError("memory", what, first_line(error) or type(error).__name__, remedy)
+    what = "An error of gputop or of torch ended the test"
+    remedy = "Try another torch with --python, or report it"
+    return RunError("torch", what, in_words(error), remedy)
 
 
-NOT_DEATH = re.compile(
-    r"kernel image|invalid (?:device f|arg|conf)|not supported|unsupported|insufficient|unavailable"
-    r"|_(?:ALLOC_FAILED|NOT_SUPPORTED|NOT_INITIALIZED|ARCH_MISMATCH|INVALID_VALUE|LICENSE_ERROR)"
+def in_words(error: BaseException) -> str:
+    """Return what happened in one line: `TypeError: unsupported operand`."""
+    if isinstance(error, RunError):
+        return f"{error.fields['what']}: {error.fields['why']}"
+    text = first_line(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+DEATH = re.compile(
+    r"illegal (?:memory access|instruction)|misaligned address|invalid program counter"
+    r"|address space|launch failure|launch timed out|hardware (?:stack )?error|uncorrectable"
+    r"|device-side assert|unknown error"
 )
-"""Parts of CUDA errors after which the device works: something was asked that it does not have."""
+"""Parts of CUDA's errors after which nothing works any more in a process (`cudaGetErrorString`).
+
+Errors of its libraries are not among them: CUBLAS_STATUS_EXECUTION_FAILED has many causes.
+"""
 
 
 def is_death(error: BaseException) -> bool:
-    """True if the error is CUDA's, and means that the device failed in what it does."""
+    """True if the words are those of a device that died."""
     text = first_line(error)
-    return "CUDA error" in text and not is_memory(error) and not NOT_DEATH.search(text)
+    return "CUDA error" in text and DEATH.search(text) is not None
+
+
+def death(error: BaseException, device: Any) -> Optional[RunError]:  # noqa: UP045
+    """Return the error for a device that died, or None if it did not.
+
+    Every call fails on a device that died, so one is made that otherwise never fails. It also tells
+    what an error of a library comes from.
+    """
+    died = is_death(error)
+    if device is not None:
+        try:
+            device.synchronize()
+        except Exception as found:  # noqa: BLE001 - it is reported
+            error, died = found, not is_memory(found)
+    if not died:
+        return None
+    return RunError("died", "The device died", in_words(error), "Look for Xid errors in `dmesg`")
 
 
 def is_memory(error: BaseException) -> bool:

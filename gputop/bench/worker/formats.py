@@ -63,6 +63,18 @@ class Plain:
         """Machine epsilon of the result."""
         return float(self.torch.finfo(self.result).eps)
 
+    @property
+    def more_exact(self) -> str:
+        """How products were made that are more exact than this type.
+
+        cuBLAS uses TF32 on an H100 where m is 16 or more, and n and k are 512 or more.
+        """
+        if self.name == "tf32":
+            return "computed in float32, not in tf32"
+        if self.name == "float16_acc16":
+            return "summed in float32, not in float16"
+        return f"more exact than {self.name} is"
+
     def empty(self, rows: int, columns: int, kind: Any) -> Any:
         """Return an uninitialised operand, or a part of one."""
         return self.torch.empty((rows, columns), dtype=kind, device=self.place)

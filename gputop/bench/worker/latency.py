@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .product import Product, require
-from .rows import Clock, Rows, Work
-from .throughput import MOST_PRODUCTS
+from .rows import COLD_SECONDS, LEAST_SECONDS, Clock, Rows, Work, size_text
+from .throughput import MOST_PRODUCTS, products_in
 
 if TYPE_CHECKING:
     from .main import Run
 
 SIZES = (5, 100, 1000)
-IN_A_GRAPH = 100
+IN_A_GRAPH, GRAPH_SECONDS = 100, 0.05
+"""Most products in a graph, and the longest one: it cannot be stopped."""
+CALLS = 4
+"""Least calls of a row."""
+NO_TIME = "absent, the time was too short: give more --seconds"
 MEASURABLE = 1.02
 """Ratio below which two rows differ by noise only."""
 QUEUED = 500
@@ -46,17 +51,25 @@ def latency(device: Any, run: Run) -> None:
     if not cuda:
         ended = "a product has ended when a CPU's call returns"
         run.notes += [f"{GRAPH}: absent, a CPU has none", f"{SYNCHRONISED}: absent, {ended}"]
-    for shape in shapes:
+    seconds = 0.0
+    for before, shape in zip([shapes[0], *shapes], shapes):  # noqa: B905 - Python 3.9
         if rows.end_early():
             break
-        _size(rows, dtype, shape)
+        # A bound: where a product is short, launching is most of it.
+        seconds *= (shape[0] / before[0]) ** 3
+        if seconds > rows.left:
+            rows.skip(size_text(shape), NO_TIME)
+            break
+        with rows.attempt(size_text(shape)):
+            seconds = _size(rows, dtype, shape)
 
 
 class Variant(NamedTuple):
-    """One way to make the same products. A call of `work` makes `products` of them."""
+    """One way to make the same products. A call of the work makes `products` of them."""
 
     series: str
-    work: Work
+    prepare: Callable[[], Work]
+    """Returns the work, which may take some preparation."""
     clock: Clock
     products: int = 1
     most: int = MOST_PRODUCTS
@@ -64,25 +77,40 @@ class Variant(NamedTuple):
     """False for a clock that stops before the products are made."""
 
 
-def _size(rows: Rows, dtype: str, shape: tuple[int, int, int]) -> None:
+def _size(rows: Rows, dtype: str, shape: tuple[int, int, int]) -> float:
+    """Measure all ways for a size, and return the seconds of a product, or 0 if unknown."""
     product, each = rows.open(dtype, shape)
     found: dict[str, float] = {}
-    for way in _ways(rows.device, product):
-        flop = product.flop * way.products * way.waits
-        timed = rows.time(way.work, way.clock, each * way.products, flop=flop, most=way.most)
-        if timed is None:
-            return
-        timed.seconds /= way.products
-        found[way.series] = timed.seconds
-        rows.check(product)
-        if way.waits:
-            rows.send(way.series, timed, product)
-        else:
-            rows.add(way.series, product.n, timed.values, product.shape)
+    for way in _ways(rows.device, product, each):
+        if rows.run.halt.is_set():
+            break
+        name = f"{way.series} of {size_text(shape)}"
+        if CALLS * each * way.products > max(rows.left, LEAST_SECONDS):
+            rows.skip(name, NO_TIME)
+            continue
+        with rows.attempt(name):
+            _row(rows, product, way, each, found)
     rows.run.notes.extend(_words(product.n, found))
+    return found.get(EAGER, 0.0)
 
 
-def _ways(device: Any, product: Product) -> list[Variant]:
+def _row(rows: Rows, product: Product, way: Variant, each: float, found: dict[str, float]) -> None:
+    rows.expect("preparing a row", COLD_SECONDS)
+    work = way.prepare()
+    flop = product.flop * way.products * way.waits
+    timed = rows.time(work, way.clock, each * way.products, flop=flop, most=way.most)
+    if timed is None:
+        return
+    timed.seconds /= way.products
+    found[way.series] = timed.seconds
+    rows.check(product)
+    if way.waits:
+        rows.send(way.series, timed, product)
+    else:
+        rows.add(way.series, product.n, timed.values, product.shape)
+
+
+def _ways(device: Any, product: Product, each: float) -> list[Variant]:
     torch, norm = device.torch, device.torch.linalg.vector_norm
     once, c = product.format.single_product(product), product.c
 
@@ -102,16 +130,19 @@ def _ways(device: Any, product: Product) -> list[Variant]:
             once()
             norm(c).item()
 
-    ways = [Variant(EAGER, product.multiply, device.wall)]
+    ways = [Variant(EAGER, lambda: product.multiply, device.wall)]
     if device.place == "cuda":
+        captured = max(2, min(IN_A_GRAPH, products_in(GRAPH_SECONDS, each)))
+        replay = partial(_replay, torch, product, captured)
+        launched = partial(_launched, device)
         ways += [
-            Variant(LAUNCH, product.multiply, partial(_launched, device), most=QUEUED, waits=False),
-            Variant(GRAPH, _replay(torch, product), device.wall, products=IN_A_GRAPH),
-            Variant(SYNCHRONISED, synchronised, device.wall),
+            Variant(LAUNCH, lambda: product.multiply, launched, most=QUEUED, waits=False),
+            Variant(GRAPH, replay, device.wall, products=captured),
+            Variant(SYNCHRONISED, lambda: synchronised, device.wall),
         ]
     if c.is_floating_point():
-        ways.append(Variant(NORM_LAST, fetched_last, device.wall))
-        ways.append(Variant(NORM_EACH, fetched_each, device.wall))
+        ways.append(Variant(NORM_LAST, lambda: fetched_last, device.wall))
+        ways.append(Variant(NORM_EACH, lambda: fetched_each, device.wall))
     return ways
 
 
@@ -124,7 +155,8 @@ def _launched(device: Any, work: Work, times: int) -> float:
     return seconds
 
 
-def _replay(torch: Any, product: Product) -> Work:
+def _replay(torch: Any, product: Product, captured: int) -> Work:
+    """Return the replay of a CUDA graph of so many products."""
     graph = torch.cuda.CUDAGraph()
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
@@ -132,7 +164,7 @@ def _replay(torch: Any, product: Product) -> Work:
         product.multiply()  # what is made at the first call cannot be captured
     torch.cuda.current_stream().wait_stream(side)
     with torch.cuda.graph(graph):
-        product.multiply(IN_A_GRAPH)
+        product.multiply(captured)
 
     def work(times: int) -> None:
         for _ in repeat(None, times):

@@ -36,6 +36,8 @@ TRIAL_SECONDS = 0.4
 """Longest predicted product while choosing a size."""
 LEAST_TRIALS = 4
 """Trials of a size: on cores that others use, a single one says little."""
+ITS_TYPE_FROM = 1024
+"""Size from which every library uses the data type. Smaller products may be more exact."""
 WARM_UP_SECONDS, TIMED_SECONDS = 0.2, 0.005
 """Seconds of the whole warm-up, and of products timed in one go: fewer are all jitter."""
 
@@ -114,7 +116,11 @@ def prepare(
         why = "the first products are not what they have to be"
         remedy = "Do not train on it; run the test again to be sure"
         raise RunError("wrong", "The device computes wrong results", why, remedy)
-    product.check_precision()
+    label = product.check_precision()
+    if label and n >= ITS_TYPE_FROM:
+        raise product.not_its_type()
+    if label:
+        run.notes.append(f"products of this size are {label}")
     needed = bytes_needed(request, dtype, product.shape) - request["fixed_bytes"]
     if device.most_in_flight > 1 and room_beside(needed, device, request) > product.c.nbytes:
         product.spare = device.torch.empty_like(product.c)
@@ -333,7 +339,7 @@ class Traffic:
                     if stream:
                         stream.synchronize()
         except BaseException as error:  # noqa: BLE001 - the parent is told in one line
-            self.run.end("error", **explain(error, place, self.run.request).fields)
+            self.run.end("error", **explain(error, self.device, self.run.request).fields)
 
     def end(self) -> None:
         """End the copies, and compare a last one: a short run may have compared none."""

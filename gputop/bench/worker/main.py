@@ -20,7 +20,7 @@ from typing import Any, NoReturn, Optional
 from .backends import Cpu, open_cuda
 from .collective import collective
 from .copies import copy
-from .errors import RunError, explain, less
+from .errors import RunError, explain, in_words, less
 from .latency import latency
 from .loads import burn, pulse, soak
 from .memory import memory
@@ -45,6 +45,8 @@ class Run:
         """Result fields that are not counts: memory, the best shape."""
         self.notes: list[str] = []
         """Notes of the result: what was left out and why, and what follows from the rows."""
+        self.failure: Optional[Exception] = None  # noqa: UP045
+        """First error of a row. It is the end of a table without any rows."""
         self.tidy: Callable[[], object] = lambda: None
         """Removes what the run would leave behind."""
         self._ready_by = time.monotonic() + request["prepare_seconds"]
@@ -118,6 +120,21 @@ class Run:
         """End with the measured figures."""
         self.end("done", stopped=self.halted_by, notes=self.notes, **self.known)
 
+    @property
+    def has_rows(self) -> bool:
+        """True if the run is a table that has rows."""
+        return isinstance(self.totals, TableTotals) and self.totals.rows > 0
+
+    def fail(self, error: RunError) -> NoReturn:
+        """End with an error. A table keeps its rows unless the device is at fault.
+
+        Ranks end together, so that one of them does not wait for another.
+        """
+        if self.has_rows and error.kind not in ("hang", "died") and not self.request["ranks"]:
+            self.notes.append(f"the run ended early, {in_words(error)}")
+            self.finish()
+        self.end("error", **error.fields)
+
     def watch(self, received: bytes) -> None:
         """Wait for `stop`, an overdue event or the parent's end, in a thread."""
         overdue = None
@@ -137,11 +154,7 @@ class Run:
             expected = self._expected
             # Overdue twice: where this process itself was held up, it needs the time between.
             if expected is overdue:
-                error, totals = expected[1], self.totals
-                if error.kind == "too_slow" and isinstance(totals, TableTotals) and totals.rows:
-                    self.notes.append(f"the time was up in the middle: {error.fields['why']}")
-                    self.finish()  # the rows before it are worth having
-                self.end("error", **error.fields)
+                self.fail(expected[1])
             overdue = expected if time.monotonic() > expected[0] else None
         # The main thread ends by itself between two products; in a long one it cannot.
         threading.Event().wait(STOP_SECONDS)
@@ -185,11 +198,16 @@ def end_with_parent() -> None:
 CHANGING = (
     "*WORKSPACE_CONFIG",
     "*_DEFAULT_FPMATH_MODE",
+    "CUBLASLT_HEURISTICS_*",
+    "CUBLASLT_LOG_*",
     "CUBLASLT_WORKSPACE_SIZE",
     "CUBLAS_EMULAT*",
     "CUBLAS_FIXEDPOINT_EMULATION*",
     "CUDA_FORCE_PTX_JIT",
     "CUDA_LAUNCH_BLOCKING",
+    "CUDA_MODULE_LOADING",
+    "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
+    "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT",
     "NVIDIA_TF32_OVERRIDE",
     "PYTORCH_*ALLOC_CONF",
     "PYTORCH_NO_CUDA_MEMORY_CACHING",
@@ -199,8 +217,11 @@ CHANGING = (
     "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
     "TORCH_BLAS_PREFER_*",
     "TORCH_COMPILE_*",
+    "TORCH_CUBLASLT_UNIFIED_WORKSPACE",
+    "TORCH_DISTRIBUTED_DEBUG",
+    "TORCH_NCCL_*",
 )
-"""Variables that change arithmetic, kernels, or how memory is taken."""
+"""Variables that change arithmetic, kernels, how memory is taken, or how much of a GPU is used."""
 
 
 def unset_changing() -> list[str]:
@@ -256,6 +277,13 @@ _KINDS = (soak, sweep, latency, peak, step, copy, memory, pulse, burn, collectiv
 KINDS: dict[str, Callable[[Any, Run], None]] = {each.__name__: each for each in _KINDS}
 
 
+def measure(device: Any, run: Run) -> None:
+    """Run the test. Raise the first error of a table of which no row could be measured."""
+    KINDS[run.request["kind"]](device, run)
+    if run.failure is not None and not run.has_rows:
+        raise run.failure
+
+
 def main() -> NoReturn:
     """Read the request, run it and end the process."""
     end_with_parent()
@@ -263,17 +291,17 @@ def main() -> NoReturn:
     request, rest = read_request()
     run = Run(fd, request)
     threading.Thread(target=run.watch, args=(rest,), daemon=True).start()
-    place, unset = None, unset_changing()
+    unset = unset_changing()
+    device: Any = None
     bound_to = bind_near(request["pci_bus_id"]) if request["pci_bus_id"] else None
     try:
         import torch
 
         if request["device"] == "cpu":
-            device: Any = Cpu(torch, run.halt)
+            device = Cpu(torch, run.halt)
         else:
             device = open_cuda(torch, run.halt, request["free_bytes"])
-        place = device.place
-        cuda = place == "cuda"
+        cuda = device.place == "cuda"
         run.send(
             "hello",
             python=sys.version.split()[0],
@@ -286,7 +314,7 @@ def main() -> NoReturn:
             bound_to=bound_to,
             cublas_version=cublas_version(),
         )
-        KINDS[request["kind"]](device, run)
+        measure(device, run)
     except BaseException as error:  # noqa: BLE001 - whatever it is, the parent is told in one line
-        run.end("error", **explain(error, place, request).fields)
+        run.fail(explain(error, device, request))
     run.finish()

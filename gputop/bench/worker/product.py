@@ -185,15 +185,24 @@ class Product:
         """Return the range of the expected relative error: from, and below."""
         return self.format.errors(*self.shape)
 
-    def check_precision(self) -> None:
-        """Raise `RunError` if the products are not made in the data type."""
+    def check_precision(self) -> str:
+        """Raise `RunError` if the products are less exact than the data type.
+
+        Return how they are made if they are more exact, and an empty text if they are as exact.
+        """
         low, high = self.errors()
-        if low <= self.relative_error < high:
-            return
+        if self.relative_error < low:
+            return self.format.more_exact
+        if self.relative_error < high:
+            return ""
+        raise self.not_its_type()
+
+    def not_its_type(self) -> RunError:
+        """Return the error for products that are not made in the data type."""
         what = f"The {self.dtype} product was not made in {self.dtype}"
         why = f"its relative error is {self.relative_error:.1e}"
         look = "Look for what changes the precision, try another torch, or choose another data type"
-        raise RunError("precision", what, why, look)
+        return RunError("precision", what, why, look)
 
     def set_aside(self) -> Any:
         """Return C and make further products in the spare one; None if there is none."""

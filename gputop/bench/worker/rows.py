@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from .errors import hangs, too_slow
+from .errors import death, hangs, in_words, is_memory, too_slow
 from .product import Product, Shape, dtype_facts
 from .throughput import MOST_PRODUCTS, TableTotals, patience, products_in, threads_text
 
@@ -37,6 +38,8 @@ COLD_SECONDS = 10.0
 """Time allowed for the first product of a shape: kernels are loaded on the way."""
 WAKE_SECONDS = 0.3
 """Seconds until clocks are up and threads have started."""
+MOST_NAMED = 16
+"""Most rows that a note names."""
 
 
 class Timed:
@@ -70,6 +73,8 @@ class Rows:
         self.table = run.totals = TableTotals()
         device.mismatches = self.table.mismatches
         self.until = time.monotonic() + run.request["seconds"]
+        self._noted: dict[str, list[str]] = {}
+        """Names of the rows by the text of their common note."""
 
     @property
     def left(self) -> float:
@@ -87,6 +92,40 @@ class Rows:
             why = "the time was up before all rows were measured"
             self.run.notes.append(f"{why}: give more --seconds")
         return self.over
+
+    @contextlib.contextmanager
+    def attempt(self, name: str) -> Iterator[None]:
+        """Measure the rows of that name; if this fails, note it, so that others are measured.
+
+        Raise `RunError` if the device died: nothing can be measured any more.
+        """
+        try:
+            yield
+        except Exception as error:
+            self.expect("waiting for the device", COLD_SECONDS)
+            dead = death(error, self.device)
+            if dead is not None:
+                raise dead from error
+            self.run.failure = self.run.failure or error
+            why = "it does not fit in the memory" if is_memory(error) else in_words(error)
+            self.skip(name, f"not measured, {why}")
+
+    def skip(self, name: str, why: str) -> None:
+        """Note a row that is left out."""
+        self.to_come -= 1
+        self.note(name, why)
+
+    def note(self, name: str, text: str) -> None:
+        """Note something about a row. Rows with the same text share a note that names them."""
+        names, notes = self._noted.setdefault(text, []), self.run.notes
+        if name in names:
+            return
+        before = _named(names, text)
+        names.append(name)
+        if before in notes:
+            notes[notes.index(before)] = _named(names, text)
+        else:
+            notes.append(_named(names, text))
 
     def plan(self, dtype: str, shape: Shape, method: str, **fields: Any) -> None:
         """Send the plan. `shape` is the largest of the run; a row may take `silence` seconds."""
@@ -123,12 +162,15 @@ class Rows:
         run.expect(limit, too_slow(run.request, dtype, f"more than {limit:.3g}"))
         product = Product(device.torch, dtype, shape, device.place, column_major)
         wrong = product.exact()
+        run.totals.wrong += wrong  # at once: what follows may fail
         product.fill()
         seconds = device.wall(lambda _: product.keep_first(), 1)
-        wrong += product.judge()
-        run.verified(wrong, 0)
-        if not wrong:
-            product.check_precision()
+        inexact = product.judge()
+        run.verified(inexact, 0)
+        if not (wrong or inexact):
+            label = product.check_precision()
+            if label:
+                self.note(size_text(shape), label)
         return product, seconds
 
     def check(self, product: Product) -> None:
@@ -154,26 +196,30 @@ class Rows:
         """Time work of about `each` seconds a call, within its share of the time left.
 
         None where the run was halted before anything was timed. At most `most` calls in one go,
-        and at most so many seconds.
+        and at most so many seconds. All limits are of wall time: a clock may count less of it.
         """
+        began = time.monotonic()
 
-        def block(times: int) -> float:
+        def block(times: int) -> tuple[float, float]:
             self.expect("work", times * each)
-            return clock(work, times)
+            before = time.monotonic()
+            seconds = clock(work, times)
+            return seconds / times, (time.monotonic() - before) / times
 
         share = min(at_most, max(0.0, self.left) / max(1, self.to_come))
         blocks: list[float] = []
-        timed, total = None, 0.0
+        timed = None
         for _ in range(WARM_UP if each < LONG_SECONDS else 0):
-            each = min(each, block(1))
+            each = min(each, block(1)[1])
         while not self.run.halt.is_set():
             times = min(most, products_in(BLOCK_SECONDS, each))
-            took = block(times)
-            blocks.append(took / times)
-            total += took
-            self.table.add(times, took, flop)
+            seconds, wall = block(times)
+            blocks.append(seconds)
+            self.table.add(times, seconds * times, flop)
             timed = Timed(blocks)
-            each = min(blocks)  # held up by others, one call at a time would stay slow
+            # Only blocks count here: a slow first call would keep them at one call each.
+            each = wall if len(blocks) == 1 else min(each, wall)
+            total = time.monotonic() - began
             enough = len(blocks) >= LEAST_BLOCKS and total >= min(LEAST_SECONDS, share)
             if total >= share or (enough and timed.error <= REPEATABLE):
                 break
@@ -220,3 +266,17 @@ class Rows:
         each = dtype_facts(self.run.request, dtype)
         multiple: int = each["multiple"]
         return max(int(each["least"]), -(-n // multiple) * multiple)
+
+
+def size_text(shape: Shape) -> str:
+    """Return the size of a product: `8 x 8` for square matrices, or `m x n x k`."""
+    square = len(set(shape)) == 1
+    return " x ".join(map(str, shape[:2] if square else shape))
+
+
+def _named(names: list[str], text: str) -> str:
+    """Return a note about these rows."""
+    shown = ", ".join(names[:MOST_NAMED])
+    if len(names) > MOST_NAMED:
+        shown += f" and {len(names) - MOST_NAMED} more"
+    return f"{shown}: {text}"

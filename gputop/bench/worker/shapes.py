@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import product as cross
 from typing import TYPE_CHECKING, Any
 
 from .errors import RunError, is_memory
 from .formats import Plain, Scaled
 from .product import Product, Shape, bytes_needed, dtype_facts, fits, require
-from .rows import LONG_SECONDS, ROW_SECONDS, Rows
+from .rows import LONG_SECONDS, ROW_SECONDS, Rows, size_text
 
 if TYPE_CHECKING:
     from .main import Run
@@ -35,9 +36,16 @@ def sweep(device: Any, run: Run) -> None:
     """Measure each data type from its smallest size until products are too long or too large."""
     request = run.request
     names: list[str] = [each["name"] for each in request["dtypes"]]
-    offered = [name for name in names if _has(device, run, name, alone=len(names) == 1)]
+    refused: dict[str, RunError] = {}
+    for name in names:
+        try:
+            require(device.torch, name, device.place)
+        except RunError as refusal:
+            refused[name] = refusal
+    offered = [name for name in names if name not in refused]
     if not offered:
-        return
+        raise refused[names[0]]
+    run.notes += [f"{name}: {refusal.fields['why']}" for name, refusal in refused.items()]
     rows = Rows(device, run, 0)
     planned = {name: _planned(rows, name) for name in offered}
     rows.to_come = sum(map(len, planned.values()))
@@ -70,17 +78,6 @@ def _planned(rows: Rows, name: str) -> list[int]:
     return found
 
 
-def _has(device: Any, run: Run, name: str, *, alone: bool) -> bool:
-    try:
-        require(device.torch, name, device.place)
-    except RunError as refusal:
-        if alone:
-            raise
-        run.notes.append(f"{name}: {refusal.fields['why']}")
-        return False
-    return True
-
-
 def _sweep(rows: Rows, name: str, planned: list[int]) -> None:
     """Measure a data type in its share of the time, predicting each size from the one before.
 
@@ -104,17 +101,17 @@ def _sweep(rows: Rows, name: str, planned: list[int]) -> None:
             if not rows.run.halt.is_set():
                 rows.run.notes.append(f"{name}: no size from {n} on, {reason}")
             return
-        try:
-            product, each = rows.open(name, (n, n, n))
-        except (MemoryError, RuntimeError) as error:
-            if not is_memory(error):
-                raise
-            rows.run.notes.append(f"{name}: no size from {n} on, it does not fit after all")
-            return
-        tflops = rows.measure(name, product, each)
-        if tflops is None:
-            return
-        last, seconds = n, product.flop / tflops / 1e12
+        with rows.attempt(f"{name} {n} x {n}"):
+            try:
+                product, each = rows.open(name, (n, n, n))
+            except (MemoryError, RuntimeError) as error:
+                if not is_memory(error):
+                    raise
+                rows.run.notes.append(f"{name}: no size from {n} on, it does not fit after all")
+                return
+            tflops = rows.measure(name, product, each)
+            if tflops is not None:
+                last, seconds = n, product.flop / tflops / 1e12
 
 
 SMALLEST = 256
@@ -162,11 +159,12 @@ def peak(device: Any, run: Run) -> None:
 
 
 class Search:
-    """Candidates tried so far and their TFLOP/s."""
+    """Candidates tried so far, and the TFLOP/s of those that could be measured."""
 
     def __init__(self, rows: Rows, dtype: str, largest: int, layouts: tuple[bool, ...]) -> None:
         self.rows, self.dtype, self.largest, self.layouts = rows, dtype, largest, layouts
         self.found: dict[Candidate, float] = {}
+        self.tried: set[Candidate] = set()
         seconds = rows.run.request["seconds"]
         self._confirming = min(CONFIRMED * ROW_SECONDS, seconds / 4)
         self._probing = min(PROBE_SECONDS, seconds / PROBES)
@@ -213,12 +211,13 @@ class Search:
     def probe(self, candidate: Candidate) -> None:
         """Time a candidate briefly if it is possible and new."""
         shape, _ = candidate
-        if min(shape) < FINEST or max(shape) > self.largest or candidate in self.found or self.over:
+        if min(shape) < FINEST or max(shape) > self.largest or candidate in self.tried or self.over:
             return
         m, n, k = shape
         fastest = max(self.found.values(), default=0.0)
         is_long = fastest and 2 * m * n * k / fastest / 1e12 > LONG_SECONDS
         if not is_long and fits(self.rows.device, self.rows.run.request, self.dtype, shape):
+            self.tried.add(candidate)
             self._time(candidate, self._probing)
 
     def confirm(self) -> None:
@@ -227,13 +226,16 @@ class Search:
         ranked = sorted(self.found, key=self.found.__getitem__, reverse=True)[:CONFIRMED]
         if rows.over or not ranked:
             return
+        before = table.peak, table.shape
         table.peak, table.shape = 0.0, None
         rows.to_come = len(ranked) + WAYS
         for candidate in ranked:
             if rows.run.halt.is_set():
                 break
             self._time(candidate, ROW_SECONDS, ", confirmed")
-        shape = " x ".join(map(str, table.shape or (0, 0, 0)))
+        if table.shape is None:  # none could be timed again
+            table.peak, table.shape = before
+        shape = " x ".join(map(str, table.shape or ()))
         best = f"the best of {len(self.found)} shapes and layouts is {shape}"
         rows.run.notes.append(f"{best}: {table.peak:.4g} TFLOP/s")
         if not rows.run.halt.is_set():
@@ -242,46 +244,55 @@ class Search:
     def _compare(self, candidate: Candidate) -> None:
         """Time a shape with other libraries, sums and numbers, which do not count as its speed."""
         rows, (shape, column_major) = self.rows, candidate
-        product, each = rows.open(self.dtype, shape, column_major)
-        for way in other_ways(rows.device, product):
-            product.keep_first()
-            rows.run.verified(product.judge(), 0)
-            series = f"{_layout(column_major)}, {way}"
-            tflops = rows.measure(series, product, each, counts=False)
-            if tflops is None:
-                return
+        with rows.attempt(f"{size_text(shape)} in other ways"):
+            product, each = rows.open(self.dtype, shape, column_major)
+            for way, change in other_ways(rows.device, product):
+                with rows.attempt(f"{size_text(shape)} with {way}"):
+                    change()
+                    self._time_way(candidate, product, way, each)
+
+    def _time_way(self, candidate: Candidate, product: Product, way: str, each: float) -> None:
+        run, (_, column_major) = self.rows.run, candidate
+        product.keep_first()
+        run.verified(product.judge(), 0)
+        series = f"{_layout(column_major)}, {way}"
+        tflops = self.rows.measure(series, product, each, counts=False)
+        if tflops is not None:
             change = 100 * (tflops / self.found[candidate] - 1)
-            rows.run.notes.append(f"that shape with {way}: {tflops:.4g} TFLOP/s, {change:+.1f} %")
+            run.notes.append(f"that shape with {way}: {tflops:.4g} TFLOP/s, {change:+.1f} %")
 
     def _time(self, candidate: Candidate, seconds: float, mark: str = "") -> None:
         rows, (shape, column_major) = self.rows, candidate
-        product, each = rows.open(self.dtype, shape, column_major)
-        tflops = rows.measure(f"{_layout(column_major)}{mark}", product, each, seconds)
-        if tflops is not None:
-            self.found[candidate] = tflops
+        with rows.attempt(f"{size_text(shape)}, {_layout(column_major)}"):
+            product, each = rows.open(self.dtype, shape, column_major)
+            tflops = rows.measure(f"{_layout(column_major)}{mark}", product, each, seconds)
+            if tflops is not None:
+                self.found[candidate] = tflops
 
 
 def _layout(column_major: bool) -> str:
     return "B column-major" if column_major else "B row-major"
 
 
-def other_ways(device: Any, product: Product) -> Iterator[str]:
-    """Change how a product is made, one way after the other, and yield the name of each.
+def other_ways(device: Any, product: Product) -> list[tuple[str, Callable[[], None]]]:
+    """Return other ways to make a product: the name of each, and the call that changes to it.
 
     On a GPU by the library, or for float8 by how sums are kept; everywhere with zeros.
     """
     cuda, form = device.place == "cuda", product.format
+    ways: list[tuple[str, Callable[[], None]]] = []
+    undo: Callable[[], object] = lambda: None  # noqa: E731
     if cuda and type(form) is Plain:
         choose = device.torch.backends.cuda.preferred_blas_library
-        usual = choose()
-        for name in ("cuBLAS", "cuBLASLt"):
-            choose(name.lower())
-            yield name
-        choose(usual)
+        undo = partial(choose, choose())
+        ways += [(name, partial(choose, name.lower())) for name in ("cuBLAS", "cuBLASLt")]
     if cuda and type(form) is Scaled:
-        form.fast = True
-        yield "fast accumulate"
-        form.fast = False
-    for operand in (product.a, product.stored_b):
-        operand.view(device.torch.uint8).zero_()
-    yield "zeros"
+        undo = partial(setattr, form, "fast", False)
+        ways.append(("fast accumulate", partial(setattr, form, "fast", True)))
+
+    def zero() -> None:
+        undo()
+        for operand in (product.a, product.stored_b):
+            operand.view(device.torch.uint8).zero_()
+
+    return [*ways, ("zeros", zero)]
