@@ -279,7 +279,35 @@ Product.exact = lambda self: threading.Event().wait() if self.n == 16 else exact
     *_, last = await heard(broken(tmp_path, "sweep", fault, 6.0))
     assert isinstance(last, Done)
     assert [point.x for point in last.result.points] == [1, 2, 4, 8]
-    assert "the time was up in the middle" in last.result.notes[-1]
+    assert "the run ended early, No float32 product" in last.result.notes[-1]
+
+
+SLOW = """
+multiply = Product.multiply
+def slow(self, times=1):
+    if self.n == {n}:
+        threading.Event().wait({seconds} * times)
+    multiply(self, times)
+Product.multiply = slow
+"""
+NO_TIME = "absent, the time was too short: give more --seconds"
+
+
+@pytest.mark.parametrize(
+    ("n", "seconds", "absent"),
+    [
+        (100, 0.02, "1000 x 1000"),  # one would take 20 s
+        (1000, 0.5, "eager of 1000 x 1000, norm fetched at the end of 1000 x 1000, norm fetched"),
+    ],
+)
+def test_rows_for_which_there_is_no_time_are_absent(n: int, seconds: float, absent: str) -> None:
+    fault = QUICK + SLOW.format(n=n, seconds=seconds)
+    with RawWorker(asked("latency", 2.0), fault) as raw:
+        events = list(raw.events())
+    assert events[-1]["event"] == "done", events[-1]
+    assert max(event["x"] for event in events if event["event"] == "point") == 100
+    (note,) = (each for each in events[-1]["notes"] if NO_TIME in each)
+    assert note.startswith(absent)
 
 
 @pytest.mark.slow

@@ -148,6 +148,10 @@ class Scaled(Plain):
     def single_product(self, product: Any) -> Callable[[], object]:
         """Return a call that makes one product."""
         first, second = product.scales
+        out = product.c
+        if str(self.torch.__version__).startswith("2.4."):
+            # Until 2.5 the greatest absolute value of the result was returned beside it.
+            out = out, self.torch.empty((), dtype=self.torch.float32, device=self.place)
         return partial(
             self.torch._scaled_mm,  # noqa: SLF001 - torch's only name for it with `out`
             product.a,
@@ -155,7 +159,7 @@ class Scaled(Plain):
             scale_a=first,
             scale_b=second,
             out_dtype=self.result,
-            out=product.c,
+            out=out,
             **({"use_fast_accum": True} if self.fast else {}),
         )
 
