@@ -6,6 +6,7 @@ on. Each class is one way to multiply; `TYPES` says which data type goes which w
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial
 from itertools import repeat
@@ -149,8 +150,8 @@ class Scaled(Plain):
         """Return a call that makes one product."""
         first, second = product.scales
         out = product.c
-        if str(self.torch.__version__).startswith("2.4."):
-            # Until 2.5 the greatest absolute value of the result was returned beside it.
+        if re.match(r"2\.4(?!\d)", self.torch.__version__):
+            # Before 2.5 the greatest absolute value of the result was returned beside it.
             out = out, self.torch.empty((), dtype=self.torch.float32, device=self.place)
         return partial(
             self.torch._scaled_mm,  # noqa: SLF001 - torch's only name for it with `out`
