@@ -35,6 +35,7 @@ from gputop.bench.results.text_report import (
     outliers_document,
     part_state,
     result_page,
+    rows_page,
     suite_page,
 )
 from gputop.bench.results.text_report import outliers_page as many
@@ -162,14 +163,19 @@ def _status(run: RunState, args: argparse.Namespace) -> int:
 
 
 def _text(runs: Sequence[RunState], shown: Sequence[RunState], args: argparse.Namespace) -> str:
-    """Return standard output; empty without results, except as JSON."""
+    """Return standard output; empty if nothing was measured, except as JSON."""
     if args.json:
         documents = [_document(run) for run in runs]
         what = documents if len(runs) > 1 else documents[0]
         return json.dumps(what, indent=2, allow_nan=False)
+    failed = [
+        rows_page(run.request.target.name, run.request.kind, run.rows)
+        for run in shown
+        if run.result is None and run.rows
+    ]
     results = [(run.request.target, run.result) for run in runs if run.result is not None]
     if not results:
-        return ""
+        return "" if args.csv else "\n\n".join(failed)
     pages = [run.result for run in shown if run.result is not None]
     if args.csv:
         if len(pages) == 1 and pages[0].points:
@@ -178,19 +184,21 @@ def _text(runs: Sequence[RunState], shown: Sequence[RunState], args: argparse.Na
     if len(runs) == 1:
         return result_page(results[0][1])
     texts = [] if KINDS[args.kind].over_time else map(result_page, pages)
-    return "\n\n".join([*texts, comparison_table(results)])
+    return "\n\n".join([*texts, *failed, comparison_table(results)])
 
 
 def _document(run: RunState) -> dict[str, Any]:
     if run.result is not None:
         return {"schema": SCHEMA, **asdict(run.result), "series": asdict(run.history())}
     target = run.request.target
+    rows = {"points": [asdict(row) for row in run.rows]} if run.rows else {}
     return {
         "device": target.name,
         "device_uuid": target.uuid,
         "host": target.host or platform.node() or None,
         "problem": to_json(run.problem),
         "status": run.status,
+        **rows,
     }
 
 

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from gputop.bench.events import Done, Failed
+from gputop.bench.events import Done, Failed, Point
 from gputop.bench.plan.kinds import KINDS
 from gputop.bench.results import store
 from gputop.bench.results.text_report import result_page
+from gputop.bench.run.run_state import RunState
 from gputop.cli import main
 from gputop.commands import bench as command
 from gputop.commands.arguments import Parser
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from gputop.bench.plan import request as plan
-    from gputop.bench.run.run_state import RunState
 
 
 @needs_torch
@@ -444,6 +444,27 @@ def test_a_failure_is_a_document_too(capsys: pytest.CaptureFixture[str]) -> None
     assert document["status"] == 3
     assert document["host"]
     assert said.err == "gputop: error: W: y. R\n"
+
+
+def test_a_failure_keeps_the_rows_before_it(capsys: pytest.CaptureFixture[str]) -> None:
+    failed = Failed(Problem("The device died", "y", "R"), 1)
+    run = RunState(replace(ended(CPU, failed).request, kind="sweep"))
+    for n in (8, 16):
+        run.add_event(Point("float32", n, {"tflops": n / 8, "seconds": 1e-5}, (n, n, n)))
+    run.add_event(failed)
+    assert report_runs([run], parsed("sweep")) == 1
+    said = capsys.readouterr()
+    assert said.out == (
+        f"{CPU.name}, sweep: 2 rows before the error\n"
+        "\n"
+        "   N  float32, TFLOP/s  float32, time\n"
+        "   8                 1          10 µs\n"
+        "  16                 2          10 µs\n"
+    )
+    assert said.err == "gputop: error: The device died: y. R\n"
+    assert report_runs([run], parsed("sweep", "--json")) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert [each["values"]["tflops"] for each in document["points"]] == [1.0, 2.0]
 
 
 def test_a_result_that_cannot_be_kept_is_still_printed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from gputop.bench.events import DEGRADED, FAULTY, NOT_JUDGED, OK, SCHEMA, Result
+from gputop.bench.events import DEGRADED, FAULTY, NOT_JUDGED, OK, SCHEMA, Point, Result
 from gputop.bench.plan.kinds import kind_of
 from gputop.bench.results.compare import figure_text, score, score_unit
 from gputop.bench.results.facts import (
@@ -43,6 +43,12 @@ def result_page(result: Result) -> str:
     lines = ["", *aligned(table(result.kind, result.points).lines), ""] if result.points else []
     verdict = (f"  {visible(line, 400)}" for line in verdict_lines(result))
     return "\n".join([visible(head), *lines, *rows, *verdict])
+
+
+def rows_page(device: str, kind: str, points: Sequence[Point]) -> str:
+    """Return the rows of a table that ended with an error, as lines of text."""
+    head = f"{visible(device)}, {kind}: {count(len(points), 'row')} before the error"
+    return "\n".join([head, "", *aligned(table(kind, points).lines)])
 
 
 def comparison_table(results: Sequence[tuple[Target, Result]]) -> str:
