@@ -294,8 +294,10 @@ Product.multiply = failing
 """
 
 
-async def test_a_gpu_that_died_is_found_by_the_next_call(tmp_path: Path) -> None:
-    *_, last = await heard(broken(tmp_path, DIES_LATER))
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+async def test_a_gpu_that_died_is_found_by_the_next_call(tmp_path: Path, dtype: str) -> None:
+    """Also where the error would otherwise mean that the device does not have the data type."""
+    *_, last = await heard(broken(tmp_path, DIES_LATER, dtype))
     assert isinstance(last, Failed)
     assert last.status == 1
     assert last.problem.what == "The device died"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,7 +12,7 @@ from gputop.bench.events import Done, Failed, Point
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.run.session import Session
 from tests.bench.test_faults import heard
-from tests.bench.workers import needs_torch
+from tests.bench.workers import QUICK, broken_worker, fake_interpreter, needs_torch
 from tests.fake_cuda import PYTHON
 from tests.fake_cuda.settings import Fault, Settings
 
@@ -25,18 +26,30 @@ IN_FLOAT32 = "computed in float32, not in tf32"
 
 
 @pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Run a test on a GPU with these settings, and return its events."""
+def gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """Run a test on a GPU with these settings, and return its events.
+
+    Unless `whole`, a row takes no longer than it must.
+    """
     monkeypatch.setenv("FAKE_CUDA_PYTHON", sys.executable)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
+    quick = Path(fake_interpreter(tmp_path, broken_worker(QUICK)))
+    quick.write_text(quick.read_text().replace(sys.executable, str(PYTHON)))
+
     async def run(
-        kind: str, *dtypes: str, size: int | None = None, seconds: float = 5.0, **settings: Any
+        kind: str,
+        *dtypes: str,
+        size: int | None = None,
+        seconds: float = 30.0,
+        whole: bool = False,
+        **settings: Any,
     ) -> list[Event]:
         for name, value in Settings(**settings).environment().items():
             monkeypatch.setenv(name, value)
         first, *others = dtypes
-        asked = Request(GPU, first, size, seconds, str(PYTHON), kind, tuple(others))
+        python = PYTHON if whole else quick
+        asked = Request(GPU, first, size, seconds, str(python), kind, tuple(others))
         return await heard(Session(asked))
 
     return run
@@ -54,16 +67,14 @@ def rows_of(result: Result) -> list[tuple[str, float]]:
 
 
 async def test_a_peak_of_tf32_tries_small_products_too(gpu: Any) -> None:
-    result = result_of(await gpu("peak", "tf32", size=768, tf32_from=512))
+    result = result_of(await gpu("peak", "tf32", size=768, seconds=8.0, tf32_from=512))
     assert {256, 384, 512, 768} <= {round(point.x) for point in result.points}
     (note,) = (each for each in result.notes if IN_FLOAT32 in each)
     assert note.startswith("256 x 256, 384 x 384")
 
 
 async def test_a_sweep_has_the_rows_of_both_types(gpu: Any) -> None:
-    result = result_of(
-        await gpu("sweep", "bfloat16", "tf32", size=512, seconds=20.0, tf32_from=512)
-    )
+    result = result_of(await gpu("sweep", "bfloat16", "tf32", size=512, tf32_from=512))
     sizes = {
         name: [x for series, x in rows_of(result) if series == name]
         for name in ("bfloat16", "tf32")
@@ -75,18 +86,17 @@ async def test_a_sweep_has_the_rows_of_both_types(gpu: Any) -> None:
 
 
 async def test_latency_of_tf32_has_all_rows(gpu: Any) -> None:
-    result = result_of(await gpu("latency", "tf32", seconds=10.0, tf32_from=512))
+    result = result_of(await gpu("latency", "tf32", tf32_from=512))
     assert len(result.points) == 18
     assert f"100 x 100: {IN_FLOAT32}" in result.notes
 
 
-@pytest.mark.parametrize(("rate", "captured"), [(1.29, 32), (0.2, 5)])
-async def test_latency_of_slow_products_keeps_to_its_time(
-    gpu: Any, rate: float, captured: int
-) -> None:
+@pytest.mark.parametrize("rate", [1.29, 0.2])
+async def test_latency_of_slow_products_keeps_to_its_time(gpu: Any, rate: float) -> None:
     """float64 on an L40S: 500 launches took 0.8 s, of which the clock saw 3 ms."""
-    result = result_of(await gpu("latency", "float64", seconds=10.0, rates={"float64": rate}))
-    assert len(result.points) == 18
+    rates = {"float64": rate}
+    result = result_of(await gpu("latency", "float64", seconds=12.0, whole=True, rates=rates))
+    assert len(result.points) == 18, result.notes
     known = {point.series: point.values["seconds"] for point in result.points if point.x == 1000}
     assert known["eager"] == pytest.approx(2e-3 / rate, rel=0.5)
     assert known["launch alone"] < known["eager"] / 5
@@ -106,10 +116,22 @@ async def test_a_shape_that_fails_is_noted(gpu: Any, exception: str, message: st
     assert f"bfloat16 64 x 64: not measured, {exception}: {message}" in result.notes
 
 
+async def test_a_type_that_fails_leaves_the_rows_of_another(gpu: Any) -> None:
+    fault = Fault("product", message=NOT_SUPPORTED, kind="float64")
+    result = result_of(await gpu("sweep", "float64", "bfloat16", size=32, faults=(fault,)))
+    assert rows_of(result) == [("bfloat16", n) for n in (1, 2, 4, 8, 16, 32)]
+    (note,) = result.notes
+    assert note == (
+        "float64 1024 x 1024 to wake the device, float64 1 x 1, float64 2 x 2, float64 4 x 4, "
+        "float64 8 x 8, float64 16 x 16, float64 32 x 32: not measured, "
+        f"RuntimeError: {NOT_SUPPORTED}"
+    )
+
+
 async def test_a_graph_that_cannot_be_captured_is_noted(gpu: Any) -> None:
     message = "CUDA error: operation not permitted when stream is capturing"
     fault = Fault("capture", message=message)
-    result = result_of(await gpu("latency", "bfloat16", seconds=10.0, faults=(fault,)))
+    result = result_of(await gpu("latency", "bfloat16", faults=(fault,)))
     assert len(result.points) == 15
     assert any(
         each.startswith("CUDA graph of 5 x 5, CUDA graph of 100 x 100, CUDA graph of 1000 x 1000: ")

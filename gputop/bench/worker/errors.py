@@ -50,11 +50,11 @@ def no_dtype(dtype: str, why: str) -> RunError:
 
 def explain(error: BaseException, device: Any, request: dict[str, Any]) -> RunError:
     """Return any failure as an error with a remedy. `device` is None before it was opened."""
-    if isinstance(error, RunError):
-        return error
     dead = death(error, device)
     if dead is not None:
         return dead
+    if isinstance(error, RunError):
+        return error
     if is_memory(error):
         what = f"The memory does not hold products of size {request['size'] or 'auto'}"
         if request["kind"] == "memory":

@@ -9,7 +9,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .product import Product, require
-from .rows import COLD_SECONDS, LEAST_SECONDS, Clock, Rows, Work, size_text
+from .rows import LEAST_SECONDS, SHORT_SECONDS, Clock, Rows, Work, size_text
 from .throughput import MOST_PRODUCTS, products_in
 
 if TYPE_CHECKING:
@@ -85,7 +85,8 @@ def _size(rows: Rows, dtype: str, shape: tuple[int, int, int]) -> float:
         if rows.run.halt.is_set():
             break
         name = f"{way.series} of {size_text(shape)}"
-        if CALLS * each * way.products > max(rows.left, LEAST_SECONDS):
+        one = found.get(EAGER, each)  # the first product alone says less
+        if CALLS * one * way.products > max(rows.left, LEAST_SECONDS):
             rows.skip(name, NO_TIME)
             continue
         with rows.attempt(name):
@@ -95,7 +96,7 @@ def _size(rows: Rows, dtype: str, shape: tuple[int, int, int]) -> float:
 
 
 def _row(rows: Rows, product: Product, way: Variant, each: float, found: dict[str, float]) -> None:
-    rows.expect("preparing a row", COLD_SECONDS)
+    rows.expect("preparing a row", SHORT_SECONDS)
     work = way.prepare()
     flop = product.flop * way.products * way.waits
     timed = rows.time(work, way.clock, each * way.products, flop=flop, most=way.most)

@@ -36,6 +36,8 @@ LONG_SECONDS = 0.1
 """Longest product, unless its size was requested."""
 COLD_SECONDS = 10.0
 """Time allowed for the first product of a shape: kernels are loaded on the way."""
+SHORT_SECONDS = 1.0
+"""Expected seconds of what takes only a moment, such as waiting for the device."""
 WAKE_SECONDS = 0.3
 """Seconds until clocks are up and threads have started."""
 MOST_NAMED = 16
@@ -102,7 +104,7 @@ class Rows:
         try:
             yield
         except Exception as error:
-            self.expect("waiting for the device", COLD_SECONDS)
+            self.expect("waiting for the device", SHORT_SECONDS)
             dead = death(error, self.device)
             if dead is not None:
                 raise dead from error
@@ -144,11 +146,12 @@ class Rows:
     def wake(self, dtype: str) -> None:
         """Make products for a moment: the first ones are slow, whatever their size."""
         n = self.device.smallest_size
-        product = Product(self.device.torch, dtype, (n, n, n), self.device.place)
-        product.fill()
-        began = time.monotonic()
-        while time.monotonic() - began < WAKE_SECONDS and not self.run.halt.is_set():
-            self.device.timed(product.multiply, 1)
+        with self.attempt(f"{dtype} {n} x {n} to wake the device"):
+            product = Product(self.device.torch, dtype, (n, n, n), self.device.place)
+            product.fill()
+            began = time.monotonic()
+            while time.monotonic() - began < WAKE_SECONDS and not self.run.halt.is_set():
+                self.device.timed(product.multiply, 1)
 
     def open(
         self, dtype: str, shape: Shape, column_major: bool | None = None
