@@ -781,7 +781,7 @@ def test_a_gpu_without_cuda_in_torch_says_what_to_install() -> None:
 @pytest.mark.parametrize("kind", kinds.KINDS)
 def test_a_remedy_names_options_that_the_kind_takes(kind: str) -> None:
     asked = {"kind": kind, "size": None, "seconds": 1.0}
-    no_memory = errors.explain(MemoryError(), "cpu", asked).fields["remedy"]
+    no_memory = errors.explain(MemoryError(), None, asked).fields["remedy"]
     assert "--memory-share" in no_memory
     too_slow = errors.too_slow(asked, "float32", "9").fields["remedy"]
     for remedy in (no_memory, too_slow):
