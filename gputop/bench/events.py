@@ -103,6 +103,7 @@ class Conditions:
 
     driver_version: str | None = None
     pci_device_id: str | None = None
+    compute_capability: str | None = None
     power_watts_mean: float | None = None
     power_limit_watts: float | None = None
     sm_clock_mhz_mean: float | None = None
@@ -118,7 +119,10 @@ class Conditions:
     pcie_bytes_per_second: float | None = None
     """Most that the PCIe link can carry in each direction, of device and slot together."""
     late_power_cap_seconds: float | None = None
-    """Seconds of the second half with a power cap, by the samples."""
+    """Seconds of the second half with a power cap: by the samples or by the device's counter,
+    whichever is larger."""
+    late_power_watts_mean: float | None = None
+    """Mean power in the second half."""
     percent_of_peak: Mapping[str, float] = field(default_factory=dict)
     """Percentages by denominator, `datasheet dense` or `formula at the live clock`: of the mean, of
     a table's best row, or of the bandwidth of copies within the device."""

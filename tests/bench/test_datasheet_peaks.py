@@ -97,6 +97,7 @@ _NVL = dict.fromkeys(
     ("tf32", "fp16", "int8", "fp8"),
     "the figures are those of tensor cores at 1545 MHz, all others those of the maximum of 1785",
 )
+_SUMS = {"fp16": "the figure is for float16 accumulate, and products with float32 are slower"}
 _CUT = {
     **dict.fromkeys(
         ("fp64", "tf32", "fp16", "int8", "fp8"),
@@ -106,6 +107,9 @@ _CUT = {
 }
 _NEW = "capability 10.3 cut fp64 and int8: what its SM does is not published for every type"
 DIFFERS = {
+    "P100 PCIe 12 GB": _SUMS,
+    "P100 PCIe 16 GB": _SUMS,
+    "P100 SXM2": _SUMS,
     "H100 NVL": _NVL,
     "H200 NVL": _NVL,
     "H20 96 GB": _CUT,
@@ -272,6 +276,17 @@ def test_float16_accumulate_is_its_own_peak() -> None:
     assert datasheet("RTX 4090") == 330
     assert datasheet("L40") is None
     assert datasheet("GTX 1080 Ti") is None
+
+
+def test_float16_of_a_p100_runs_on_its_float32_units() -> None:
+    p100 = named("P100 PCIe 16 GB")
+    assert denominators(p100, "float16", 1303.0) == {
+        DATASHEET: 9.3,
+        AT_MAXIMUM_CLOCK: pytest.approx(9.34, abs=0.01),
+        AT_LIVE_CLOCK: pytest.approx(9.34, abs=0.01),
+    }
+    assert denominators(p100, "float16_acc16")[DATASHEET] == 18.7
+    assert denominators(named("V100 SXM2"), "float16")[DATASHEET] == 125
 
 
 def test_a_figure_that_the_formula_does_not_give_stands_alone() -> None:

@@ -96,6 +96,7 @@ def test_every_condition_is_on_the_page() -> None:
         "other_load": (("4711 (ada: train)",), "4711 (ada: train)"),
     }
     evidence = {"clock_events_known", "late_power_cap_seconds", "pcie_bytes_per_second"}
+    evidence |= {"compute_capability", "late_power_watts_mean"}
     assert {*known, *evidence} == {each.name for each in fields(Conditions)}
     values: dict[str, Any] = {name: value for name, (value, _) in known.items()}
     text = Page(html_page(replace(BASE, conditions=Conditions(**values)), COURSE)).text

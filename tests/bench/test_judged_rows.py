@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gputop.bench.events import Point, Result
 from gputop.bench.results import html_report
@@ -65,14 +65,17 @@ def test_copies_are_judged_by_direction_and_pageable_memory_is_not() -> None:
     assert slow.why.startswith("host to device pinned 50.9 % under")
 
 
-def sweep(peaks: dict[str, float], **rates: float) -> Result:
+UNCAPPED: dict[str, Any] = {"power_watts_mean": 450.0, "clock_event_seconds": {}}
+
+
+def sweep(peaks: dict[str, float], conditions: dict[str, Any] = UNCAPPED, **rates: float) -> Result:
     """A sweep of two types, each with a small and a large size."""
     points = tuple(
         Point(name, n, {"tflops": rate * n / 8192, "seconds": 1.0}, (n, n, n))
         for name, rate in rates.items()
         for n in (1024, 8192)
     )
-    known = replace(CONDITIONS, percent_of_peak=peaks)
+    known = replace(CONDITIONS, percent_of_peak=peaks, **conditions)
     return replace(BASE, kind="sweep", dtype=",".join(rates), points=points, conditions=known)
 
 
@@ -90,6 +93,22 @@ def test_a_sweep_is_judged_by_data_type() -> None:
         "float32: 90 % of 33.3 TFLOP/s (datasheet dense)",
         "bfloat16: 30 % of 2600 TFLOP/s (datasheet dense)",
     ]
+
+
+def test_a_sweep_with_rows_at_the_power_limit_is_not_judged_by_its_mean_clock() -> None:
+    of_datasheet = {"datasheet dense float32": 90.0, "datasheet dense float16": 36.0}
+    at_live_clock = {"formula at the live clock float32": 95.0}
+    capped = {"power_watts_mean": 48.0, "power_limit_watts": 70.0}
+    capped |= {"clock_event_seconds": {"sw_power_cap": 9.0}}
+
+    def judged(float16: float) -> VerdictPart:
+        live = at_live_clock | {"formula at the live clock float16": float16}
+        return part(sweep(of_datasheet | live, capped, float32=7.0, float16=24.0), [], "datasheet")
+
+    assert judged(64.0).state == "ok"
+    found = judged(45.0)
+    assert found.state == "not judged"
+    assert found.why.endswith("holds it back, and its clock differs from row to row: try soak")
 
 
 def test_a_search_is_judged_with_the_scatter_of_the_others() -> None:

@@ -16,12 +16,12 @@ GIB = 1 << 30
 CPU = Target("cpu", None, None, "a CPU", None, 16 * GIB)
 
 
-def gpu(capability: str | None, free: int = GIB) -> Target:
-    return Target("cuda", "GPU-0a", 0, "a GPU", capability, free)
+def gpu(capability: str | None, free: int = GIB, name: str = "a GPU") -> Target:
+    return Target("cuda", "GPU-0a", 0, name, capability, free)
 
 
 FLOAT8 = {"float8_e4m3", "float8_mixed"}
-V100, T4, A100, H100 = gpu("7.0"), gpu("7.5"), gpu("8.0"), gpu("9.0")
+V100, T4, A100, H100 = gpu("7.0"), gpu("7.5", name="Tesla T4"), gpu("8.0"), gpu("9.0")
 
 
 @pytest.mark.parametrize(
@@ -50,6 +50,9 @@ def test_a_device_is_offered_what_it_has(target: Target, names: set[str]) -> Non
         (gpu("6.1"), "float32"),
         (V100, "float16"),
         (T4, "float16"),
+        (gpu("7.5", name="NVIDIA TITAN RTX"), "float16"),
+        (gpu("7.5", name="NVIDIA GeForce GTX 1660 Ti"), "float32"),  # without tensor cores
+        (gpu("7.5", name="NVIDIA GeForce MX450"), "float32"),
         (A100, "bfloat16"),
         (H100, "bfloat16"),
         (gpu("10.0"), "bfloat16"),

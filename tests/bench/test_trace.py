@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from gputop.bench.events import Conditions, Point, Progress
 from gputop.bench.plan import request, target_choice
 from gputop.bench.plan.peaks import AT_LIVE_CLOCK, AT_MAXIMUM_CLOCK, BANDWIDTH, DATASHEET
-from gputop.bench.run.trace import LONGEST_SECONDS, MOST_ITEMS, WITHIN, Trace, TraceMoment
+from gputop.bench.run.series import MOST_ITEMS
+from gputop.bench.run.trace import LONGEST_SECONDS, WITHIN, Trace, TraceMoment
 from gputop.schema.device import Device
 from gputop.schema.snapshot import Sample
 from tests.bench.workers import CPU, RESULT
@@ -134,7 +135,7 @@ def test_reasons_are_counted_by_the_device_or_else_by_the_samples() -> None:
         at(10, 104.0, "hw_slowdown"),
     )
     assert conditions(trace).clock_event_seconds == pytest.approx(
-        {"sw_power_cap": 3.8, "sw_thermal": 4.0, "hw_slowdown": 2.0}
+        {"sw_power_cap": 6.0, "sw_thermal": 4.0, "hw_slowdown": 2.0}
     )
     assert trace.intervals() == {
         "sw_power_cap": [(0.0, 6.0)],

@@ -63,7 +63,11 @@ def simulated(
     others: Sequence[Process] = (),
     **changes: Any,
 ) -> RunState:
-    """A run of a minute on that GPU at that rate, with noise of 1 %, until its worker's end."""
+    """A run of a minute on that GPU at that rate, with noise of 1 %, until its worker's end.
+
+    It is at its power limit if that is a reason, and far below it otherwise.
+    """
+    watts = 690.0 if "sw_power_cap" in reasons else 450.0
     target, clock = GPUS[number], Clock()
     run = RunState(Request(target, "bfloat16", None, float(SECONDS)))
     run.trace.now = clock
@@ -84,7 +88,7 @@ def simulated(
         clock.time = NOW + at
         take(Progress(at, length, 10 * n + 10, now, now))
         if n % 5 == 0:
-            seen = readings(number, power_watts=690.0, clock_event_reasons=tuple(reasons))
+            seen = readings(number, power_watts=watts, clock_event_reasons=tuple(reasons))
             run.trace.add_sample(
                 inventory(8),
                 dataclasses.replace(sample(8, [own, *others], time=clock.time), devices=(seen,)),
@@ -424,6 +428,8 @@ def test_memory_and_links_are_judged_each_by_itself() -> None:
     assert "device to device" not in why
 
 
+UNCAPPED = dataclasses.replace(CONDITIONS, power_watts_mean=450.0, clock_event_seconds={})
+"""Conditions of a GPU that draws far less than its power limit."""
 LIVE, AT_MOST = "formula at the live clock", "formula at the maximum clock"
 
 
@@ -444,7 +450,7 @@ LIVE, AT_MOST = "formula at the live clock", "formula at the maximum clock"
 def test_a_gpu_without_a_datasheet_is_judged_by_the_formula(
     percent: dict[str, float], changes: dict[str, Any], state: str, why: str
 ) -> None:
-    known = dataclasses.replace(CONDITIONS, percent_of_peak=percent)
+    known = dataclasses.replace(UNCAPPED, percent_of_peak=percent)
     (found,) = with_verdicts([dataclasses.replace(BASE, conditions=known, **changes)])
     assert parts(found)["datasheet"].state == state
     assert parts(found)["datasheet"].why.startswith(why)
@@ -455,7 +461,7 @@ def test_the_types_of_a_sweep_are_judged_by_the_formula_one_by_one() -> None:
         Point(name, 8192.0, {"tflops": 100.0}, (8192,) * 3) for name in ("float32", "float64")
     )
     percent = {f"{AT_MOST} float32": 80.0, f"{AT_MOST} float64": 20.0}
-    known = dataclasses.replace(CONDITIONS, percent_of_peak=percent)
+    known = dataclasses.replace(UNCAPPED, percent_of_peak=percent)
     (found,) = with_verdicts([table("sweep", points, dtype="float32,float64", conditions=known)])
     assert parts(found)["datasheet"] == VerdictPart(
         "datasheet",
@@ -471,12 +477,29 @@ def test_the_types_of_a_sweep_are_judged_by_the_formula_one_by_one() -> None:
             90.0,
             {"power_limit_watts": 200.0},
             "ok",
-            "90.0 % of the formula at the live clock; power",
+            "90.0 % of the formula at the live clock; its power limit of 200 W, lowered from 700 W",
         ),
         (20.0, {"power_limit_watts": 200.0}, "degraded", "20.0 % of the formula at the live clock"),
-        (None, {"power_limit_watts": 200.0}, "not judged", "power limit 200 of 700 W"),
+        (
+            None,
+            {"power_limit_watts": 200.0},
+            "not judged",
+            "its power limit of 200 W, lowered from 700 W, holds it back, and the peak at its",
+        ),
         (None, {"clock_event_seconds": {"application_clocks": 59.0}}, "not judged", "application"),
-        (None, {"power_limit_watts": 690.0}, "degraded", "38.0 % of the dense peak"),
+        (90.0, {}, "ok", "90.0 % of the formula at the live clock; its power limit of 700 W holds"),
+        (
+            None,
+            {"power_limit_watts": 690.0},
+            "not judged",
+            "its power limit of 690 W holds it back, and the peak at its clock is not known",
+        ),
+        (
+            None,
+            {"power_watts_mean": 450.0, "clock_event_seconds": {}},
+            "degraded",
+            "38.0 % of the dense peak",
+        ),
         (
             90.0,
             {"power_limit_watts": 200.0, "clock_event_seconds": {"sw_power_cap": 3.0}},

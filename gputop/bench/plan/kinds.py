@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import partial
 from typing import Literal
@@ -157,6 +158,18 @@ DTYPES = {dtype.name: dtype for dtype in _TABLE}
 `float16_acc16` is float16 summed in float16; `float8_mixed` is e5m2 times e4m3. Results of float8
 and float4 are bfloat16, those of int8 are int32.
 """
+
+
+_TURING_WITH_TENSOR_CORES = r"\b(RTX|T4|T4G|T10|T40)\b"
+
+
+def is_turing_without_tensor_cores(compute_capability: str | None, name: str | None) -> bool:
+    """Return True for a GPU such as the GTX 1660 or MX450, which only its name tells from others.
+
+    float16 products are five times slower than float32 there.
+    """
+    with_them = re.search(_TURING_WITH_TENSOR_CORES, name or "")
+    return compute_capability == "7.5" and not with_them
 
 
 def parse_dtypes(text: str) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gputop import text
+from gputop.bench.plan.kinds import is_turing_without_tensor_cores
 from gputop.bench.plan.request import Target
 from gputop.frozen import dataclass
 from gputop.schema.device import Device, DeviceSample
@@ -29,7 +30,8 @@ class Peak:
     fp32: float | None
     tf32: float | None
     fp16: float | None
-    """With float32 accumulate on tensor cores, as fast as bfloat16 from TF32 on."""
+    """With float32 accumulate on tensor cores, as fast as bfloat16 from TF32 on; of a P100, which
+    has none, with float16 accumulate."""
     int8: float | None
     fp8: float | None
     fp4: float | None
@@ -118,6 +120,12 @@ _FIELDS = {
 }
 """Fields of `Peak` and `Rates` by the test's data type."""
 
+_FLOAT16_BY_FLOAT32_UNITS = frozenset({"6.0"})
+"""Compute capabilities whose float16 products with float32 accumulate run on float32 units.
+
+A P100 has 34 to 45 % of its float16 figure there, which is 68 to 90 % of its float32 figure.
+"""
+
 _TENSOR = frozenset({"tf32", "bf16", "fp16", "fp16_accumulate", "int8", "fp8", "fp4"})
 _HALVED = {
     r"\bGeForce\b": frozenset({"tf32", "bf16", "fp16", "fp8"}),
@@ -134,7 +142,6 @@ _UNPUBLISHED = {
     r"\bMX\d+\b": _TENSOR,
 }
 """Types that were cut by an unpublished factor, by name."""
-_TURING_WITH_TENSOR_CORES = r"\b(RTX|T4|T4G|T10|T40)\b"
 
 
 def by_formula(
@@ -150,7 +157,7 @@ def by_formula(
     The name tells what a chip can do and the product cannot: GeForce has half the rate with float32
     accumulate, and so have the L40 and the A10G.
     """
-    field, rates = _field(dtype), RATES.get(compute_capability or "")
+    field, rates = _field(dtype, compute_capability), RATES.get(compute_capability or "")
     if field is None or rates is None or field in _unpublished(compute_capability, name):
         return None
     operations = _of(rates, field)
@@ -222,7 +229,7 @@ def _row(device: Device | None) -> Peak | None:
 
 
 def _datasheet(device: Device, dtype: str) -> float | None:
-    field, peak = _field(dtype), _row(device)
+    field, peak = _field(dtype, device.compute_capability), _row(device)
     if field is None or peak is None:
         return None
     value = _of(peak, field)
@@ -233,8 +240,13 @@ def _datasheet(device: Device, dtype: str) -> float | None:
     return value * (2 if "fp16" in _matching(_HALVED, device.name) else 1)
 
 
-def _field(dtype: str) -> str | None:
-    return next((field for form, field in _FIELDS.items() if re.fullmatch(form, dtype)), None)
+def _field(dtype: str, compute_capability: str | None = None) -> str | None:
+    """Return the field with the figure of a data type."""
+    for form, field in _FIELDS.items():
+        if re.fullmatch(form, dtype):
+            by_float32 = field == "fp16" and compute_capability in _FLOAT16_BY_FLOAT32_UNITS
+            return "fp32" if by_float32 else field
+    return None
 
 
 def _of(figures: Peak | Rates, field: str) -> float | None:
@@ -255,7 +267,7 @@ def _matching(rules: Mapping[str, frozenset[str]], name: str | None) -> frozense
 
 def _unpublished(compute_capability: str | None, name: str | None) -> frozenset[str]:
     found = _matching(_UNPUBLISHED, name)
-    if compute_capability == "7.5" and not re.search(_TURING_WITH_TENSOR_CORES, name or ""):
+    if is_turing_without_tensor_cores(compute_capability, name):
         found |= _TENSOR
     return found if name else _TENSOR
 

@@ -12,7 +12,14 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from gputop.bench.plan.kinds import DEFAULT_KIND, DTYPES, KINDS, DataType, DeviceKind
+from gputop.bench.plan.kinds import (
+    DEFAULT_KIND,
+    DTYPES,
+    KINDS,
+    DataType,
+    DeviceKind,
+    is_turing_without_tensor_cores,
+)
 from gputop.console import COULD_NOT_RUN
 from gputop.frozen import dataclass, replace
 from gputop.problem import Problem
@@ -191,6 +198,8 @@ def default_dtype(target: Target) -> str:
     """Return the usual training type: the fastest floating-point type in hardware."""
     capability = _capability(target)
     if target.kind == "cpu" or capability is None or capability < (7, 0):
+        return "float32"
+    if is_turing_without_tensor_cores(target.compute_capability, target.name):
         return "float32"
     return "bfloat16" if capability >= (8, 0) else "float16"
 

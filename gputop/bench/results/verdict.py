@@ -23,15 +23,14 @@ from gputop.bench.events import (
     VerdictPart,
 )
 from gputop.bench.plan.kinds import kind_of
-from gputop.bench.plan.peaks import AT_LIVE_CLOCK, AT_MAXIMUM_CLOCK, BANDWIDTH, DATASHEET, find_peak
+from gputop.bench.plan.peaks import AT_LIVE_CLOCK, AT_MAXIMUM_CLOCK, BANDWIDTH, DATASHEET
 from gputop.bench.plan.request import DEFAULT_MIN_PERCENT_OF_PEAK, DEFAULT_TOLERANCE_PERCENT
-from gputop.bench.results import facts
+from gputop.bench.results import facts, held_back
 from gputop.bench.results.compare import FEWEST_RUNS, judged_rows, measured, method, percent_below
 from gputop.bench.results.statistics import DIP_SECONDS, LARGE_DROOP, robust_sigma
 from gputop.console import COULD_NOT_RUN, FAULT, FINE
 from gputop.console import DEGRADED as DEGRADED_STATUS
 from gputop.frozen import dataclass, replace
-from gputop.schema.clock_events import BY_WORD
 from gputop.text import count, percentage, visible
 
 STATUSES = {FAULTY: FAULT, DEGRADED: DEGRADED_STATUS}
@@ -49,14 +48,16 @@ PLAIN_TYPES = {"float64", "float32", "tf32", "float16", "bfloat16"}
 """Types whose products are near the peak by formula on every GPU that has a formula."""
 LEAST_OF_FORMULA = 30.0
 """Percent of the formula at the maximum clock, which no GPU holds at full load."""
-LOWERED_SHARE = 0.9
-"""Share of the model's watts under which its power limit was lowered."""
+UNMEASURED_FROM = 10
+"""First compute capability (its major number) whose int8 products are not judged.
+
+torch runs kernels of Ampere there, up to 13 times slower than TF32:
+https://github.com/pytorch/pytorch/issues/187094.
+"""
 DATASHEETS = {
     DATASHEET: "dense peak in its datasheet",
     BANDWIDTH: "memory bandwidth in its datasheet",
 }
-HELD_SHARE = 0.05
-"""Share of the timed seconds from which a clock event reason counts."""
 LARGE_DIP = 15.0
 """Percent that the slowest seconds of a run are slower by to need a reason."""
 LINK = re.compile(r"(.+): (write to|read from|both directions with) (.+)")
@@ -65,8 +66,6 @@ ALIKE = 0.05
 """Largest relative scatter of links that are of one sort, as those of an NVSwitch."""
 LEAST_OF_LINK = 0.5
 """Least share of a PCIe link's bandwidth that pinned copies reach."""
-CAPPED_SHARE = 0.9
-"""Least share of the power limit that a device draws in the mean if that limit holds it back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,13 +156,29 @@ def _memory(result: Result) -> Judged:
 
 
 def _datasheet(result: Result, least: float) -> Judged:
-    peak = BANDWIDTH if kind_of(result.kind).moves_bytes else DATASHEET
-    found = _share_of_peak(result, {peak: least, AT_MAXIMUM_CLOCK: min(least, LEAST_OF_FORMULA)})
-    slower = _set_slower(result) if found[0] == DEGRADED and peak == DATASHEET else ""
+    """Judge by the datasheet, or by the formula at the live clock if that is held down.
+
+    At their power limits a healthy T4 and L4 reach 36 to 49 % of their datasheets, and 64 and 93 %
+    of the formula at the live clock.
+    """
+    if kind_of(result.kind).moves_bytes:
+        return _share_of_peak(result, {BANDWIDTH: least})
+    least_of_formula = min(least, LEAST_OF_FORMULA)
+    found = _share_of_peak(result, {DATASHEET: least, AT_MAXIMUM_CLOCK: least_of_formula})
+    if found[0] != DEGRADED:
+        return found
+    capped = held_back.by_power_limit(result)
+    slower = capped or held_back.by_application_clocks(result)
     if not slower:
         return found
-    live = _share_of_peak(result, {AT_LIVE_CLOCK: least})
-    return (live[0], f"{live[1]}; {slower}") if live[0] != NOT_JUDGED else (NOT_JUDGED, slower)
+    known = result.known_conditions.percent_of_peak
+    has_datasheet = any(name.startswith(DATASHEET) for name in known)
+    live = _share_of_peak(result, {AT_LIVE_CLOCK: least if has_datasheet else least_of_formula})
+    if live[0] == NOT_JUDGED:
+        return NOT_JUDGED, f"{slower}, and the peak at its clock is not known"
+    if live[0] == DEGRADED and capped and held_back.has_short_rows(result):
+        return NOT_JUDGED, f"{slower}, and its clock differs from row to row: try soak"
+    return live[0], f"{live[1]}; {slower}"
 
 
 def _share_of_peak(result: Result, limits: Mapping[str, float]) -> Judged:
@@ -172,11 +187,20 @@ def _share_of_peak(result: Result, limits: Mapping[str, float]) -> Judged:
     shapes: dict[str, tuple[int, ...]] = {"": (result.m, result.n, result.k)}
     if "," in result.dtype:
         shapes = {f" {name}": row.shape for name, row in judged_rows(result).items()}
+    types = {each: each.strip() or result.dtype for each in shapes}
+    measured_types = [each for each in shapes if not _unmeasured(result, types[each])]
+    if shapes and not measured_types:
+        return NOT_JUDGED, "torch uses int8 kernels of older GPUs on this one"
     for peak, least in limits.items():
-        found = {each: known[f"{peak}{each}"] for each in shapes if f"{peak}{each}" in known}
+        found = {
+            each: known[f"{peak}{each}"] for each in measured_types if f"{peak}{each}" in known
+        }
         if peak not in DATASHEETS:
-            types = {each: each.strip() or result.dtype for each in found}
-            found = {each: found[each] for each in found if types[each] in PLAIN_TYPES}
+            found = {
+                each: found[each]
+                for each in found
+                if types[each] in PLAIN_TYPES or f"{DATASHEET}{each}" in known
+            }
         if not found:
             continue
         if peak != BANDWIDTH:
@@ -192,16 +216,12 @@ def _share_of_peak(result: Result, limits: Mapping[str, float]) -> Judged:
     return NOT_JUDGED, "no datasheet value is known"
 
 
-def _set_slower(result: Result) -> str:
-    """Return the setting that makes the device slower than its datasheet says, or nothing."""
-    known = result.known_conditions
-    held = {e for e, seconds in known.clock_event_seconds.items() if seconds > result.seconds / 2}
-    peak, limit = find_peak(known.pci_device_id, result.device), known.power_limit_watts
-    most = peak.watts if peak else None
-    capped = "sw_power_cap" in held or not _knows_reasons(result)
-    if capped and most and limit is not None and limit < LOWERED_SHARE * most:
-        return f"power limit {limit:.0f} of {most:.0f} W"
-    return "application clocks are set" if "application_clocks" in held else ""
+def _unmeasured(result: Result, dtype: str) -> bool:
+    """Return True for a type whose speed on this GPU has not been measured anywhere."""
+    major = (result.known_conditions.compute_capability or "").partition(".")[0]
+    if dtype != "int8" or not re.fullmatch("[0-9]{1,3}", major):
+        return False
+    return int(major) >= UNMEASURED_FROM
 
 
 def _like_it(result: Result, others: Iterable[Result]) -> list[Result]:
@@ -305,45 +325,12 @@ def _earlier_runs(result: Result) -> Judged:
     return OK, f"{where} the median of its last {runs} like runs"
 
 
-def _knows_reasons(result: Result) -> bool:
-    known = result.known_conditions
-    return bool(known.clock_events_known or known.clock_event_seconds)
-
-
-def _shortest_run(result: Result) -> float:
-    """Return the seconds of the run; of `pairs` those of the shorter one, alone or together."""
-    rows = result.points if result.kind == "pairs" else ()
-    return min((row.values.get("seconds", math.inf) for row in rows), default=result.seconds)
-
-
-def _capped(result: Result) -> bool:
-    """Return True if the power limit held the device back for most of the second half."""
-    known, held = result.known_conditions, result.known_conditions.late_power_cap_seconds
-    watts, limit = known.power_watts_mean, known.power_limit_watts
-    if held is None:  # of an older version
-        held = known.clock_event_seconds.get("sw_power_cap", 0.0) / 2
-    near = watts is None or limit is None or watts >= CAPPED_SHARE * limit
-    return near and held > _shortest_run(result) / 4
-
-
-def _held_back(result: Result, *, by_cap: bool = False) -> str:
-    """Return what slowed the device down for more than a small share of the run, or nothing."""
-    least, capped = HELD_SHARE * _shortest_run(result), by_cap and _capped(result)
-    said = ", ".join(
-        f"{BY_WORD[word].label} for {seconds:.0f} s"
-        for word, seconds in result.known_conditions.clock_event_seconds.items()
-        if word in BY_WORD
-        and (capped if word == "sw_power_cap" else seconds > least and BY_WORD[word].fault)
-    )
-    return said and f"{said} of {result.seconds:.0f} s"
-
-
 def _throttling(result: Result) -> Judged:
     if result.stopped in ("limit", "silent"):
         return DEGRADED, facts.ending(result).sentence
-    if held := _held_back(result):
-        return DEGRADED, held
-    if not _knows_reasons(result):
+    if held := held_back.slowdowns(result):
+        return DEGRADED, f"{', '.join(held)} of {result.seconds:.0f} s"
+    if not held_back.knows_reasons(result):
         return NOT_JUDGED, "the device does not say why its clocks are not higher"
     return OK, "no slowdown by heat or hardware"
 
@@ -374,9 +361,9 @@ def _steadiness(result: Result) -> Judged:
 
 def _explained(result: Result, said: str) -> Judged:
     """Return the state of a device with a large decrease, by what held it back."""
-    if held := _held_back(result, by_cap=True):
+    if held := held_back.explanation(result):
         return OK, f"{said}, by {held}"
-    if not _knows_reasons(result):
+    if not held_back.knows_reasons(result):
         return NOT_JUDGED, f"{said}, and the device does not say why its clocks are not higher"
     return DEGRADED, f"{said}, without a power cap or heat"
 

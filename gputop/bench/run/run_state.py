@@ -13,16 +13,8 @@ from gputop.bench.events import FAULTY, Done, Failed, Hello, Planned, Point, Pro
 from gputop.bench.plan.kinds import DEFAULT_KIND, KINDS
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.results.statistics import BURST_SECONDS, Window, percentile, with_statistics
-from gputop.bench.run.trace import (
-    MOST_ITEMS,
-    READINGS,
-    Mean,
-    MergedSeries,
-    Trace,
-    TraceMoment,
-    mean_over_time,
-    merge_moments,
-)
+from gputop.bench.run.series import MOST_ITEMS, Mean, MergedSeries, mean_over_time
+from gputop.bench.run.trace import READINGS, Trace, TraceMoment, merge_moments
 from gputop.console import FAULT
 from gputop.schema.codec import from_json
 from gputop.text import flops_unit, tflops, throughput

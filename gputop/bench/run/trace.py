@@ -7,13 +7,14 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING
 
 from gputop.bench.events import Conditions, Event, Hello, Planned, Point, Progress, Result
 from gputop.bench.plan import peaks
 from gputop.bench.plan.kinds import BANDWIDTH, kind_of
 from gputop.bench.results.compare import measured, score
 from gputop.bench.results.verdict import BAD_STATES
+from gputop.bench.run.series import DeviceCounter, Mean, MergedSeries, mean_over_time
 from gputop.schema.values import link_bytes
 from gputop.stream.history import FASTEST
 from gputop.text import visible
@@ -27,101 +28,8 @@ if TYPE_CHECKING:
 
 READINGS = ("power_watts", "sm_clock_mhz", "temperature_celsius")
 """Readings drawn under the throughput, in this order."""
-MOST_ITEMS = 4000
-"""Most items of a series: more than can be drawn."""
-
-Item = TypeVar("Item")
-
-
-class MergedSeries(Generic[Item]):
-    """Items in order of time. Beyond `most` of them, `merge` joins neighbours."""
-
-    def __init__(
-        self,
-        merge: Callable[[Sequence[Item]], Item],
-        most: int = MOST_ITEMS,
-        items: Iterable[Item] = (),
-    ) -> None:
-        self._merge, self._most = merge, most
-        self._kept: list[Item] = []
-        self._waiting: list[Item] = []
-        """Items to be joined with the next ones."""
-        self._together = 1
-        for item in items:
-            self.add(item)
-
-    def add(self, item: Item) -> None:
-        """Append an item."""
-        self._waiting.append(item)
-        if len(self._waiting) < self._together:
-            return
-        self._kept.append(self._merge(self._waiting))
-        self._waiting = []
-        if len(self._kept) >= self._most:
-            self._kept = [self._merge(self._kept[n : n + 2]) for n in range(0, len(self._kept), 2)]
-            self._together *= 2
-
-    @property
-    def items(self) -> list[Item]:
-        """All items, up to the newest."""
-        return [*self._kept, *([self._merge(self._waiting)] if self._waiting else [])]
-
-
-@dataclass(slots=True)
-class Mean:
-    """A mean over time."""
-
-    total: float = 0.0
-    seconds: float = 0.0
-
-    def add(self, value: float | None, seconds: float) -> None:
-        """Count a value for that long; an absent one does not count."""
-        if value is not None:
-            self.total += value * seconds
-            self.seconds += seconds
-
-    @property
-    def value(self) -> float | None:
-        """Mean so far, or None before the first value."""
-        return self.total / self.seconds if self.seconds else None
-
-
-def mean_over_time(items: Sequence[Progress | TraceMoment], reading: str) -> float | None:
-    """Return the mean of a reading of windows or moments, or None if none has it."""
-    mean = Mean()
-    for each in items:
-        mean.add(getattr(each, reading), each.window_seconds)
-    return mean.value
-
-
-@dataclass(slots=True)
-class DeviceCounter:
-    """A counter of the device. Times are Unix seconds."""
-
-    first: tuple[float, float]
-    last: tuple[float, float]
-    fastest: float = math.inf
-    """Largest plausible increase per second."""
-    broken: bool = False
-    """True after a reset or a leap: the increase is unknown then."""
-
-    def add(self, at: float, value: float) -> None:
-        """Add a reading."""
-        most = self.fastest * max(1.0, at - self.last[0])
-        self.broken = self.broken or not 0 <= value - self.last[1] <= most
-        self.last = (at, value)
-
-    @property
-    def increase(self) -> float | None:
-        """Increase since the first reading, or None if unknown."""
-        return None if self.broken else self.last[1] - self.first[1]
-
-    @property
-    def seconds(self) -> float:
-        """Time between the first and the last reading."""
-        return self.last[0] - self.first[0]
-
-
+POWER_CAP = "sw_power_cap"
+"""Clock event reason of a device that its power limit holds back."""
 LONGEST_SECONDS = 5.0
 """Longest time that a reading stands for. A longer one is a gap."""
 WITHIN = "device to device"
@@ -146,6 +54,8 @@ class TraceMoment:
     temperature_celsius: float | None = None
     reasons: tuple[str, ...] | None = None
     """Clock event reasons that held, or None if the device does not report any."""
+    power_cap_seconds: float | None = None
+    """The device's counter of time with a power cap, at the end of that time."""
 
     @property
     def window_seconds(self) -> float:
@@ -238,7 +148,9 @@ class Trace:
         )
         before = self._newest
         found = {name: getattr(readings, name) for name in READINGS}
-        self._add(TraceMoment(at, at, **found, reasons=readings.clock_event_reasons))
+        counted = (readings.clock_event_seconds or {}).get(POWER_CAP)
+        reasons = readings.clock_event_reasons
+        self._add(TraceMoment(at, at, **found, reasons=reasons, power_cap_seconds=counted))
         self._add_load(sample, self._newest - before)
 
     def _add_load(self, sample: Sample, seconds: float) -> None:
@@ -315,10 +227,17 @@ class Trace:
         return dict(found)
 
     def clock_event_seconds(self) -> dict[str, float]:
-        """Return how long each reason held: as counted by the device, or by the samples."""
-        counted = {cause: count.increase for cause, count in self._counted.items()}
-        held = {cause: self._seen[cause] if s is None else s for cause, s in counted.items()}
-        return {cause: seconds for cause, seconds in {**self._seen, **held}.items() if seconds > 0}
+        """Return how long each reason held: as counted by the device, or by the samples.
+
+        Of a power cap the longer time counts. Real cards count one without reporting its reason.
+        """
+        held = dict(self._seen)
+        for cause, counter in self._counted.items():
+            if counter.increase is None:
+                continue
+            sampled = held.get(cause, 0.0) if cause == POWER_CAP else 0.0
+            held[cause] = max(counter.increase, sampled)
+        return {cause: seconds for cause, seconds in held.items() if seconds > 0}
 
     def completed(self, result: Result) -> Result:
         """Return the result with the state of the device, and steps with their part of its peak."""
@@ -341,6 +260,7 @@ class Trace:
         return Conditions(
             driver_version=self.driver_version,
             pci_device_id=gpu.pci_device_id if gpu else None,
+            compute_capability=gpu.compute_capability if gpu else None,
             power_watts_mean=self.power.value,
             power_limit_watts=self.power_limit_watts,
             sm_clock_mhz_mean=self.clock.value,
@@ -353,7 +273,8 @@ class Trace:
             clock_event_seconds={
                 word: min(held, result.seconds) for word, held in self.clock_event_seconds().items()
             },
-            late_power_cap_seconds=self._late_seconds("sw_power_cap", seconds),
+            late_power_cap_seconds=self._late_power_cap_seconds(seconds),
+            late_power_watts_mean=self._late_power_watts(seconds),
             percent_of_peak=self._percent_of_peak(result),
             clock_events_known=self._knows_reasons if gpu else None,
             memory_errors={
@@ -366,12 +287,28 @@ class Trace:
             ),
         )
 
-    def _late_seconds(self, reason: str, seconds: float) -> float | None:
-        """Return how long a reason held in the second half of so many seconds, or None."""
-        if all(moment.reasons is None for moment in self.moments):
-            return None
-        spans = self.intervals().get(reason, ())
-        return math.fsum(max(0.0, end - max(begin, seconds / 2)) for begin, end in spans)
+    def _late_power_cap_seconds(self, seconds: float) -> float | None:
+        """Return how long a power cap held in the second half of so many seconds, or None.
+
+        The longer of two times counts: that of the reason, and that of the device's counter.
+        """
+        found, moments = [], self.moments
+        if any(moment.reasons is not None for moment in moments):
+            spans = self.intervals().get(POWER_CAP, ())
+            found.append(math.fsum(max(0.0, end - max(begin, seconds / 2)) for begin, end in spans))
+        counted = [
+            (m.seconds, m.power_cap_seconds) for m in moments if m.power_cap_seconds is not None
+        ]
+        before = [count for at, count in counted if at <= seconds / 2]
+        after = [count for at, count in counted if at > seconds / 2]
+        if before and after and after[-1] >= before[-1]:
+            found.append(min(after[-1] - before[-1], seconds / 2))
+        return max(found, default=None)
+
+    def _late_power_watts(self, seconds: float) -> float | None:
+        """Return the mean power in the second half of so many seconds, or None."""
+        late = [moment for moment in self.moments if moment.seconds > seconds / 2]
+        return mean_over_time(late, "power_watts")
 
     def _percent_of_peak(self, result: Result) -> Mapping[str, float]:
         if kind_of(result.kind).measures == BANDWIDTH:
@@ -421,4 +358,6 @@ def merge_moments(moments: Sequence[TraceMoment]) -> TraceMoment:
     reasons = tuple(dict.fromkeys(reason for each in known for reason in each))
     since, seconds = moments[0].since, moments[-1].seconds
     means = {reading: mean_over_time(moments, reading) for reading in READINGS}
-    return TraceMoment(since, seconds, **means, reasons=reasons if known else None)
+    counted = moments[-1].power_cap_seconds
+    merged = TraceMoment(since, seconds, **means, power_cap_seconds=counted)
+    return replace(merged, reasons=reasons if known else None)
