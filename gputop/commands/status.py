@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gputop.commands.arguments import (
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     SnapshotStream = AsyncGenerator[Snapshot | Interruption]
 
 FIRST_SECONDS = 0.5
-"""Seconds between the first snapshot and a second one, where that is needed."""
+"""Seconds between the first snapshot and the next ones, where these are needed."""
 FLEET_INTERVAL = 10.0
 """Default seconds between two refreshes of a fleet."""
 NO_GPUS = (
@@ -116,7 +117,12 @@ def _status(arguments: argparse.Namespace) -> int:
         from gputop.stream.machines import host_snapshots
 
         return _print_hosts(
-            arguments, asyncio.run(host_snapshots(hosts, arguments.remote_command, gpm=gpm))
+            arguments,
+            asyncio.run(
+                host_snapshots(
+                    hosts, arguments.remote_command, gpm=gpm, waits=partial(_waits, arguments)
+                )
+            ),
         )
     found = snapshots(arguments, interval=every or FIRST_SECONDS, gpm=gpm)
     import asyncio
@@ -139,16 +145,17 @@ def _colour(arguments: argparse.Namespace) -> bool:
 
 
 async def _once(arguments: argparse.Namespace, found: SnapshotStream) -> int:
-    from gputop.stream.child import Interruption
+    from gputop.stream.child import MOST_SNAPSHOTS, Interruption
 
     seen: Snapshot | None = None
+    taken = 0
     async with aclosing(found):
         async for each in found:
             if isinstance(each, Interruption):
                 break  # there was one before it
-            waits = seen is None and _waits(arguments, each)
             seen = each
-            if not waits:
+            taken += 1
+            if taken == MOST_SNAPSHOTS or not _waits(arguments, each):
                 break
     assert seen is not None
     text = _text(arguments, seen)
@@ -178,7 +185,7 @@ async def _watch(arguments: argparse.Namespace, found: SnapshotStream) -> int:
 
 
 def _waits(arguments: argparse.Namespace, seen: Snapshot) -> bool:
-    """Return True if a requested column only has something to show after one more reading."""
+    """Return True if a requested column only has something to show after another reading."""
     inventory, sample = seen
     return any(
         column.waits(device, readings)

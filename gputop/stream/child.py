@@ -272,6 +272,9 @@ class _Tail(asyncio.Protocol):
         return self._data.decode(errors="replace").strip()
 
 
+MOST_SNAPSHOTS = 4
+"""Most snapshots that are taken for values that need two readings. Half a second apart, the third
+has the rates of counters, which are read every 0.8 s."""
 ANSWER_SECONDS = 15.0
 """Seconds for the driver to answer, or be found missing."""
 
@@ -363,16 +366,28 @@ async def first_snapshot(
     *,
     complete: bool,
     identified: bool = False,
+    waits: Callable[[Snapshot], bool] = lambda _: False,
 ) -> Snapshot:
-    """Return the first of `snapshots` that is `complete` and `identified`, as `one_snapshot`."""
+    """Return the first of `snapshots` that is `complete` and `identified`, as `one_snapshot`.
+
+    While `waits` is true for it, a later one is returned, up to the `MOST_SNAPSHOTS`th.
+    """
     end = time.monotonic() + IDENTIFY_SECONDS if identified else 0.0
+    seen: Snapshot | None = None
+    taken = 0
     async with contextlib.aclosing(snapshots(stream, timeout_seconds, explain)) as found:
         async for each in found:
-            if not isinstance(each, Snapshot):
+            if isinstance(each, Interruption):
+                if seen is not None:
+                    return seen
                 continue
             devices = each.sample.devices
             missing = any(d.state is DeviceState.OK and d.age_seconds is None for d in devices)
-            waits = time.monotonic() < end and awaits_identity(each.inventory)
-            if not (complete and missing) and not waits:
+            unidentified = time.monotonic() < end and awaits_identity(each.inventory)
+            if (complete and missing) or unidentified:
+                continue
+            seen = each
+            taken += 1
+            if taken == MOST_SNAPSHOTS or not waits(each):
                 return each
     raise AssertionError("the snapshots of a child have no end")

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import math
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -154,23 +154,27 @@ async def host_snapshots(
     remote: Sequence[str] = REMOTE_COMMAND,
     *,
     gpm: bool = True,
+    waits: Callable[[Snapshot], bool] = lambda _: False,
     timeout_seconds: float = PATIENCE.start,
 ) -> dict[str, Snapshot | Problem]:
     """Return a snapshot of each host, or the problem, all asked at the same time.
 
-    It is the first in which every device has answered, or does not respond.
+    It is the first in which every device has answered, or does not respond, or a later one if
+    `waits` is true for it.
     """
     options = StreamOptions(0.5, gpm=gpm)
     children = {host: child_of(host, remote, options) for host in hosts}
-    asked = [_snapshot(host, child, timeout_seconds) for host, child in children.items()]
+    asked = [_snapshot(host, child, waits, timeout_seconds) for host, child in children.items()]
     return dict(zip(children, await asyncio.gather(*asked), strict=True))
 
 
-async def _snapshot(host: str, child: StreamChild, seconds: float) -> Snapshot | Problem:
+async def _snapshot(
+    host: str, child: StreamChild, waits: Callable[[Snapshot], bool], seconds: float
+) -> Snapshot | Problem:
     explain = partial(explain_absence, host)
     try:
         async with timeout(seconds):
-            return await first_snapshot(child, 2 * seconds, explain, complete=True)
+            return await first_snapshot(child, 2 * seconds, explain, complete=True, waits=waits)
     except StreamError as error:
         return error.problem
     except asyncio.TimeoutError:

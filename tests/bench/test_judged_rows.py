@@ -98,8 +98,11 @@ def test_a_sweep_is_judged_by_data_type() -> None:
 def test_a_sweep_with_rows_at_the_power_limit_is_not_judged_by_its_mean_clock() -> None:
     of_datasheet = {"datasheet dense float32": 90.0, "datasheet dense float16": 36.0}
     at_live_clock = {"formula at the live clock float32": 95.0}
-    capped = {"power_watts_mean": 48.0, "power_limit_watts": 70.0}
-    capped |= {"clock_event_seconds": {"sw_power_cap": 9.0}}
+    capped: dict[str, Any] = {
+        "power_watts_mean": 48.0,
+        "power_limit_watts": 70.0,
+        "clock_event_seconds": {"sw_power_cap": 9.0},
+    }
 
     def judged(float16: float) -> VerdictPart:
         live = at_live_clock | {"formula at the live clock float16": float16}

@@ -126,7 +126,8 @@ LATER = with_readings(pcie_rx_bytes_per_second=5 << 20)
     ("columns", "found", "taken", "shown"),
     [
         ("pcie-rx", (EARLY, LATER, LATER), 2, "5.00 MiB/s"),
-        ("pcie-rx", (EARLY, EARLY, LATER), 2, "–"),
+        ("pcie-rx", (EARLY, EARLY, LATER, LATER), 3, "5.00 MiB/s"),
+        ("pcie-rx", (EARLY, EARLY, EARLY, EARLY, LATER), 4, "–"),
         ("pcie-rx", (EARLY, STOPPED), 2, "–"),
         ("busy", (EARLY, LATER), 1, "97 %"),
     ],
@@ -291,6 +292,15 @@ def test_instances_are_under_their_gpu(driver: FakeDriver) -> None:
     assert labels[0] == "0"
     assert len(labels) > 2
     assert all(re.fullmatch("0:[0-9]", label) for label in labels[1:])
+
+
+@pytest.mark.driver
+def test_rates_of_byte_counters_have_values(driver: FakeDriver) -> None:
+    """They are read every 0.8 s, and the snapshots are half a second apart."""
+    rates = "pcie-rx,pcie-tx,nvlink-rx,nvlink-tx"
+    driver.write(FakeDevice())
+    shown = run("status", "--columns", rates, environment=driver.environment())
+    assert shown.splitlines()[-1].split() == ["0", "B/s"] * 4
 
 
 @pytest.mark.driver

@@ -19,6 +19,7 @@ import pytest
 
 from gputop.schema.device import Absence
 from gputop.schema.snapshot import Process, ProcessKind
+from gputop.sources.interface import UTILIZATIONS
 from gputop.sources.nvml import processes as nvml_processes
 from gputop.sources.nvml.driver import NvmlReader, start
 from gputop.sources.nvml.processes import merge_processes, process_queries
@@ -94,7 +95,9 @@ class Watched:
         usage_ = tuple(dataclasses.replace(row, age_ms=row.age_ms - ms) for row in rows)
         self.driver.change(0, usage=usage_)
         processes = self.reader.read(gpm=False)[0].processes
-        assert {process.absent.get("sm_utilization_percent") for process in processes} == {None}
+        for process in processes:
+            for name, value in zip(UTILIZATIONS, usage(process), strict=True):
+                assert process.absent.get(name) is (Absence.ERROR if value is None else None)
         return [usage(process) for process in processes]
 
 
@@ -153,11 +156,27 @@ def test_times_since_boot_do_as_well(either: FakeDriver) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("row", "found"),
+    [
+        (FakeUsage(7, 101), (None, 0, 0, 0)),
+        (FakeUsage(7, 50, memory_percent=3_000_000_000), (50, None, 0, 0)),
+        (FakeUsage(7, 50, 20, encoder_percent=0xFFFFFFFF), (50, 20, None, 0)),
+        (FakeUsage(7, 50, 20, decoder_percent=200), (50, 20, 0, None)),
+        (FakeUsage(7, 100, 100, 101, 101), (100, 100, None, None)),
+    ],
+    ids=str,
+)
+def test_an_impossible_percentage_is_missing_and_the_others_are_not(
+    either: FakeDriver, row: FakeUsage, found: tuple[int | None, ...]
+) -> None:
+    watched = Watched(either, 7, 8)
+    assert watched.after(row, FakeUsage(8, 12)) == [found, (12, 0, 0, 0)]
+    assert watched.after(FakeUsage(7, 30)) == [(30, 0, 0, 0), (12, 0, 0, 0)]
+
+
 GARBAGE = [
-    FakeUsage(7, 101),
-    FakeUsage(7, 50, memory_percent=3_000_000_000),
-    FakeUsage(7, 50, encoder_percent=0xFFFFFFFF),
-    FakeUsage(7, 50, decoder_percent=200),
+    FakeUsage(7, 101, 3_000_000_000, 0xFFFFFFFF, 200),
     FakeUsage(7, 99, age_ms=-3_600_000),
     FakeUsage(0, 99),
     FakeUsage(4242, 99),
@@ -183,7 +202,7 @@ def test_rows_from_before_are_left_out(either: FakeDriver) -> None:
 
 def test_a_hundred_rows_of_garbage(either: FakeDriver) -> None:
     rows = [FakeUsage(7 * n, 0xFFFFFFFF - n, n, n, n, age_ms=-n) for n in range(100)]
-    assert Watched(either, 7).after(*rows) == [(0, 0, 0, 0)]
+    assert Watched(either, 7, 8).after(*rows) == [(None, 1, 1, 1), (0, 0, 0, 0)]
 
 
 def test_long_after_it_worked_a_process_is_idle(either: FakeDriver) -> None:

@@ -274,7 +274,7 @@ def test_a_call_that_takes_long_is_no_reason_to_doubt_a_throttle_time(
         return [round(seconds * 1e9) for _ in keys]
 
     monkeypatch.setattr("gputop.sources.nvml.fields.fetch", fetch)
-    ask = FieldBatch(clock, Durations("clock_event_seconds", clock, {"sw_power_cap": (74,)}))
+    ask = FieldBatch(clock, Durations("clock_event_seconds", {"sw_power_cap": (74,)}))
     assert ask(None) == ({"sw_power_cap": 0.0},)
     clock.seconds += 5.0
     assert ask(None) == ({"sw_power_cap": 125.0},)

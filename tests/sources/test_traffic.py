@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.schema.device import Absence, DeviceSample, DeviceState
+from gputop.sources.nvml import fields as nvml_fields
 from gputop.sources.nvml.driver import NvmlReader, start
+from gputop.sources.nvml.fields import Asked, FieldKey
 from gputop.sources.nvml.traffic import Pcie, RateCounter
 from tests.driver import (
     ALL_LINKS,
@@ -33,6 +35,11 @@ WIDE = 1 << 32
 """A counter that has come this far has more than 32 bits."""
 
 
+def at(now: float) -> Asked:
+    """A call that takes no time."""
+    return Asked(now, now)
+
+
 @pytest.mark.parametrize(
     ("scale", "numbers", "rates"),
     [
@@ -52,17 +59,44 @@ WIDE = 1 << 32
 )
 def test_a_counter(scale: int, numbers: tuple[int, ...], rates: tuple[int | Absence, ...]) -> None:
     counter = RateCounter(scale, FASTEST if scale == 1 else 2e12)
-    found = [counter.rate(number, 1.0 + n) for n, number in enumerate(numbers)]
+    found = [counter.rate(number, at(1.0 + n)) for n, number in enumerate(numbers)]
     assert found == [*rates]
 
 
 def test_a_rate_is_over_the_time_between() -> None:
     counter = RateCounter(1, FASTEST)
-    assert counter.rate(WIDE, 1.0) is NO_DATA_YET
-    assert counter.rate(WIDE + 1000, 1.25) == 4000
-    assert counter.rate(Absence.TIMED_OUT, 2.25) is Absence.TIMED_OUT
-    assert counter.rate(WIDE + 3000, 5.25) == 500  # over all four seconds
-    assert counter.rate(WIDE + 4000, 5.25) is NO_DATA_YET  # no time has passed
+    assert counter.rate(WIDE, at(1.0)) is NO_DATA_YET
+    assert counter.rate(WIDE + 1000, at(1.25)) == 4000
+    assert counter.rate(Absence.TIMED_OUT, at(2.25)) is Absence.TIMED_OUT
+    assert counter.rate(WIDE + 3000, at(5.25)) == 500  # over all four seconds
+    assert counter.rate(WIDE + 4000, at(5.25)) is NO_DATA_YET  # no time has passed
+
+
+def test_a_rate_over_a_moment_is_missing() -> None:
+    counter = RateCounter(1, FASTEST)
+    counter.rate(WIDE, at(1.0))
+    assert counter.rate(WIDE + 1000, at(1.2)) is NO_DATA_YET
+    assert counter.rate(WIDE + 2000, at(2.2)) == 1000
+
+
+@pytest.mark.parametrize("read_at", [2.0, 31.0])
+def test_a_call_that_hung_makes_no_rate_whenever_it_read_the_counter(read_at: float) -> None:
+    """1,000 bytes a second; the second call takes from 2 to 31."""
+    counter = RateCounter(1, FASTEST)
+
+    def rate(read_at: float, asked: Asked) -> int | Absence:
+        return counter.rate(WIDE + round(1000 * read_at), asked)
+
+    rate(1.0, at(1.0))
+    assert rate(read_at, Asked(2.0, 31.0)) is NO_DATA_YET
+    assert rate(31.1, at(31.1)) is NO_DATA_YET
+    assert rate(32.0, at(32.0)) == 1000
+
+
+def test_calls_that_all_take_long_have_their_rate() -> None:
+    counter = RateCounter(1, FASTEST)
+    found = [counter.rate(WIDE + 1000 * n, Asked(n, n + 0.6)) for n in range(1, 5)]
+    assert found == [NO_DATA_YET, 1000, 1000, 1000]
 
 
 @dataclass(frozen=True)
@@ -122,7 +156,7 @@ def test_a_rate_is_true_or_absent(
     """However wide the counter is, whatever it counts, whenever it is read and set back."""
     counter = RateCounter(scale, fastest)
     for now, number, true in simulated(start, scale, width, fastest, steps):
-        rate = counter.rate(number, now)
+        rate = counter.rate(number, at(now))
         if not isinstance(rate, Absence):
             assert true is not None
             assert rate == pytest.approx(true, rel=1e-6, abs=1.0)
@@ -140,7 +174,7 @@ def test_a_rate_of_pcie_is_true_or_what_the_driver_measured_or_absent(
         keys = [*traffic.wanted({})]
         for now, number, true in simulated(start, 1, width, 256e9, steps):
             clock.seconds = now
-            for rate in traffic.values(dict.fromkeys(keys, number), None):
+            for rate in traffic.values(dict.fromkeys(keys, number), None, at(now)):
                 if rate != measured and not isinstance(rate, Absence):
                     assert true is not None
                     assert rate == pytest.approx(true, rel=1e-6, abs=1.0)
@@ -350,6 +384,30 @@ def test_more_links_than_this_nvidia_ml_py_knows_of(
     machine.read(fields(f91=36) | dict.fromkeys(counters, 5))
     found = machine.read(fields(f91=36) | dict.fromkeys(counters, 6))
     assert nvlink(found) == (36 * 1024, 36 * 1024, (1024,) * 36, (1024,) * 36)
+
+
+def test_links_and_pcie_have_no_rate_from_a_call_that_hung(nvml: FakeDriver) -> None:
+    """The call with all fields takes 30 s. The next one comes at once."""
+    machine = Machine(nvml)
+    machine.read(TWO_LINKS | ALL | fields(f197=WIDE, f198=WIDE))
+    counters = LATER | ALL_LATER | fields(f197=WIDE + 9, f198=WIDE + 5)
+    sample = machine.read(counters)
+    assert (*nvlink(sample)[:2], *pcie(sample)) == (3 * 1024, 7 * 1024, 5, 9)
+
+    def hang(handle: object, keys: tuple[FieldKey, ...]) -> list[object]:
+        machine.clock.seconds += 30.0
+        return fetch(handle, keys)
+
+    fetch = nvml_fields.fetch
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nvml_fields, "fetch", hang)
+        samples = [machine.read(counters)]
+    # In the 30 s the counters moved on, and the call that hung may have read them before.
+    later = {key: value + 1_000_000 for key, value in counters.items() if key != "field.91"}
+    counters |= later
+    samples += [machine.read(counters, 0.1), machine.read(counters)]
+    found = [(*nvlink(each)[:2], *pcie(each)) for each in samples]
+    assert found == [(NO_DATA_YET,) * 4, (NO_DATA_YET,) * 4, (0, 0, 0, 0)]
 
 
 def test_a_long_interval_is_no_matter_for_one_link(nvml: FakeDriver) -> None:

@@ -443,6 +443,26 @@ async def test_one_snapshot() -> None:
     assert sample.host.cpu_percent is not None
 
 
+@pytest.mark.parametrize(
+    ("says", "waits_for", "time"),
+    [
+        ("say(one); say(two); say(three); until_the_end()", 3.0, 3.0),
+        ("[say(one) for _ in range(4)]; say(two); until_the_end()", 2.0, 1.0),
+        ("say(one); say(two)", 3.0, 2.0),
+    ],
+    ids=["until it is there", "not for ever", "an end"],
+)
+async def test_a_snapshot_is_waited_for(
+    says: str, waits_for: float, time: float, spawn: Spawn
+) -> None:
+    samples = ", ".join(repr(encode(Sample(at, Host()))) for at in (1.0, 2.0, 3.0))
+    child = spawn(f"one, two, three = {samples}; say(INVENTORY); {says}")
+    found = await first_snapshot(
+        child, BOUND, complete=True, waits=lambda each: each.sample.time < waits_for
+    )
+    assert found.sample.time == time
+
+
 def prepare(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
     monkeypatch.setattr(StreamOptions, "command", property(lambda _: arguments(program)))
 

@@ -358,6 +358,5 @@ def merge_moments(moments: Sequence[TraceMoment]) -> TraceMoment:
     reasons = tuple(dict.fromkeys(reason for each in known for reason in each))
     since, seconds = moments[0].since, moments[-1].seconds
     means = {reading: mean_over_time(moments, reading) for reading in READINGS}
-    counted = moments[-1].power_cap_seconds
-    merged = TraceMoment(since, seconds, **means, power_cap_seconds=counted)
-    return replace(merged, reasons=reasons if known else None)
+    merged = TraceMoment(since, seconds, **means, reasons=reasons if known else None)
+    return replace(merged, power_cap_seconds=moments[-1].power_cap_seconds)

@@ -224,11 +224,11 @@ def reading_queries(
         clock,
         FirstField("power_average_watts", nvml.NVML_FI_DEV_POWER_AVERAGE),
         pcie or Pcie(clock),
-        NvLink(clock),
+        NvLink(),
     )
     slow = FieldBatch(
         clock,
-        Durations("clock_event_seconds", clock, clock_event_times(driver_version)),
+        Durations("clock_event_seconds", clock_event_times(driver_version)),
         FirstField("pcie_replays", nvml.NVML_FI_DEV_PCIE_REPLAY_COUNTER),
         FirstField("ecc_corrected", nvml.NVML_FI_DEV_ECC_SBE_VOL_TOTAL),
         FirstField("ecc_uncorrected", nvml.NVML_FI_DEV_ECC_DBE_VOL_TOTAL),

@@ -46,20 +46,23 @@ VALUE_TYPES: Mapping[int, str] = {
 """Code of `struct` by type of a number in eight bytes."""
 
 
+class Asked(NamedTuple):
+    """When fields were asked for: their values are from between these monotonic times."""
+
+    began: float
+    ended: float
+
+
 class FieldReading(Protocol):
     """One or more readings made of fields."""
 
     names: str
 
-    def prepare(self) -> None:
-        """Prepare for a request."""
-        return
-
     def wanted(self, found: FieldValues) -> Iterator[FieldKey]:
         """Yield the fields that it needs, given the values so far."""
         ...
 
-    def values(self, found: FieldValues, handle: Any) -> Sequence[Any]:
+    def values(self, found: FieldValues, handle: Any, asked: Asked) -> Sequence[Any]:
         """Return a value or an `Absence` for each name."""
         ...
 
@@ -80,8 +83,6 @@ class FieldBatch:
 
     def __call__(self, handle: Any) -> tuple[Any, ...]:
         now = self._clock()
-        for part in self._parts:
-            part.prepare()
         self._missing = {key: since for key, since in self._missing.items() if now - since < AGAIN}
         found: dict[FieldKey, Any] = dict.fromkeys(self._missing, Absence.NOT_SUPPORTED)
         while wanted := self._wanted(found):
@@ -89,7 +90,8 @@ class FieldBatch:
                 found[key] = value
                 if value is Absence.NOT_SUPPORTED:
                     self._missing[key] = now
-        return tuple([value for part in self._parts for value in part.values(found, handle)])
+        asked = Asked(now, self._clock())
+        return tuple([value for part in self._parts for value in part.values(found, handle, asked)])
 
     def _wanted(self, found: FieldValues) -> tuple[FieldKey, ...]:
         keys = itertools.chain.from_iterable(part.wanted(found) for part in self._parts)
@@ -141,7 +143,7 @@ class FirstField(FieldReading):
             if found.get(key) is not Absence.NOT_SUPPORTED:
                 return
 
-    def values(self, found: FieldValues, handle: Any) -> Sequence[Any]:  # noqa: ARG002 - a `FieldReading`
+    def values(self, found: FieldValues, handle: Any, asked: Asked) -> Sequence[Any]:  # noqa: ARG002 - a `FieldReading`
         value = first_value(found, self._keys)
         return (value if isinstance(value, Absence) or not self._convert else self._convert(value),)
 
@@ -158,7 +160,7 @@ class FieldSum(FirstField):
     def wanted(self, found: FieldValues) -> Iterator[FieldKey]:  # noqa: ARG002 - a `FieldReading`
         yield from self._keys
 
-    def values(self, found: FieldValues, handle: Any) -> Sequence[Any]:  # noqa: ARG002 - a `FieldReading`
+    def values(self, found: FieldValues, handle: Any, asked: Asked) -> Sequence[Any]:  # noqa: ARG002 - a `FieldReading`
         return (total(*(found[key] for key in self._keys)),)
 
 
@@ -168,43 +170,40 @@ class Durations(FieldReading):
     A counter that runs faster than the clock does not count time, and is an error from then on.
     """
 
-    def __init__(self, name: str, clock: Clock, fields: Mapping[str, tuple[int, ...]]) -> None:
+    def __init__(self, name: str, fields: Mapping[str, tuple[int, ...]]) -> None:
         self.names = name
-        self._clock = clock
         self._fields = {cause: FirstField(cause, *numbers) for cause, numbers in fields.items()}
-        self._asked = 0.0
         self._before: dict[str, tuple[float, float]] = {}
-        """That time, and the seconds, of the last values by cause."""
+        """When the last value of each cause was asked for, and its seconds."""
         self._credit: dict[str, float] = {}
         """Seconds by which each may still run ahead; negative if it has run too fast."""
-
-    def prepare(self) -> None:
-        """Note the time: none of the values is older."""
-        self._asked = self._clock()
 
     def wanted(self, found: FieldValues) -> Iterator[FieldKey]:
         for field in self._fields.values():
             yield from field.wanted(found)
 
-    def values(self, found: FieldValues, handle: Any) -> Sequence[Any]:
+    def values(self, found: FieldValues, handle: Any, asked: Asked) -> Sequence[Any]:
         """Return the seconds by cause; without any, the most specific reason."""
-        rows = {cause: field.values(found, handle)[0] for cause, field in self._fields.items()}
+        rows = {
+            cause: field.values(found, handle, asked)[0] for cause, field in self._fields.items()
+        }
         sound = {}
         for cause, row in rows.items():
             if isinstance(row, Absence):
                 continue
-            if self._counts_time(cause, row / 1e9):
+            if self._counts_time(cause, row / 1e9, asked):
                 sound[cause] = rounded(row / 1e9)
             else:
                 rows[cause] = Absence.ERROR
         return (sound or first_reason(rows.values()),)
 
-    def _counts_time(self, cause: str, seconds: float) -> bool:
-        now, credit = self._clock(), self._credit.get(cause, SLACK)
-        asked, before = self._before.get(cause, (now, seconds))
-        self._before[cause] = (self._asked, seconds)
+    def _counts_time(self, cause: str, seconds: float, asked: Asked) -> bool:
+        credit = self._credit.get(cause, SLACK)
+        # None of the values is older than the time at which it was asked for.
+        since, before = self._before.get(cause, (asked.ended, seconds))
+        self._before[cause] = (asked.began, seconds)
         if credit >= 0:
-            credit = min(SLACK, credit + now - asked - max(0.0, seconds - before))
+            credit = min(SLACK, credit + asked.ended - since - max(0.0, seconds - before))
         self._credit[cause] = credit
         return credit >= 0
 

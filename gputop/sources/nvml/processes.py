@@ -45,6 +45,7 @@ _LARGEST_PID = 1 << 22
 
 Percentages = tuple[int | None, int | None, int | None, int | None]
 """Percentages of SMs, memory, encoder and decoder."""
+_NOTHING: Percentages = (None, None, None, None)
 _Newest = dict[int, tuple[int, Percentages]]
 
 
@@ -120,9 +121,9 @@ class _Usage:
         newest: _Newest = {}
         for row in _fetch_rows(call, handle, seen):
             pid, when = row.pid, row.timeStamp  # nvidia-ml-py looks up each in Python
-            percentages = row.smUtil, row.memUtil, row.encUtil, row.decUtil
+            percentages = _plausible(row.smUtil, row.memUtil, row.encUtil, row.decUtil)
             # The driver at times hands out rows that were never filled in.
-            sound = seen < when <= latest and max(percentages) <= 100
+            sound = seen < when <= latest and percentages != _NOTHING
             if sound and when >= newest.get(pid, (0,))[0]:
                 newest[pid] = when, percentages
         begun, self._begun = self._begun, True
@@ -144,6 +145,16 @@ class _Usage:
         self._ahead = max([self._ahead, *(when / 1e6 - now for when, _ in rows.values())])
         oldest = now + self._ahead - _LONGEST_PERIOD
         return {pid: row for pid, row in rows.items() if row[0] / 1e6 > oldest}
+
+
+def _plausible(sm: int, memory: int, encoder: int, decoder: int) -> Percentages:
+    """Return percentages with None for those that are impossible."""
+    return (
+        sm if sm <= 100 else None,
+        memory if memory <= 100 else None,
+        encoder if encoder <= 100 else None,
+        decoder if decoder <= 100 else None,
+    )
 
 
 def _fetch_rows(call: Callable[[Any, int], Any], handle: Any, seen: int) -> Any:
@@ -205,20 +216,15 @@ def merge_processes(uuid: str, compute: Any, graphics: Any, mps: Any, usage: Any
     reason = absence_of(usage) if isinstance(usage, int) else usage
     unknown = reason if isinstance(reason, Absence) else None
     percentages: Mapping[int, Percentages] = {} if unknown else usage
-    nothing: Percentages = (None, None, None, None) if unknown else (0, 0, 0, 0)
-    absent = dict.fromkeys(UTILIZATIONS, unknown) if unknown else {}
-    unsized = {"memory_used_bytes": Absence.NOT_SUPPORTED, **absent}
-    processes = (
-        Process(
-            pid,
-            uuid,
-            kind,
-            memory.get(pid),
-            **dict[str, Any](zip(UTILIZATIONS, percentages.get(pid, nothing), strict=True)),
-            absent=absent if pid in memory else unsized,
-        )
-        for pid, kind in sorted(kinds.items())
-    )
+    idle: Percentages = _NOTHING if unknown else (0, 0, 0, 0)
+    processes = []
+    for pid, kind in sorted(kinds.items()):
+        used = dict[str, Any](zip(UTILIZATIONS, percentages.get(pid, idle), strict=True))
+        # The driver said something impossible of those that it did answer for.
+        absent = {name: unknown or Absence.ERROR for name in UTILIZATIONS if used[name] is None}
+        if pid not in memory:
+            absent["memory_used_bytes"] = Absence.NOT_SUPPORTED
+        processes.append(Process(pid, uuid, kind, memory.get(pid), **used, absent=absent))
     return ProcessList(tuple(processes), missing)
 
 

@@ -7,8 +7,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gputop.schema.device import Absence
-from gputop.sources.nvml.fields import FieldKey, FieldReading, FieldValues, first_reason
+from gputop.sources.nvml.fields import Asked, FieldKey, FieldReading, FieldValues, first_reason
 from gputop.sources.nvml.query import AGAIN, SECOND, SLOW, UNAVAILABLE, Clock, absence_or_lost, nvml
+
+SHORTEST_SECONDS = 0.25
+"""Shortest time between two readings of a counter that gives a rate."""
+MOST_UNSURE = 1.25
+"""Largest ratio of the times between two readings, from question to question and from answer to
+answer. It is larger if one of the two took long: nobody knows when the driver read the counter."""
 
 
 class RateCounter:
@@ -24,20 +30,25 @@ class RateCounter:
         self._wide = False
         self.ambiguous = False
         """True if it may have wrapped between its last two values, any number of times."""
-        self._before: tuple[float, float] | None = None
+        self._before: tuple[float, Asked] | None = None
 
-    def rate(self, value: float | Absence, now: float) -> int | Absence:
+    def rate(self, value: float | Absence, asked: Asked) -> int | Absence:
         """Return the rate since the previous call, or `no_data_yet` at first and if uncertain."""
         if isinstance(value, Absence):
             return value
-        before, self._before = self._before, (value, now)
+        previous, self._before = self._before, (value, asked)
         self._wide = self._wide or value >= 1 << 32
-        if before is None or now <= before[1]:
+        if previous is None:
             return Absence.NO_DATA_YET
-        counted, elapsed = value - before[0], now - before[1]
+        before, asked_before = previous
+        shorter, longer = sorted(
+            (asked.began - asked_before.began, asked.ended - asked_before.ended)
+        )
         span = math.inf if self._wide else 1 << 32
-        self.ambiguous = span * self._scale <= self._fastest * elapsed
-        rate: float = counted * self._scale / elapsed
+        self.ambiguous = span * self._scale <= self._fastest * longer
+        if shorter < SHORTEST_SECONDS or longer > MOST_UNSURE * shorter:
+            return Absence.NO_DATA_YET
+        rate: float = (value - before) * self._scale / ((shorter + longer) / 2)
         # A counter that goes backwards has wrapped or was reset: nobody knows which.
         if self.ambiguous or not 0 <= rate <= self._fastest:
             return Absence.NO_DATA_YET
@@ -73,9 +84,8 @@ class Pcie(FieldReading):
     def wanted(self, found: FieldValues) -> Iterator[FieldKey]:  # noqa: ARG002 - a `FieldReading`
         yield from self._counters
 
-    def values(self, found: FieldValues, handle: Any) -> Sequence[Any]:
-        now = self._clock()
-        rates = {key: counter.rate(found[key], now) for key, counter in self._counters.items()}
+    def values(self, found: FieldValues, handle: Any, asked: Asked) -> Sequence[Any]:
+        rates = {key: counter.rate(found[key], asked) for key, counter in self._counters.items()}
         self._needed = {
             key
             for key, counter in self._counters.items()
@@ -139,24 +149,24 @@ class _Direction:
             if any(found.get(key) is not Absence.NOT_SUPPORTED for key in keys[:-1]):
                 return
 
-    def rates(self, found: FieldValues, links: int, now: float, *, each: bool) -> tuple[Any, Any]:
+    def rates(self, found: FieldValues, links: int, asked: Asked, *, each: bool) -> tuple[Any, Any]:
         """Return the total rate, and that of each link: None for one that is down."""
         if self.summed and not each:
             field, scale = self.summed
-            total = self._rate(FieldKey(field, _ALL_LINKS), scale, found, now)
+            total = self._rate(FieldKey(field, _ALL_LINKS), scale, found, asked)
         else:
-            total, self._each = self._look(found, links, now)
+            total, self._each = self._look(found, links, asked)
         return total, self._each
 
-    def _look(self, found: FieldValues, links: int, now: float) -> tuple[Any, Any]:
+    def _look(self, found: FieldValues, links: int, asked: Asked) -> tuple[Any, Any]:
         def answers(family: tuple[int, int]) -> bool:
             counters = (found.get(FieldKey(family[0], link)) for link in range(links))
             return any(isinstance(counter, int) for counter in counters)
 
         field, scale = max(self._families, key=answers)  # the first one that does, or the first
         keys, all_links = [FieldKey(field, n) for n in range(links)], FieldKey(field, _ALL_LINKS)
-        each = [self._rate(key, scale, found, now) for key in keys]
-        total = self._rate(all_links, scale, found, now)
+        each = [self._rate(key, scale, found, asked) for key in keys]
+        total = self._rate(all_links, scale, found, asked)
         self.summed = None if isinstance(total, Absence) else (field, scale)
         reason = first_reason(each)
         nothing = all(isinstance(rate, Absence) for rate in each)
@@ -169,11 +179,11 @@ class _Direction:
             return total, Absence.NOT_SUPPORTED
         return total, tuple(None if isinstance(rate, Absence) else rate for rate in each)
 
-    def _rate(self, key: FieldKey, scale: int, found: FieldValues, now: float) -> int | Absence:
+    def _rate(self, key: FieldKey, scale: int, found: FieldValues, asked: Asked) -> int | Absence:
         if key not in self._counters:
             fastest = _NVLINK_FASTEST if key.scope == _ALL_LINKS else _LINK_FASTEST
             self._counters[key] = RateCounter(scale, fastest)
-        return self._counters[key].rate(found.get(key, Absence.NOT_SUPPORTED), now)
+        return self._counters[key].rate(found.get(key, Absence.NOT_SUPPORTED), asked)
 
 
 class NvLink(FieldReading):
@@ -184,8 +194,7 @@ class NvLink(FieldReading):
         " nvlink_link_rx_bytes_per_second nvlink_link_tx_bytes_per_second"
     )
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._links = 0
         self._due = -math.inf
         """Time at which each link is read again; their sum is read more often."""
@@ -210,16 +219,15 @@ class NvLink(FieldReading):
             yield from self._received.wanted(found, self._links, each=self._of_each)
             yield from self._sent.wanted(found, self._links, each=self._of_each)
 
-    def values(self, found: FieldValues, handle: Any) -> Sequence[Any]:  # noqa: ARG002 - a `FieldReading`
+    def values(self, found: FieldValues, handle: Any, asked: Asked) -> Sequence[Any]:  # noqa: ARG002 - a `FieldReading`
         """Return the totals received and sent, then the same of each link."""
         if not self._links:
             count = found[_LINK_COUNT]
             return [count if isinstance(count, Absence) else Absence.NOT_SUPPORTED] * 4
-        now = self._clock()
         each = self._of_each
-        received, received_each = self._received.rates(found, self._links, now, each=each)
-        sent, sent_each = self._sent.rates(found, self._links, now, each=each)
+        received, received_each = self._received.rates(found, self._links, asked, each=each)
+        sent, sent_each = self._sent.rates(found, self._links, asked, each=each)
         if each:
-            self._due = now + SLOW
-        self._of_each = now + SECOND >= self._due
+            self._due = asked.ended + SLOW
+        self._of_each = asked.ended + SECOND >= self._due
         return received, sent, received_each, sent_each
