@@ -19,6 +19,8 @@ from gputop.cli import COMMANDS, parser
 from gputop.console import COULD_NOT_RUN, DEGRADED, FAULT, FINE, INTERRUPTED, USAGE
 from gputop.schema.catalogue import CATALOGUE
 from gputop.schema.snapshot import DriverState, Source
+from gputop.sources.nvml.device_queries import reading_queries
+from gputop.sources.nvml.query import SLOW
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "reference.md"
@@ -39,6 +41,18 @@ TYPES = (
     gputop.ProcessKind,
     DriverState,
     Source,
+)
+
+
+INTERVALS = {
+    name: "Read every second." if query.seconds < SLOW else "Read every 5 s."
+    for query in reading_queries()
+    for name in query.names
+    if query.seconds
+}
+"""Sentences for readings that can be older than `age_seconds`."""
+INTERVALS |= dict.fromkeys(
+    ("memory_attributed_bytes", "memory_unattributed_bytes"), "Made of the process list."
 )
 
 
@@ -175,6 +189,8 @@ def _rows(of: type) -> Iterator[str]:
             # Of the metric, whose unit is a ratio.
             about = reading.about.replace(", 0 to 1", "") + " " if reading else ""
             about += ast.literal_eval(said)
+            if of is gputop.DeviceSample:
+                about += f" {INTERVALS.get(name, '')}"
             yield f"| `{name}` | `{kind}` | {_escaped(' '.join(about.split()))} |"
 
 

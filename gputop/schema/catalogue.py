@@ -292,11 +292,15 @@ PAGE_GROUPS: Mapping[str, tuple[Reading, ...]] = {
             metric="each_fan_speed", part_label="fan"),
     ),
     "Clocks": (
-        # One domain since Kepler: nvidia-smi has it under two names.
         Reading("sm_clock_mhz", "SM clock", "Clock of the SMs.", template=OF, term="now",
-            dcgm=("DEV_SM_CLOCK", "SM clock frequency (in MHz)."),
-            smi=("clocks.current.graphics", "clocks.current.sm"), in_history=True),
-        Reading("sm_clock_max_mhz", term="maximum", smi=("clocks.max.graphics", "clocks.max.sm")),
+            dcgm=("DEV_SM_CLOCK", "SM clock frequency (in MHz)."), smi=("clocks.current.sm",),
+            in_history=True),
+        Reading("sm_clock_max_mhz", term="maximum", smi=("clocks.max.sm",)),
+        # A recording of gputop 0.1 does not have it.
+        Reading("graphics_clock_mhz", "gfx clock",
+            "Clock of the graphics engine; since Kepler that of the SMs.", template=OF, term="now",
+            is_optional=True, smi=("clocks.current.graphics",)),
+        Reading("graphics_clock_max_mhz", term="maximum", smi=("clocks.max.graphics",)),
         Reading("memory_clock_mhz", "memory clock", "Clock of the device memory.", template=OF,
             term="now", dcgm=("DEV_MEM_CLOCK", "Memory clock frequency (in MHz)."),
             smi=("clocks.current.memory",)),

@@ -92,6 +92,7 @@ class Device:
     memory_total_bytes: int | None = None
     compute_capability: str | None = None
     sm_clock_max_mhz: int | None = None
+    graphics_clock_max_mhz: int | None = None
     memory_clock_max_mhz: int | None = None
     video_clock_max_mhz: int | None = None
     power_limit_default_watts: float | None = None
@@ -171,7 +172,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class DeviceSample:
-    """Readings of a device, `age_seconds` old when they were sent.
+    """Readings of a device, `age_seconds` old when they were sent, or up to `slow_age_seconds`.
 
     The catalogue explains each of them; here is what a program needs to know besides. The last
     readings are repeated with their growing age until a device stops responding.
@@ -181,6 +182,9 @@ class DeviceSample:
     state: DeviceState = DeviceState.OK
     age_seconds: float | None = None
     """None before the first reading. If that is overdue, the time since the start."""
+    slow_age_seconds: float | None = None
+    """Age of the oldest of the readings that the driver is asked for every second or every 5 s, and
+    the process list; None if it is `age_seconds`."""
     gpu_utilization_percent: int | None = None
     """Shown as *busy*."""
     gpu_utilization_samples_percent: tuple[int, ...] | None = None
@@ -230,6 +234,7 @@ class DeviceSample:
     energy_joules: float | None = None
     """Counted since the driver was loaded, as all counters are unless they say otherwise."""
     sm_clock_mhz: int | None = None
+    graphics_clock_mhz: int | None = None
     memory_clock_mhz: int | None = None
     video_clock_mhz: int | None = None
     performance_state: int | None = None
@@ -263,11 +268,18 @@ class DeviceSample:
     absent: Mapping[str, Absence] = field(default_factory=dict)
     """Reason by field name; `processes` stands for the device's process list."""
 
+    def aged(self, seconds: float) -> DeviceSample:
+        """Return the sample as it is that much later."""
+        age, slow_age = self.age_seconds or 0.0, self.slow_age_seconds
+        if slow_age is not None:
+            slow_age = round(slow_age + seconds, 3)
+        return replace(self, age_seconds=round(age + seconds, 3), slow_age_seconds=slow_age)
+
 
 READINGS: tuple[str, ...] = tuple(
     f.name
     for f in fields(DeviceSample)
-    if f.name not in ("uuid", "state", "age_seconds", "nvidia_smi", "absent")
+    if f.name not in ("uuid", "state", "age_seconds", "slow_age_seconds", "nvidia_smi", "absent")
 )
 SERIES_READINGS = ("gpu_utilization_samples_percent", "gpu_utilization_samples_seconds")
 """Readings that are pieces of a series: for the stream and the history, and in no table."""

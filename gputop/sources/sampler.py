@@ -123,8 +123,7 @@ class _Slot:
         if not known.devices:
             return _Current(devices, (_silent(devices[0], Absence.NO_DATA_YET),))
         new = map(without_samples, known.samples) if self.sent else known.samples
-        samples = (frozen.replace(sample, age_seconds=age) for sample in new)
-        return known._replace(samples=tuple(samples))
+        return known._replace(samples=tuple(sample.aged(age) for sample in new))
 
 
 @frozen.dataclass(frozen=True, slots=True)

@@ -184,10 +184,7 @@ class MachineStream:
             devices = tuple(without_samples(device) for device in devices)
         since = now - self.made_at
         return tuple(
-            device
-            if device.age_seconds is None
-            else replace(device, age_seconds=device.age_seconds + since)
-            for device in devices
+            device if device.age_seconds is None else device.aged(since) for device in devices
         )
 
     def pop_events(self) -> tuple[Event, ...]:

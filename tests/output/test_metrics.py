@@ -400,6 +400,10 @@ def test_readings_age_while_they_wait() -> None:
     sample = sample_of(streams.readings(0, age_seconds=0.5))
     found = found_in(streams.inventory(1), sample, now=NOW + 2)
     assert [value for _, value in named(found, "gputop_reading_age_seconds")] == [2.5]
+    assert named(found, "gputop_slow_reading_age_seconds") == []
+    sample = sample_of(streams.readings(0, age_seconds=0.5, slow_age_seconds=4.0))
+    found = found_in(streams.inventory(1), sample, now=NOW + 2)
+    assert [value for _, value in named(found, "gputop_slow_reading_age_seconds")] == [6.0]
 
 
 def xids(*events: tuple[float, int | None, int | None]) -> Sample:

@@ -153,8 +153,8 @@ def test_what_says_nothing_about_a_device_is_left_out() -> None:
     gpu, sample = Device(0, "GPU-0", "Fake"), DeviceSample("GPU-0")
     hidden = [row.label for row in ROWS if not row.applies(gpu, sample)]
     assert hidden == [
-        *("engine active", "limit set to", "T.Limit", "T.Limit max", "uncorr. rows", "host"),
-        *("MIG instance", "part of"),
+        *("engine active", "limit set to", "T.Limit", "T.Limit max", "gfx clock"),
+        *("uncorr. rows", "host", "MIG instance", "part of"),
     ]
     instance = dataclasses.replace(
         gpu, parent_uuid="GPU-9", mig_index=1, mig_gpu_instance=7, mig_compute_instance=0

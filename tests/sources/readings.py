@@ -135,6 +135,7 @@ SAMPLE = (
     ),
     Row("energy_joules", {"field.83": 12_345_678}, 12_345.678, field(83, 191)),
     Row("sm_clock_mhz", {"sm_clock_mhz": 1701}, 1701, get("ClockInfo")),
+    Row("graphics_clock_mhz", {"graphics_clock_mhz": 1704}, 1704, get("ClockInfo")),
     Row("memory_clock_mhz", {"memory_clock_mhz": 1702}, 1702, get("ClockInfo")),
     Row("video_clock_mhz", {"video_clock_mhz": 1703}, 1703, get("ClockInfo")),
     Row("performance_state", {"performance_state": 2}, 2, get("PerformanceState")),
@@ -181,6 +182,7 @@ INVENTORY = (
     Row("memory_total_bytes", MEMORY, 80 * GIB, get("MemoryInfo_v2")),
     Row("bar1_total_bytes", {"bar1_total_bytes": 64 * GIB}, 64 * GIB, get("BAR1MemoryInfo")),
     Row("sm_clock_max_mhz", {"sm_clock_max_mhz": 2001}, 2001, get("MaxClockInfo")),
+    Row("graphics_clock_max_mhz", {"graphics_clock_max_mhz": 2004}, 2004, get("MaxClockInfo")),
     Row("memory_clock_max_mhz", {"memory_clock_max_mhz": 2002}, 2002, get("MaxClockInfo")),
     Row("video_clock_max_mhz", {"video_clock_max_mhz": 2003}, 2003, get("MaxClockInfo")),
     Row(

@@ -186,6 +186,7 @@ def test_what_the_driver_does_not_say_about_itself_and_its_devices(nvml: FakeDri
         "temperature_max_margin_celsius": Absence.NOT_SUPPORTED,
         "sm_count": Absence.NOT_SUPPORTED,
         "sm_clock_max_mhz": Absence.NO_PERMISSION,
+        "graphics_clock_max_mhz": Absence.NO_PERMISSION,
         "memory_clock_max_mhz": Absence.NO_PERMISSION,
         "video_clock_max_mhz": Absence.NO_PERMISSION,
     }

@@ -208,6 +208,10 @@ def _states(devices: Sequence[LabelledDevice], sample: Sample, waited: float) ->
     ages = [(own, age + waited) for own, age in known]
     about = "Age of a device's readings; of one that does not answer, how long it has not."
     yield family("gputop_reading_age_seconds", about, ages)
+    known = values_of([(each.labels, each.sample) for each in devices], "slow_age_seconds")
+    ages = [(own, age + waited) for own, age in known]
+    about = "Age of the oldest of its readings that are read every second or every 5 s."
+    yield family("gputop_slow_reading_age_seconds", about, ages)
     listed = [
         (each.labels, float(len(_processes_on(each, sample))))
         for each in devices

@@ -179,6 +179,9 @@ IDENTITY = (
     MEMORY_TOTAL,
     BAR1_TOTAL,
     NvmlQuery("sm_clock_max_mhz", scalar(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_SM)),
+    NvmlQuery(
+        "graphics_clock_max_mhz", scalar(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_GRAPHICS)
+    ),
     NvmlQuery("memory_clock_max_mhz", scalar(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_MEM)),
     NvmlQuery("video_clock_max_mhz", scalar(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_VIDEO)),
     NvmlQuery("power_limit_default_watts", scalar(nvml.nvmlDeviceGetPowerManagementDefaultLimit)),
@@ -208,7 +211,10 @@ MODES = (
 
 
 def reading_queries(
-    driver_version: tuple[int, ...] = (), clock: Clock = time.monotonic, pcie: Pcie | None = None
+    driver_version: tuple[int, ...] = (),
+    clock: Clock = time.monotonic,
+    pcie: Pcie | None = None,
+    nvlink: NvLink | None = None,
 ) -> tuple[NvmlQuery, ...]:
     """Return the queries that one device is asked repeatedly, with new counters."""
     samples = BusySamples(clock)
@@ -224,7 +230,7 @@ def reading_queries(
         clock,
         FirstField("power_average_watts", nvml.NVML_FI_DEV_POWER_AVERAGE),
         pcie or Pcie(clock),
-        NvLink(),
+        nvlink or NvLink(),
     )
     slow = FieldBatch(
         clock,
@@ -255,6 +261,9 @@ def reading_queries(
         ),
         NvmlQuery("power_watts", scalar(nvml.nvmlDeviceGetPowerUsage)),
         NvmlQuery("sm_clock_mhz", scalar(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_SM)),
+        NvmlQuery(
+            "graphics_clock_mhz", scalar(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_GRAPHICS)
+        ),
         NvmlQuery("memory_clock_mhz", scalar(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_MEM)),
         NvmlQuery("performance_state", scalar(nvml.nvmlDeviceGetPerformanceState)),
         NvmlQuery(

@@ -32,11 +32,12 @@ from gputop.sources.nvml.query import (
     answers_by_name,
     common_failure,
     nvml,
+    older_by,
     schema_fields,
     total,
     unreadable,
 )
-from gputop.sources.nvml.traffic import Pcie
+from gputop.sources.nvml.traffic import NvLink, Pcie
 from gputop.sources.nvml.utilization import Gpm
 from gputop.sources.nvml.xid_events import XidEvents
 
@@ -203,6 +204,7 @@ class NvmlReader:
         Each of `READINGS` gets either a value or a reason in `sample.absent`; `absent["processes"]`
         is the reason that some or all processes are missing.
         """
+        began = self._clock()
         try:
             # Without its uuid a device has no key, so it is asked again.
             if self._handle is None or "uuid" in self.device.absent:
@@ -235,6 +237,8 @@ class NvmlReader:
         self._mark_disabled(found)
         found |= percentages
         self._remove_untrue(found, held)
+        oldest = self._cache.oldest, self._pcie.oldest, self._nvlink.oldest
+        found["slow_age_seconds"] = older_by(began, *oldest)
         reading = device_reading(self.device, found, answers, listed, held, held)
         if reading.sample.state is DeviceState.NEEDS_RESET:
             self._reset()  # or its answers to slow queries would outlast the reset
@@ -267,7 +271,8 @@ class NvmlReader:
         self._memory_check, self._zero_check = MemoryCheck(), ZeroCheck()
         self._processes = process_queries(self._version, self._clock)
         self._pcie = Pcie(self._clock)
-        self._queries = reading_queries(self._version, self._clock, self._pcie)
+        self._nvlink = NvLink()
+        self._queries = reading_queries(self._version, self._clock, self._pcie, self._nvlink)
         self._slow = [query for query in (*MODES, *self._queries) if query.seconds >= SLOW]
 
     def _mark_disabled(self, found: dict[str, Any]) -> None:

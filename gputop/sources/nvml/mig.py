@@ -23,6 +23,7 @@ from gputop.sources.nvml.query import (
     absence_of,
     answers_by_name,
     nvml,
+    older_by,
     scalar,
     schema_fields,
     string,
@@ -190,6 +191,8 @@ class _Instance:
     ) -> None:
         self.device = device
         self.cache = cache
+        self._clock = clock
+        self._began = clock()
         self._ids = (device.mig_gpu_instance, device.mig_compute_instance)
         self._queries = lists
         self.answers: Sequence[Any] = ()
@@ -208,6 +211,7 @@ class _Instance:
 
     def ask(self, handle: Any, *, gpm: bool) -> None:
         """Ask what is due. Raises `NVMLError` if it, or the GPU, is lost."""
+        self._began = self._clock()
         self.answers = self.cache.ask_due(handle, _READINGS)
         self._lists = self.cache.ask_due(handle, self._queries)
         missing = all_missing(Absence.NOT_SUPPORTED if gpm else Absence.DISABLED)
@@ -244,6 +248,7 @@ class _Instance:
         """Return its reading; `held` are the bytes held by processes in the memory it shares."""
         found: dict[str, Any] = dict.fromkeys(READINGS, Absence.NOT_SUPPORTED)
         found |= answers_by_name(_READINGS, self.answers)
+        found["slow_age_seconds"] = older_by(self._began, self.cache.oldest)
         found |= self._percentages
         answers = *self.answers, *self._lists, (*self._percentages.values(),)
         return device_reading(

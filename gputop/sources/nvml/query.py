@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import math
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -166,6 +167,13 @@ class QueryCache:
         self._answers: dict[NvmlQuery, Any] = {}
         """The last answer to each: a row of values, or a return code."""
         self._due: dict[NvmlQuery, float] = {}
+        self._asked: dict[NvmlQuery, float] = {}
+        """When each was last asked, of those that the device has an answer to."""
+
+    @property
+    def oldest(self) -> float:
+        """Time of the oldest of the last answers; infinite before the first."""
+        return min(self._asked.values(), default=math.inf)
 
     def ask_due(self, handle: Any, queries: Iterable[NvmlQuery], ahead: float = 0.0) -> list[Any]:
         """Return the last answers, after asking again for those that are due in `ahead` seconds."""
@@ -180,6 +188,10 @@ class QueryCache:
             if query not in answers and seconds >= SLOW:
                 seconds *= self._share
             answers[query], due[query] = answer, now + seconds
+            if unsupported:
+                self._asked.pop(query, None)
+            else:
+                self._asked[query] = now
         return [answers[query] for query in queries]
 
     def ask(self, handle: Any, query: NvmlQuery) -> Any:
@@ -209,6 +221,7 @@ class QueryCache:
         """Make every query due."""
         self._answers.clear()
         self._due.clear()
+        self._asked.clear()
 
 
 def absence_of(code: int) -> Absence:
@@ -283,6 +296,16 @@ def schema_fields(found: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values as fields of a dataclass, with the reasons for the others as `absent`."""
     absent = {name: value for name, value in found.items() if value.__class__ is Absence}
     return {name: value for name, value in found.items() if name not in absent} | {"absent": absent}
+
+
+OLDER_SECONDS = 0.05
+"""Seconds from which a reading is said to be older than the others."""
+
+
+def older_by(began: float, *oldest: float) -> float | None:
+    """Return the seconds by which the oldest reading is older than a read that began then."""
+    seconds = began - min(oldest)
+    return seconds if seconds >= OLDER_SECONDS else None
 
 
 def total(*parts: int | Absence) -> int | Absence:

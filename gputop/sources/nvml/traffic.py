@@ -78,8 +78,16 @@ class Pcie(FieldReading):
         self._counters = {key: RateCounter(1, _PCIE_FASTEST) for key in _PCIE_MEASURED}
         self._needed: set[FieldKey] = set()
         """Counters whose rate has to be measured."""
+        self._measured_at = -math.inf
         self._due = -math.inf
         self._measured: dict[FieldKey, int | Absence] = {}
+
+    @property
+    def oldest(self) -> float:
+        """Time of the measurement in place of a counter; infinite if there is none."""
+        measured = [self._measured.get(key, Absence.NOT_SUPPORTED) for key in self._needed]
+        is_supported = any(each is not Absence.NOT_SUPPORTED for each in measured)
+        return self._measured_at if is_supported else math.inf
 
     def wanted(self, found: FieldValues) -> Iterator[FieldKey]:  # noqa: ARG002 - a `FieldReading`
         yield from self._counters
@@ -102,6 +110,7 @@ class Pcie(FieldReading):
         now = self._clock()
         due = now + seconds >= self._due or not self._needed <= self._measured.keys()
         if self._needed and due:
+            self._measured_at = now
             self._measured = {key: _measure(handle, key) for key in self._needed}
             missing = Absence.NOT_SUPPORTED in self._measured.values()
             self._due = now + (AGAIN if missing else SLOW)
@@ -199,6 +208,8 @@ class NvLink(FieldReading):
         self._due = -math.inf
         """Time at which each link is read again; their sum is read more often."""
         self._of_each = True
+        self.oldest = math.inf
+        """Time at which each link was last read; infinite before."""
         # In KiB up to NVLink 4, in bytes since.
         self._received = _Direction(
             (nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, 1024),
@@ -228,6 +239,7 @@ class NvLink(FieldReading):
         received, received_each = self._received.rates(found, self._links, asked, each=each)
         sent, sent_each = self._sent.rates(found, self._links, asked, each=each)
         if each:
+            self.oldest = asked.began
             self._due = asked.ended + SLOW
         self._of_each = asked.ended + SECOND >= self._due
         return received, sent, received_each, sent_each

@@ -1,0 +1,107 @@
+"""Ages of readings: those that the driver is asked for seldom are older than the others."""
+
+from __future__ import annotations
+
+import math
+
+import pynvml
+import pytest
+
+from gputop.schema.device import DeviceSample
+from gputop.sources.nvml.driver import NvmlReader, start
+from gputop.sources.nvml.query import SLOW, NvmlQuery, QueryCache
+from tests.driver import NOT_SUPPORTED, FakeDevice, FakeDriver, platforms
+from tests.sources.test_nvml import Clock
+
+pytestmark = pytest.mark.driver
+
+
+WITHOUT_LINKS = FakeDevice(values={"field.197": 1 << 40, "field.198": 1 << 41})
+
+
+def started(nvml: FakeDriver, *devices: FakeDevice) -> tuple[NvmlReader, Clock]:
+    nvml.write(*devices)
+    start()
+    clock = Clock()
+    return NvmlReader(0, clock=clock), clock
+
+
+def read(reader: NvmlReader) -> DeviceSample:
+    return reader.read(gpm=False)[0].sample
+
+
+def ages(reader: NvmlReader, clock: Clock, *steps: float) -> list[float | None]:
+    found = []
+    for step in steps:
+        clock.seconds += step
+        found.append(read(reader).slow_age_seconds)
+    return found
+
+
+def test_what_is_asked_every_5_s_has_an_age_of_its_own(nvml: FakeDriver) -> None:
+    reader, clock = started(nvml, FakeDevice())
+    assert ages(reader, clock, 0.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0) == [
+        None,
+        *(1.0, 2.0, 3.0, 4.0),
+        None,
+        1.0,
+    ]
+
+
+def test_what_is_asked_every_second_has_one_at_short_intervals(nvml: FakeDriver) -> None:
+    reader, clock = started(nvml, WITHOUT_LINKS)
+    assert ages(reader, clock, 0.0, 0.25, 0.25, 0.25) == [None, 0.25, 0.5, 0.75]
+
+
+def test_what_was_asked_ahead_is_as_old_as_that(nvml: FakeDriver) -> None:
+    reader, clock = started(nvml, WITHOUT_LINKS)
+    ages(reader, clock, 0.0)
+    clock.seconds += 4.0
+    reader.look_ahead(1.0)
+    assert ages(reader, clock, 1.0) == [1.0]
+
+
+@pytest.mark.parametrize(("counted", "age"), [(True, None), (False, 1.0)])
+def test_a_measured_rate_is_as_old_as_its_measurement(
+    counted: bool, age: float | None, nvml: FakeDriver
+) -> None:
+    """All else is asked for every 5 s, and PCIe had been measured a second ahead."""
+    measured = {"pcie_throughput_kib.0": 3, "pcie_throughput_kib.1": 4}
+    reader, clock = started(nvml, WITHOUT_LINKS if counted else FakeDevice(values=measured))
+    ages(reader, clock, 0.0)
+    clock.seconds += 4.0
+    reader._pcie.look_ahead(reader._handle, 1.0)
+    assert ages(reader, clock, 1.0) == [age]
+
+
+def test_the_rates_of_each_link_are_as_old_as_they_are(nvml: FakeDriver) -> None:
+    """Only their sum is read each second. After a gap they are read with the next sum."""
+    reader, clock = started(nvml, FakeDevice())
+    assert ages(reader, clock, 0.0, 10.0, 1.0) == [None, 10.0, 1.0]
+
+
+def test_what_a_device_does_not_have_has_no_age() -> None:
+    def lacks(_: object) -> tuple[int]:
+        raise pynvml.NVMLError(NOT_SUPPORTED)
+
+    clock = Clock()
+    cache = QueryCache(clock)
+    cache.ask_due(None, [NvmlQuery("fan_percent", lacks, seconds=SLOW)])
+    assert cache.oldest == math.inf
+    cache.ask_due(None, [NvmlQuery("pcie_width", lambda _: (16,), seconds=SLOW)])
+    assert cache.oldest == clock.seconds
+
+
+def test_an_instance_has_the_age_of_its_own(nvml: FakeDriver) -> None:
+    reader, clock = started(nvml, platforms.a100_mig())
+    reader.read(gpm=False)
+    clock.seconds += 2.0
+    _, *instances = reader.read(gpm=False)
+    assert {each.sample.slow_age_seconds for each in instances} == {2.0}
+
+
+def test_both_ages_grow() -> None:
+    sample = DeviceSample("GPU-0", age_seconds=0.1, slow_age_seconds=3.2).aged(1.0)
+    assert (sample.age_seconds, sample.slow_age_seconds) == (1.1, 4.2)
+    fresh = DeviceSample("GPU-0", age_seconds=0.1).aged(1.0)
+    assert (fresh.age_seconds, fresh.slow_age_seconds) == (1.1, None)
