@@ -88,7 +88,13 @@ def run(arguments: argparse.Namespace) -> int:
     from gputop.stream.launch import StreamOptions
 
     with needs_extra("exporter"):
-        from gputop.output.prometheus.scrape import Server, WebConfig, WebConfigError, metrics_page
+        from gputop.output.prometheus.scrape import (
+            Server,
+            WebConfig,
+            WebConfigError,
+            dcgm_page,
+            metrics_page,
+        )
     try:
         web_config = arguments.web_config and WebConfig(Path(arguments.web_config), print_message)
     except WebConfigError:
@@ -107,7 +113,7 @@ def run(arguments: argparse.Namespace) -> int:
         return families(state, now, processes=processes, dcgm=dcgm, pods=kubelet.pods())
 
     address: Address = arguments.listen
-    pages = {"/metrics": metrics_page(look)}
+    pages = {"/metrics": dcgm_page(look) if dcgm else metrics_page(look)}
     try:
         server = Server(*address, pages, web_config, lambda: watch.state.sample is not None)
     except (OSError, UnicodeError) as error:

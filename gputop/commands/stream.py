@@ -195,10 +195,15 @@ def whole_records(write: Callable[[Record], None]) -> Iterator[Callable[[Record]
 def _live(
     arguments: argparse.Namespace, write: Callable[[Record], None], form: LineFormat | None
 ) -> None:
-    from gputop.stream.launch import StreamOptions, end_with_parent
+    from gputop.stream.crash_note import say_if_it_crashes
+    from gputop.stream.launch import StreamOptions, end_with_parent, is_child_of_gputop
     from gputop.stream.sender import run as run_one
     from gputop.stream.sender import run_several
 
+    hosts = hosts_of(arguments)
+    # A parent of gputop's own says itself how its child ended.
+    if not (hosts or arguments.demo or is_child_of_gputop()):
+        say_if_it_crashes()
     end_with_parent()
     options = StreamOptions(
         1.0 if arguments.interval is None else arguments.interval,
@@ -209,7 +214,7 @@ def _live(
         control=arguments.control,
         secrets=arguments.control and arguments.unmasked,
     )
-    if hosts := hosts_of(arguments):
+    if hosts:
         run_several(hosts, arguments.remote_command, options, write)
     else:
         run_one(options, write)

@@ -22,12 +22,16 @@ from gputop.schema.clock_events import BITS
 
 Labels = Mapping[str, str]
 
-_HOSTS = ("Hostname", "host", "kubernetes_node", "node", "nodename")
-"""Labels that name the host, the best first. Otherwise it is the address of the target."""
+_HOSTS = ("Hostname", "hostname", "host", "kubernetes_node", "node", "nodename")
+"""Labels that name the host, the best first. Otherwise it is the address of the target.
+
+dcgm-exporter had `Hostname` until 2026, and has `hostname` since.
+"""
 _CLUSTERS = ("cluster", "cluster_name", "k8s_cluster", "datacenter", "site", "region")
 """Labels that distinguish hosts with the same name; the first one present counts."""
 _IDENTITY = {
-    *("UUID", "uuid", "gpu", "index", "Hostname", "host", "modelName", "name", "parent"),
+    *("UUID", "uuid", "gpu", "index", "Hostname", "hostname", "host"),
+    *("modelName", "name", "parent"),
     *("GPU_I_ID", "mig_index", "gpu_instance", "compute_instance", "__name__"),
 }
 """Labels with a field of their own."""

@@ -220,7 +220,7 @@ def all_of(match: str, uuids: str, readings: Iterable[str] = ()) -> str:
     words = f'reason=~"{"|".join(SLOWDOWNS)}|",state!="ok"'
     own = _select(match, "", f'__name__=~"{ours}",uuid{uuids},{words}')
     return (
-        f"max by (__name__,UUID,GPU_I_ID,Hostname) ({dcgm}) or "
+        f"max by (__name__,UUID,GPU_I_ID,Hostname,hostname) ({dcgm}) or "
         f"max by (__name__,uuid,host,reason,state) ({own})"
     )
 

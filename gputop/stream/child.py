@@ -349,7 +349,7 @@ async def one_snapshot(
     With `complete`, the first in which every device has answered, or does not respond. With
     `identified`, the first in which the UUIDs are known, or `IDENTIFY_SECONDS` are over.
     """
-    options = StreamOptions(0.5, count=None if complete or identified else 1)
+    options = StreamOptions(0.5)
     child = StreamChild(options.command, options.interval)
     return await first_snapshot(child, timeout_seconds, complete=complete, identified=identified)
 

@@ -105,6 +105,11 @@ def child_environment() -> Mapping[str, str]:
     return {**os.environ, PARENT: str(os.getpid())}
 
 
+def is_child_of_gputop() -> bool:
+    """Return True if this process was started with `child_environment`."""
+    return os.environ.get(PARENT) == str(os.getppid())
+
+
 def end_with_parent() -> None:
     """Have the kernel kill this process when its parent ends, if the parent asked for that."""
     import ctypes

@@ -66,7 +66,7 @@ def write_to_stdout(record: Record) -> None:
 
 
 def run(options: StreamOptions, write: Callable[[Record], None] = write_to_stdout) -> None:
-    """Write the stream until nobody reads it, or as many samples are out as the options say.
+    """Write the stream until nobody reads it, or as many samples as the options say.
 
     Raises what `write` does.
     """
@@ -98,7 +98,7 @@ def run_several(
 ) -> None:
     """Write the stream of several machines, as `run` does.
 
-    Samples count from when each machine has answered, or is away.
+    With a count, samples are written from when each machine has answered, or is away.
     """
     import asyncio
 
@@ -119,11 +119,15 @@ async def _write_several(
     try:
         async with contextlib.aclosing(machines.records()) as records:
             async for record in records:
+                if left is None or isinstance(record, Inventory):
+                    write(record)
+                    continue
+                if _connects(record):
+                    continue
                 write(record)
-                if isinstance(record, Sample) and left is not None and not _connects(record):
-                    left -= 1
-                    if left == 0:
-                        return
+                left -= 1
+                if left == 0:
+                    return
     finally:
         await machines.close()
 
@@ -275,13 +279,17 @@ def _start_driver() -> Driver:
 
 
 def counted(records: Iterable[Record], count: int | None) -> Iterator[Record]:
-    """Yield the records, up to `count` samples since the driver answered or failed."""
+    """Yield the records, with `count` samples of a driver that has answered or failed."""
+    if count is None:
+        yield from records
+        return
     settled, left = False, count
     for record in records:
-        yield record
         if isinstance(record, Inventory):
             settled = record.driver_state is not DriverState.STARTING
-        elif settled and left is not None:
+            yield record
+        elif settled:
+            yield record
             left -= 1
             if left == 0:
                 return

@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
-from typing import TYPE_CHECKING
+import subprocess
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from gputop.commands.stream import SIGNALS, Remarks, whole_records
+from gputop.compat import module_command
 from gputop.output.nvidia_smi import CsvLines, parse_apps_query
 from tests import streams
+from tests.driver import FakeDevice
 
 if TYPE_CHECKING:
     from gputop.schema.snapshot import Record
+    from tests.driver import FakeDriver
+
+STREAM = [*module_command("gputop"), "stream"]
+BOUND = 60.0
+
+
+def stream(*options: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*STREAM, *options],
+        env={**os.environ, **environment},
+        capture_output=True,
+        check=False,
+        encoding="utf-8",
+        stdin=subprocess.DEVNULL,
+        timeout=BOUND,
+    )
 
 
 @pytest.mark.parametrize("number", SIGNALS)
@@ -43,6 +63,57 @@ def test_between_two_records_it_ends_at_once() -> None:
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGTERM)
     assert len(written) == 1
+
+
+CRASHES: dict[str, dict[str, Any]] = {
+    "at its start": {"init_crash": True},
+    "at a reading": {"crash": ("nvmlDeviceGetPowerUsage",)},
+}
+
+
+@pytest.mark.driver
+@pytest.mark.parametrize("when", CRASHES)
+def test_a_driver_that_crashes_is_said_in_one_line(when: str, driver: FakeDriver) -> None:
+    driver.write(FakeDevice(), **CRASHES[when])
+    done = stream("--count", "3", environment=driver.environment())
+    assert done.returncode == -signal.SIGSEGV
+    assert done.stderr == (
+        "gputop: error: The NVIDIA library crashed: it took this process with it (segmentation "
+        "fault). Start it again. If it goes on, reinstall or update the driver.\n"
+    )
+
+
+@pytest.mark.driver
+def test_as_many_samples_come_as_were_asked_for(driver: FakeDriver) -> None:
+    """Also if the driver takes its time to start."""
+    driver.write(FakeDevice(), init_delay_ms=700)
+    done = stream("--count", "3", "--interval", "0.25", environment=driver.environment())
+    assert (done.returncode, done.stderr) == (0, "")
+    kinds = [json.loads(line)["type"] for line in done.stdout.splitlines()]
+    assert kinds.count("sample") == 3
+
+
+@pytest.mark.driver
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_at_another_end_nothing_is_said_and_nobody_is_left(
+    number: signal.Signals, driver: FakeDriver
+) -> None:
+    driver.write(FakeDevice())
+    process = subprocess.Popen(
+        STREAM,
+        env={**os.environ, **driver.environment()},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    os.killpg(process.pid, number)  # as Ctrl+C does
+    # Standard error ends with the last process that has it.
+    _, said = process.communicate(timeout=BOUND)
+    assert b"Traceback" not in said
+    assert b"crashed" not in said
 
 
 def test_devices_without_processes_are_devices() -> None:

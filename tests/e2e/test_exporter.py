@@ -226,7 +226,11 @@ def test_under_the_names_of_dcgm(driver: FakeDriver) -> None:
     driver.write(FakeDevice())
     with exporting("--dcgm-names", env=driver.environment()) as exporter:
         exporter.until(lambda: exporter.value("DCGM_FI_DEV_POWER_USAGE", gpu="0") == 612.34)
-        assert exporter.value("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION") == 918_273_645
+        # The client's parser adds `_total` to the name of a counter.
+        assert exporter.value("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION_total") == 918_273_645
+        lines = exporter.text().splitlines()
+        assert "# TYPE DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION counter" in lines
+        assert sum(line.startswith("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{") for line in lines) == 1
         assert exporter.value("DCGM_FI_DEV_FB_USED", DCGM_FI_DRIVER_VERSION="580.95.05") == 24_576
         assert exporter.value("gputop_power_watts") is None
         assert exporter.up()

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.driver
 
 RATES = {"pcie_rx_bytes_per_second", "pcie_tx_bytes_per_second"}
-LEFT_OUT = {"uuid", "age_seconds", "absent"}
+LEFT_OUT = {"uuid", "age_seconds", "slow_age_seconds", "absent"}
 SINCE_550 = {"temperature_margin_celsius", "recovery_action"}
 SINCE_535 = {
     "power_average_watts",

@@ -30,6 +30,16 @@ def test_labels_of_dcgm_exporter() -> None:
     assert target_of(place.labels) == ("dcgm", "node1:9400")
 
 
+def test_the_host_of_a_newer_dcgm_exporter() -> None:
+    old = labels(11)
+    new = {name: value for name, value in old.items() if name != "Hostname"}
+    new |= {"hostname": "node1", "instance": "10.0.0.7:9400"}
+    (place,) = only(new).all.values()
+    assert place.host == "node1"
+    assert place.labels == {"instance": "10.0.0.7:9400", "job": "dcgm"}
+    assert only(old, new).all.keys() == {uuid(11)}, "while some hosts are not yet updated"
+
+
 def test_both_exporters_of_one_gpu_are_one() -> None:
     ours = {"uuid": uuid(3), "index": "3", "name": "H100", "host": "n0", "job": "gputop"}
     found = only(labels(3, rack="r1"), ours | {"instance": "n0:9835"})

@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 from gputop.fleet.queries import BEATS, MASKS, READ_AS, XID
 from gputop.health.judge import BY_NAME, RULES
 from gputop.output.prometheus.metrics import MOST_PROCESSES, families
-from gputop.output.prometheus.scrape import registry_of
+from gputop.output.prometheus.scrape import dcgm_text, registry_of
 from gputop.output.prometheus.state import ExporterState, PodContainer, StreamFollower
 from gputop.problem import Problem
 from gputop.schema.catalogue import CATALOGUE, PROCESS_READINGS
@@ -548,6 +548,25 @@ PROF_PCIE_RX_BYTES|The rate of data received over the PCIe bus - including both 
 headers and data payloads - in bytes per second.
 """
 """`etc/default-counters.csv` of dcgm-exporter 4.5.3-4.8.2, but for the licence of virtual GPUs."""
+
+
+COUNTERS = (
+    *("TOTAL_ENERGY_CONSUMPTION", "PCIE_REPLAY_COUNTER"),
+    *("ECC_SBE_VOL_TOTAL", "ECC_DBE_VOL_TOTAL", "ECC_SBE_AGG_TOTAL", "ECC_DBE_AGG_TOTAL"),
+    *("UNCORRECTABLE_REMAPPED_ROWS", "CORRECTABLE_REMAPPED_ROWS"),
+)
+
+
+def test_counters_under_the_names_of_dcgm_have_that_type() -> None:
+    found = found_in(streams.inventory(1), EVERY, dcgm=True)
+    types = re.findall(r"^# TYPE (DCGM_FI_\w+) (\w+)$", dcgm_text(found).decode(), re.MULTILINE)
+    assert {name for name, kind in types if kind == "counter"} == {
+        f"DCGM_FI_DEV_{name}" for name in COUNTERS
+    }
+    # A rate, though DCGM calls it a counter.
+    assert [name for name, kind in types if kind not in ("counter", "gauge")] == [
+        "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL"
+    ]
 
 
 def test_under_the_names_of_dcgm_there_are_its_default_counters() -> None:

@@ -20,7 +20,7 @@ from prometheus_client import generate_latest
 from gputop.fleet.queries import LIMITS, READ_AS, all_of, gone_of, names_of, values_of
 from gputop.output.nvidia_smi import ALIASES, COLUMNS, CsvLines, parse_query
 from gputop.output.prometheus.metrics import families
-from gputop.output.prometheus.scrape import registry_of
+from gputop.output.prometheus.scrape import dcgm_text, registry_of
 from gputop.output.prometheus.state import StreamFollower
 from gputop.output.status_page import COLUMNS as STATUS_COLUMNS
 from gputop.output.status_page import View, document, page
@@ -110,7 +110,8 @@ def exporter(*, dcgm: bool) -> Iterator[str]:
     for record in (INVENTORY, SAMPLE):
         follower.add_record(record)
     found = sorted(families(follower.state, 100.5, processes=True, dcgm=dcgm), key=lambda f: f.name)
-    yield from generate_latest(registry_of(lambda: found)).decode().splitlines()
+    text = dcgm_text(found) if dcgm else generate_latest(registry_of(lambda: found))
+    yield from text.decode().splitlines()
 
 
 def nvidia_smi() -> Iterator[str]:

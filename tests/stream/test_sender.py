@@ -111,11 +111,12 @@ def inventory(state: DriverState) -> Inventory:
 
 
 @pytest.mark.parametrize("state", [DriverState.OK, DriverState.UNAVAILABLE])
-def test_samples_of_a_driver_that_still_starts_do_not_count(state: DriverState) -> None:
-    starting = inventory(DriverState.STARTING)
-    sample = Sample(2.0, Host())
-    prepared = (starting, sample, sample, inventory(state), sample, inventory(state), sample)
-    assert tuple(sender.counted(Prepared(*prepared).records(), 2)) == prepared
+def test_counted_samples_are_those_of_a_driver_that_has_answered(state: DriverState) -> None:
+    starting, settled = inventory(DriverState.STARTING), inventory(state)
+    early, one, two = (Sample(time, Host()) for time in (1.0, 2.0, 3.0))
+    prepared = (starting, early, early, settled, one, settled, two)
+    found = tuple(sender.counted(Prepared(*prepared).records(), 2))
+    assert found == (starting, settled, one, settled, two)
 
 
 def test_without_a_count_there_is_no_end() -> None:

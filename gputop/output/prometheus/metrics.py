@@ -5,9 +5,8 @@ to 1, hertz, bytes, watts, joules, seconds, degrees Celsius; counters end in `_t
 reading has no series; it is never 0.
 
 DCGM's names, units and help texts are those of `etc/default-counters.csv` in dcgm-exporter, or else
-of DCGM's field identifiers: https://github.com/NVIDIA/dcgm-exporter, release 4.5.3-4.8.2. Its
-counters are `untyped` here, because their names do not end in `_total`; queries are the same. Of
-the default counters only the licence of virtual GPUs is missing.
+of DCGM's field identifiers: https://github.com/NVIDIA/dcgm-exporter, release 4.5.3-4.8.2. Of the
+default counters only the licence of virtual GPUs is missing.
 """
 
 from __future__ import annotations
@@ -325,14 +324,14 @@ def _dcgm(devices: Sequence[LabelledDevice], xids: Mapping[XidKey, XidCount]) ->
             is_mask = reading.name == "clock_event_reasons"
             convert = mask_of if is_mask else reading.dcgm_unit(name)
             series = [(own, float(convert(n))) for own, n in values_of(labelled, reading.name)]
-            kind: Kind = "unknown" if reading.is_counter else "gauge"
+            kind: Kind = "counter" if reading.is_counter else "gauge"
             yield family(f"DCGM_FI_{name}", about, series, kind)
     remapped = values_of(labelled, "remapped_rows", "remapped_rows_uncorrected")
     corrected = [(own, float(every - uncorrected)) for own, every, uncorrected in remapped]
     about = "Number of remapped rows for correctable errors"
-    yield family("DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", about, corrected, "unknown")
+    yield family("DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", about, corrected, "counter")
     nvlink = values_of(labelled, "nvlink_rx_bytes_per_second", "nvlink_tx_bytes_per_second")
-    # DCGM calls it a counter, and gives MB per second.
+    # DCGM calls it a counter, and gives MB per second: that is none.
     moved = [(own, (received + sent) / 1e6) for own, received, sent in nvlink]
     about = "Total number of NVLink bandwidth counters for all lanes."
     yield family("DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", about, moved, "unknown")

@@ -18,7 +18,7 @@ import re
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
 from hmac import compare_digest
 from pathlib import Path
@@ -28,7 +28,7 @@ from wsgiref.simple_server import WSGIRequestHandler
 
 import bcrypt
 import yaml
-from prometheus_client import CollectorRegistry, Metric, make_wsgi_app
+from prometheus_client import CollectorRegistry, Metric, generate_latest, make_wsgi_app
 from prometheus_client.exposition import ThreadingWSGIServer
 from prometheus_client.registry import Collector
 
@@ -77,7 +77,9 @@ class _Families(Collector):
         """Yield each metric with its series."""
         for family in self._look():
             # The client adds `_total` to the name of a counter, and not to its series.
-            metric = Metric(family.name.removesuffix("_total"), family.help, family.kind)
+            is_named = family.kind != "counter" or family.name.endswith("_total")
+            kind = family.kind if is_named else "unknown"
+            metric = Metric(family.name.removesuffix("_total"), family.help, kind)
             for labels, value in family.series:
                 metric.add_sample(family.name, dict(labels), value)
             yield metric
@@ -93,6 +95,30 @@ def registry_of(look: Look) -> CollectorRegistry:
 def metrics_page(look: Look) -> WSGIApplication:
     """Return the page with these metrics."""
     return make_wsgi_app(registry_of(look))
+
+
+def dcgm_page(look: Look) -> WSGIApplication:
+    """Return the page with metrics of dcgm-exporter, as text, which is all that it has, too.
+
+    Its counters do not end in `_total`. OpenMetrics does not allow that, and the client has no type
+    for them.
+    """
+
+    def page(_: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        start("200 OK", [("Content-Type", "text/plain; version=0.0.4; charset=utf-8")])
+        return [dcgm_text([*look()])]
+
+    return page
+
+
+def dcgm_text(found: Sequence[Family]) -> bytes:
+    """Return metrics as text, with the type of counters whose names do not end in `_total`."""
+    text = generate_latest(registry_of(lambda: found))
+    for family in found:
+        if family.kind == "counter":
+            untyped, typed = (f"# TYPE {family.name} {it}\n" for it in ("untyped", "counter"))
+            text = text.replace(untyped.encode(), typed.encode())
+    return text
 
 
 def _is_loopback(host: str) -> bool:
