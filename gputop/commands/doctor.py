@@ -148,7 +148,7 @@ def page(
 
 def remedy(finding: Finding, devices: Iterable[Device]) -> str:
     """Return the remedy for the devices that have that finding."""
-    from gputop.health.doctor.checks import INDEX
+    from gputop.schema.advice import INDEX
 
     return finding.advice.replace(INDEX, ",".join(str(each.index) for each in devices))
 

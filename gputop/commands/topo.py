@@ -62,8 +62,8 @@ def _read() -> tuple[GpuTopology, ...]:
     except DriverError as error:
         fail(f"{error}.", COULD_NOT_RUN)
     except futures.TimeoutError:
-        said = f"the driver said nothing for {PATIENCE_SECONDS:g} s. Read dmesg, or reboot."
-        fail(said, COULD_NOT_RUN)
+        said = f"the driver said nothing for {PATIENCE_SECONDS:g} s"
+        fail(f"{said}. Read dmesg, or reboot the machine.", COULD_NOT_RUN)
 
 
 def _matrix(gpus: Sequence[GpuTopology]) -> Iterator[str]:

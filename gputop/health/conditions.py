@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from gputop.health import thresholds as t
 from gputop.health.findings import Finding, Severity
+from gputop.schema.advice import REBOOT, RESET, fill_in, state_advice
 from gputop.schema.catalogue import RECOVERIES
 from gputop.schema.clock_events import gravest
 from gputop.schema.device import Absence, Device, DeviceSample, DeviceState
@@ -24,6 +25,7 @@ class Fault(NamedTuple):
 
     what: str
     remedy: str
+    """In `XIDS` a template for `advice.fill_in`."""
 
 
 STATES: Mapping[str, str] = {
@@ -35,17 +37,16 @@ STATES: Mapping[str, str] = {
 
 HANGING = "Slow to answer, or hanging: `dmesg` may have an Xid"
 """Possible faults of a device that has not answered lately."""
-_REMEDIES = {
-    DeviceState.LOST: "`dmesg` has the Xid; a reset or a reboot brings it back",
-    DeviceState.NEEDS_RESET: "End its processes, `nvidia-smi --gpu-reset`, or reboot",
-}
 
 
-def fault_of(readings: DeviceSample) -> Fault | None:
+def fault_of(device: Device, readings: DeviceSample) -> Fault | None:
     """Return the fault of a device that does not answer properly, or None if it does."""
     state, reasons = readings.state, {*readings.absent.values()}
+    if state is DeviceState.OK:
+        return None
+    remedy = state_advice(device, readings)
     if state is not DeviceState.NOT_RESPONDING:
-        return Fault(STATES[state], _REMEDIES[state]) if state in _REMEDIES else None
+        return Fault(STATES[state], remedy)
     if Absence.NO_PERMISSION in reasons:
         return Fault(
             "NOT RESPONDING: no permission to ask it",
@@ -54,20 +55,17 @@ def fault_of(readings: DeviceSample) -> Fault | None:
     if Absence.ERROR in reasons:
         return Fault(
             "NOT RESPONDING: every call to its driver fails",
-            "`nvidia-smi` and `dmesg` may say why; it may need a reset or a reboot",
+            f"`nvidia-smi -q -i {device.index}` and `dmesg` may say why; if it lasts, reboot its "
+            "machine",
         )
     age = f" for {duration(readings.age_seconds)}" if readings.age_seconds else ""
-    return Fault(
-        f"NOT RESPONDING{age}: a driver call hangs",
-        "`dmesg` may have an Xid; it may need a reset or a reboot",
-    )
+    return Fault(f"NOT RESPONDING{age}: a driver call hangs", remedy)
 
 
-_RESET = "Let its processes end, then reset or reboot"
 _OURS = "A fault of the program that ran: look there first"
 _AGAIN = "Start that program again; report it if it comes again"
 _BY_ITSELF = "Nothing by itself; report it if it comes again"
-_SAYS = "The recovery action says whether to reset"
+_SAYS = "The recovery action says what to do"
 XIDS = {
     8: Fault("a kernel ran longer than its time limit", _OURS),
     11: Fault("a program sent commands that cannot be read", _OURS),
@@ -78,36 +76,43 @@ XIDS = {
     **dict.fromkeys((39, 40, 41), Fault("a copy engine failed", _AGAIN)),
     43: Fault("a program was stopped after a fault of its own", _OURS),
     45: Fault("a program was ended, by a signal or after an earlier error", "Nothing by itself"),
-    46: Fault("the device stopped working", _RESET),
-    48: Fault("an uncorrectable memory error (double bit)", _RESET),
+    46: Fault("the device stopped working", RESET),
+    48: Fault("an uncorrectable memory error (double bit)", RESET),
     54: Fault("its power cables are not connected", "Look at the cables"),
-    61: Fault("the device's microcontroller (PMU) gave a warning", _RESET),
-    62: Fault("the device's microcontroller (PMU) halted", _RESET),
-    63: Fault("a bad row or page of memory was recorded", "A reset puts a spare in its place"),
-    64: Fault("a bad row or page of memory could not be recorded", _RESET),
+    61: Fault("the device's microcontroller (PMU) gave a warning", RESET),
+    62: Fault("the device's microcontroller (PMU) halted", RESET),
+    63: Fault(
+        "a bad row or page of memory was recorded", f"A reset puts a spare in its place: {RESET}"
+    ),
+    64: Fault("a bad row or page of memory could not be recorded", RESET),
     68: Fault("the video decoder failed", _AGAIN),
     69: Fault("the graphics engine failed on a class error", _OURS),
-    74: Fault("an NVLink failed", "See `nvidia-smi nvlink -e`; reset both ends, or reboot"),
-    79: Fault("the GPU has fallen off the bus", "Reboot; look at its power, heat and seating"),
+    74: Fault("an NVLink failed", "Reboot its machine: that resets both ends of the link"),
+    79: Fault("the GPU has fallen off the bus", f"{REBOOT}; look at its power, heat and seating"),
     92: Fault("many memory errors are being corrected", "Watch it; run a field diagnostic"),
-    94: Fault("a memory error was contained to one program", "Start it again; reset when idle"),
-    95: Fault("a memory error was not contained", _RESET),
-    109: Fault("switching between contexts timed out", _RESET),
-    110: Fault("a security fault", "Undo changes to the hardware, then power it off and on"),
-    119: Fault("the device's system processor (GSP) does not answer", _RESET),
-    120: Fault("the device's system processor (GSP) failed", _RESET),
-    121: Fault("the link to the CPU (C2C) had errors, all corrected", "Reset it when idle"),
-    136: Fault("an NVLink did not come up", _RESET),
+    94: Fault(
+        "a memory error was contained to one program",
+        f"Start that program again; when it has ended, {RESET}",
+    ),
+    95: Fault("a memory error was not contained", RESET),
+    109: Fault("switching between contexts timed out", RESET),
+    110: Fault(
+        "a security fault", "Undo changes to the hardware, then power its machine off and on"
+    ),
+    119: Fault("the device's system processor (GSP) does not answer", RESET),
+    120: Fault("the device's system processor (GSP) failed", RESET),
+    121: Fault("the link to the CPU (C2C) had errors, all corrected", RESET),
+    136: Fault("an NVLink did not come up", RESET),
     137: Fault("a program touched another GPU's memory that is not its own", _OURS),
-    140: Fault("an uncorrectable memory error that could not be recorded", _RESET),
-    143: Fault("the device could not be initialized", _RESET),
+    140: Fault("an uncorrectable memory error that could not be recorded", RESET),
+    143: Fault("the device could not be initialized", RESET),
     **dict.fromkeys(range(144, 151), Fault("an NVLink reported an error", _SAYS)),
     151: Fault("encryption keys could not be changed", "Restart the virtual machine"),
     154: Fault("the driver wants it recovered, or no longer", "The recovery action says how"),
     155: Fault("an NVLink went down, as it was told to", _SAYS),
-    156: Fault("a faulty part of the device was retired", _RESET),
+    156: Fault("a faulty part of the device was retired", RESET),
     157: Fault("a faulty part of the device could not be retired", _BY_ITSELF),
-    158: Fault("the device did not answer in time", _RESET),
+    158: Fault("the device did not answer in time", RESET),
     171: Fault("an uncorrectable error in device memory", _SAYS),
     172: Fault("an uncorrectable error in on-chip memory", _SAYS),
 }
@@ -121,12 +126,16 @@ PROGRAM_XIDS = frozenset({8, 11, 13, 31, 32, 39, 40, 41, 43, 45, 68, 69, 137})
 """Xids of a program that failed or was ended, as by Ctrl+C. The device itself is fine."""
 
 
-def event_text(event: Event) -> Fault:
-    """Return an event in words with its remedy; an event of unknown kind as it came."""
+def event_text(event: Event, device: Device | None, readings: DeviceSample | None = None) -> Fault:
+    """Return an event in words with its remedy; an event of unknown kind as it came.
+
+    `device` is None if the driver does not say on which one it was.
+    """
     if event.kind == "xid":
         if event.code in (None, NO_NUMBER):
             return Fault("Xid: the driver does not say which", "`dmesg` has its number")
-        return xid_text(event.code or 0)
+        fault = xid_text(event.code or 0)
+        return fault._replace(remedy=fill_in(fault.remedy, device, readings))
     if event.kind in STATES:
         return Fault(STATES[event.kind], "`dmesg` has the Xid" * (event.kind == DeviceState.LOST))
     code = "" if event.code is None else f" {event.code}"
@@ -134,7 +143,7 @@ def event_text(event: Event) -> Fault:
 
 
 def xid_text(code: int) -> Fault:
-    """Return an Xid in words with its remedy."""
+    """Return an Xid in words with its remedy, as in `XIDS`."""
     known = XIDS.get(code)
     if known is None:
         return Fault(f"Xid {code}", "NVIDIA's list of Xid errors says what it is")

@@ -16,6 +16,7 @@ from itertools import groupby, takewhile
 from typing import NamedTuple
 
 from gputop.frozen import dataclass, replace
+from gputop.schema.advice import REBOOT
 from gputop.schema.values import span_text
 from gputop.text import number, percentage, quantity, size
 
@@ -147,8 +148,8 @@ def _name_all(noun: str, labels: Sequence[str]) -> str:
     return f"{noun}{'s' if len(labels) > 1 else ''} {_listed(labels)}"
 
 
-STORY = ("recovery", "remap", "ecc", "xid")
-"""Rules that tell of one hardware fault, the one whose advice comes first in front."""
+STORY = ("remap", "ecc", "recovery", "xid")
+"""Rules that tell of one hardware fault. Of equally grave ones, the advice of the first counts."""
 THROTTLING = ("thermal", "hardware_slowdown")
 """Rules about what holds clocks down. The alerts about it have the same names."""
 SLOWED = (*THROTTLING, "clocks_low", "straggler")
@@ -225,15 +226,24 @@ def _consequence(parts: Sequence[Finding]) -> Finding:
 
 def _story(parts: Sequence[Finding]) -> Finding:
     first, *others = sorted(parts, key=_gravity)
-    advices = sorted(parts, key=lambda each: STORY.index(each.rule))
     begun = [each.since for each in parts if each.since is not None]
     return replace(
         first,
         sentence="; ".join([first.sentence, *(lower_first(each.sentence) for each in others)]),
         evidence=tuple(number for each in (first, *others) for number in each.evidence),
-        advice=". ".join(dict.fromkeys(each.advice for each in advices if each.advice)),
+        advice=_remedy(parts),
         since=min(begun, default=None),
     )
+
+
+def _remedy(parts: Iterable[Finding]) -> str:
+    """Return one remedy: a reboot if a part needs it, else that of the gravest part."""
+    advised = [each for each in parts if each.advice]
+    advised.sort(key=lambda each: (-each.severity, STORY.index(each.rule)))
+    for each in advised:
+        if each.advice.startswith(REBOOT):
+            return each.advice
+    return advised[0].advice if advised else ""
 
 
 def alerts_beside(alerts: Iterable[Finding], cause: Cause | None) -> list[Finding]:

@@ -120,9 +120,10 @@ class Reading(NamedTuple):
 class Recovery(NamedTuple):
     """A recovery action that the driver asks for."""
 
-    remedy: str
-    need: str = ""
+    need: str
     """Words for it after "GPU 0 needs"."""
+    remedy: str = ""
+    """Template for `advice.fill_in`."""
     smi: str = ""
     """Name in nvidia-smi, if it is not made of the same words."""
 
@@ -130,16 +131,18 @@ class Recovery(NamedTuple):
 # fmt: off
 RECOVERIES = {
     "none": Recovery("nothing to do"),
-    "gpu_reset": Recovery(
-        "reset it: end its processes, then `nvidia-smi --gpu-reset`", "a reset", "Reset"),
-    "node_reboot": Recovery("reboot the machine", "a reboot of its machine", "Reboot"),
-    "drain_p2p": Recovery("end the processes that use peer-to-peer traffic, then look here again",
-                          "its peer-to-peer processes ended", "Drain P2P"),
-    "drain_and_reset": Recovery("start nothing more on it, then reset it",
-                                "a reset, once its work has ended", "Drain and Reset"),
-    "recover_imex_domain": Recovery("recover its IMEX domain", "its IMEX domain recovered"),
-    "bus_reset": Recovery("reset its bus, or reboot the machine", "a reset of its bus"),
-    "system_reboot": Recovery("reboot the machine", "a reboot of its machine"),
+    "gpu_reset": Recovery("a reset", "{reset}", "Reset"),
+    "node_reboot": Recovery("a reboot of its machine", "reboot its machine", "Reboot"),
+    "drain_p2p": Recovery("its peer-to-peer processes ended",
+                          "end the processes that copy between it and other GPUs, then look here "
+                          "again", "Drain P2P"),
+    "drain_and_reset": Recovery("a reset, once its work has ended",
+                                "start nothing more on it; once its work has ended, {reset}",
+                                "Drain and Reset"),
+    "recover_imex_domain": Recovery("its IMEX domain recovered",
+                                    "recover its IMEX domain: see the log of nvidia-imex"),
+    "bus_reset": Recovery("a reset of its bus", "reboot its machine: that resets its bus"),
+    "system_reboot": Recovery("a reboot of its machine", "reboot its machine"),
 }
 # fmt: on
 """Recovery actions, in the order of NVML's numbers."""
@@ -396,7 +399,7 @@ PAGE_GROUPS: Mapping[str, tuple[Reading, ...]] = {
             dcgm=("DEV_ROW_REMAP_FAILURE", "Whether remapping of rows has failed")),
         Reading("recovery_action", "to recover",
             "What the driver wants done: 1 for that action, 0 for the others.", form="word",
-            words={word: each.remedy for word, each in RECOVERIES.items()}, part_label="action",
+            words={word: each.need for word, each in RECOVERIES.items()}, part_label="action",
             smi=("gpu_recovery_action",)),
     ),
     "Identity": (

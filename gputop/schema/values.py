@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from gputop.frozen import dataclass
+from gputop.schema.advice import smi_command
 from gputop.schema.catalogue import CATALOGUE
 from gputop.schema.clock_events import CLOCK_EVENTS
 from gputop.schema.device import GPM_READINGS, READINGS, Absence, Device, DeviceSample
@@ -192,16 +193,16 @@ def _not_supported(name: str, device: Device, host: Host | None) -> str:
     return "not supported by this device or its driver"
 
 
-def enable_ecc(index: object) -> str:
-    """Return the remedy for disabled ECC."""
-    return f"`sudo nvidia-smi -i {index} -e 1` and a reboot enable it"
+def enable_ecc(device: Device | None) -> str:
+    """Return the remedy for disabled ECC; None leaves the index open."""
+    return f"{smi_command('-e 1', device)} and a reboot enable it"
 
 
 def _disabled(name: str, device: Device) -> str:
     if name in GPM_READINGS:
         return "GPM is off by --no-gpm, or not sampled yet"
     if name.startswith("ecc_"):
-        return f"disabled: {enable_ecc(device.index)}"
+        return f"disabled: {enable_ecc(device)}"
     return "switched off: `nvidia-smi -q` shows what is"
 
 

@@ -336,7 +336,7 @@ async def snapshots(
         Problem(
             "The NVIDIA driver does not answer",
             f"it said nothing within {timeout_seconds:g} s",
-            "Look for Xid errors in `dmesg`; a reboot may be needed",
+            "Look for Xid errors in `dmesg`; the machine may need a reboot",
         )
     )
 

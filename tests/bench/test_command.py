@@ -361,7 +361,7 @@ def test_without_a_gpu_it_is_the_cpu_and_says_so(
         ((INVENTORY, SAMPLE), ["--device", "0:1"], "no such device"),
         ((divided(), seen()), ["--device", "3"], "Choose one: 3:0 (MIG 3g.20gb), 3:1 (MIG 2g."),
         ((divided(), seen()), ["--device", "3:2"], "There are: 0 (GPU-"),
-        ((undivided(), seen()), ["--device", "3"], "nvidia-smi mig -cgi"),
+        ((undivided(), seen()), ["--device", "3"], "nvidia-smi mig -i 3 -cgi PROFILE -C"),
         ((divided(), BUSY), ["--device", "3:1"], "in use by process 72 (ada: train)"),
         ((NO_DRIVER, SAMPLE), ["--device", "0"], "No NVIDIA driver"),
         (snapshots.StreamError(Problem("It hangs", "it does", "Reboot")), [], "--device cpu"),

@@ -195,7 +195,7 @@ SCENARIOS = (
     Scenario(
         name="device needs a reset, and has it",
         fault=change(1, code=RESET_REQUIRED),
-        says=("NEEDS RESET", "nvidia-smi --gpu-reset", "1 not answering"),
+        says=("NEEDS RESET", "nvidia-smi --gpu-reset -i 1", "1 not answering"),
         silent=BACK,
         never=NO_ZERO,
         mend=change(1, code=0),

@@ -91,7 +91,7 @@ def test_the_hardware_fault_of_a_device_is_one_story() -> None:
         "Xid 63: a bad row of memory was recorded; 3 uncorrected ECC errors; needs a reset; "
         "remaps a row at its next reset"
     )
-    assert story.advice == "Drain it, then reset. Reset it. Restart the jobs"
+    assert story.advice == "Restart the jobs"  # one remedy: that of the gravest
     assert story.severity is Severity.FAULT
 
 

@@ -211,8 +211,7 @@ Driver
 Devices
   ok       state          GPUs 0 and 1: answers
   PROBLEM  state          GPU 2: LOST: it no longer answers on its bus
-                          > `dmesg` has the Xid; a reset or a reboot brings it
-                            back
+                          > Usually only a reboot helps; `dmesg` has the Xid
   ok       Xid errors     all: none in the kernel's log of the last day
   ok       memory errors  GPUs 0 and 1: none uncorrected
   ok       row remapping  GPUs 0 and 1: none pending
@@ -229,7 +228,7 @@ Devices
   note     persistence    GPUs 0 and 1: off: the first program each time waits
                           for the device to start
                           > `sudo nvidia-smi -i 0,1 -pm 1`, or run
-                            nvidia-persistenced
+                            nvidia-persistenced for all GPUs
   ok       compute mode   GPUs 0 and 1: default
 
 CUDA and torch

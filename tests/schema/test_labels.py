@@ -338,7 +338,7 @@ def test_the_legend_explains_what_the_page_shows() -> None:
     ],
 )
 def test_what_is_wrong_with_a_device(state: DeviceState, word: str) -> None:
-    fault = fault_of(streams.lost(0, state))
+    fault = fault_of(streams.device(0), streams.lost(0, state))
     assert fault is not None
     assert fault.what.startswith(f"{word}: ")
     assert fault.remedy
@@ -357,14 +357,14 @@ def test_why_a_device_does_not_respond(absence: Absence, what: str) -> None:
     sample = DeviceSample(
         "GPU-0", DeviceState.NOT_RESPONDING, 12.0, absent=dict.fromkeys(READINGS, absence)
     )
-    fault = fault_of(sample)
+    fault = fault_of(streams.device(0), sample)
     assert fault is not None
     assert fault.what == what
     assert "ther devices" not in fault.remedy
 
 
 def test_nothing_is_wrong_with_a_device_that_answers() -> None:
-    assert fault_of(streams.readings(0)) is None
+    assert fault_of(streams.device(0), streams.readings(0)) is None
 
 
 @pytest.mark.parametrize(
@@ -380,7 +380,7 @@ def test_nothing_is_wrong_with_a_device_that_answers() -> None:
     ],
 )
 def test_events_in_words(event: Event, what: str) -> None:
-    assert event_text(event).what == what
+    assert event_text(event, None).what == what
 
 
 def test_every_xid_says_what_to_do() -> None:

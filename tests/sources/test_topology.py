@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 GPU, SWITCH = "0", "2"
 
+REMEDY = "Read dmesg, or reboot the machine."
+
 
 def bus(number: int) -> str:
     return f"00000000:{0x17 + 0x10 * number:02X}:00.0"
@@ -133,7 +135,7 @@ def test_no_gpu_answers(
     nvml.write(FakeDevice(hang=True))
     assert failed(capsys) == (
         3,
-        "gputop: error: No GPU answers: calls to its driver hang. Read dmesg, or reboot.\n",
+        f"gputop: error: No GPU answers: calls to its driver hang. {REMEDY}\n",
     )
 
 
@@ -163,7 +165,7 @@ def test_a_driver_that_hangs_does_not_hang_gputop(
     status, error = failed(capsys)
     assert (status, error) == (
         3,
-        "gputop: error: the driver said nothing for 0.2 s. Read dmesg, or reboot.\n",
+        "gputop: error: the driver said nothing for 0.2 s. Read dmesg, or reboot the machine.\n",
     )
 
 

@@ -19,6 +19,7 @@ from gputop.ui.drawing.cells import (
     beside,
     chart,
     clip,
+    clip_advice,
     clip_words,
     fit,
     live_window,
@@ -78,6 +79,23 @@ def test_the_left_end_gives_way(left: list[str], right: list[str], width: int) -
 )
 def test_a_sentence_is_cut_between_words(width: int, shown: str) -> None:
     assert clip_words("counted for the GPU only: see SM active", width) == shown
+
+
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [
+        (60, "Quit it, then `sudo nvidia-smi --gpu-reset -i 5`"),
+        (64, "Quit it, then `sudo nvidia-smi --gpu-reset -i 5`; it may fail"),
+        (50, "Quit it, then `sudo nvidia-smi --gpu-reset -i 5`"),
+        (44, "Quit it, then…"),
+        (20, "Quit it, then…"),
+        (9, "Quit it,…"),
+        (0, ""),
+    ],
+)
+def test_advice_is_cut_without_a_part_of_a_command(width: int, shown: str) -> None:
+    advice = "Quit it, then `sudo nvidia-smi --gpu-reset -i 5`; it may fail"
+    assert clip_advice(advice, width) == shown
 
 
 @pytest.mark.parametrize(

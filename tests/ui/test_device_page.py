@@ -153,7 +153,7 @@ TEXTS = {
     "remapped_rows": "7",
     "remap_pending": "yes: a reset replaces the row",
     "remap_failed": "yes: no spare row is left, have it replaced",
-    "recovery_action": "start nothing more on it, then reset it",
+    "recovery_action": "a reset, once its work has ended",
     "uuid": "GPU-aaaa",
     "name": "NVIDIA Fake",
     "pci_bus_id": "00000001:2A:00.0",
@@ -293,7 +293,7 @@ async def test_one_line_says_which_device_and_what_is_wrong() -> None:
         await settle(pilot)
         assert shown(pilot, DeviceTitle).splitlines()[1:] == [
             "LOST: it no longer answers on its bus.",
-            "`dmesg` has the Xid; a reset or a reboot brings it back",
+            "Usually only a reboot helps; `dmesg` has the Xid",
         ]
         app.send(streams.inventory(0), said_by(seconds=2.0))
         await settle(pilot)

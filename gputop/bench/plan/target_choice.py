@@ -20,7 +20,8 @@ from gputop.bench.plan.request import (
 )
 from gputop.console import print_message
 from gputop.problem import Problem
-from gputop.schema.device import DeviceState
+from gputop.schema.advice import mig_command, state_advice
+from gputop.schema.device import Device, DeviceState
 from gputop.schema.snapshot import Inventory, Process, ProcessKind, Sample
 from gputop.sources.selection import has_id, is_address
 from gputop.sources.visible_devices import VARIABLE, is_identified, seen
@@ -63,7 +64,8 @@ def gpus_in_mig_mode(inventory: Inventory) -> dict[str, Problem]:
         if gpu.mig_mode != "enabled" and not instances:
             continue
         what = f"GPU {gpu.label}, {gpu.name}, cannot be stress-tested as a whole"
-        why, remedy = "MIG is on, and it has no instance", "Create one with `nvidia-smi mig -cgi`"
+        create = mig_command("-cgi PROFILE -C", gpu)
+        why, remedy = "MIG is on, and it has no instance", f"Create one with {create}"
         if instances:
             # The profile, such as `MIG 3g.20gb`, is behind the GPU's name.
             profiles = (visible(each.name.removeprefix(gpu.name).strip()) for each in instances)
@@ -147,12 +149,19 @@ def why_unusable(sample: Sample | None, target: Target) -> Problem | None:
         return None
     readings = sample.device(target.uuid or "") if sample else None
     what = f"{target.label} cannot be stress-tested"
-    remedy = "Look for Xid errors in `dmesg`; `nvidia-smi --gpu-reset` may help"
     if readings is None or (readings.state is DeviceState.OK and readings.age_seconds is None):
-        return Problem(what, "it has not answered yet", remedy)
-    if readings.state is not DeviceState.OK:
-        return Problem(what, f"its state is {readings.state.replace('_', ' ')}", remedy)
-    return None
+        return Problem(what, "it has not answered yet", "Try again; `dmesg` may have an Xid")
+    if readings.state is DeviceState.OK:
+        return None
+    device = Device(
+        index=target.index or 0,
+        uuid=readings.uuid,
+        name=target.name,
+        compute_capability=target.compute_capability,
+        machine=target.host,
+    )
+    why = f"its state is {readings.state.replace('_', ' ')}"
+    return Problem(what, why, state_advice(device, readings))
 
 
 def shared_dtypes(targets: Sequence[Target]) -> tuple[str, ...]:

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 USER_SECONDS = 1.0
 """Seconds within which the name of a user is looked up on a machine that is well."""
-INDEX = "{index}"
-"""Placeholder in a remedy for the index of the device, or of all that have the same finding."""
 
 
 class CheckGroup(StrEnum):
@@ -117,7 +115,7 @@ def nouveau(facts: DoctorFacts) -> Iterator[Finding]:
     if held:
         yield warning(
             f"nouveau has {', '.join(held)}",
-            "Block nouveau in /etc/modprobe.d and reboot, or leave it that GPU",
+            "Block nouveau in /etc/modprobe.d and reboot the machine, or leave it that GPU",
         )
     elif facts.system.nouveau:
         yield ok("loaded, and has no GPU")

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 from gputop.bench.run.worker_launch import GET_TORCH
 from gputop.bench.worker.backends import runs_on
 from gputop.health.conditions import PROGRAM_XIDS, event_text, fault_of, gravest_xid
-from gputop.health.doctor.checks import INDEX, Check, CheckGroup, note, ok, problem, warning
+from gputop.health.doctor.checks import Check, CheckGroup, note, ok, problem, warning
 from gputop.health.judge import judge_snapshot
 from gputop.health.rules.hardware import link_text, lowered_limit
 from gputop.health.thresholds import FULL, LOG_SECONDS
+from gputop.schema.advice import smi_command
 from gputop.schema.device import Absence, Device, DeviceSample, DeviceState
 from gputop.schema.snapshot import Event
 from gputop.schema.values import absence_text, enable_ecc, value_text
@@ -35,7 +36,7 @@ def state(facts: DoctorFacts) -> Iterator[Finding]:
     """Check that each GPU answers."""
     for device in facts.gpus:
         readings = facts.sample.device(device.uuid)
-        fault = fault_of(readings) if readings else None
+        fault = fault_of(device, readings) if readings else None
         if fault is not None:
             yield problem(fault.what, fault.remedy, device)
         elif readings is None or readings.age_seconds is None:
@@ -60,7 +61,7 @@ def xids(facts: DoctorFacts) -> Iterator[Finding]:
             and same_address(each.address, device.pci_bus_id or "")
         ]
         if found:
-            yield _worst(device, found)
+            yield _worst(device, found, facts.sample.device(device.uuid))
         elif log.refused is None:
             yield ok("none in the kernel's log of the last day", device)
     if log.refused is not None and facts.gpus:
@@ -70,10 +71,10 @@ def xids(facts: DoctorFacts) -> Iterator[Finding]:
         )
 
 
-def _worst(device: Device, found: Sequence[Event]) -> Finding:
+def _worst(device: Device, found: Sequence[Event], readings: DeviceSample | None) -> Finding:
     """Return the finding about the gravest Xid; times are in seconds from now."""
     event = gravest_xid(found)
-    fault, age = event_text(event), -event.time
+    fault, age = event_text(event, device, readings), -event.time
     ago = "just now" if age < 1 else f"{duration(age)} ago"
     more = f", and {len(found) - 1} more" if len(found) > 1 else ""
     made = note if event.code in PROGRAM_XIDS else problem
@@ -121,7 +122,7 @@ def _fine(text: str) -> DeviceCheck:
 
 def _no_ecc(device: Device, readings: DeviceSample) -> Finding:
     if device.ecc_enabled is False:
-        return note("disabled: memory errors are not seen", enable_ecc(INDEX), device)
+        return note("disabled: memory errors are not seen", enable_ecc(None), device)
     if readings.ecc_uncorrected is not None and readings.ecc_uncorrected_lifetime:
         many = readings.ecc_uncorrected_lifetime
         return note(f"none now, {many} uncorrected in its life", "Watch it", device)
@@ -150,7 +151,7 @@ def _link_not_slow(device: Device, readings: DeviceSample) -> Finding:
 def power_limit(device: Device, readings: DeviceSample) -> Finding:
     """Check for a lowered limit, even if it holds nothing back now."""
     limit, default = readings.power_limit_watts or 0, device.power_limit_default_watts or 0
-    lowered = lowered_limit(limit, default, INDEX)
+    lowered = lowered_limit(limit, default, None)
     if lowered is not None:
         return warning(*lowered, device)
     return ok(f"{limit:.0f} W, its default is {default:.0f} W", device)
@@ -162,7 +163,7 @@ def persistence(device: Device, _: DeviceSample) -> Finding:
         return ok("on", device)
     return note(
         "off: the first program each time waits for the device to start",
-        f"`sudo nvidia-smi -i {INDEX} -pm 1`, or run nvidia-persistenced",
+        f"{smi_command('-pm 1', None)}, or run nvidia-persistenced for all GPUs",
         device,
     )
 
@@ -170,7 +171,7 @@ def persistence(device: Device, _: DeviceSample) -> Finding:
 def compute_mode(device: Device, _: DeviceSample) -> Finding:
     """Check that programs may compute on it."""
     mode = device.compute_mode or ""
-    remedy = f"`sudo nvidia-smi -i {INDEX} -c 0` lets everybody compute"
+    remedy = f"{smi_command('-c 0', None)} lets everybody compute"
     if mode == "prohibited":
         return problem("prohibited: no program may compute on it", remedy, device)
     if mode != "default":

@@ -11,9 +11,12 @@ from gputop.health import thresholds as t
 from gputop.health.findings import Evidence, Finding, Severity
 from gputop.health.rule_view import NoEvidence, RuleView, finite, needed
 from gputop.health.rules.workload import BUSY, CLOCK, HEAT, POWER
+from gputop.schema.advice import RESET, fill_in, smi_command
+from gputop.schema.catalogue import RECOVERIES
 from gputop.schema.clock_events import BITS, BY_WORD, HEAT_REASONS, mask_of
+from gputop.schema.device import Device
 from gputop.schema.snapshot import SLOWDOWN_BITS
-from gputop.schema.values import link_bytes, span_text, value_text
+from gputop.schema.values import link_bytes, span_text
 from gputop.text import count, duration, percentage, size
 
 REASONS, CLOCK_MAX = "clock_event_reasons", "sm_clock_max_mhz"
@@ -36,7 +39,7 @@ def power_capped(view: RuleView) -> Finding | None:
         *_clock(view),
     ]
     limit, default = view.sample.power_limit_watts, view.device.power_limit_default_watts
-    lowered = lowered_limit(limit, default, str(view.device.index))
+    lowered = lowered_limit(limit, default, view.device)
     if lowered is not None:
         evidence += view.newest("its default", "power_limit_default_watts")
         what, advice = lowered
@@ -49,11 +52,16 @@ def power_capped(view: RuleView) -> Finding | None:
     )
 
 
-def lowered_limit(limit: float | None, default: float | None, index: str) -> tuple[str, str] | None:
-    """Return the power limit in words and the remedy if somebody lowered it, else None."""
+def lowered_limit(
+    limit: float | None, default: float | None, device: Device | None
+) -> tuple[str, str] | None:
+    """Return the power limit in words and the remedy if somebody lowered it, else None.
+
+    Without a `device` the remedy leaves the index open.
+    """
     if limit is None or not default or limit >= t.LIMIT_LOWERED * default:
         return None
-    back = f"`sudo nvidia-smi -i {index} -pl {default:.0f}`"
+    back = smi_command(f"-pl {default:.0f}", device)
     return (
         f"{limit:.0f} W, below its default of {default:.0f} W",
         f"If nobody meant it: {back}, if power supply and cooling allow it",
@@ -126,8 +134,8 @@ def clocks_low(view: RuleView) -> Finding | None:
             view.measured("without a reason", REASONS, unslowed, "%"),
             *view.means(("power", POWER), ("busy", view.activity)),
         ],
-        "They may be locked: `nvidia-smi -q -d CLOCK` shows it, `nvidia-smi -rgc` as root undoes "
-        "it; on a laptop check the power mode",
+        f"They may be locked: `nvidia-smi -q -d CLOCK -i {view.device.index}` shows it, "
+        f"{smi_command('-rgc', view.device)} undoes it; on a laptop check the power mode",
         cost_percent=100 * (1 - clock / maximum),
     )
 
@@ -235,7 +243,7 @@ def xid(view: RuleView) -> Finding | None:
     if not recent:
         return None
     last = conditions.gravest_xid(recent)
-    what, remedy = conditions.event_text(last)
+    what, remedy = conditions.event_text(last, view.device, view.sample)
     evidence = [Evidence("Xids in the last hour", "events", len(recent), "", t.XID_SECONDS)]
     if last.code is not None:
         evidence.append(Evidence("code", "events", last.code))
@@ -253,8 +261,11 @@ def ecc(view: RuleView) -> Finding | None:
             Severity.FAULT,
             conditions.ecc_text(uncorrected),
             view.newest("uncorrected", ECC_UNCORRECTED),
-            "Affected jobs crashed or have corrupt data: restart them. Reset the device when idle; "
-            "if the errors come back, have it replaced",
+            _fill_in(
+                f"{_repair(view)}. Run the jobs that used it again: their data may be wrong. "
+                "If the errors come back, have it replaced",
+                view,
+            ),
         )
     rising = _corrected(view) if view.reading(ECC) else None
     if rising is None:
@@ -274,7 +285,7 @@ def _corrected(view: RuleView) -> Finding | None:
         Severity.WARNING if many else Severity.INFORMATION,
         f"{count(round(rise), 'corrected ECC error')} in {duration(span)}",
         [Evidence("corrected", ECC, rise, "", span), *view.newest("since the start", ECC)],
-        "Watch it: many of them often precede an uncorrected one. A reset may put a spare row in"
+        "Watch it: many of them often precede an uncorrected one"
         if many
         else "Nothing to do for one now and then",
     )
@@ -286,7 +297,7 @@ def remap(view: RuleView) -> Finding | None:
     if view.sample.remap_failed:
         return Finding(Severity.FAULT, conditions.NO_SPARE_ROWS, rows, "Have it replaced")
     if view.reading("remap_pending"):
-        advice = "Reset it when it is idle: `nvidia-smi --gpu-reset`, or reboot"
+        advice = _fill_in(_repair(view), view)
         return Finding(Severity.WARNING, conditions.ROW_PENDING, rows, advice)
     return None
 
@@ -296,6 +307,17 @@ def recovery(view: RuleView) -> Finding | None:
     action = needed(view.sample.recovery_action, "recovery_action")
     if action == "none":
         return None
-    remedy = value_text("recovery_action", action)
-    remedy = remedy[:1].upper() + remedy[1:]
+    remedy = _fill_in(_repair(view), view)
     return Finding(Severity.FAULT, conditions.recovery_text(action), [], remedy)
+
+
+def _repair(view: RuleView) -> str:
+    """Return a template: the action that the driver asks for, or else a reset."""
+    action = view.sample.recovery_action or "none"
+    if action not in RECOVERIES:
+        return f"look at `nvidia-smi -q -i {view.device.index}`"
+    return RECOVERIES[action].remedy or RESET
+
+
+def _fill_in(advice: str, view: RuleView) -> str:
+    return fill_in(advice, view.device, view.sample)

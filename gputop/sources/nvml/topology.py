@@ -20,7 +20,7 @@ from gputop.threads import call_in_thread
 
 ANSWER_SECONDS = 5.0
 """Longest wait for the GPUs, which are asked at once."""
-_SILENT = Problem("No GPU answers", "calls to its driver hang", "Read dmesg, or reboot")
+_SILENT = Problem("No GPU answers", "calls to its driver hang", "Read dmesg, or reboot the machine")
 
 _PATHS = {0: "PSB", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
 """nvidia-smi's words for the nearest common part of two paths through PCIe."""

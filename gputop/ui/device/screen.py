@@ -79,7 +79,9 @@ class DeviceTitle(DeviceView):
             return f"{visible(machine.name)} is {age(behind)} behind", BEHIND_REMEDY
         readings = telemetry.readings(device.uuid)
         old = telemetry.old_seconds(readings)
-        return fault_of(readings) if old is None else (f"Readings are {age(old)} old", HANGING)
+        return (
+            fault_of(device, readings) if old is None else (f"Readings are {age(old)} old", HANGING)
+        )
 
 
 class EventsView(DeviceView):
@@ -99,16 +101,18 @@ class EventsView(DeviceView):
         shown = events[: height - 1]
         some = f", the newest {len(shown)} of {len(events)}" if 0 < len(shown) < len(events) else ""
         heading = [Span("Events", ACCENT), Span(some, DIM)]
-        return [heading, *(_row(event, width) for event in shown)]
+        return [heading, *(self._row(event, width) for event in shown)]
 
-
-def _row(event: Event, width: int) -> Row:
-    what, remedy = event_text(event)
-    where = "" if event.device_uuid is not None else " (the driver does not say on which device)"
-    style = GOOD if event.kind == DeviceState.OK.value else FAULT
-    row = [Span(f"{moment(event.time)} ", DIM), Span(f"{what}{where}", style)]
-    left = width - sum(len(span.text) for span in row) - 2
-    return [*row, Span(f"  {cells.clip_words(remedy, left)}", DIM)] if left > 0 else row
+    def _row(self, event: Event, width: int) -> Row:
+        device, where = self.device, ""
+        if event.device_uuid is None:
+            device, where = None, " (the driver does not say on which device)"
+        readings = self._telemetry.readings(device.uuid) if device else None
+        what, remedy = event_text(event, device, readings)
+        style = GOOD if event.kind == DeviceState.OK.value else FAULT
+        row = [Span(f"{moment(event.time)} ", DIM), Span(f"{what}{where}", style)]
+        left = width - sum(len(span.text) for span in row) - 2
+        return [*row, Span(f"  {cells.clip_advice(remedy, left)}", DIM)] if left > 0 else row
 
 
 class DetailsView(ScrolledView):

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gputop.health.conditions import fault_of
-from gputop.health.findings import Severity, cause_text, name_devices, summarize
+from gputop.health.findings import Severity, cause_text, lower_first, name_devices, summarize
 from gputop.health.judge import BY_NAME, NoFinding
 from gputop.schema import snapshot
+from gputop.schema.advice import REBOOT
 from gputop.schema.labels import ROWS
 from gputop.schema.values import absence_text
 from gputop.text import duration, moment
@@ -100,8 +101,10 @@ class FindingsView(ScrolledView):
         devices = {device.uuid: device for device in telemetry.devices}
         for cause in telemetry.causes:
             uuids = [each.device_uuid for each in cause.findings]
-            if not devices.keys() >= {*uuids} or fault_of(telemetry.readings(uuids[0])):
-                continue  # gone since it was judged, or told with its fault
+            if not devices.keys() >= {*uuids}:
+                continue  # gone since it was judged
+            if fault_of(devices[uuids[0]], telemetry.readings(uuids[0])):
+                continue  # told with its fault
             section = SECTIONS[cause.place]
             if section != before:
                 yield heading(section, width)
@@ -124,11 +127,14 @@ class FindingsView(ScrolledView):
         """Yield devices that do not answer, in words with their remedies."""
         telemetry = self._telemetry
         for device in telemetry.devices:
-            fault = fault_of(telemetry.readings(device.uuid))
+            fault = fault_of(device, telemetry.readings(device.uuid))
             if fault is not None and device.parent_uuid is None:
                 found = telemetry.problems.get(device.uuid)  # an Xid
                 more = f". {found.sentence}" if found else ""
-                yield f"GPU {device.label}: {fault.what}{more}", fault.remedy
+                remedy = fault.remedy
+                if found and found.advice.startswith(REBOOT):
+                    remedy = found.advice
+                yield f"GPU {device.label}: {fault.what}{more}", remedy
 
     def _silent(self) -> dict[str, list[tuple[Device, NoFinding]]]:
         """Return the verdicts by rule, without rules that have a finding or an alert above."""
@@ -212,7 +218,10 @@ def cause_block(cause: Cause, devices: Mapping[str, Device], width: int) -> list
     labels = {uuid: device.label for uuid, device in devices.items()}
     first, inner = cause.findings[0], max(1, width - INDENT)
     since = min((each.since for each in cause.findings if each.since is not None), default=None)
-    rows = cause_rows(cause.severity, cause_text(cause, labels), since, first.advice, width)
+    advice = first.advice
+    if any(each.advice != advice for each in cause.findings):  # it has a command for its device
+        advice = f"GPU {labels[first.device_uuid]}: {lower_first(advice)}"
+    rows = cause_rows(cause.severity, cause_text(cause, labels), since, advice, width)
     longest = max(len(labels[each.device_uuid]) for each in cause.findings)
     for each in cause.findings:
         who = f"GPU {labels[each.device_uuid]:<{longest}}  " if len(cause.findings) > 1 else ""

@@ -79,6 +79,20 @@ def clip_words(text: str, width: int) -> str:
     return textwrap.shorten(text, width, placeholder="…") if width > 0 else ""
 
 
+def clip_advice(text: str, width: int) -> str:
+    """Return the advice if it fits in `width` cells, else its first clause, else its first words.
+
+    No command is cut: it could lose the device that it is about, such as `-i 5` at its end.
+    """
+    if cells_of(text) <= width:
+        return text
+    clause = text.partition("; ")[0]
+    shown = clip_words(clause, width)
+    if shown.count("`") % 2 == 0:
+        return shown
+    return f"{shown.rpartition('`')[0].rstrip()}…"
+
+
 def wrap(text: str, width: int) -> list[str]:
     """Wrap the text at blanks to lines of at most `width` characters, and of 10 at least."""
     return textwrap.wrap(text, max(10, width), break_on_hyphens=False)

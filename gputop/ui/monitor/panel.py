@@ -100,7 +100,7 @@ class Panel:
     @property
     def fault(self) -> Fault | None:
         """Fault that replaces the readings."""
-        return fault_of(self.readings) or (NO_ANSWER if self.unanswered else None)
+        return fault_of(self.device, self.readings) or (NO_ANSWER if self.unanswered else None)
 
     @property
     def unanswered(self) -> bool:
@@ -290,7 +290,10 @@ def limited_by(readings: DeviceSample) -> tuple[str, Style]:
 def _fault_rows(fault: Fault, what: Style, width: int, room: int) -> list[Row]:
     rows = cells.paragraph(fault.what, width, what) + cells.paragraph(fault.remedy, width)
     if len(rows) > room:
-        return [[Span(clip(fault.what, width), what)], [Span(clip(fault.remedy, width))]]
+        return [
+            [Span(clip(fault.what, width), what)],
+            [Span(cells.clip_advice(fault.remedy, width))],
+        ]
     return rows
 
 

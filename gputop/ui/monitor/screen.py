@@ -30,7 +30,7 @@ NOTICED_SECONDS = 2.0
 """Seconds of waiting for the driver before the view counts them and suggests a cause."""
 SLOW_DRIVER = (
     "Without persistence mode it takes some seconds. "
-    "A driver that hangs leaves an Xid in `dmesg`, and may need a reboot."
+    "A driver that hangs leaves an Xid in `dmesg`, and the machine may need a reboot."
 )
 LABEL, VALUE = 6, 22
 CORE_WIDTH = 26

@@ -1,0 +1,229 @@
+"""Advice that changes a device names the device. Without `-i`, nvidia-smi changes all of them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gputop.bench.plan.request import Target
+from gputop.bench.plan.target_choice import why_unusable
+from gputop.health.conditions import XIDS, event_text, fault_of
+from gputop.health.findings import Finding, Severity, find_causes
+from gputop.health.judge import judge_snapshot
+from gputop.schema.advice import INDEX, fill_in, mig_command, reset_advice, smi_command
+from gputop.schema.catalogue import RECOVERIES
+from gputop.schema.device import Absence, Device, DeviceSample, DeviceState
+from gputop.schema.snapshot import Event, Sample
+from gputop.schema.values import value_text
+from tests import streams
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ROOT = Path(__file__).parents[2]
+RESET = "uit gputop and the programs that use GPU 5, then `sudo nvidia-smi --gpu-reset -i 5`"
+"""Its first letter depends on what is before it."""
+AGAIN = "Run the jobs that used it again: their data may be wrong. "
+AGAIN += "If the errors come back, have it replaced"
+NVLINK = "; it may be refused while its NVLink peers are in use"
+NO_NVLINK = {"nvlink_rx_bytes_per_second": Absence.NOT_SUPPORTED}
+CHANGES = re.compile(
+    r"""nvidia-smi\b(?P<words>[^`"\n]*?\s(?:--gpu-reset|--reset\S*|-r|-rgc|-rmc|-rac|-lgc|-lmc|-ac
+    |-pl|-pm|--persistence-mode\S*|-mig|-e|-c|-cgi|-dgi|-cci|-dci)\b[^`"\n]*)""",
+    re.VERBOSE,
+)
+"""A command of nvidia-smi that changes devices."""
+
+
+def unnamed(text: str) -> list[str]:
+    """Commands in the text that change devices and name none."""
+    flat = re.sub(r'"\n\s*f?"|\s+', " ", text)
+    found = [each["words"].strip() for each in CHANGES.finditer(flat)]
+    return [words for words in found if not re.search(r"(^|\s)(-i|--id)[ =]", words)]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('"End its processes, `nvidia-smi --gpu-reset`, or reboot"', ["--gpu-reset"]),
+        ("`nvidia-smi\n--gpu-reset`", ["--gpu-reset"]),
+        ("try sudo nvidia-smi -r", ["-r"]),
+        ("`nvidia-smi -rgc` as root", ["-rgc"]),
+        ("`nvidia-smi mig -cgi`", ["mig -cgi"]),
+        ("`sudo nvidia-smi --gpu-reset -i 5`", []),
+        ("`sudo nvidia-smi -i {index} -pl 700`", []),
+        ("`nvidia-smi -q -d CLOCK`, `nvidia-smi -L`, nvidia-smi topo -m", []),
+    ],
+)
+def test_the_sweep_finds_commands_for_all_devices(text: str, found: list[str]) -> None:
+    assert unnamed(text) == found
+
+
+def test_no_command_changes_all_devices() -> None:
+    folders = (ROOT / name for name in ("gputop", "docs", "man", "deploy"))
+    files = [file for folder in folders for file in folder.rglob("*") if file.is_file()]
+    texts = [file for file in (*files, *ROOT.glob("*.md")) if file.suffix != ".pyc"]
+    told = {str(file.relative_to(ROOT)): unnamed(file.read_text()) for file in texts}
+    told.pop("CHANGELOG.md")  # what was wrong before
+    assert {file: words for file, words in told.items() if words} == {}
+    assert len(told) > 200
+
+
+def seen(readings: DeviceSample) -> Sample:
+    """A sample of one device."""
+    return replace(streams.sample(0), devices=(readings,))
+
+
+H100 = streams.device(5)
+REMOTE = streams.device(5, machine="gpu-1", uuid=f"gpu-1/{H100.uuid}")
+HERE = streams.device(5, machine="localhost")
+INSTANCE = streams.device(5, mig_index=1, parent_uuid=H100.uuid)
+GEFORCE = streams.device(5, compute_capability="8.9")
+
+
+@pytest.mark.parametrize(
+    ("device", "readings", "text"),
+    [
+        (GEFORCE, None, f"q{RESET}"),
+        (HERE, None, f"q{RESET}{NVLINK}"),
+        (H100, None, f"q{RESET}{NVLINK}"),
+        (H100, streams.lost(5, DeviceState.NEEDS_RESET), f"q{RESET}{NVLINK}"),
+        (H100, streams.readings(5, absent=NO_NVLINK), f"q{RESET}"),
+        (GEFORCE, streams.readings(5, nvlink_rx_bytes_per_second=0), f"q{RESET}{NVLINK}"),
+        (INSTANCE, None, f"q{RESET}{NVLINK}"),
+        (H100, streams.lost(5), "reboot its machine: a reset rarely reaches a lost GPU"),
+        (None, None, "look in `dmesg` for the GPU that needs a reset"),
+        (
+            REMOTE,
+            streams.readings(5, absent=NO_NVLINK),
+            f"q{RESET} on gpu-1".replace("GPU 5,", "GPU 5 of gpu-1,"),
+        ),
+    ],
+)
+def test_a_reset_names_the_device_and_who_stops_first(
+    device: Device | None, readings: DeviceSample | None, text: str
+) -> None:
+    assert reset_advice(device, readings) == text
+
+
+def test_other_commands_name_the_device_and_its_machine() -> None:
+    assert smi_command("-rgc", H100) == "`sudo nvidia-smi -i 5 -rgc`"
+    assert smi_command("-rgc", REMOTE) == "`sudo nvidia-smi -i 5 -rgc` on gpu-1"
+    assert smi_command("-pm 1", None) == f"`sudo nvidia-smi -i {INDEX} -pm 1`"
+    assert mig_command("-cgi 9 -C", H100) == "`sudo nvidia-smi mig -i 5 -cgi 9 -C`"
+    assert fill_in("{reset}", GEFORCE) == f"Q{RESET}"
+
+
+@pytest.mark.parametrize(
+    ("state", "remedy"),
+    [
+        (DeviceState.LOST, "Usually only a reboot helps; `dmesg` has the Xid"),
+        (DeviceState.NEEDS_RESET, f"Q{RESET}{NVLINK}"),
+        (DeviceState.NOT_RESPONDING, "`dmesg` may have an Xid; if it lasts, reboot its machine"),
+    ],
+)
+def test_the_state_of_a_device(state: DeviceState, remedy: str) -> None:
+    """The screen, the doctor and the stress test say the same."""
+    readings = streams.lost(5, state)
+    fault = fault_of(H100, readings)
+    assert fault is not None
+    assert fault.remedy == remedy
+    target = Target("cuda", H100.uuid, 5, H100.name, "9.0", None)
+    problem = why_unusable(seen(readings), target)
+    assert problem is not None
+    assert problem.remedy == remedy
+
+
+@pytest.mark.parametrize("code", XIDS)
+def test_the_remedy_of_each_xid(code: int) -> None:
+    event = Event(0.0, H100.uuid, "xid", code)
+    remedy = event_text(event, GEFORCE).remedy
+    resets = "{reset}" in XIDS[code].remedy
+    assert resets == (RESET in remedy)
+    assert remedy.count("--gpu-reset") == int(resets)
+    assert "{" not in remedy
+    assert "{" not in event_text(event, None).remedy
+
+
+def test_a_gpu_that_has_fallen_off_the_bus_is_not_reset() -> None:
+    remedy = event_text(Event(0.0, H100.uuid, "xid", 79), H100).remedy
+    assert remedy.startswith("Usually only a reboot helps")
+    for code in XIDS:
+        event = Event(0.0, H100.uuid, "xid", code)
+        assert "--gpu-reset" not in event_text(event, H100, streams.lost(5)).remedy
+
+
+def advice(rule: str, **readings: Any) -> str:
+    """The advice of that rule about one snapshot of device 5."""
+    inventory = replace(streams.inventory(), devices=(GEFORCE,))
+    sample = seen(streams.readings(5, **readings))
+    found = judge_snapshot(inventory, sample).findings
+    return next(each.advice for each in found if each.rule == rule)
+
+
+@pytest.mark.parametrize(
+    ("rule", "readings", "text"),
+    [
+        ("remap", {"remap_pending": True}, f"Q{RESET}"),
+        ("remap", {"remap_pending": True, "recovery_action": "node_reboot"}, "Reboot its machine"),
+        ("remap", {"remap_failed": True, "remap_pending": True}, "Have it replaced"),
+        ("recovery", {"recovery_action": "gpu_reset"}, f"Q{RESET}"),
+        (
+            "recovery",
+            {"recovery_action": "drain_and_reset"},
+            f"Start nothing more on it; once its work has ended, q{RESET}",
+        ),
+        ("recovery", {"recovery_action": "bus_reset"}, "Reboot its machine: that resets its bus"),
+        ("recovery", {"recovery_action": "system_reboot"}, "Reboot its machine"),
+        ("recovery", {"recovery_action": "unknown_12"}, "Look at `nvidia-smi -q -i 5`"),
+        ("ecc", {"ecc_uncorrected": 3, "ecc_corrected": 0}, f"Q{RESET}. {AGAIN}"),
+    ],
+)
+def test_rules_about_a_fault(rule: str, readings: dict[str, Any], text: str) -> None:
+    assert advice(rule, **readings) == text
+
+
+def test_a_recovery_action_is_words_without_a_command() -> None:
+    for action in RECOVERIES:
+        assert "nvidia-smi" not in value_text("recovery_action", action)
+
+
+def story(*parts: Finding) -> str:
+    (cause,) = find_causes(parts)
+    (finding,) = cause.findings
+    return finding.advice
+
+
+def parts_of(readings: DeviceSample, *codes: int) -> Sequence[Finding]:
+    """The findings of the rules about device 5, and its Xids."""
+    inventory = replace(streams.inventory(), devices=(H100,))
+    found = judge_snapshot(inventory, seen(readings)).findings
+    xids = [event_text(Event(0.0, H100.uuid, "xid", code), H100, readings) for code in codes]
+    return [
+        *(each for each in found if each.rule in ("recovery", "remap", "ecc")),
+        *(
+            Finding(Severity.FAULT, each.what, (), each.remedy, rule="xid", device_uuid=H100.uuid)
+            for each in xids
+        ),
+    ]
+
+
+BROKEN = streams.readings(
+    5, remap_pending=True, ecc_uncorrected=3, ecc_corrected=9, recovery_action="gpu_reset"
+)
+
+
+def test_one_fault_has_one_remedy() -> None:
+    said = story(*parts_of(BROKEN, 48))
+    assert said.count("--gpu-reset") == 1
+    assert said == f"Q{RESET}{NVLINK}. {AGAIN}"
+    assert said == story(*reversed(parts_of(BROKEN, 48)))
+    off_the_bus = story(*parts_of(BROKEN, 79))
+    assert "reset" not in off_the_bus
+    assert off_the_bus.startswith("Usually only a reboot")
+    few = streams.readings(5, remap_pending=True, ecc_uncorrected=0)
+    assert story(*parts_of(few)) == f"Q{RESET}{NVLINK}"
