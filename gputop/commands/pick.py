@@ -1,4 +1,4 @@
-"""`gputop pick`: print the idlest devices, for CUDA_VISIBLE_DEVICES."""
+"""`gputop pick`: print the idlest devices that work, for CUDA_VISIBLE_DEVICES."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from gputop.commands.arguments import Parser, add_shared, count, fail, print_tex
 from gputop.console import COULD_NOT_RUN, FINE, print_message
 from gputop.problem import Problem, ProblemError
 from gputop.schema.snapshot import Inventory, Sample, Source
-from gputop.text import short_name, visible
 
 if TYPE_CHECKING:
     from gputop.health.idle_devices import Candidate, Requirements
@@ -48,6 +47,9 @@ def add_arguments(parser: Parser) -> None:
     parser.description = (
         "Print the UUIDs of the devices that did least over a second and have most free memory: "
         "gpus=$(gputop pick -n 2) && CUDA_VISIBLE_DEVICES=$gpus python train.py. "
+        "A device that needs a reset, is lost, or has had uncorrected memory errors since its "
+        "driver was loaded is never picked; a busy or nearly full one is, and a line on standard "
+        "error says so. "
         "Only devices that CUDA_VISIBLE_DEVICES leaves are considered. Nothing is reserved."
     )
     parser.value("-n --count", "N", count, "how many (default 1)", 1)
@@ -75,6 +77,8 @@ class Outcome(NamedTuple):
     others: list[Candidate]
     note: str | None
     """Problem with CUDA_VISIBLE_DEVICES."""
+    hopeless: str | None
+    """Reason why waiting does not help."""
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -160,7 +164,7 @@ async def look(
             if len(looks) < LOOKS:
                 continue
             outcome = _outcome(wanted, needs, each.inventory, looks)
-            if outcome.picked or late:
+            if outcome.picked or outcome.hopeless or late:
                 return outcome
             if not waiting:
                 until = "" if math.isinf(wait_seconds) else f", for up to {wait_seconds:g} s"
@@ -172,7 +176,7 @@ async def look(
 def _outcome(
     wanted: int, needs: Requirements, inventory: Inventory, looks: Sequence[Sample]
 ) -> Outcome:
-    from gputop.health.idle_devices import candidates
+    from gputop.health.idle_devices import candidates, too_small
     from gputop.sources.visible_devices import seen
 
     if not inventory.devices:
@@ -182,7 +186,8 @@ def _outcome(
     every = candidates(inventory, looks, needs, allowed.uuids)
     fitting = sum(each.reason is None for each in every)
     enough = wanted if fitting >= wanted else 0
-    return Outcome(inventory, every[:enough], every[enough:], allowed.note)
+    hopeless = too_small(every, needs, wanted)
+    return Outcome(inventory, every[:enough], every[enough:], allowed.note, hopeless)
 
 
 def _too_few(count: int, outcome: Outcome) -> str:
@@ -194,19 +199,26 @@ def _too_few(count: int, outcome: Outcome) -> str:
 
 
 def _refuse(arguments: argparse.Namespace, outcome: Outcome) -> int:
-    """Print why there are too few: a line, and one for each device."""
-    print_message(
-        f"error: {_too_few(arguments.count, outcome)}. Ask for fewer, or wait with --wait."
-    )
-    for each in outcome.others:
-        name = short_name(visible(each.device.name, 80))
-        print_message(f"GPU {each.device.label} ({name}): {each.reason or 'fits'}")
+    """Print in one line why there are too few."""
+    from gputop.health.idle_devices import explain
+
+    if outcome.hopeless:
+        print_message(f"error: {outcome.hopeless}. Ask for less with --min-free.")
+        return COULD_NOT_RUN
+    remedy = "`gputop doctor` says more, and --wait waits."
+    if any(each.reason is None or each.asks_too_much for each in outcome.others):
+        remedy = "Ask for less, or wait with --wait."
+    few = _too_few(arguments.count, outcome)
+    print_message(f"error: {few}. {explain(outcome.others)} {remedy}")
     return COULD_NOT_RUN
 
 
 def _advise(arguments: argparse.Namespace, outcome: Outcome) -> None:
     if outcome.inventory.source is Source.SIMULATED:
         print_message("these devices are simulated: CUDA knows none of them")
+    for each in outcome.picked:
+        if each.warning:
+            print_message(each.warning)
     if arguments.index and os.environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
         print_message(
             "these indices need CUDA_DEVICE_ORDER=PCI_BUS_ID: without it CUDA counts the fastest "

@@ -1,4 +1,7 @@
-"""Ranking of devices by how idle they are, for `gputop pick`, with reasons against others. Pure."""
+"""Ranking of devices by how idle they are, for `gputop pick`, with reasons against others.
+
+A device with a fault of its hardware is never picked. A busy one is, with a warning. Pure.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,15 @@ from statistics import fmean
 from typing import NamedTuple
 
 from gputop.frozen import dataclass, replace
-from gputop.health.conditions import STATES
+from gputop.health.conditions import NO_SPARE_ROWS, ROW_PENDING, STATES, ecc_text, recovery_text
+from gputop.health.findings import lower_first, name_devices
+from gputop.health.thresholds import FULL_MARK, WORKS
 from gputop.schema.device import Device, DeviceSample, DeviceState
 from gputop.schema.snapshot import Inventory, Process, ProcessKind, Sample
-from gputop.text import size, visible
+from gputop.text import fold_list, percentage, size, visible
 
+MOST_USERS = 3
+"""Most processes named in a warning."""
 NO_INDEX = "a MIG instance has no index for CUDA: leave out --index"
 MPS_SERVER = "nvidia-cuda-mps-server"
 _AMOUNT = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?) ?(?:(%)|([KMGT]?)(I?B)?)", re.IGNORECASE)
@@ -72,6 +79,12 @@ class Candidate:
     """Minimum: free throughout."""
     memory_usable_bytes: int | None = None
     reason: str | None = None
+    is_excluded: bool = False
+    """True for a device that CUDA does not see, or not as a whole."""
+    asks_too_much: bool = False
+    """True if only the requirements are against it."""
+    processes: Sequence[Process] = ()
+    """Processes on it at the end."""
 
     @property
     def taken_percent(self) -> int:
@@ -83,6 +96,29 @@ class Candidate:
         if self.memory_free_bytes is not None and self.memory_usable_bytes:
             shares.append(100 - 100 * self.memory_free_bytes / self.memory_usable_bytes)
         return round(max(shares, default=100.0))
+
+    @property
+    def capacity_bytes(self) -> int | None:
+        """Memory that it can have free at most, or None if unknown."""
+        known = (self.memory_usable_bytes, self.device.memory_total_bytes)
+        return max((number for number in known if number is not None), default=None)
+
+    @property
+    def warning(self) -> str | None:
+        """Warning if it is busy or nearly full: how much, and by whom. None if it is idle."""
+        busy, free, usable = self.busy_percent, self.memory_free_bytes, self.memory_usable_bytes
+        is_busy = busy is not None and busy >= WORKS.begin
+        is_full = bool(usable) and free is not None and free <= (1 - FULL_MARK) * usable
+        if not (is_busy or is_full):
+            return None
+        load = "of unknown load" if busy is None else f"{percentage(busy)} busy"
+        memory = "free memory unknown"
+        if free is not None and usable is not None:
+            memory = f"{size(free)} of {size(usable)} free"
+        users = [_user(each) for each in self.processes]
+        by = f"used by {fold_list(users, MOST_USERS)}" if users else "no process is listed"
+        name = f"GPU {self.device.label} ({self.device.short_name})"
+        return f"{name} is {load}, {memory}: {by}"
 
 
 def candidates(
@@ -114,17 +150,31 @@ def _candidate(
     busy = [percent for each in readings if (percent := _busy(each)) is not None]
     memory = [known for sample in samples if (known := _memory(device, sample)) is not None]
     free, usable = min(memory, default=(None, None))
-    seen = Candidate(device, fmean(busy) if busy else None, free, usable)
-    reason = (
-        _divided(device, inventory)
-        or (device.uuid not in allowed and "not in CUDA_VISIBLE_DEVICES")
-        or _silent(samples[-1].device(device.uuid))
-        or _closed(device, inventory, samples[-1])
-        or (wanted.by_index and device.parent_uuid is not None and NO_INDEX)
-        or _full(seen, wanted)
-        or _at_work(seen, wanted)
+    last = samples[-1]
+    processes = [each for each in last.processes if each.device_uuid == device.uuid]
+    excluded = _divided(device, inventory)
+    if excluded is None and device.uuid not in allowed:
+        excluded = "not in CUDA_VISIBLE_DEVICES"
+    seen = Candidate(
+        device,
+        fmean(busy) if busy else None,
+        free,
+        usable,
+        is_excluded=excluded is not None,
+        processes=processes,
     )
-    return replace(seen, reason=reason or None)
+    reason = (
+        excluded
+        or _silent(last.device(device.uuid))
+        or _faulty(last.device(device.uuid))
+        or _faulty(last.device(device.parent_uuid or ""))
+        or _closed(device, inventory, last)
+        or (wanted.by_index and device.parent_uuid is not None and NO_INDEX)
+    )
+    if reason:
+        return replace(seen, reason=reason)
+    reason = _full(seen, wanted) or _at_work(seen, wanted)
+    return replace(seen, reason=reason, asks_too_much=reason is not None)
 
 
 def _busy(readings: DeviceSample) -> float | None:
@@ -155,7 +205,30 @@ def _divided(device: Device, inventory: Inventory) -> str | None:
 def _silent(readings: DeviceSample | None) -> str | None:
     if readings is None or (readings.state is DeviceState.OK and readings.age_seconds is None):
         return "it has not answered yet"
-    return None if readings.state is DeviceState.OK else STATES[readings.state]
+    return None
+
+
+def _faulty(readings: DeviceSample | None) -> str | None:
+    """Return what is wrong with its hardware; of a MIG instance, with that of its GPU."""
+    if readings is None:
+        return None
+    if readings.state is not DeviceState.OK:
+        return STATES[readings.state]
+    if readings.recovery_action not in (None, "none"):
+        return lower_first(recovery_text(readings.recovery_action or ""))
+    if readings.ecc_uncorrected:
+        return f"{ecc_text(readings.ecc_uncorrected)} since its driver was loaded"
+    if readings.remap_failed:
+        return lower_first(NO_SPARE_ROWS)
+    if readings.remap_pending:
+        return lower_first(ROW_PENDING)
+    return None
+
+
+def _user(process: Process) -> str:
+    user = visible(process.user or "?", 32)
+    program = visible((process.command or "?").split(" ", 1)[0].rpartition("/")[2], 40)
+    return f"{user} ({program}, pid {process.pid})"
 
 
 def _closed(device: Device, inventory: Inventory, sample: Sample) -> str | None:
@@ -206,3 +279,30 @@ def _at_work(seen: Candidate, wanted: Requirements) -> str | None:
     if seen.busy_percent <= wanted.max_busy_percent:
         return None
     return f"{seen.busy_percent:.3g} % busy, at most {wanted.max_busy_percent:g} % wanted"
+
+
+def explain(found: Iterable[Candidate]) -> str:
+    """Return why devices are out, as sentences; devices with the same reason share one."""
+    labels: dict[str, list[str]] = {}
+    for each in found:
+        labels.setdefault(each.reason or "fits", []).append(each.device.label)
+    return " ".join(f"{name_devices(names)}: {reason}." for reason, names in labels.items())
+
+
+def too_small(found: Sequence[Candidate], wanted: Requirements, count: int) -> str | None:
+    """Return in words that too few devices have as much memory as wanted, even if all were free.
+
+    None if enough have, or if it is not known.
+    """
+    if wanted.min_free is None or wanted.min_free.share is not None:
+        return None
+    needed = wanted.min_free.bytes
+    among = [each.capacity_bytes for each in found if not each.is_excluded]
+    known = [capacity for capacity in among if capacity is not None]
+    enough = sum(capacity >= needed for capacity in known)
+    if not known or len(known) < len(among) or enough >= count:
+        return None
+    if enough:
+        have = "has" if enough == 1 else "have"
+        return f"only {enough} of {len(known)} devices {have} {size(needed)} of memory"
+    return f"no device has {size(needed)} of memory: the largest has {size(max(known))}"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 import signal
 import subprocess
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,8 +17,17 @@ from gputop.commands import pick
 from gputop.compat import module_command
 from gputop.problem import Problem
 from gputop.stream.child import Interruption, Snapshot, StreamError
-from tests.driver import DRIVER_NOT_LOADED, GPU_IS_LOST, FakeDevice, FakeProcess, platforms
-from tests.streams import NO_DRIVER, inventory, no_driver, sample
+from tests.driver import (
+    DRIVER_NOT_LOADED,
+    GPU_IS_LOST,
+    RESET_REQUIRED,
+    UNKNOWN,
+    FakeDevice,
+    FakeProcess,
+    platforms,
+)
+from tests.health.machines import has
+from tests.streams import NO_DRIVER, inventory, no_driver, readings, sample
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -58,7 +69,7 @@ def picked(
 
 @pytest.mark.driver
 def test_the_idlest_first(driver: FakeDriver) -> None:
-    driver.write(device(97, 40), device(0, 1), device(0), device(code=GPU_IS_LOST))
+    driver.write(device(9, 40), device(0, 1), device(0), device(code=GPU_IS_LOST))
     done = picked(driver, "-n", "3")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == f"{UUIDS[2]},{UUIDS[1]},{UUIDS[0]}\n"
@@ -67,22 +78,21 @@ def test_the_idlest_first(driver: FakeDriver) -> None:
 @pytest.mark.driver
 def test_nothing_fits_and_the_reason_for_each(driver: FakeDriver) -> None:
     driver.write(
-        device(97, 3, name="NVIDIA Test\x1b[31m"),
+        device(97, 3),
         device(0, 70),
         device(compute_mode=2),
         device(compute_mode=3, processes=(FakeProcess(os.getpid()),)),
     )
     done = picked(driver, "--max-busy", "10", "--min-free", "20GiB")
     assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr.splitlines()[:4] == [
-        "gputop: error: no device fits. Ask for fewer, or wait with --wait.",
-        "gputop: GPU 0 (Test␛[31m): 97 % busy, at most 10 % wanted",
-        "gputop: GPU 1 (H100 80GB HBM3): 9.03 GiB of 79.0 GiB free, 20.0 GiB wanted",
-        "gputop: GPU 2 (H100 80GB HBM3): its compute mode is prohibited",
-    ]
-    last = done.stderr.splitlines()[4]
-    assert last.startswith("gputop: GPU 3 (H100 80GB HBM3): its compute mode is exclusive, and")
-    assert f"process {os.getpid()} " in last
+    (line,) = done.stderr.splitlines()
+    start, _, end = line.partition(f"process {os.getpid()} ")
+    assert start == (
+        "gputop: error: no device fits. GPU 0: 97 % busy, at most 10 % wanted. "
+        "GPU 1: 9.03 GiB of 79.0 GiB free, 20.0 GiB wanted. GPU 2: its compute mode is prohibited. "
+        "GPU 3: its compute mode is exclusive, and "
+    )
+    assert end.endswith(" holds it. Ask for less, or wait with --wait.")
 
 
 @pytest.mark.driver
@@ -91,8 +101,99 @@ def test_too_few_is_none(driver: FakeDriver) -> None:
     driver.write(device(), device(97))
     done = picked(driver, "-n", "2", "--max-busy", "10%")
     assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr.splitlines()[0].startswith("gputop: error: 2 devices are wanted, 1 fits. ")
-    assert "gputop: GPU 0 (H100 80GB HBM3): fits" in done.stderr.splitlines()
+    assert done.stderr == (
+        "gputop: error: 2 devices are wanted, 1 fits. GPU 0: fits. "
+        "GPU 1: 97 % busy, at most 10 % wanted. Ask for less, or wait with --wait.\n"
+    )
+
+
+BAD: dict[str, Any] = {
+    "LOST: it no longer answers on its bus": {"code": GPU_IS_LOST},
+    "NEEDS RESET: the driver has given up on it": {"code": RESET_REQUIRED},
+    "NOT RESPONDING: calls to its driver hang or fail": {"code": UNKNOWN},
+    "needs a reset": has(recovery=1),
+    "needs a reboot of its machine": has(recovery=2),
+    "3 uncorrected ECC errors since its driver was loaded": has(uncorrected=3),
+    "no spare memory rows left": has(failed=1),
+    "a memory row to remap at the next reset": has(pending=1),
+}
+
+
+@pytest.mark.driver
+@pytest.mark.parametrize("reason", BAD)
+def test_a_device_with_a_fault_is_never_picked(driver: FakeDriver, reason: str) -> None:
+    """It is idle and the other one is full: that one is taken, with a warning."""
+    driver.write(device(**BAD[reason]), device(99, 78))
+    done = picked(driver)
+    assert (done.returncode, done.stdout) == (0, f"{UUIDS[1]}\n")
+    driver.write(device(**BAD[reason]))
+    done = picked(driver)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr == (
+        f"gputop: error: no device fits. GPU 0: {reason}. "
+        "`gputop doctor` says more, and --wait waits.\n"
+    )
+
+
+@pytest.mark.driver
+def test_errors_of_other_boots_and_of_memory_that_was_corrected_do_not_count(
+    driver: FakeDriver,
+) -> None:
+    driver.write(device(**has(lifetime=7)))
+    done = picked(driver)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{UUIDS[0]}\n", "")
+
+
+@pytest.mark.driver
+def test_devices_with_the_same_reason_share_it(driver: FakeDriver) -> None:
+    driver.write(*(device(97) for _ in range(8)))
+    done = picked(driver, "--max-busy", "10")
+    assert done.stderr == (
+        "gputop: error: no device fits. GPUs 0–7: 97 % busy, at most 10 % wanted. "
+        "Ask for less, or wait with --wait.\n"
+    )
+
+
+@pytest.mark.driver
+def test_a_busy_device_is_picked_with_a_warning(driver: FakeDriver) -> None:
+    user = getpass.getuser()
+    process = FakeProcess(os.getpid(), memory_bytes=40 * GIB)
+    driver.write(device(99, 41, processes=(process,)), device(99, 79))
+    done = picked(driver)
+    assert (done.returncode, done.stdout) == (0, f"{UUIDS[0]}\n")
+    start, _, program = done.stderr.partition(f": used by {user} (")
+    assert start == "gputop: GPU 0 (H100 80GB HBM3) is 99 % busy, 38.0 GiB of 79.0 GiB free"
+    assert program.endswith(f", pid {os.getpid()})\n")
+
+
+@pytest.mark.driver
+def test_a_nearly_full_device_is_picked_with_a_warning(driver: FakeDriver) -> None:
+    driver.write(device(0, 78))
+    done = picked(driver, "--json")
+    assert (done.returncode, json.loads(done.stdout)["picked"]) == (0, [UUIDS[0]])
+    assert done.stderr == (
+        "gputop: GPU 0 (H100 80GB HBM3) is 0 % busy, 1.03 GiB of 79.0 GiB free: "
+        "no process is listed\n"
+    )
+
+
+@pytest.mark.driver
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--min-free", "200GiB"], "no device has 200 GiB of memory: the largest has 79.6 GiB"),
+        (["--min-free", "200GiB", "--wait"], "no device has 200 GiB of memory"),
+        (["--min-free", "60GiB", "-n", "2"], "only 1 of 2 devices has 60.0 GiB of memory"),
+    ],
+)
+def test_more_memory_than_there_is(driver: FakeDriver, arguments: list[str], says: str) -> None:
+    """Nothing is waited for: it would be for ever."""
+    driver.write(device(), device(memory_total_bytes=40 * GIB))
+    done = picked(driver, *arguments)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.startswith(f"gputop: error: {says}")
+    assert done.stderr.endswith(". Ask for less with --min-free.\n")
+    assert done.stderr.count("\n") == 1
 
 
 INDICES = "gputop: these indices need CUDA_DEVICE_ORDER=PCI_BUS_ID: without it CUDA counts the "
@@ -101,9 +202,9 @@ INDICES = "gputop: these indices need CUDA_DEVICE_ORDER=PCI_BUS_ID: without it C
 @pytest.mark.driver
 def test_indices_are_those_of_the_bus(driver: FakeDriver) -> None:
     driver.write(
-        device(50, pci_bus_id="00000000:9A:00.0"),
+        device(9, pci_bus_id="00000000:9A:00.0"),
         device(0, pci_bus_id="00000000:1A:00.0"),
-        device(20, pci_bus_id="00000000:2A:00.0"),
+        device(5, pci_bus_id="00000000:2A:00.0"),
     )
     done = picked(driver, "-n", "3", "--index")
     assert (done.returncode, done.stdout) == (0, "0,1,2\n")
@@ -121,7 +222,7 @@ def test_among_the_visible_devices_only(driver: FakeDriver) -> None:
         assert ("ends at '7': there is no such device" in done.stderr) is (value == "1,7,0")
     done = picked(driver, CUDA_VISIBLE_DEVICES="")
     assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr.count("not in CUDA_VISIBLE_DEVICES") == 3
+    assert "GPUs 0–2: not in CUDA_VISIBLE_DEVICES. `gputop doctor` says more" in done.stderr
 
 
 @pytest.mark.driver
@@ -230,7 +331,8 @@ def test_simulated_devices_are_said_to_be(tmp_path: Path) -> None:
 
 
 STOPPED = Interruption(Problem("The sampler stopped", "it ended", "It is being started again"))
-ONE = Snapshot(inventory(1), sample(1))
+IDLE = readings(0, gpu_utilization_percent=0)
+ONE = Snapshot(inventory(1), replace(sample(1), devices=(IDLE,)))
 
 
 @pytest.mark.parametrize(

@@ -219,3 +219,56 @@ def test_a_foreign_user_name_is_inert() -> None:
     holder = process(7, 0, user="\x1b[31m")
     said = reason(taken(look(), processes=(holder,)), compute_mode="exclusive_process")
     assert "\x1b" not in (said or "")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"state": DeviceState.LOST}, "LOST: it no longer answers on its bus"),
+        ({"recovery_action": "drain_and_reset"}, "needs a reset, once its work has ended"),
+        ({"ecc_uncorrected": 1}, "1 uncorrected ECC error since its driver was loaded"),
+        ({"remap_failed": True}, "no spare memory rows left"),
+        ({"remap_pending": True}, "a memory row to remap at the next reset"),
+        ({"recovery_action": "none", "ecc_uncorrected": 0, "remap_pending": False}, None),
+    ],
+)
+def test_an_instance_has_the_faults_of_its_gpu(changes: dict[str, Any], words: str | None) -> None:
+    found = seen(taken(look(**changes), look(uuid="MIG-0")), devices=(GPU, PARTS[0]))
+    assert {each.device.uuid: each.reason for each in found}["MIG-0"] == words
+
+
+@pytest.mark.parametrize(
+    ("changes", "warning"),
+    [
+        ({"busy": 9, "free": 40}, None),
+        ({"busy": None, "free": 40}, None),
+        ({"busy": 10, "free": 80}, "is 10 % busy, 80.0 GiB of 80.0 GiB free: no process is"),
+        ({"busy": 0, "free": 4}, "is 0 % busy, 4.00 GiB of 80.0 GiB free: no process is"),
+        ({"busy": None, "free": 2}, "is of unknown load, 2.00 GiB of 80.0 GiB free: no process is"),
+        (
+            {"busy": 99, "memory_free_bytes": None, "memory_used_bytes": None},
+            "is 99 % busy, free memory unknown: no process is",
+        ),
+    ],
+)
+def test_a_warning_says_how_busy_and_full_it_is(
+    changes: dict[str, Any], warning: str | None
+) -> None:
+    (found,) = seen(taken(look(**changes)))
+    expected = None if warning is None else f"GPU 0 (H100 80GB HBM3) {warning} listed"
+    assert found.warning == expected
+
+
+def test_a_warning_names_the_users_and_is_inert() -> None:
+    processes = (
+        process(7, 0, user="\x1b[31m", command="/opt/bin/python train.py"),
+        process(8, 0, command="a\nb"),
+        process(9, 1),
+        *(process(n, 0) for n in range(10, 15)),
+    )
+    (found, _) = seen(taken(look(busy=99), look(1, busy=100), processes=processes))
+    said = found.warning or ""
+    _, _, users = said.partition(": used by ")
+    assert users.startswith("␛[31m (python, pid 7), ada (a␊b, pid 8), ada (python, pid 10)")
+    assert users.endswith(" and 4 more")
+    assert "\n" not in said
