@@ -150,3 +150,52 @@ def test_what_is_built_has_the_manual_page_and_the_pictures(tmp_path: Path) -> N
         "SECURITY.md",
     )
     assert {*tracked, "hatch_build.py", "man/gputop.1"} <= {*names}
+
+
+def first_commands() -> list[str]:
+    """The commands of the README that install gputop: to use it, and to test it."""
+    readme = (ROOT / "README.md").read_text()
+    blocks = re.findall(r"```sh\n(.*?)```", readme, re.DOTALL)
+    return [block.strip() for block in blocks if "install" in block]
+
+
+def test_the_first_commands_leave_every_other_environment_alone() -> None:
+    """Each is one line that stands as it is, and installs into an environment of its own."""
+    use, test = first_commands()
+    steps = "python3 -m venv .venv && .venv/bin/pip install -c constraints.txt"
+    assert use == f'{steps} ".[bench]" && .venv/bin/gputop'
+    assert test == f'{steps} -e ".[bench,dev]" && .venv/bin/pytest'
+    assert test in (ROOT / "CONTRIBUTING.md").read_text()
+
+
+def test_ci_runs_the_test_command_as_it_stands() -> None:
+    """It is cut out of the README by the words of `.ci/run`."""
+    extraction = re.search(r"^tests=\$\((sed .*)\)$", (ROOT / ".ci/run").read_text(), re.MULTILINE)
+    assert extraction is not None
+    done = subprocess.run(
+        ["/bin/bash", "-c", extraction[1]], cwd=ROOT, capture_output=True, check=True, text=True
+    )
+    assert done.stdout.strip() == first_commands()[1]
+
+
+@pytest.mark.parametrize("file", [".gitignore", ".dockerignore"])
+def test_the_environment_is_no_part_of_the_project(file: str) -> None:
+    lines = (ROOT / file).read_text().splitlines()
+    assert {"/.venv/", ".venv"} & {*lines}
+
+
+def test_what_is_built_leaves_the_environment_out(tmp_path: Path) -> None:
+    """Also the source distribution, from a clone in which the first command ran."""
+    clone = tmp_path / "clone"
+    clone.mkdir()
+    for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE"):
+        (clone / name).write_bytes((ROOT / name).read_bytes())
+    for name in ("gputop/__init__.py", "man/gputop.1", ".venv/lib/gputop/secret.py"):
+        (clone / name).parent.mkdir(parents=True)
+        (clone / name).write_text('__version__ = "0"\n')
+    build = [sys.executable, "-m", "hatchling", "build", "-d", str(tmp_path)]
+    subprocess.run(build, cwd=clone, check=True, capture_output=True, timeout=60)
+    (wheel,), (source,) = tmp_path.glob("*.whl"), tmp_path.glob("*.tar.gz")
+    with zipfile.ZipFile(wheel) as files, tarfile.open(source) as archive:
+        names = [*files.namelist(), *archive.getnames()]
+    assert not [name for name in names if ".venv" in name or "secret" in name]
