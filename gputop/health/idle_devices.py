@@ -108,7 +108,9 @@ class Candidate:
         """Warning if it is busy or nearly full: how much, and by whom. None if it is idle."""
         busy, free, usable = self.busy_percent, self.memory_free_bytes, self.memory_usable_bytes
         is_busy = busy is not None and busy >= WORKS.begin
-        is_full = bool(usable) and free is not None and free <= (1 - FULL_MARK) * usable
+        is_full = False
+        if free is not None and usable:
+            is_full = free <= (1 - FULL_MARK) * usable
         if not (is_busy or is_full):
             return None
         load = "of unknown load" if busy is None else f"{percentage(busy)} busy"
@@ -163,7 +165,7 @@ def _candidate(
         is_excluded=excluded is not None,
         processes=processes,
     )
-    reason = (
+    unfit = (
         excluded
         or _silent(last.device(device.uuid))
         or _faulty(last.device(device.uuid))
@@ -171,8 +173,8 @@ def _candidate(
         or _closed(device, inventory, last)
         or (wanted.by_index and device.parent_uuid is not None and NO_INDEX)
     )
-    if reason:
-        return replace(seen, reason=reason)
+    if unfit:
+        return replace(seen, reason=unfit)
     reason = _full(seen, wanted) or _at_work(seen, wanted)
     return replace(seen, reason=reason, asks_too_much=reason is not None)
 

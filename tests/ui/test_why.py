@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gputop.health.conditions import STATES
 from gputop.schema.device import Absence, DeviceState
 from gputop.schema.snapshot import Event, Inventory, Sample
 from gputop.ui.device.why_page import FindingsView, WhyPage, WhyTitle
@@ -286,22 +287,40 @@ async def test_findings_take_no_room_from_devices_and_processes(
     assert rows["well"] == rows["starved"]
 
 
-async def test_a_device_with_a_fault_shows_the_fault() -> None:
+@pytest.mark.parametrize("state", [DeviceState.LOST, DeviceState.NEEDS_RESET])
+async def test_a_device_with_a_fault_shows_the_fault(state: DeviceState) -> None:
+    """One that has fallen off the bus is not reset, whatever else the driver says of it."""
     told = records(STARVED, HOT)
     last = told[-1]
     assert isinstance(last, Sample)
-    lost = dataclasses.replace(streams.lost(0, DeviceState.LOST), uuid=device(0).uuid)
+    lost = dataclasses.replace(streams.lost(0, state), uuid=device(0).uuid)
     event = Event(last.time, device(0).uuid, "xid", 79)
     told[-1] = dataclasses.replace(last, devices=(lost, last.devices[1]), events=(event,))
     app = app_with(*told)
     async with app.run_test(size=LARGE) as pilot:
         await settle(pilot)
-        assert "LOST: it no longer answers" in shown(pilot, DevicesView)
+        words = STATES[state]
+        assert words in shown(pilot, DevicesView)
         await pilot.press("w")
         await settle(pilot)
         said = findings(pilot)
-        assert "▲ GPU 0: LOST: it no longer answers on its bus. Xid 79: the GPU has fallen" in said
+        assert f"▲ GPU 0: {words}. Xid 79: the GPU has fallen" in said
+        assert "Usually only a reboot helps" in said
+        assert "--gpu-reset" not in said
         assert "no device (the device is lost" in said
+
+
+async def test_a_command_for_one_of_several_devices_says_for_which() -> None:
+    """The devices share a finding, and its remedy has the number of one."""
+    lowered = {"clock_event_reasons": ("sw_power_cap",), "power_limit_watts": 500.0}
+    app = app_with(*records(lowered, lowered))
+    async with app.run_test(size=(160, 60)) as pilot:
+        await settle(pilot)
+        await pilot.press("w")
+        await settle(pilot)
+        said = findings(pilot)
+        assert "GPUs 0 and 1: held back by a power limit" in said
+        assert "GPU 0: if nobody meant it: `sudo nvidia-smi -i 0 -pl 700`" in said
 
 
 async def test_help_explains_it() -> None:
