@@ -36,6 +36,14 @@ class FakeTorch:
         self.made_on.append(device)
         return self._torch.arange(*numbers, **options)
 
+    def randint(self, *numbers: Any, device: str) -> Any:
+        del device  # all memory is the host's
+        return self._torch.randint(*numbers)
+
+    def empty(self, *sides: Any, device: str, **options: Any) -> Any:
+        del device
+        return self._torch.empty(*sides, **options)
+
     @contextlib.contextmanager
     def _using(self, stream: FakeStream) -> Iterator[None]:
         before, self.stream = self.stream, stream.cuda_stream

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import fcntl
+import itertools
 import math
 import os
 import re
@@ -72,7 +74,7 @@ def devices_have_torch() -> bool:
 
 
 def path_of(device: Any, way: str, peer: int = 1) -> copies.PairPath:
-    return copies.PairPath(device, peer, way, MIB, copies.PAIR_WAYS[way])
+    return copies.PairPath(copies.Pair(device, peer, MIB), way, copies.PAIR_WAYS[way])
 
 
 @needs_torch
@@ -89,7 +91,7 @@ def test_who_makes_a_copy_and_who_has_it_then(
 ) -> None:
     device = gpu()
     path = path_of(device, way, 3)
-    assert device.torch.made_on == [f"cuda:{3 * end}" for to in receivers for end in (1 - to, to)]
+    assert device.torch.made_on == [f"cuda:{3 * end}" for to in (1, 0) for end in (1 - to, to)]
     path.clear()
     assert path.wrong() >= len(receivers) * (MIB // 8 - 1), "the word of number 0 is 0"
     path.copy(1)
@@ -126,7 +128,7 @@ def test_small_copies_wait_until_all_are_launched() -> None:
 def run_of(lock: Path, seconds: float = 60.0) -> Recorded:
     lock.touch()
     run = Recorded(seconds=seconds, kind="copy")
-    run.request.update(label="GPU 2", peers=["GPU 0", "GPU 1"], rendezvous=str(lock))
+    run.request.update(label="GPU 2", peers=["GPU 0", "GPU 1"], ranks=3, rendezvous=str(lock))
     return run
 
 
@@ -138,7 +140,7 @@ def test_rows_of_every_other_gpu(tmp_path: Path, *, access: bool) -> None:
     plan, *events = run.sent
     points = [each for each in events if each["event"] == "point"]
     assert plan["rows"] == 5 * 2 + 2 * 4
-    assert len(points) == 5 * 2 + 2 * 3
+    assert len(points) == 5 * 2 + 2 * 3, run.notes
     between = {each["series"]: each for each in points if each["series"].startswith("GPU 2: ")}
     assert list(between) == [
         f"GPU 2: {way} GPU {peer}"
@@ -372,36 +374,188 @@ async def test_a_stop_reaches_those_that_wait_for_their_turn(tmp_path: Path) -> 
 
 
 @needs_torch
-def test_the_time_of_a_turn_is_an_equal_part(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("seconds", "turn"), [(6.0, 1.5), (12.0, 3.0), (20.0, 3.0), (60.0, 5.0)])
+def test_each_gpu_has_the_same_time_and_each_peer_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, turn: float
 ) -> None:
-    """It does not wait longer than the run, and says so in one line."""
+    """The turn is for both peers. It waits no longer than the run, and says so in one line."""
     waited: list[Any] = []
-    run = run_of(tmp_path / "lock", seconds=6.0)
+    run = run_of(tmp_path / "lock", seconds=seconds)
     monkeypatch.setattr(run, "expect", lambda seconds, error: waited.append((seconds, error)))
     monkeypatch.setattr(copies, "_copy_alone", lambda *_: None)
     left: list[float] = []
     monkeypatch.setattr(copies, "_rows_of_pair", lambda rows, *_: left.append(rows.left))
     copies.copy(gpu(), run)
-    assert [0.9 < each <= 1.0 for each in left] == [True], "half of the run for three GPUs"
+    assert len(left) == 2
+    assert left[0] == pytest.approx(turn, abs=0.2)
     (late,) = {error for _, error in waited if error.kind == "too_slow"}
     assert late.fields["why"] == "other GPUs did not end their copies in time"
 
 
 @needs_torch
-def test_rows_that_there_was_no_time_for_are_noted(
+def test_a_turn_that_begins_late_is_not_shorter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    left: list[float] = []
+
     def late(rows: Any, *_: Any) -> None:
+        rows.run.request["seconds"] = 0.0
+        rows.until = 0.0
+
+    run = run_of(tmp_path / "lock", seconds=12.0)
+    monkeypatch.setattr(copies, "_copy_alone", late)
+    monkeypatch.setattr(copies, "_rows_of_pair", lambda rows, *_: left.append(rows.left))
+    copies.copy(gpu(), run)
+    assert left[0] == pytest.approx(3.0, abs=0.2)
+
+
+@needs_torch
+def test_peers_that_there_was_no_time_for_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured: list[str] = []
+
+    def late(rows: Any, way: Any, *_: Any) -> None:
+        measured.append(way.series)
         rows.until = 0.0
 
     monkeypatch.setattr(copies, "_copy_alone", lambda *_: None)
     monkeypatch.setattr(copies, "_row", late)
-    run = run_of(tmp_path / "lock")
+    run = run_of(tmp_path / "lock", seconds=5.0)
     copies.copy(gpu(), run)
-    access, late_note = run.notes
-    assert access == "GPU 0: peer access"
-    assert late_note.startswith("the time was up before all rows were measured")
+    assert measured == [f"GPU 2: {way} GPU 0" for way in copies.PAIR_WAYS], "all of one peer"
+    *_, note = run.notes
+    assert note == "GPU 1: copies are absent, the time was up: give --seconds 12 or more"
+
+
+BUSY = "CUDA error: CUDA-capable device(s) is/are busy or unavailable"
+
+
+@needs_torch
+def test_contexts_on_peers_are_made_before_anything_is_timed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, run = gpu(), run_of(tmp_path / "lock")
+    asked: list[int] = []
+
+    def info(number: int) -> tuple[int, int]:
+        if not run.sent:
+            asked.append(number)
+        return gpus.FREE_BYTES, gpus.FREE_BYTES
+
+    monkeypatch.setattr(made.torch.cuda, "mem_get_info", info)
+    copies.copy(made, run)
+    assert asked == [1, 2], "before the plan"
+    assert run.sent[0]["event"] == "plan"
+
+
+@needs_torch
+@pytest.mark.parametrize("error", [RuntimeError(f"{BUSY}\nand advice"), MemoryError("no room")])
+def test_a_peer_without_a_context_costs_no_other_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    made, run = gpu(), run_of(tmp_path / "lock")
+
+    def info(number: int) -> tuple[int, int]:
+        if number == 1:
+            raise error
+        return gpus.FREE_BYTES, gpus.FREE_BYTES
+
+    monkeypatch.setattr(made.torch.cuda, "mem_get_info", info)
+    copies.copy(made, run)
+    said = str(error).splitlines()[0]
+    assert run.notes == [f"GPU 0: copies are absent, {said}", "GPU 1: peer access"]
+    assert run.sent[0]["rows"] == 5 * 2 + 4
+    series = [each["series"] for each in run.sent if each["event"] == "point"]
+    assert len(series) == 5 * 2 + 3
+    assert sum(each.endswith("GPU 1") for each in series) == 3
+
+
+@needs_torch
+def test_without_any_peer_there_are_the_gpu_s_own_rows(tmp_path: Path) -> None:
+    run = run_of(tmp_path / "lock")
+    run.request.update(peers=[], exclusive_peers={"GPU 0": "exclusive_process"})
+    copies.copy(gpu(), run)
+    assert run.notes == ["GPU 0: copies are absent, its compute mode is exclusive process"]
+    assert sum(each["event"] == "point" for each in run.sent) == 5 * 2
+    other = os.open(tmp_path / "lock", os.O_RDONLY)
+    with pytest.raises(BlockingIOError):  # while this one copies
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(other)
+
+
+@needs_torch
+def test_small_copies_are_counted_in_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their own time is far shorter than that of the wait before them."""
+    times = itertools.count()
+    blocks: list[int] = []
+
+    def clock(self: copies.PairPath, work: Any, count: int) -> float:
+        blocks.append(count)
+        return 2e-6 * count * (1 + next(times) % 3)  # which does not get steady
+
+    monkeypatch.setattr(copies.PairPath, "clock_held", clock)
+    monkeypatch.setattr(copies, "PAIR_WAYS", {"write to": {1: 0}})
+    monkeypatch.setattr(copies, "_row", lambda *_: None)
+    run = run_of(tmp_path / "lock")
+    run.request["peers"] = ["GPU 0"]
+    copies.copy(gpu(), run)
+    assert blocks == [copies.MOST_HELD] * (1 + copies.MOST_HELD_BLOCKS)
+    blocks.clear()
+    monkeypatch.setattr(copies.PairPath, "clock_held", lambda *_: blocks.append(1) or 2e-4)
+    copies.copy(gpu(), run_of(tmp_path / "another lock"))
+    assert len(blocks) == 2 * (1 + copies.LEAST_HELD_BLOCKS), "of two peers"
+
+
+@needs_torch
+@pytest.mark.parametrize(
+    ("error", "fails"),
+    [
+        (RuntimeError("CUDA out of memory. Tried to allocate 1 GiB"), False),
+        (RuntimeError("CUDA error: an illegal memory access was encountered"), True),
+    ],
+)
+def test_a_size_that_fails_costs_no_other_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, *, fails: bool
+) -> None:
+    words = copies._words
+
+    def failing(torch: Any, size: int, place: str = "cpu") -> Any:
+        if size == MIB and place == "cuda":
+            raise error
+        return words(torch, size, place)
+
+    monkeypatch.setattr(copies, "_words", failing)
+    run = run_of(tmp_path / "lock")
+    if fails:
+        with pytest.raises(RuntimeError, match="illegal"):
+            copies.copy(gpu(), run)
+        return
+    copies.copy(gpu(), run)
+    assert f"copies are absent at 1 MiB, {error}" in run.notes
+    assert sum(each["event"] == "point" for each in run.sent) == 5 + 2 * 3
+
+
+@needs_torch
+@pytest.mark.parametrize("size", [1 << 16, 1 << 20, 1 << 22])
+def test_no_word_of_a_buffer_is_where_another_copy_would_put_it(size: int) -> None:
+    words = copies._words(load_torch(), size)
+    assert words.nbytes == size
+    assert words.unique().numel() == len(words), "a shifted or repeated block is found"
+    ones = sum((word % 2**64).bit_count() for word in words[: 1 << 12].tolist())
+    assert 0.48 < ones / 64 / (1 << 12) < 0.52
+    assert not (words == copies._words(load_torch(), size)).any(), "another buffer has others"
+
+
+@needs_torch
+def test_the_host_makes_few_random_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch, made = load_torch(), list[int]()
+    randint = torch.randint
+    monkeypatch.setattr(torch, "randint", lambda *a, **k: made.append(a[2][0]) or randint(*a, **k))
+    copies._words(torch, 1 << 24)
+    assert made == [copies.RANDOM_WORDS]
 
 
 def test_the_worker_knows_the_names_of_all_that_it_sees() -> None:

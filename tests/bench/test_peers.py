@@ -84,6 +84,30 @@ def test_who_has_no_peer() -> None:
     assert peers(asked(*afar)) == [[]] * 3, "a process sees the one GPU that Ray has lent"
 
 
+def test_a_gpu_in_an_exclusive_mode_is_no_peer_and_has_peers() -> None:
+    exclusive = dataclasses.replace(GPUS[1], compute_mode="exclusive_process")
+    requests = target_choice.with_peers(asked(GPUS[0], exclusive, GPUS[2]))
+    assert [[peer.number for peer in each.peers] for each in requests] == [["2"], ["2", "0"], ["0"]]
+    first, second, _ = map(worker_request, requests)
+    assert first["exclusive_peers"] == {"GPU 1": "exclusive_process"}
+    assert (second["exclusive_peers"], second["compute_mode"]) == ({}, "exclusive_process")
+    seen_by = worker_launch.worker_environment(requests[0].target, *requests[0].peers)
+    assert seen_by["CUDA_VISIBLE_DEVICES"].split(",") == [GPUS[n].uuid for n in (0, 2)]
+    ranks = target_choice.with_peers(asked(GPUS[0], exclusive, kind="collective"))
+    assert [len(each.peers) for each in ranks] == [1, 1], "each rank computes on its own GPU only"
+
+
+def test_a_target_has_the_compute_mode_of_its_gpu() -> None:
+    before = divided()
+    devices = [
+        dataclasses.replace(each, compute_mode=None if each.parent_uuid else "exclusive_process")
+        for each in before.devices
+    ]
+    changed = dataclasses.replace(before, devices=tuple(devices))
+    found = target_choice.targets(changed, seen())[:-1]
+    assert {each.compute_mode for each in found} == {"exclusive_process"}
+
+
 def test_the_worker_sees_its_own_device_first_and_then_its_peers() -> None:
     _, second, _ = target_choice.with_peers(asked(*GPUS))
     seen_by = worker_launch.worker_environment(second.target, *second.peers)

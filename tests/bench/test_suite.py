@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,8 +20,10 @@ from gputop.bench.results.outliers import DeviceOutcome
 from gputop.bench.results.text_report import suite_page
 from gputop.bench.run import suite as suites
 from gputop.bench.run import worker_launch
+from gputop.bench.run.session import worker_request
 from gputop.bench.run.suite import LEVELS, Part, PartResult, Suite, part_requests
 from gputop.bench.run.worker_launch import Interpreter, InterpreterSearch
+from gputop.bench.worker import copies
 from gputop.commands import bench as command
 from gputop.commands.arguments import Parser
 from gputop.console import COULD_NOT_RUN, USAGE
@@ -263,6 +266,19 @@ def test_the_ranks_of_a_collective_keep_the_share_of_the_memory() -> None:
     asked, _ = part_requests(Part("collective", 0.1), whole)
     assert [each.target.memory_share for each in asked] == [0.4] * len(asked)
     assert len(asked) > 1
+
+
+@pytest.mark.parametrize(("gpus", "seconds"), [(1, 8.0), (2, 8.0), (4, 24.0), (8, 112.0)])
+def test_copies_have_time_for_every_link(gpus: int, seconds: float) -> None:
+    targets = target_choice.targets(inventory(gpus), sample(gpus))[:-1]
+    base = [Request(each, "bfloat16", None, LEVELS["quick"].seconds) for each in targets]
+    requests, planned = part_requests(LEVELS["quick"].parts[0], base)
+    assert planned.name == "copy"
+    assert planned.seconds == seconds
+    assert {each.seconds for each in requests} == {seconds}
+    run: Any = SimpleNamespace(request=worker_request(requests[0]))
+    between = copies.seconds_between(run, gpus - 1)
+    assert between >= copies.PEER_SECONDS * gpus * (gpus - 1)
 
 
 def test_a_device_without_a_data_type_is_named_and_the_others_run() -> None:

@@ -77,12 +77,19 @@ class Target:
     pci_bus_id: str | None = None
     simulated: bool = False
     """True for a device that is not there: a test of it is simulated, too."""
+    compute_mode: str | None = None
+    """NVML's name of the mode: `default`, `exclusive_process`, `prohibited`; None if unknown."""
 
     @property
     def memory_allowed_bytes(self) -> int | None:
         """Memory that a run may use, or None if the free memory is unknown."""
         free = self.memory_free_bytes
         return None if free is None else int(self.memory_share * free)
+
+    @property
+    def is_exclusive(self) -> bool:
+        """True if its compute mode does not let several processes compute on it."""
+        return self.compute_mode not in (None, "default")
 
     @property
     def number(self) -> str | None:
@@ -135,7 +142,23 @@ class Request:
 
     @property
     def peers(self) -> tuple[Target, ...]:
-        """Other devices of a run between several, from the next one on."""
+        """Other devices of a run between several, from the next one on.
+
+        `copy` computes on its peers itself, which an exclusive compute mode refuses.
+        """
+        if self.kind != "copy":
+            return self._others
+        return tuple(each for each in self._others if not each.is_exclusive)
+
+    @property
+    def exclusive_peers(self) -> tuple[Target, ...]:
+        """Other GPUs to which `copy` cannot copy because of their compute mode."""
+        if self.kind != "copy":
+            return ()
+        return tuple(each for each in self._others if each.is_exclusive)
+
+    @property
+    def _others(self) -> tuple[Target, ...]:
         at = self.ranks.index(self.target) if self.ranks else 0
         return (*self.ranks[at + 1 :], *self.ranks[:at])
 

@@ -40,7 +40,7 @@ UNKNOWN = "The driver does not say who uses it."
 def targets(inventory: Inventory, sample: Sample | None) -> tuple[Target, ...]:
     """Return every testable device of a stream, in its order, then the CPU."""
     cpu, whole = cpu_target(), gpus_in_mig_mode(inventory)
-    buses = {each.uuid: each.pci_bus_id for each in inventory.devices}
+    parents = {each.uuid: each for each in inventory.devices}
     gpus = []
     for device in inventory.devices:
         if device.uuid in whole:
@@ -50,9 +50,12 @@ def targets(inventory: Inventory, sample: Sample | None) -> tuple[Target, ...]:
         if device.memory_is_shared:
             free, share = cpu.memory_free_bytes, cpu.memory_share
         identity = (device.uuid, device.index, device.name, device.compute_capability)
-        bus = device.pci_bus_id or buses.get(device.parent_uuid or "")
+        gpu = parents.get(device.parent_uuid or "", device)
+        bus = device.pci_bus_id or gpu.pci_bus_id
+        mode = device.compute_mode or gpu.compute_mode
         mig = (device.parent_uuid, device.mig_index)
-        gpus.append(Target("cuda", *identity, free, *mig, share, pci_bus_id=bus))
+        known = (*identity, free, *mig, share)
+        gpus.append(Target("cuda", *known, pci_bus_id=bus, compute_mode=mode))
     return (*gpus, cpu)
 
 
@@ -178,6 +181,11 @@ def common_dtype(targets: Sequence[Target]) -> str:
     return next((dtype for dtype in wanted if dtype in shared), "float32")
 
 
+def copies_to_others(target: Target) -> bool:
+    """True for a whole GPU of this machine: a process on another one sees that device only."""
+    return target.kind == "cuda" and target.host is None and not target.parent_uuid
+
+
 def with_peers(requests: Sequence[Request]) -> list[Request]:
     """Return requests with the other devices of a collective, or of copies between GPUs.
 
@@ -190,7 +198,7 @@ def with_peers(requests: Sequence[Request]) -> list[Request]:
     gpus = [each for each in targets if each.kind == "cuda" and each.host is None]
     if requests[0].kind != "copy" or not gpus:
         return list(requests)
-    whole = tuple(each for each in gpus if not each.parent_uuid)
+    whole = tuple(filter(copies_to_others, gpus))
     free = plan.cpu_target().memory_free_bytes
 
     def with_peers(each: Request) -> Request:

@@ -361,6 +361,8 @@ def worker_request(request: Request, wait_seconds: float = 0.0) -> dict[str, Any
         "name": target.name,
         "label": target.place,
         "peers": [each.place for each in request.peers],
+        "exclusive_peers": {each.place: each.compute_mode for each in request.exclusive_peers},
+        "compute_mode": target.compute_mode,
         "dtype": request.dtype,
         "dtypes": [_dtype(name, target, verify_all=request.verify_all) for name in request.dtypes],
         "size": request.size,

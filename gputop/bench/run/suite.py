@@ -10,8 +10,8 @@ from typing import Any
 from gputop.bench.events import SCHEMA, Done
 from gputop.bench.plan import request as plan
 from gputop.bench.plan.kinds import DTYPES, KINDS
-from gputop.bench.plan.request import Request
-from gputop.bench.plan.target_choice import common_dtype, with_peers
+from gputop.bench.plan.request import Request, Target
+from gputop.bench.plan.target_choice import common_dtype, copies_to_others, with_peers
 from gputop.bench.results.outliers import DeviceOutcome, device_outcome
 from gputop.bench.results.statistics import mean_rate, second_half, time_to_steady
 from gputop.bench.run.run_state import KEPT_ITEMS, RunCurves, RunState
@@ -72,6 +72,9 @@ LEVELS = {
 }
 """Suites by name: two minutes, ten minutes, and an hour."""
 DEFAULT_LEVEL = "quick"
+PEER_SECONDS = 2.0
+"""Length of `copy` for each GPU and each other one to which it copies: two GPUs have 2 such pairs,
+and eight have 56. A shorter run would measure only some of the links. A fast link takes a third."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,16 +144,16 @@ def part_requests(part: Part, suite: Sequence[Request]) -> tuple[list[Request], 
 
     The requests of the suite have its devices, its data type, and the seconds of all parts.
     """
-    planned = PartResult(part.name, part.share * suite[0].seconds)
     targets = [each.target for each in suite]
     dtype = part.dtype or (common_dtype(targets) if part.kind == "pairs" else None)
-    least = plan.SHORTEST_SECONDS * (len(suite) + 1 if part.kind == "pairs" else 1)
+    seconds = max(_least_seconds(part, targets), part.share * suite[0].seconds)
+    planned = PartResult(part.name, seconds)
     asked = [
         replace(
             each,
             kind=part.kind,
             dtype=dtype or each.dtype,
-            seconds=max(least, part.share * each.seconds),
+            seconds=seconds,
             verify_all=part.verify_all or (each.verify_all and not KINDS[part.kind].has_rows),
         )
         for each in suite
@@ -168,6 +171,16 @@ def part_requests(part: Part, suite: Sequence[Request]) -> tuple[list[Request], 
     lacks = [plan.why_missing(DTYPES[asked[0].dtype], target) for target in problems]
     planned = replace(planned, left_out=said, incomplete=None in lacks)
     return with_peers(fit) if fit else [], planned
+
+
+def _least_seconds(part: Part, targets: Sequence[Target]) -> float:
+    """Return the shortest useful run of a part on these devices."""
+    if part.kind == "pairs":
+        return plan.SHORTEST_SECONDS * (len(targets) + 1)
+    if part.kind == "copy":
+        gpus = sum(copies_to_others(target) for target in targets)
+        return max(plan.SHORTEST_SECONDS, PEER_SECONDS * gpus * (gpus - 1))
+    return plan.SHORTEST_SECONDS
 
 
 def part_result(

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
+import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Optional
 
-from .errors import RunError, first_line, is_memory
-from .rows import Clock, Rows, Work
+from .errors import RunError, first_line, is_death
+from .rows import REPEATABLE, Clock, Rows, Timed, Work
 
 if TYPE_CHECKING:
     from .main import Run
@@ -29,18 +30,26 @@ and one to compare with its mask."""
 BUFFERS_SECONDS = 3.0
 """Expected seconds to make the largest buffers on a slow host."""
 READ_AND_WRITTEN = 2
+RANDOM_WORDS = 1 << 16
+"""Random words of a buffer. The rest repeats them, each block XOR another number: the host makes
+random numbers more slowly than it copies them."""
 
 PAIR_WAYS = {"write to": {1: 0}, "read from": {0: 0}, "both directions with": {1: 0, 0: 1}}
 """Copies between this GPU, 0, and a peer, 1: by who receives, who makes them."""
 PAIR_BYTES, SMALL_BYTES = 1 << 28, 16
 """Bytes of the largest copy between two GPUs, and of the one whose latency is measured."""
-PAIR_SECONDS = 0.5
-"""Share of the run for copies between GPUs, of which each GPU has an equal part."""
+LEAST_BETWEEN, MOST_BETWEEN = 0.25, 0.75
+"""Shares of the run for copies between GPUs, of which each GPU has an equal part."""
+PEER_SECONDS = 1.5
+"""Wall time for the rows of one peer, with buffers and comparisons. A fast link takes half."""
 ROWS_OF_PAIR = 4
 """Rows of a pair, with the latency."""
 MOST_HELD, HELD_CYCLES = 100, 40_000
 """Small copies that wait together, and clock cycles per copy until they begin: longer than Python
 takes to launch one, so that its speed is not measured."""
+LEAST_HELD_BLOCKS, MOST_HELD_BLOCKS = 7, 15
+"""Blocks of small copies. Nearly all of their time is the wait before them, so that they are
+counted: of the copies alone, 0.2 s take over two seconds of wall time."""
 ODD = 0x9E3779B97F4A7C15 - 2**64
 """Makes words of their numbers in which all bytes differ."""
 
@@ -72,7 +81,7 @@ class CopyPath:
 def copy(device: Any, run: Run) -> None:
     """Measure a row for each size and path, and then for each other GPU and direction."""
     cuda = device.place == "cuda"
-    torch, free, peers = device.torch, run.request["free_bytes"], run.request["peers"]
+    torch, free = device.torch, run.request["free_bytes"]
     if cuda:
         free = min(device.free_bytes(), free or device.free_bytes())
     most = (free or 4 << 30) // SHARE_OF_FREE
@@ -80,12 +89,14 @@ def copy(device: Any, run: Run) -> None:
     sizes = fitting_host(fitting, run)
     counted = sorted({1, torch.get_num_threads()})
     alone = (5 if cuda else len(counted)) * len(sizes)
+    peers = reachable_peers(device, run)
     rows = Rows(device, run, alone + ROWS_OF_PAIR * len(peers))
     timing = "device events, and wall time where memory is pageable" if cuda else device.timing
     between = (
         "; between GPUs by the driver, one pair at a time, made by the GPU that is named first"
     )
-    turn = share_lock(run) if peers else lambda: None
+    # Also without a peer of its own: while it copies, the others wait for it.
+    turn = share_lock(run) if run.request["rendezvous"] else lambda: None
     rows.plan(
         "bytes",
         (0, 0, 0),
@@ -97,10 +108,52 @@ def copy(device: Any, run: Run) -> None:
         data="random bytes",
     )
     end, rows.to_come = rows.until, alone
-    rows.until -= PAIR_SECONDS * run.request["seconds"] if peers else 0.0
-    _copy_alone(rows, sizes, counted)
+    seconds = seconds_between(run, len(peers))
+    rows.until -= seconds
+    failed = _copy_alone(rows, sizes, counted)
     if peers and not run.halt.is_set():
-        _copy_between(rows, turn, end)
+        _copy_between(rows, peers, turn, end, seconds / run.request["ranks"])
+    if failed is not None and not rows.table.rows:
+        raise failed
+
+
+def seconds_between(run: Run, peers: int) -> float:
+    """Return the seconds of the run for copies between GPUs, the turns of all of them together.
+
+    Each peer has the seconds that its rows take if the run is long enough.
+    """
+    if not peers:
+        return 0.0
+    seconds: float = run.request["seconds"]
+    wanted = max(_seconds_needed(run, peers), LEAST_BETWEEN * seconds)
+    return min(wanted, MOST_BETWEEN * seconds)
+
+
+def _seconds_needed(run: Run, peers: int) -> float:
+    ranks: int = run.request["ranks"]
+    return PEER_SECONDS * peers * ranks
+
+
+def reachable_peers(device: Any, run: Run) -> dict[int, str]:
+    """Return the peers by their number in this process, with a context and peer access made.
+
+    That takes up to seconds, and so it is a part of the preparation. Peers that cannot be had are
+    noted: a process cannot compute on a GPU whose compute mode is exclusive.
+    """
+    for peer, mode in run.request["exclusive_peers"].items():
+        run.notes.append(f"{peer}: copies are absent, its compute mode is {mode.replace('_', ' ')}")
+    found = {}
+    for number, peer in enumerate(run.request["peers"], 1):
+        try:
+            device.torch.cuda.mem_get_info(number)
+            direct = device.torch.cuda.can_device_access_peer(0, number)
+            Pair(device, number, SMALL_BYTES)
+        except (MemoryError, RuntimeError) as error:
+            run.notes.append(f"{peer}: copies are absent, {first_line(error)}")
+            continue
+        found[number] = peer
+        run.notes.append(f"{peer}: {'peer access' if direct else 'no peer access, by the host'}")
+    return found
 
 
 def fitting_host(sizes: list[int], run: Run) -> list[int]:
@@ -115,17 +168,36 @@ def fitting_host(sizes: list[int], run: Run) -> list[int]:
     return found
 
 
-def _copy_alone(rows: Rows, sizes: list[int], counted: list[int]) -> None:
-    device, run, torch = rows.device, rows.run, rows.device.torch
-    threads, cuda = torch.get_num_threads(), device.place == "cuda"
+def _copy_alone(rows: Rows, sizes: list[int], counted: list[int]) -> Optional[Exception]:  # noqa: UP045
+    """Measure the copies that need no other GPU; return the first error of those that failed."""
+    first = None
     for size in sizes:
-        rows.expect("making buffers", BUFFERS_SECONDS)
-        for way in _cuda_ways(device, size, run) if cuda else _cpu_ways(device, size, counted):
-            if rows.end_early():
-                return
-            torch.set_num_threads(way.threads or threads)
-            _row(rows, way, size, {})
-            torch.set_num_threads(threads)
+        try:
+            if rows.end_early() or not _copies_of_size(rows, size, counted):
+                break
+        except (MemoryError, RuntimeError) as error:
+            if is_death(error):
+                raise
+            first = first or error
+            rows.run.notes.append(f"copies are absent at {size / MIB:.4g} MiB, {first_line(error)}")
+    return first
+
+
+def _copies_of_size(rows: Rows, size: int, counted: list[int]) -> bool:
+    """Measure the copies of a size; return False if there was no time for all."""
+    device, torch, threads = rows.device, rows.device.torch, counted[-1]
+    rows.expect("making buffers", BUFFERS_SECONDS)
+    if device.place == "cuda":
+        ways = _cuda_ways(device, size, rows.run)
+    else:
+        ways = _cpu_ways(device, size, counted)
+    for way in ways:
+        if rows.end_early():
+            return False
+        torch.set_num_threads(way.threads or threads)
+        _row(rows, way, size, {})
+        torch.set_num_threads(threads)
+    return True
 
 
 def _row(rows: Rows, way: CopyPath, size: int, further: Mapping[str, float]) -> None:
@@ -151,7 +223,7 @@ def _cpu_ways(device: Any, size: int, counted: list[int]) -> Iterator[CopyPath]:
 def _cuda_ways(device: Any, size: int, run: Run) -> Iterator[CopyPath]:
     """Yield the paths in an order in which a buffer is read before it is written."""
     torch = device.torch
-    here, pageable = _words(torch, size).cuda(), _words(torch, size)
+    here, pageable = _words(torch, size, "cuda"), _words(torch, size)
     yield CopyPath("device to device", torch.empty_like(here), here, device.timed, READ_AND_WRITTEN)
     yield CopyPath("host to device, pageable", here, pageable, device.wall, 1)
     yield CopyPath("device to host, pageable", pageable, here, device.wall, 1)
@@ -164,8 +236,14 @@ def _cuda_ways(device: Any, size: int, run: Run) -> Iterator[CopyPath]:
     yield CopyPath("device to host, pinned", pinned, here, device.timed, 1)
 
 
-def _words(torch: Any, size: int) -> Any:
-    return torch.randint(-(2**62), 2**62, (size // 8,), dtype=torch.int64)
+def _words(torch: Any, size: int, place: str = "cpu") -> Any:
+    """Return a buffer of so many bytes, in which no two blocks of words are the same."""
+    count = size // 8
+    block = torch.randint(-(2**62), 2**62, (min(count, RANDOM_WORDS),), device=place)
+    numbers = torch.arange(count // len(block), device=place).mul_(ODD)
+    words = torch.empty((len(numbers), len(block)), dtype=torch.int64, device=place)
+    torch.bitwise_xor(block, numbers.unsqueeze(1), out=words)
+    return words.view(-1)
 
 
 def share_lock(run: Run) -> Callable[[], None]:
@@ -179,51 +257,99 @@ def share_lock(run: Run) -> Callable[[], None]:
     return partial(fcntl.flock, lock, fcntl.LOCK_EX)
 
 
-def _copy_between(rows: Rows, turn: Callable[[], None], end: float) -> None:
-    """Measure copies to and from each peer, while no other worker copies."""
-    device, run, peers = rows.device, rows.run, rows.run.request["peers"]
+def _copy_between(
+    rows: Rows, peers: dict[int, str], turn: Callable[[], None], end: float, seconds: float
+) -> None:
+    """Measure copies to and from each peer for so many seconds, while no other worker copies."""
+    device, run = rows.device, rows.run
     device.free_bytes()  # gives back what torch keeps: the other workers need it
     why = "other GPUs did not end their copies in time"
     late = RunError("too_slow", "The copies between GPUs were not begun", why, "Test them in pairs")
-    run.expect(end - time.monotonic() + BUFFERS_SECONDS, late)
+    run.expect(end - time.monotonic() + BUFFERS_SECONDS + seconds, late)
     turn()
-    part = PAIR_SECONDS * run.request["seconds"] / (len(peers) + 1)
-    rows.until = min(end, time.monotonic() + part)
+    rows.until = time.monotonic() + seconds  # also where the turns before it began late
     rows.to_come = ROWS_OF_PAIR * len(peers) + 1  # which leaves time for buffers and comparisons
-    for number, peer in enumerate(peers, 1):
+    missing = list(peers.values())
+    for number, peer in peers.items():
+        if rows.over:
+            break
+        missing.remove(peer)
         rows.expect("making buffers", BUFFERS_SECONDS)
-        direct = device.torch.cuda.can_device_access_peer(0, number)
-        run.notes.append(f"{peer}: {'peer access' if direct else 'no peer access, by the host'}")
         try:
-            if not _rows_of_pair(rows, number, peer):
-                return
+            _rows_of_pair(rows, number, peer)
         except (MemoryError, RuntimeError) as error:
-            if not is_memory(error):
+            if is_death(error):
                 raise
             run.notes.append(f"{peer}: copies are absent, {first_line(error)}")
+    if missing and not run.halt.is_set():
+        enough = math.ceil(_seconds_needed(run, len(peers)) / MOST_BETWEEN)
+        why = f"the time was up: give --seconds {enough} or more"
+        run.notes.append(f"{', '.join(missing)}: copies are absent, {why}")
 
 
-def _rows_of_pair(rows: Rows, number: int, peer: str) -> bool:
-    """Measure the copies to and from a peer; return False if there was no time for all."""
+def _rows_of_pair(rows: Rows, number: int, peer: str) -> None:
+    """Measure the copies to and from a peer: all of them, as one direction alone says little."""
     device, run = rows.device, rows.run
     free = [device.free_bytes(), device.torch.cuda.mem_get_info(number)[0]]
     most = min(filter(None, [*free, run.request["free_bytes"]])) // SHARE_OF_FREE
     size = max((each for each in DEVICE_SIZES if each <= min(most, PAIR_BYTES)), default=0)
     if not size:
         raise MemoryError(f"{most / MIB:.3g} MiB may be used for each")
-    small = PairPath(device, number, "", SMALL_BYTES, PAIR_WAYS["write to"])
-    small.clear()
-    held = rows.time(small.copy, small.clock_held, 0.0, most=MOST_HELD)
-    run.verified(small.wrong(), 1)
+    latency = _latency(rows, number)
     rows.to_come -= 1
-    further = {"latency_seconds": held.seconds} if held else {}
+    further = {} if latency is None else {"latency_seconds": latency}
+    pair = Pair(device, number, size)
     for way, copies in PAIR_WAYS.items():
-        if rows.end_early():
-            return False
+        if run.halt.is_set():
+            return
         series = f"{run.request['label']}: {way} {peer}"
-        _row(rows, PairPath(device, number, series, size, copies), size, further)
+        _row(rows, PairPath(pair, series, copies), size, further)
         further = {}
-    return True
+
+
+def _latency(rows: Rows, number: int) -> Optional[float]:  # noqa: UP045
+    """Return the seconds of a small copy to a peer, or None if the run was halted before."""
+    path = PairPath(Pair(rows.device, number, SMALL_BYTES), "", PAIR_WAYS["write to"])
+    path.clear()
+    rows.expect("small copies", BUFFERS_SECONDS)
+    path.clock_held(path.copy, MOST_HELD)  # the first ones are slow
+    until = time.monotonic() + rows.left / max(1, rows.to_come)
+    blocks: list[float] = []
+    while len(blocks) < MOST_HELD_BLOCKS and not rows.run.halt.is_set():
+        seconds = path.clock_held(path.copy, MOST_HELD)
+        rows.table.add(MOST_HELD, seconds)
+        blocks.append(seconds / MOST_HELD)
+        enough = len(blocks) >= LEAST_HELD_BLOCKS and Timed(blocks).error <= REPEATABLE
+        if enough or time.monotonic() >= until:
+            break
+    rows.run.verified(path.wrong(), 1)
+    return Timed(blocks).seconds if blocks else None
+
+
+class Pair:
+    """This GPU, 0, and a peer, 1: a stream of each, and what each of them receives."""
+
+    def __init__(self, device: Any, number: int, size: int) -> None:
+        self.device, self.size = device, size
+        self.places = "cuda:0", f"cuda:{number}"
+        self.streams = [device.torch.cuda.Stream(device=place) for place in self.places]
+        self.buffers = {}
+        """Buffer of each receiver, and the one on the other GPU that is copied to it."""
+        for to in (1, 0):
+            source, received = (self.words_for(to, at) for at in (1 - to, to))
+            received.copy_(source)  # after it the source has access to the other, where it can
+            self.buffers[to] = received, source
+
+    def words_for(self, receiver: int, at: int) -> Any:
+        """Return what one of them receives, made on either: no link is between."""
+        torch, first = self.device.torch, receiver << 40
+        last, place = first + self.size // 8, self.places[at]
+        return torch.arange(first, last, dtype=torch.int64, device=place).mul_(ODD)
+
+    def synchronize(self) -> None:
+        """Wait for both GPUs."""
+        for place in self.places:
+            self.device.torch.cuda.synchronize(place)
 
 
 class PairPath(CopyPath):
@@ -233,61 +359,47 @@ class PairPath(CopyPath):
     only writes.
     """
 
-    def __init__(
-        self, device: Any, number: int, series: str, size: int, copies: dict[int, int]
-    ) -> None:
+    def __init__(self, pair: Pair, series: str, copies: dict[int, int]) -> None:
         super().__init__(series, None, None, self.clock_here, len(copies))
-        self._device, self._torch, self._size = device, device.torch, size
-        self._places = "cuda:0", f"cuda:{number}"
-        self._streams = [self._torch.cuda.Stream(device=place) for place in self._places]
+        self._pair, self._torch = pair, pair.device.torch
         self._launch = driver_copy()
         self.transfers = []
         for to, by in copies.items():
-            source, received = (self._words_for(to, at) for at in (1 - to, to))
-            received.copy_(source)  # after it the source has access to the other, where it can
-            self.transfers.append((to, received, source, self._streams[by]))
-
-    def _words_for(self, receiver: int, at: int) -> Any:
-        """Return what one of them receives, made on either: no link is between."""
-        first, place = receiver << 40, self._places[at]
-        last = first + self._size // 8
-        return self._torch.arange(first, last, dtype=self._torch.int64, device=place).mul_(ODD)
+            self.transfers.append((to, *pair.buffers[to], pair.streams[by]))
 
     def copy(self, times: int) -> None:
         """Copy that many times, in both directions at once if there are two."""
-        here, there = self._streams
+        here, there = self._pair.streams
         there.wait_stream(here)
         for _, received, source, stream in self.transfers:
-            copied = received.data_ptr(), source.data_ptr(), self._size, stream.cuda_stream
+            copied = received.data_ptr(), source.data_ptr(), self._pair.size, stream.cuda_stream
             with self._torch.cuda.stream(stream):  # the driver wants its GPU to be the current one
                 for _ in repeat(None, times):
                     self._launch(*copied)
         here.wait_stream(there)
 
-    def _synchronize(self) -> None:
-        for place in self._places:
-            self._torch.cuda.synchronize(place)
-
     def clear(self) -> None:
         """Remove what earlier copies have left."""
         for _, received, *_ in self.transfers:
             received.zero_()
-        self._synchronize()
+        self._pair.synchronize()
 
     def wrong(self) -> int:
         """Return the number of wrong words."""
-        self._synchronize()
-        found = ((received, self._words_for(to, to)) for to, received, *_ in self.transfers)
-        return sum(int((received != right).sum()) for received, right in found)
+        self._pair.synchronize()
+        found = 0
+        for to, received, *_ in self.transfers:
+            found += int((received != self._pair.words_for(to, to)).sum())
+        return found
 
     def clock_here(self, work: Work, times: int) -> float:
         """Return the seconds of some work, by events of this GPU's stream."""
-        with self._torch.cuda.stream(self._streams[0]):
-            return float(self._device.timed(work, times))
+        with self._torch.cuda.stream(self._pair.streams[0]):
+            return float(self._pair.device.timed(work, times))
 
     def clock_held(self, work: Work, times: int) -> float:
         """Return the seconds of some work that begins when all of it was launched."""
-        with self._torch.cuda.stream(self._streams[0]):
+        with self._torch.cuda.stream(self._pair.streams[0]):
             self._torch.cuda._sleep(times * HELD_CYCLES)  # noqa: SLF001 - torch's only such kernel
         return self.clock_here(work, times)
 
