@@ -388,8 +388,9 @@ def test_each_gpu_has_the_same_time_and_each_peer_enough(
     copies.copy(gpu(), run)
     assert len(left) == 2
     assert left[0] == pytest.approx(turn, abs=0.2)
-    (late,) = {error for _, error in waited if error.kind == "too_slow"}
+    ((patience, late),) = [each for each in waited if each[1].kind == "too_slow"]
     assert late.fields["why"] == "other GPUs did not end their copies in time"
+    assert run.sent[0]["patience_seconds"] >= patience - (seconds - 3 * turn)
 
 
 @needs_torch
@@ -504,7 +505,12 @@ def test_small_copies_are_counted_in_blocks(
     copies.copy(gpu(), run)
     assert blocks == [copies.MOST_HELD] * (1 + copies.MOST_HELD_BLOCKS)
     blocks.clear()
-    monkeypatch.setattr(copies.PairPath, "clock_held", lambda *_: blocks.append(1) or 2e-4)
+
+    def steady(*_: Any) -> float:
+        blocks.append(1)
+        return 2e-4
+
+    monkeypatch.setattr(copies.PairPath, "clock_held", steady)
     copies.copy(gpu(), run_of(tmp_path / "another lock"))
     assert len(blocks) == 2 * (1 + copies.LEAST_HELD_BLOCKS), "of two peers"
 
@@ -553,7 +559,12 @@ def test_no_word_of_a_buffer_is_where_another_copy_would_put_it(size: int) -> No
 def test_the_host_makes_few_random_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     torch, made = load_torch(), list[int]()
     randint = torch.randint
-    monkeypatch.setattr(torch, "randint", lambda *a, **k: made.append(a[2][0]) or randint(*a, **k))
+
+    def counted(low: int, high: int, shape: tuple[int], **options: Any) -> Any:
+        made.append(shape[0])
+        return randint(low, high, shape, **options)
+
+    monkeypatch.setattr(torch, "randint", counted)
     copies._words(torch, 1 << 24)
     assert made == [copies.RANDOM_WORDS]
 

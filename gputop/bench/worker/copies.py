@@ -42,6 +42,8 @@ LEAST_BETWEEN, MOST_BETWEEN = 0.25, 0.75
 """Shares of the run for copies between GPUs, of which each GPU has an equal part."""
 PEER_SECONDS = 1.5
 """Wall time for the rows of one peer, with buffers and comparisons. A fast link takes half."""
+LATE_SECONDS = 10.0
+"""Longest time by which the turn of a GPU may be late: on a slow host, rows take longer."""
 ROWS_OF_PAIR = 4
 """Rows of a pair, with the latency."""
 MOST_HELD, HELD_CYCLES = 100, 40_000
@@ -97,18 +99,19 @@ def copy(device: Any, run: Run) -> None:
     )
     # Also without a peer of its own: while it copies, the others wait for it.
     turn = share_lock(run) if run.request["rendezvous"] else lambda: None
+    seconds = seconds_between(run, len(peers))
     rows.plan(
         "bytes",
         (0, 0, 0),
         "torch copy_ of random bytes, 8 in a word; within one memory each byte is counted as read "
         f"and as written, between two once{between if peers else ''}; {timing}; "
         "medians of blocks of some 10 ms; compared at the end of each row",
+        silence=seconds + LATE_SECONDS * len(peers),
         accumulate="none",
         layout="contiguous",
         data="random bytes",
     )
     end, rows.to_come = rows.until, alone
-    seconds = seconds_between(run, len(peers))
     rows.until -= seconds
     failed = _copy_alone(rows, sizes, counted)
     if peers and not run.halt.is_set():
@@ -265,7 +268,7 @@ def _copy_between(
     device.free_bytes()  # gives back what torch keeps: the other workers need it
     why = "other GPUs did not end their copies in time"
     late = RunError("too_slow", "The copies between GPUs were not begun", why, "Test them in pairs")
-    run.expect(end - time.monotonic() + BUFFERS_SECONDS + seconds, late)
+    run.expect(end - time.monotonic() + LATE_SECONDS * len(peers), late)
     turn()
     rows.until = time.monotonic() + seconds  # also where the turns before it began late
     rows.to_come = ROWS_OF_PAIR * len(peers) + 1  # which leaves time for buffers and comparisons
