@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .errors import RunError, first_line
+from .errors import RunError, no_context
 from .throughput import EndedBatch, Mismatches
 
 if TYPE_CHECKING:
@@ -242,7 +242,7 @@ def host_available_bytes() -> int | None:
     return None
 
 
-def open_cuda(torch: Any, halt: threading.Event, free_before: int | None) -> Cuda:
+def open_cuda(torch: Any, halt: threading.Event, request: dict[str, Any]) -> Cuda:
     """Return the GPU that this process sees, ready to use; raise `RunError` if there is none."""
     python = sys.executable
     remedy = f"Install a CUDA build of torch into {python}, or choose another with --python"
@@ -253,15 +253,16 @@ def open_cuda(torch: Any, halt: threading.Event, free_before: int | None) -> Cud
         torch.cuda.init()
         capability = torch.cuda.get_device_capability(0)
     except Exception as error:
-        look = "Run `nvidia-smi` to see whether the driver works, and update it if it is too old"
-        why = first_line(error)
-        raise RunError("no_device", "torch cannot use the GPU", why, look) from error
+        raise no_context(error, request) from error
     archs = torch.cuda.get_arch_list()
     if not runs_on(archs, capability):
         what = f"This torch has no code for compute capability {capability[0]}.{capability[1]}"
         why = f"torch {torch.__version__} is built for {' '.join(archs)}"
         raise RunError("architecture", what, why, remedy)
-    return Cuda(torch, halt, free_before)
+    try:
+        return Cuda(torch, halt, request["free_bytes"])  # whose first memory makes the context
+    except Exception as error:
+        raise no_context(error, request) from error
 
 
 def runs_on(archs: list[str], capability: tuple[int, int]) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any, Optional
 
+from .cuda_errors import cause_in_nccl, cause_of_start
+
 
 class RunError(Exception):
     """A run that cannot be done: a word for programs; what, why and the remedy for people."""
@@ -55,6 +57,8 @@ def explain(error: BaseException, device: Any, request: dict[str, Any]) -> RunEr
         return dead
     if isinstance(error, RunError):
         return error
+    if cause := cause_in_nccl(str(error), request):
+        return RunError(*cause)
     if is_memory(error):
         what = f"The memory does not hold products of size {request['size'] or 'auto'}"
         if request["kind"] == "memory":
@@ -124,3 +128,12 @@ def first_line(error: BaseException) -> str:
     """Return the first line of an error: torch adds advice for developers below it."""
     lines = str(error).strip().splitlines()
     return lines[0].strip() if lines else ""
+
+
+def no_context(error: BaseException, request: dict[str, Any]) -> RunError:
+    """Return the error for a GPU on which this process cannot compute."""
+    if cause := cause_of_start(str(error), request):
+        return RunError(*cause)
+    look = "Run `nvidia-smi` to see whether the driver works, and look for Xid errors in `dmesg`"
+    why = first_line(error) or type(error).__name__
+    return RunError("no_device", "torch cannot use the GPU", why, look)

@@ -300,7 +300,7 @@ def main() -> NoReturn:
         if request["device"] == "cpu":
             device = Cpu(torch, run.halt)
         else:
-            device = open_cuda(torch, run.halt, request["free_bytes"])
+            device = open_cuda(torch, run.halt, request)
         cuda = device.place == "cuda"
         run.send(
             "hello",

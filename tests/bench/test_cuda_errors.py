@@ -1,0 +1,319 @@
+"""Errors while CUDA starts and errors of NCCL: each says what happened and what to do."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gputop.bench.events import Failed
+from gputop.bench.plan.request import Request
+from gputop.bench.run.session import Session, worker_request
+from gputop.bench.worker import backends, errors
+from gputop.bench.worker.cuda_errors import CAPABILITIES
+from tests import fake_cuda
+from tests.bench.test_kinds import heard
+from tests.bench.test_peers import GPUS
+from tests.bench.workers import needs_torch
+from tests.fake_cuda.settings import Fault, Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+COUNTED = (
+    "Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before? Error "
+)
+ADVICE = "\nCUDA kernel errors might be asynchronously reported at some other API call"
+BUSY = f"CUDA error: CUDA-capable device(s) is/are busy or unavailable{ADVICE}"
+GPU = replace(GPUS[1], compute_mode="default")
+RELOAD = "`sudo modprobe -r nvidia_uvm && sudo modprobe nvidia_uvm`"
+
+
+def asked(mode: str | None = "default", kind: str = "soak") -> dict[str, Any]:
+    target = replace(GPU, compute_mode=mode)
+    return worker_request(Request(target, "bfloat16", None, 1.0, kind=kind))
+
+
+@pytest.mark.parametrize(
+    ("text", "what", "remedy"),
+    [
+        (
+            f"{COUNTED}802: system not yet initialized",
+            "The NVSwitch fabric of this machine is not ready",
+            "`systemctl status nvidia-fabricmanager`",
+        ),
+        (
+            f"{COUNTED}803: system has unsupported display driver / cuda driver combination",
+            "libcuda and the loaded driver are of different versions",
+            "Reboot if the driver was updated",
+        ),
+        (
+            f"{COUNTED}804: forward compatibility was attempted on non supported HW",
+            "The cuda-compat package does not support GPU 1",
+            "Remove cuda-compat from LD_LIBRARY_PATH",
+        ),
+        (
+            "The NVIDIA driver on your system is too old (found version 11040). Please update",
+            "The driver is too old for this torch",
+            "Update the driver",
+        ),
+        (
+            f"CUDA error: CUDA driver version is insufficient for CUDA runtime version{ADVICE}",
+            "The driver is too old for this torch",
+            "Update the driver",
+        ),
+        (
+            "Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU",
+            "CUDA's driver library, libcuda.so.1, is missing",
+            f"`--gpus all` and {CAPABILITIES}=compute,utility",
+        ),
+        (
+            f"{COUNTED}100: no CUDA-capable device is detected",
+            "CUDA does not see GPU 1",
+            "if MIG is on, choose an instance",
+        ),
+        ("No CUDA GPUs are available", "CUDA does not see GPU 1", "`ls -l /dev/nvidia*`"),
+        (
+            f"CUDA error: invalid device ordinal{ADVICE}",
+            "CUDA does not see GPU 1",
+            "if MIG is on, choose an instance",
+        ),
+        (
+            f"{COUNTED}304: OS call failed or operation not supported on this OS",
+            "CUDA may not open the driver's device files",
+            "nvidia-uvm and nvidia1",
+        ),
+        (
+            "CUDA unknown error - this may be due to an incorrectly set up environment",
+            "CUDA does not start",
+            RELOAD,
+        ),
+        (f"CUDA error: unknown error{ADVICE}", "CUDA does not start", RELOAD),
+        (
+            "CUDA driver initialization failed, you might not have a CUDA gpu.",
+            "CUDA does not start",
+            RELOAD,
+        ),
+        (
+            f"CUDA error: uncorrectable ECC error encountered{ADVICE}",
+            "GPU 1 has a fault in its memory or links",
+            "then `sudo nvidia-smi --gpu-reset -i 1`",
+        ),
+        (
+            f"CUDA error: out of memory{ADVICE}",
+            "There is no memory for a CUDA context on GPU 1",
+            "`nvidia-smi -i 1 -q -d MEMORY,PIDS`",
+        ),
+        (
+            "CUDA error: MPS client failed to connect to the MPS control daemon or the MPS server",
+            "CUDA cannot reach the MPS server",
+            "`nvidia-cuda-mps-control -d`",
+        ),
+        (
+            "CUDA error: device doesn't have valid Grid license",
+            "This virtual GPU has no license",
+            "`nvidia-smi -q -i 1`",
+        ),
+        (BUSY, "GPU 1 cannot be used now", "`nvidia-smi -i 1 -q`"),
+        (
+            "something new",
+            "torch cannot use the GPU",
+            "Run `nvidia-smi` to see whether the driver works",
+        ),
+    ],
+)
+def test_each_error_of_the_start_has_its_remedy(
+    text: str, what: str, remedy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(CAPABILITIES, raising=False)
+    fields = errors.no_context(RuntimeError(text), asked()).fields
+    assert fields["what"] == what
+    assert remedy in fields["remedy"]
+    assert "another torch" not in fields["remedy"]
+    assert text.splitlines()[0].endswith(fields["why"].partition(";")[0])
+    assert "cudaGetDeviceCount" not in fields["why"], "CUDA's own words are enough"
+    assert fields["kind"] != "torch"
+
+
+@pytest.mark.parametrize(
+    ("mode", "what", "remedy"),
+    [
+        (
+            "exclusive_process",
+            "GPU 1 is held by another process",
+            (
+                "See which with `nvidia-smi -i 1 -q -d PIDS` and end it, or allow several with "
+                "`sudo nvidia-smi -i 1 -c 0`"
+            ),
+        ),
+        (
+            "prohibited",
+            "GPU 1 lets no program compute",
+            "Allow it with `sudo nvidia-smi -i 1 -c 0`",
+        ),
+        (None, "GPU 1 cannot be used now", "See its compute mode, its MIG mode and who holds it"),
+    ],
+)
+def test_a_busy_gpu_is_explained_by_its_compute_mode(
+    mode: str | None, what: str, remedy: str
+) -> None:
+    fields = errors.no_context(RuntimeError(BUSY), asked(mode)).fields
+    assert fields["what"] == what
+    assert fields["remedy"].startswith(remedy)
+    words = "" if mode is None else f"; its compute mode is {mode.replace('_', ' ')}"
+    assert fields["why"] == BUSY.splitlines()[0] + words
+
+
+def test_an_instance_is_one_of_its_gpu() -> None:
+    target = replace(GPU, parent_uuid=GPU.uuid, mig_index=2)
+    request = worker_request(Request(target, "bfloat16", None, 1.0))
+    fields = errors.no_context(RuntimeError("CUDA error: out of memory"), request).fields
+    assert fields["what"] == "There is no memory for a CUDA context on GPU 1:2"
+    assert "`nvidia-smi -i 1 -q" in fields["remedy"]
+
+
+@pytest.mark.parametrize(
+    ("given", "missing"),
+    [("utility", True), ("utility,video", True), ("all", False), ("compute,utility", False)],
+)
+def test_a_container_without_compute_says_so(
+    given: str, *, missing: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(CAPABILITIES, given)
+    error = RuntimeError("Found no NVIDIA driver on your system. Please check")
+    fields = errors.no_context(error, asked()).fields
+    assert (fields["why"] == f"{CAPABILITIES} is {given}, without compute") is missing
+    if missing:
+        assert fields["what"] == "This container was not given CUDA's driver library"
+        assert fields["remedy"] == f"Start it with {CAPABILITIES}=compute,{given}"
+
+
+def torch_that_fails(at: str) -> Any:
+    """Return a torch with CUDA, one of whose first calls fails."""
+
+    def call(name: str, answer: object) -> Any:
+        def called(*_: object, **__: object) -> object:
+            if name == at:
+                raise RuntimeError(BUSY)
+            return answer
+
+        return called
+
+    cuda = SimpleNamespace(
+        init=call("init", None),
+        get_device_capability=call("capability", (9, 0)),
+        get_arch_list=lambda: ["sm_90"],
+    )
+    version = SimpleNamespace(cuda="12.8")
+    return SimpleNamespace(
+        cuda=cuda, version=version, int64=None, empty=call("context", None), __version__="2.9"
+    )
+
+
+@pytest.mark.parametrize("at", ["init", "capability", "context"])
+def test_every_step_to_the_context_is_explained(at: str) -> None:
+    with pytest.raises(errors.RunError) as failed:
+        backends.open_cuda(torch_that_fails(at), threading.Event(), asked("exclusive_process"))
+    assert failed.value.fields["what"] == "GPU 1 is held by another process"
+
+
+NCCL = "NCCL error in: /pytorch/c10d/NCCLUtils.hpp:219, unhandled system error, NCCL version 2.21.5"
+FULL = (
+    "Error: failed to extend /dev/shm/nccl-WU88OE to 9637892 bytes, error: No space left on device"
+)
+
+
+@pytest.mark.parametrize(
+    ("lines", "why", "what", "remedy"),
+    [
+        (
+            (NCCL, "ncclSystemError: System call failed.", "Last error:", FULL),
+            FULL,
+            "NCCL has too little shared memory",
+            "`--shm-size=8g`",
+        ),
+        (
+            (NCCL, "Last error: Call to posix_fallocate failed : No space left on device (28)"),
+            "Call to posix_fallocate failed : No space left on device (28)",
+            "NCCL has too little shared memory",
+            "--ipc=host",
+        ),
+        (
+            (NCCL, "Last error:", "Cuda failure 'peer access is not supported'"),
+            "Cuda failure 'peer access is not supported'",
+            "NCCL failed",
+            "--device 0,1",
+        ),
+        ((NCCL, "Last error:"), NCCL, "NCCL failed", "--device 0,1"),
+        ((NCCL,), NCCL, "NCCL failed", "--device 0,1"),
+    ],
+)
+@pytest.mark.parametrize("place", [None, "cuda"])
+def test_the_last_error_of_nccl_is_told(
+    lines: Sequence[str], why: str, what: str, remedy: str, place: str | None
+) -> None:
+    error = RuntimeError("\n".join(lines))
+    fields = errors.explain(error, place, asked(kind="collective")).fields
+    assert (fields["what"], fields["why"]) == (what, why)
+    assert remedy in fields["remedy"]
+
+
+def test_the_same_words_in_the_middle_of_a_run_are_not_of_the_start() -> None:
+    error = RuntimeError(f"CUDA error: unknown error{ADVICE}")
+    assert errors.explain(error, "cuda", asked()).fields["kind"] == "died"
+    assert errors.known_error(error, asked(), starting=False) is None
+    cpu = {**asked(), "device": "cpu"}
+    assert errors.known_error(RuntimeError("out of memory"), cpu, starting=True) is None
+
+
+@pytest.mark.slow
+@needs_torch
+@pytest.mark.parametrize(
+    ("fault", "mode", "status", "says"),
+    [
+        (
+            Fault("context", message=BUSY.splitlines()[0]),
+            "exclusive_process",
+            3,
+            (
+                "GPU 1 is held by another process: CUDA error: CUDA-capable device(s) is/are busy "
+                "or unavailable; its compute mode is exclusive process. See which with"
+            ),
+        ),
+        (
+            Fault("init", message=f"{COUNTED}802: system not yet initialized"),
+            "default",
+            3,
+            (
+                "The NVSwitch fabric of this machine is not ready: Error 802: system not yet "
+                "initialized. Start nvidia-fabricmanager"
+            ),
+        ),
+        (
+            Fault("context", message="CUDA error: uncorrectable ECC error encountered"),
+            "default",
+            1,
+            (
+                "GPU 1 has a fault in its memory or links: CUDA error: uncorrectable ECC error "
+                "encountered. Quit gputop and the programs that use GPU 1, then"
+            ),
+        ),
+    ],
+    ids=["busy", "fabric", "ECC"],
+)
+async def test_a_run_that_cannot_start_ends_with_one_line(
+    fault: Fault, mode: str, status: int, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in Settings(faults=(fault,)).environment().items():
+        monkeypatch.setenv(name, text)
+    monkeypatch.setenv("FAKE_CUDA_PYTHON", sys.executable)
+    target = replace(GPU, compute_mode=mode)
+    request = Request(target, "bfloat16", 256, 1.0, str(fake_cuda.PYTHON))
+    *_, last = await heard(Session(request))
+    assert isinstance(last, Failed)
+    assert last.status == status
+    assert str(last.problem).startswith(says)
