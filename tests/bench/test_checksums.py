@@ -282,6 +282,28 @@ def test_a_gpu_that_compares_some_products_accuses_no_other_bits(
     assert (wrong, device.mismatches) == found
 
 
+@pytest.mark.parametrize(
+    ("fault", "found"),
+    [(round_otherwise, (0, {"other bits": 1})), (zero, (1, {"not repeatable": 1}))],
+)
+def test_a_gpu_without_room_for_a_second_c_accuses_no_other_bits(
+    fault: Callable[[Any], None], found: tuple[int, dict[str, int]]
+) -> None:
+    """The C that is checked stays, as nothing is launched behind it."""
+    product, _ = verified("float32", 192, 192, 192)
+    product.sums, product.made = None, 0
+    device = backends.Cuda(without_a_gpu(), run_in_process()[0].halt)
+    product.faults = {10: fault}
+    pace = throughput.Pace(device, 1e-3, 0.0)
+    assert pace.most_in_flight == 2
+    pace.has_spare = False
+    assert pace.most_in_flight == 1
+    device.launch(product, 10, check=True)
+    while (ended := device.poll()) is None:
+        pass
+    assert (ended.wrong, device.mismatches) == found
+
+
 def test_a_single_check_on_a_gpu_knows_other_bits_too(monkeypatch: pytest.MonkeyPatch) -> None:
     product, _ = verified("bfloat16", 64, 64, 64)
     product.sums = None

@@ -22,7 +22,7 @@ from gputop.bench.run import supervision
 from gputop.bench.run.group import GroupState, group_runner
 from gputop.bench.run.session import worker_request
 from gputop.bench.run.worker_launch import worker_environment
-from gputop.bench.worker import collective, errors
+from gputop.bench.worker import collective, errors, rows
 from gputop.commands import bench as command
 from gputop.compat import timeout
 from gputop.problem import Problem
@@ -31,6 +31,7 @@ from tests.bench.forked import load_torch
 from tests.bench.machines import divided, seen
 from tests.bench.test_peers import GPUS
 from tests.bench.test_several import parsed
+from tests.bench.test_tables import Recorded
 from tests.bench.workers import CPU, STOP_SECONDS, broken_worker, fake_interpreter, needs_torch
 from tests.sessions import RESULT, PreparedSession
 from tests.streams import PreparedStream, inventory, sample
@@ -117,6 +118,52 @@ def test_sums_are_compared_exactly(series: str, fault: Callable[[Any], object], 
         wrong = message.wrong(series, message.operations[series])
         assert (wrong == 0) is (fault is nothing)
         assert wrong >= least
+
+
+@needs_torch
+@pytest.mark.parametrize(
+    ("place", "says"),
+    [
+        (
+            "cuda",
+            [
+                "messages under 64 KiB: the time is mostly that of launching an operation from "
+                "Python, not of the links"
+            ],
+        ),
+        ("cpu", []),
+    ],
+)
+def test_small_messages_of_gpus_are_bound_by_the_host(
+    place: str, says: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+
+    class Alone:
+        """A rank that is alone."""
+
+        def __init__(self, *_: Any) -> None:
+            self.dist, self.rank, self.count, self.backend = Together(0, 1, nothing), 0, 1, place
+
+        def agree(self, *figures: float) -> list[list[float]]:
+            return [list(figures)]
+
+        def leave(self) -> None:
+            made.append("left")
+
+    monkeypatch.setattr(collective, "Ranks", Alone)
+    monkeypatch.setattr(collective, "_row", lambda *_: False)
+    torch = load_torch()
+    on_host = SimpleNamespace(float32=torch.float32, empty=lambda count, **_: torch.empty(count))
+    device: Any = SimpleNamespace(
+        torch=on_host, place=place, free_bytes=lambda: 1 << 30, timing="wall time", patience=5.0
+    )
+    monkeypatch.setattr(rows, "threads_text", lambda _: "")
+    run = Recorded(seconds=30.0, kind="collective")
+    run.request.update(ranks=1, rendezvous="/a/file")
+    collective._measure(device, run)
+    assert run.notes == says
+    assert made == ["left"]
 
 
 def test_each_rank_knows_its_number_and_sees_its_own_gpu_first() -> None:

@@ -145,6 +145,32 @@ def test_many_wrong_words_are_counted_and_a_few_are_named() -> None:
 
 
 @needs_torch
+@pytest.mark.parametrize(
+    ("pattern", "place", "write", "compare"),
+    [
+        ("walking ones", "cpu", 1.0, 3.0),
+        ("random", "cpu", 2.0, 4.0),
+        ("moving inversions", "cuda", 1.0, 3.25),
+        ("address", "cuda", 2.0, 4.25),
+    ],
+)
+def test_every_byte_that_is_moved_is_counted(
+    pattern: str, place: str, write: float, compare: float
+) -> None:
+    """A write reads its words; a comparison makes the expected ones and reads two blocks."""
+    memory = under_test()
+    memory.device.place = place
+    size = memory.totals.block_bytes
+    memory.choose(pattern, 0)
+    memory.visit(0, None, 0)
+    assert memory.totals.patterns[pattern][0] == write * size
+    memory.visit(0, 0, None)
+    assert memory.totals.patterns[pattern][0] == (write + compare) * size
+    memory.visit(0, 0, 0)
+    assert memory.totals.patterns[pattern][0] == 2 * (write + compare) * size
+
+
+@needs_torch
 def test_the_memory_that_it_takes_is_what_it_may() -> None:
     memory = under_test(64)
     totals = memory.totals

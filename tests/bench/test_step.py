@@ -179,6 +179,26 @@ def test_what_does_not_fit_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "7B, compiled: left out" in str(refused.value.fields["why"])
 
 
+def test_a_first_step_may_be_slow_and_a_later_one_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It loads kernels, also where the run is short. What is expected then is as long as it was."""
+    limits: list[tuple[str, float]] = []
+    expect = runs.Run.expect
+
+    def noted(self: runs.Run, seconds: float, error: errors.RunError) -> None:
+        limits.append((error.kind, seconds))
+        expect(self, seconds, error)
+
+    monkeypatch.setattr(runs.Run, "expect", noted)
+    stepped(seconds=5.0)
+    first, compiled = [at for at, (kind, _) in enumerate(limits) if kind == "too_slow"]
+    assert limits[first][1] == step.FIRST_STEP_SECONDS >= 60
+    assert limits[compiled][1] == step.COMPILE_SECONDS
+    for at in (first, compiled):
+        kind, seconds = limits[at + 1]
+        assert kind == "hang"
+        assert seconds < 60
+
+
 def test_types_that_nobody_trains_in_are_refused() -> None:
     with pytest.raises(errors.RunError) as refused:
         stepped("int8")

@@ -45,12 +45,11 @@ class Backend:
         """Return the wrong elements of C and the seconds of the check; wait for the device."""
         found: list[Any] = []
         seconds = self.timed(lambda _: found.append(self.compare(product)), 1)
-        wrong = int(found[0])
-        return wrong and self.judge(product, product.c, wrong), seconds
+        return int(found[0]) and self.judge(product, product.c), seconds
 
-    def judge(self, product: Product, c: Any, differing: int) -> int:
+    def judge(self, product: Product, c: Any) -> int:
         """Return the wrong elements of a C with other bits than the first, and count it."""
-        wrong, kind = product.explain(c, differing)
+        wrong, kind = product.explain(c)
         if not product.sums:  # which count it, too
             self.mismatches[kind] = self.mismatches.get(kind, 0) + 1
         return wrong
@@ -178,8 +177,7 @@ class Cuda(Backend):
         if checked is None:
             wrong = None
         elif wrong:
-            product, c = checked
-            wrong = self.judge(product, c, wrong)
+            wrong = self.judge(*checked)
         seconds = first.elapsed_time(last) / 1000
         late = last.elapsed_time(ended) / 1000 if checked else None
         return EndedBatch(products, began, now, seconds, wrong, late, Mismatches(*found))

@@ -132,6 +132,7 @@ def prepare(
     wrong, check_seconds = device.check(product)
     pace = Pace(device, product_seconds, check_seconds)
     pace.batch_seconds /= fineness(request)
+    pace.has_spare = product.spare is not None
     run.known.update(device.memories())
     send_plan(device, run, product, pace, products)
     run.verified(wrong, 0)

@@ -21,8 +21,8 @@ BLOCK_BYTES = {"cpu": 32 * MIB, "cuda": 1024 * MIB}
 LEAST_BLOCKS, LEAST_BLOCK_BYTES = 16, MIB
 BLOCK_SECONDS = 1.0
 """Time in which every device has done with a block: many times that is a hang."""
-BITS, WORD = 64, 2**64 - 1
-"""Bits of a word, which are also the words of a row; and all of them."""
+BITS, BYTES_OF_WORD, WORD = 64, 8, 2**64 - 1
+"""Bits of a word, which are also the words of a row; its bytes; and all of its bits."""
 FEW = 8
 ODD = 0x9E3779B97F4A7C15
 """Multiplied by the number of a block, it makes random words differ from block to block."""
@@ -83,7 +83,8 @@ def memory(device: Any, run: Run) -> None:
         patience_seconds=patience(device, BLOCK_SECONDS),
         method=f"patterns in words of 64 bits, written to {totals.total_bytes / 2**30:.4g} GiB in "
         f"{len(tested.blocks)} blocks and compared; moving inversions up and down, block by block; "
-        "bytes read and written, by wall time",
+        "all bytes that are read and written count, also those of the words that a comparison "
+        "expects; wall time",
     )
     for number in itertools.count():
         for pattern, sweeps in PATTERNS.items():
@@ -158,15 +159,29 @@ class MemoryUnderTest:
             if written is not None:
                 self.put(at, written, self.blocks[at])
 
-        seconds, size = self.device.wall(work, 1), self.totals.block_bytes
-        bytes_ = size * (len(wrong) + (written is not None))
-        sample = self.totals.visit(self.pattern, bytes_, seconds, len(wrong))
+        seconds = self.device.wall(work, 1)
+        moved = self.traffic(compared is not None, written is not None)
+        sample = self.totals.visit(self.pattern, moved, seconds, len(wrong))
         self.totals.wrong += sum(wrong)
         # The first wrong words at once, others with the next sample: there may be many a second.
         if sample or 0 < sum(wrong) == self.totals.wrong:
             self.run.verified(0, 0, checks=0)
         if sample:
             self.run.send("sample", **sample)
+
+    def traffic(self, compared: bool, written: bool) -> int:
+        """Return the bytes that are read and written to compare and to write a block.
+
+        Its words are those of another block, which is read, or of a row, which a cache holds. A
+        comparison writes the expected words and reads both blocks. On a GPU torch also writes and
+        reads a mask with a byte for each word.
+        """
+        size = self.totals.block_bytes
+        made = 2 * size if self.words is self.own else size
+        compare = made + 2 * size
+        if self.device.place == "cuda":
+            compare += 2 * size // BYTES_OF_WORD
+        return compared * compare + written * made
 
     def compare(self, at: int, mask: int) -> int:
         """Return the number of wrong words of a block, and note the first ones of the run."""

@@ -90,7 +90,10 @@ class Product:
         self.relative_error = 0.0
         self._columns: Any = None  # the lengths of B's columns, once they are needed
         self.spare: Any = None
-        """Second C, for devices that go on before a check has ended; None without room for it."""
+        """Second C, for devices that go on before a check has ended.
+
+        Without room for it none may be launched behind a check: the C that it judges would be gone.
+        """
         self.sums: Any = None
         """`Checksums` that verify every product, or None if some are compared."""
 
@@ -205,19 +208,19 @@ class Product:
         return RunError("precision", what, why, look)
 
     def set_aside(self) -> Any:
-        """Return C and make further products in the spare one; None if there is none."""
+        """Return C, and make further products in the spare one if there is one."""
         if self.spare is None:
-            return None
+            return self.c
         self.c, self.spare = self.spare, self.c
         self.c_bits = self.bits(self.c)
         return self.spare
 
-    def explain(self, c: Any, differing: int) -> tuple[int, str]:
+    def explain(self, c: Any) -> tuple[int, str]:
         """Return the wrong elements of a C with other bits than the first, and what they are.
 
-        If there is no C any more all that differed counts. A product that was wrong is repeated.
+        A product that was wrong is repeated.
         """
-        wrong = differing if c is None else self.unexplained(c)
+        wrong = self.unexplained(c)
         if not wrong:
             return 0, OTHER_BITS
         again = 0

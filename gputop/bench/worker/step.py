@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 TRAINED = ("float32", "tf32", "float16", "bfloat16", "float64")
 COMPILE_SECONDS = 300.0
 """Longest compilation of a block, with one thread. It takes 10 to 40 s."""
+FIRST_STEP_SECONDS = 120.0
+"""Longest first step. It loads the libraries' kernels, perhaps over a network, and a step of 20
+TFLOP takes ten seconds by itself on a GPU with 2 TFLOP/s."""
 COMPILED_BAND = 4
 """Factor of `band` for the compiled step against the eager one."""
 REMEDY = "End what else uses the device, or choose another --device or --memory-share"
@@ -229,13 +232,13 @@ def _begun(rows: Rows, block: Block, way: str, form: Plain) -> Optional[Step]:  
         has = f"{max(0, room) / 2**30:.1f} GiB may be used"
         run.notes.append(f"{label}, it needs {needed / 2**30:.1f} GiB, and {has}")
         return None
-    limit = COMPILE_SECONDS if compiled else max(rows.left, COLD_SECONDS)
+    limit = COMPILE_SECONDS if compiled else max(rows.left, FIRST_STEP_SECONDS)
     why = f"{label}, its first step took more than {limit:.3g} s"
     run.expect(limit, RunError("too_slow", "The training step does not end in time", why, REMEDY))
     began = time.monotonic()
     try:
         made = Step(torch, block, form.a, device.place, compiled=compiled)
-        device.wall(made.run, 1)
+        rows.expect("a step", device.wall(made.run, 1))  # no later one takes longer
     except Exception as error:
         if not is_memory(error) and (is_death(error) or not compiled):
             raise

@@ -62,6 +62,8 @@ class Pace:
         self.pause: Callable[[float], float] = lambda _: 0.0
         """Returns the seconds until work of so many seconds may begin."""
         self.product_seconds, self.check_seconds = product_seconds, check_seconds
+        self.has_spare = True
+        """False if the next product would overwrite one that is still being checked."""
         self.patience = patience(device, self.expected + check_seconds)
         """Seconds without the end of a batch after which the device counts as hung."""
 
@@ -78,7 +80,9 @@ class Pace:
     @property
     def most_in_flight(self) -> int:
         """Most batches that may wait for the device."""
-        return 1 if self.product_seconds > LONG_SECONDS else int(self._device.most_in_flight)
+        if self.product_seconds > LONG_SECONDS or not self.has_spare:
+            return 1
+        return int(self._device.most_in_flight)
 
     @property
     def check_interval(self) -> float:
