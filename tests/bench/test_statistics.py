@@ -29,10 +29,13 @@ from gputop.bench.results.verdict import LARGE_DIP
 from tests.bench.workers import RESULT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 FIRST, REST = 0.1, 0.2
 """Seconds of the windows of the first two seconds, and of the others."""
+OF_A_CPU = [FIRST] * 20
+OF_A_GPU = [0.01, 0.01, 0.02, 0.04, 0.08, *[FIRST] * 19]
+"""Windows of the first two seconds, by device events from 10 ms on."""
 RATES = st.floats(1e-3, 1e4)
 BARE = replace(RESULT, tflops_mean=None)
 
@@ -43,11 +46,12 @@ def series(
     noise: float,
     correlation: float = 0.0,
     level: Callable[[float], float] = lambda _: 1.0,
+    first: Sequence[float] = OF_A_CPU,
 ) -> list[Window]:
     """Windows around 100 times `level`, whose noise is correlated with that of the one before."""
     draw = random.Random(seed)  # noqa: S311
     state, at, found = draw.gauss(0, 1), 0.0, list[Window]()
-    for length in (*[FIRST] * 20, *[REST] * round((seconds - 20 * FIRST) / REST)):
+    for length in (*first, *[REST] * round((seconds - 20 * FIRST) / REST)):
         kept = correlation ** (length / REST) if correlation else 0.0
         state = kept * state + math.sqrt(1 - kept**2) * draw.gauss(0, 1)
         wide = noise if correlation else noise * math.sqrt(REST / length)
@@ -73,6 +77,29 @@ def test_noise_alone_shows_no_droop(seconds: float, correlation: float) -> None:
         drooped(series(seed, seconds, 0.04, correlation)).percent > 0 for seed in range(runs)
     )
     assert alarms <= 0.01 * runs
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.5, 0.9])
+def test_noise_alone_shows_no_droop_in_short_windows(correlation: float) -> None:
+    runs, first = 300, len(OF_A_GPU)
+    alarms = 0
+    for seed in range(runs):
+        windows = series(seed, 60.0, 0.04, correlation, first=OF_A_GPU)
+        alarms += droop(windows[:first], second_half(windows)).percent > 0
+    assert alarms <= 0.01 * runs
+
+
+@pytest.mark.parametrize("length", [0.02, 0.08])
+def test_a_burst_of_less_than_a_hundred_products_is_shown(length: float) -> None:
+    """In windows of 0.1 s it would be smaller than it is."""
+    runs, first, expected = 100, len(OF_A_GPU), 100 * (1 - 1 / 1.15)
+    found = []
+    for seed in range(runs):
+        level = burst(0.15, length)
+        windows = series(seed, 60.0, 0.003, 0.5, level, OF_A_GPU)
+        found.append(droop(windows[:first], second_half(windows)))
+    assert all(each.low > 0 for each in found)
+    assert sum(each.low <= expected <= each.high for each in found) >= 0.95 * runs
 
 
 @pytest.mark.parametrize("length", [0.1, 0.4, 2.0])

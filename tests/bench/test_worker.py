@@ -486,6 +486,7 @@ class Instant:
     most_in_flight = 2
     place = "cpu"
     patience, share_of_checks, least_interval = 5.0, 0.01, 1e9
+    first_window = throughput.FIRST_WINDOW_SECONDS
 
     def __init__(self, product_seconds: float) -> None:
         self.product_seconds = product_seconds

@@ -68,6 +68,8 @@ class Settings:
     sustained: float = 1.0
     """Share of the rates that is left after `burst_seconds` of work."""
     burst_seconds: float = 1.0
+    rest_seconds: float = 0.0
+    """Seconds without work after which there is a burst again, or 0 for never."""
     tf32_from: int = 0
     """Least n and k for TF32: cuBLAS computes smaller products in float32 on some GPUs."""
     device_gbs: float = 3000.0

@@ -126,6 +126,9 @@ class Machine:
             now = time.perf_counter()
             while ends and ends[0] <= now:
                 ends.popleft()
+            rest = self.settings.rest_seconds
+            if rest and now - device.tail > rest:
+                device.busy_seconds = 0.0
             end = max(now, device.free_at[engine], stream.tail) + seconds
             stream.tail = device.free_at[engine] = end
             ends.append(end)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .errors import RunError, no_context
-from .throughput import EndedBatch, Mismatches
+from .throughput import COLD_WINDOW_SECONDS, FIRST_WINDOW_SECONDS, EndedBatch, Mismatches
 
 if TYPE_CHECKING:
     from .product import Product
@@ -74,6 +74,8 @@ class Cpu(Backend):
     patience = 20.0
     """Seconds. Other processes that use the cores are not a fault."""
     share_of_checks, least_interval = 0.1, 1.0
+    first_window = FIRST_WINDOW_SECONDS
+    rest_seconds = 0.0
 
     def __init__(self, torch: Any, halt: threading.Event) -> None:
         self.torch, self.place, self._halt = torch, "cpu", halt
@@ -128,6 +130,10 @@ class Cuda(Backend):
     timing = "wall time, and device events around batches"
     patience = 5.0
     share_of_checks, least_interval = 0.01, 0.0
+    first_window = COLD_WINDOW_SECONDS
+    rest_seconds = 1.0
+    """Pause after the warm-up, which has used up the burst. The mean power that the device limits
+    is over a second at most, and the chip is nearly as cool again."""
 
     def __init__(self, torch: Any, halt: threading.Event, free_before: int | None = None) -> None:
         super().__init__()

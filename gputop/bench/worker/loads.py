@@ -134,6 +134,7 @@ def prepare(
     pace.batch_seconds /= fineness(request)
     pace.has_spare = product.spare is not None
     run.known.update(device.memories())
+    run.halt.wait(device.rest_seconds)
     send_plan(device, run, product, pace, products)
     run.verified(wrong, 0)
     return product, pace
@@ -194,7 +195,7 @@ def measure(device: Any, run: Run, product: Product, pace: Pace) -> None:
             and not pace.pause((device.in_flight + 1) * pace.expected)
         ):
             due = time.perf_counter() - checked >= pace.check_interval
-            device.launch(product, pace.batch, check=due)
+            device.launch(product, pace.batch_at(totals.seconds), check=due)
             checked = time.perf_counter() if due else checked
         ended = device.poll()
         if ended is None and device.in_flight == 0:
