@@ -10,6 +10,7 @@ import math
 import os
 import re
 import subprocess
+import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,7 @@ from gputop.bench.run.group import GroupState, group_runner
 from gputop.bench.run.session import worker_request
 from gputop.bench.worker import backends, copies, errors, rows
 from gputop.compat import timeout
+from tests import fake_cuda
 from tests.bench import gpus
 from tests.bench.commands import COMMAND, environment
 from tests.bench.forked import load_torch
@@ -34,12 +36,14 @@ from tests.bench.test_peers import GPUS, asked
 from tests.bench.test_tables import Recorded
 from tests.bench.workers import QUICK, STOP_SECONDS, broken_worker, fake_interpreter, needs_torch
 from tests.driver import FakeDevice, FakeDriver
+from tests.fake_cuda.settings import Fault, Settings
 from tests.sessions import RESULT
 from tests.streams import PreparedStream, inventory, sample
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from gputop.bench.events import Result
     from gputop.bench.plan.request import Target
 
 MIB = 1 << 20
@@ -272,10 +276,13 @@ copies.DEVICE_SIZES, copies.PAIR_BYTES = (1 << 14,), 1 << 14
 
 
 async def ends_of(
-    python: str, heard: Callable[[Target, Event, Any], object] = lambda *_: None
+    python: str,
+    heard: Callable[[Target, Event, Any], object] = lambda *_: None,
+    targets: Sequence[Target] = GPUS,
+    seconds: float = 20.0,
 ) -> dict[Target, Done | Failed]:
-    """How each of three ended."""
-    requests = [replace(each, python=python, seconds=20.0) for each in asked(*GPUS)]
+    """How each of them ended."""
+    requests = [replace(each, python=python, seconds=seconds) for each in asked(*targets)]
     runs = group_runner(GroupState(target_choice.with_peers(requests)))
     ends: dict[Target, Done | Failed] = {}
 
@@ -324,6 +331,73 @@ async def test_three_workers_make_the_whole_matrix_one_at_a_time(tmp_path: Path)
     for matrix in pair_tables(point for each in results for point in each.points):
         filled = [[cell != "–" for cell in line[1:]] for line in matrix.lines[1:]]
         assert filled == [[x != y for x in range(3)] for y in range(3)]
+
+
+async def on_a_fake_cuda(
+    monkeypatch: pytest.MonkeyPatch, *faults: Fault, mode: str = "default"
+) -> list[Result]:
+    """The results of two GPUs after a short run, the first one in that compute mode."""
+    for name, text in Settings(memory_gib=1.0, faults=faults).environment().items():
+        monkeypatch.setenv(name, text)
+    monkeypatch.setenv("FAKE_CUDA_PYTHON", sys.executable)
+    targets = [replace(GPUS[0], compute_mode=mode), GPUS[1]]
+    ends = await ends_of(str(fake_cuda.PYTHON), targets=targets, seconds=8.0)
+    found = []
+    for target in targets:
+        end = ends[target]
+        assert isinstance(end, Done), end
+        found.append(end.result)
+    return found
+
+
+def links(results: Sequence[Result]) -> list[str]:
+    return sorted(
+        point.series
+        for result in results
+        for point in result.points
+        if point.series.startswith("GPU") and point.values["bytes_per_second"] > 0
+    )
+
+
+WAYS = ("both directions with", "read from", "write to")
+OF_FIRST = [f"GPU 0: {way} GPU 1" for way in WAYS]
+OF_SECOND = [f"GPU 1: {way} GPU 0" for way in WAYS]
+
+
+@pytest.mark.slow
+@needs_torch
+async def test_eight_seconds_measure_every_link_of_two_gpus(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    results = await on_a_fake_cuda(monkeypatch)
+    assert links(results) == [*OF_FIRST, *OF_SECOND]
+    assert not any("copies are absent" in note for each in results for note in each.notes)
+
+
+@pytest.mark.slow
+@needs_torch
+async def test_an_exclusive_gpu_copies_to_others_and_they_not_to_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    results = await on_a_fake_cuda(monkeypatch, mode="exclusive_process")
+    assert links(results) == OF_FIRST
+    own = {point.series for each in results for point in each.points} - {*OF_FIRST}
+    assert len(own) == 5
+    notes = [note for each in results for note in each.notes]
+    assert notes.count("GPU 0: copies are absent, its compute mode is exclusive process") == 1
+
+
+@pytest.mark.slow
+@needs_torch
+async def test_gpus_that_another_process_holds_keep_their_own_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    results = await on_a_fake_cuda(monkeypatch, Fault("context", message=BUSY, device=1))
+    assert links(results) == []
+    assert all(len({point.series for point in each.points}) == 5 for each in results)
+    for result, peer in zip(results, ("GPU 1", "GPU 0"), strict=True):
+        others = [note for note in result.notes if note.startswith("GPU")]
+        assert others == [f"{peer}: copies are absent, {BUSY}"]
 
 
 DIES = """
