@@ -26,7 +26,7 @@ from gputop.bench.results.text_report import comparison_table
 from gputop.bench.run import supervision
 from gputop.bench.run.group import GroupState, group_runner
 from gputop.bench.run.session import worker_request
-from gputop.bench.worker import backends, copies, errors, rows
+from gputop.bench.worker import backends, copies, copy_paths, errors, rows
 from gputop.compat import timeout
 from tests import fake_cuda
 from tests.bench import gpus
@@ -57,7 +57,7 @@ def gpu(**options: Any) -> Any:
 def _driver(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each test has GPUs, and torch gets back what it had."""
     gpus.COPIES.clear()
-    monkeypatch.setattr(copies, "driver_copy", lambda: gpus.copy)
+    monkeypatch.setattr(copy_paths, "driver_copy", lambda: gpus.copy)
     monkeypatch.setattr(copies, "DEVICE_SIZES", (1 << 16, MIB))
     monkeypatch.setattr(rows, "LEAST_BLOCKS", 1)
     monkeypatch.setattr(rows, "LEAST_SECONDS", 0.0)
@@ -77,8 +77,8 @@ def devices_have_torch() -> bool:
     return not needs_torch.args[0]
 
 
-def path_of(device: Any, way: str, peer: int = 1) -> copies.PairPath:
-    return copies.PairPath(copies.Pair(device, peer, MIB), way, copies.PAIR_WAYS[way])
+def path_of(device: Any, way: str, peer: int = 1) -> copy_paths.PairPath:
+    return copy_paths.PairPath(copy_paths.Pair(device, peer, MIB), way, copy_paths.PAIR_WAYS[way])
 
 
 @needs_torch
@@ -124,7 +124,7 @@ def test_small_copies_wait_until_all_are_launched() -> None:
     device.torch.cuda._sleep = held.append
     path = path_of(device, "write to")
     assert path.clock_held(lambda _: None, 10) > 0
-    assert held == [10 * copies.HELD_CYCLES]
+    assert held == [10 * copy_paths.HELD_CYCLES]
     path.clock_here(lambda _: None, 10)
     assert len(held) == 1
 
@@ -170,7 +170,7 @@ def test_a_wrong_word_between_two_is_counted(
         gpus.copy(to, source, size, stream)
         ctypes.c_uint8.from_address(to + 9).value ^= 4
 
-    monkeypatch.setattr(copies, "driver_copy", lambda: broken)
+    monkeypatch.setattr(copy_paths, "driver_copy", lambda: broken)
     run = run_of(tmp_path / "lock")
     copies.copy(gpu(), run)
     assert run.totals.wrong == 2 * 5, "one for each receiver, and in small copies"
@@ -199,7 +199,7 @@ def test_an_error_of_the_driver_is_one_of_cuda(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.undo()
     monkeypatch.setattr(ctypes, "CDLL", lambda _: driver)
     with pytest.raises(RuntimeError, match=r"^CUDA error: an illegal .* \(700\)$") as failed:
-        copies.driver_copy()(1 << 40, 1 << 41, 8, 0)
+        copy_paths.driver_copy()(1 << 40, 1 << 41, 8, 0)
     assert function.argtypes[2] is ctypes.c_size_t
     assert errors.is_death(failed.value)
 
@@ -270,7 +270,7 @@ sys.path.insert(0, {str(Path(gpus.__file__).parents[2])!r})
 from tests.bench import gpus
 from tests.bench.commands import COMMAND, environment
 main.open_cuda = lambda torch, halt, free_bytes: gpus.on_gpus(backends.Cpu, torch, halt)
-copies.driver_copy = lambda: gpus.copy
+copy_paths.driver_copy = lambda: gpus.copy
 copies.DEVICE_SIZES, copies.PAIR_BYTES = (1 << 14,), 1 << 14
 {QUICK}"""
 
@@ -498,7 +498,7 @@ def test_peers_that_there_was_no_time_for_are_named(
     monkeypatch.setattr(copies, "_row", late)
     run = run_of(tmp_path / "lock", seconds=5.0)
     copies.copy(gpu(), run)
-    assert measured == [f"GPU 2: {way} GPU 0" for way in copies.PAIR_WAYS], "all of one peer"
+    assert measured == [f"GPU 2: {way} GPU 0" for way in copy_paths.PAIR_WAYS], "all of one peer"
     *_, note = run.notes
     assert note == "GPU 1: copies are absent, the time was up: give --seconds 12 or more"
 
@@ -567,11 +567,11 @@ def test_small_copies_are_counted_in_blocks(
     times = itertools.count()
     blocks: list[int] = []
 
-    def clock(self: copies.PairPath, work: Any, count: int) -> float:
+    def clock(self: copy_paths.PairPath, work: Any, count: int) -> float:
         blocks.append(count)
         return 2e-6 * count * (1 + next(times) % 3)  # which does not get steady
 
-    monkeypatch.setattr(copies.PairPath, "clock_held", clock)
+    monkeypatch.setattr(copy_paths.PairPath, "clock_held", clock)
     monkeypatch.setattr(copies, "PAIR_WAYS", {"write to": {1: 0}})
     monkeypatch.setattr(copies, "_row", lambda *_: None)
     run = run_of(tmp_path / "lock")
@@ -584,7 +584,7 @@ def test_small_copies_are_counted_in_blocks(
         blocks.append(1)
         return 2e-4
 
-    monkeypatch.setattr(copies.PairPath, "clock_held", steady)
+    monkeypatch.setattr(copy_paths.PairPath, "clock_held", steady)
     copies.copy(gpu(), run_of(tmp_path / "another lock"))
     assert len(blocks) == 2 * (1 + copies.LEAST_HELD_BLOCKS), "of two peers"
 
