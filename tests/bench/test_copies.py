@@ -132,7 +132,7 @@ def test_small_copies_wait_until_all_are_launched() -> None:
 def run_of(lock: Path, seconds: float = 60.0) -> Recorded:
     lock.touch()
     run = Recorded(seconds=seconds, kind="copy")
-    run.request.update(label="GPU 2", peers=["GPU 0", "GPU 1"], ranks=3, rendezvous=str(lock))
+    run.request.update(label="GPU 2", peers=["GPU 0", "GPU 1"], turns=3, rendezvous=str(lock))
     return run
 
 

@@ -85,7 +85,7 @@ def copy(device: Any, run: Run) -> None:
     rows.until -= seconds
     failed = _copy_alone(rows, sizes, counted)
     if peers and not run.halt.is_set():
-        _copy_between(rows, peers, turn, end, seconds / run.request["ranks"])
+        _copy_between(rows, peers, turn, end, seconds / run.request["turns"])
     if failed is not None and not rows.table.rows:
         raise failed
 
@@ -103,8 +103,8 @@ def seconds_between(run: Run, peers: int) -> float:
 
 
 def _seconds_needed(run: Run, peers: int) -> float:
-    ranks: int = run.request["ranks"]
-    return PEER_SECONDS * peers * ranks
+    turns: int = run.request["turns"]
+    return PEER_SECONDS * peers * turns
 
 
 def reachable_peers(device: Any, run: Run) -> dict[int, str]:
