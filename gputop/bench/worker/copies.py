@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Optional
 
 from .copy_paths import ODD, PAIR_WAYS, CopyPath, Pair, PairPath
-from .errors import RunError, first_line, is_death
+from .errors import RunError, first_line
 from .rows import REPEATABLE, Rows, Timed
 
 if TYPE_CHECKING:
@@ -83,11 +83,9 @@ def copy(device: Any, run: Run) -> None:
     )
     end, rows.to_come = rows.until, alone
     rows.until -= seconds
-    failed = _copy_alone(rows, sizes, counted)
+    _copy_alone(rows, sizes, counted)
     if peers and not run.halt.is_set():
         _copy_between(rows, peers, turn, end, seconds / run.request["turns"])
-    if failed is not None and not rows.table.rows:
-        raise failed
 
 
 def seconds_between(run: Run, peers: int) -> float:
@@ -141,19 +139,12 @@ def fitting_host(sizes: list[int], run: Run) -> list[int]:
     return found
 
 
-def _copy_alone(rows: Rows, sizes: list[int], counted: list[int]) -> Optional[Exception]:  # noqa: UP045
-    """Measure the copies that need no other GPU; return the first error of those that failed."""
-    first = None
+def _copy_alone(rows: Rows, sizes: list[int], counted: list[int]) -> None:
+    """Measure the copies that need no other GPU."""
     for size in sizes:
-        try:
+        with rows.attempt(f"copies of {size / MIB:.4g} MiB"):
             if rows.end_early() or not _copies_of_size(rows, size, counted):
-                break
-        except (MemoryError, RuntimeError) as error:
-            if is_death(error):
-                raise
-            first = first or error
-            rows.run.notes.append(f"copies are absent at {size / MIB:.4g} MiB, {first_line(error)}")
-    return first
+                return
 
 
 def _copies_of_size(rows: Rows, size: int, counted: list[int]) -> bool:
@@ -248,12 +239,8 @@ def _copy_between(
             break
         missing.remove(peer)
         rows.expect("making buffers", BUFFERS_SECONDS)
-        try:
+        with rows.attempt(f"copies to and from {peer}"):
             _rows_of_pair(rows, number, peer)
-        except (MemoryError, RuntimeError) as error:
-            if is_death(error):
-                raise
-            run.notes.append(f"{peer}: copies are absent, {first_line(error)}")
     if missing and not run.halt.is_set():
         enough = math.ceil(_seconds_needed(run, len(peers)) / MOST_BETWEEN)
         why = f"the time was up: give --seconds {enough} or more"
@@ -267,7 +254,9 @@ def _rows_of_pair(rows: Rows, number: int, peer: str) -> None:
     most = min(filter(None, [*free, run.request["free_bytes"]])) // SHARE_OF_FREE
     size = max((each for each in DEVICE_SIZES if each <= min(most, PAIR_BYTES)), default=0)
     if not size:
-        raise MemoryError(f"{most / MIB:.3g} MiB may be used for each")
+        why = f"{most / MIB:.3g} MiB may be used for each"
+        run.notes.append(f"{peer}: copies are absent, {why}")
+        return
     latency = _latency(rows, number)
     rows.to_come -= 1
     further = {} if latency is None else {"latency_seconds": latency}
