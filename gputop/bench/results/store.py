@@ -18,12 +18,11 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Literal
 
-import platformdirs
-
 from gputop.bench.events import Conditions, Result
 from gputop.bench.results import compare
 from gputop.bench.results.facts import fitting_columns
 from gputop.bench.results.verdict import DEFAULTS, VerdictLimits, with_verdicts
+from gputop.files import NoHomeError, user_folder
 from gputop.problem import Problem, ProblemError
 from gputop.schema.codec import DecodeError, from_json
 from gputop.sources.selection import has_id, is_address
@@ -50,8 +49,11 @@ _THIS = "WHERE started_at = ? AND device_uuid IS ?"
 
 
 def results_path() -> Path:
-    """Return the path of the results file."""
-    return Path(platformdirs.user_data_dir("gputop"), "results.sqlite")
+    """Return the path of the results file. Raises `ProblemError` without a home folder."""
+    try:
+        return user_folder("data") / "results.sqlite"
+    except NoHomeError as error:
+        raise ProblemError(_problem(str(error), "Set HOME or XDG_DATA_HOME")) from None
 
 
 def compared(result: Result) -> Result:
