@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, SupportsIndex
 
 from gputop.bounds import IDENTIFY_SECONDS, LINE_BYTES, LINES_PER_SECOND, UNREADABLE_LINES
 from gputop.compat import timeout, timeout_at
-from gputop.console import signal_name
+from gputop.console import process_limit_problem, says_process_limit, signal_name
 from gputop.problem import Problem, ProblemError
 from gputop.schema.codec import DecodeError
 from gputop.schema.device import Absence, DeviceState, silence_limit
@@ -145,10 +145,11 @@ class StreamChild:
             # A child that never sent a record may have taken long to fail: that is no life.
             if spoke_at is not None and time.monotonic() - spoke_at >= LONG_LIFE_SECONDS:
                 pause = self._patience.first_pause
-            problem = Problem("The sampler stopped", why, "It is being started again")
-            problem = _crash(status) or problem
             yield Interruption(
-                problem, retry_seconds=pause, status=status, errors=self._errors.text
+                _stop_problem(why, status),
+                retry_seconds=pause,
+                status=status,
+                errors=self._errors.text,
             )
             await asyncio.sleep(pause)
             pause = min(2 * pause, self._patience.longest_pause)
@@ -185,7 +186,7 @@ class StreamChild:
                     yield record
                     records += 1
                     if wants_fast(record, records):
-                        await asyncio.to_thread(load_fast)
+                        await _in_thread(load_fast)
                 # A line that is there already lets nothing else, such as a key, have its turn.
                 burst = (burst + 1) % BURST_LINES
                 await asyncio.sleep(0 if burst else max(0.0, due - loop.time()))
@@ -207,10 +208,29 @@ class StreamChild:
                 self._sent.append(number)
                 process.send_signal(number)
             with contextlib.suppress(subprocess.TimeoutExpired):
-                await asyncio.to_thread(process.wait, STEP_SECONDS)
+                await _in_thread(process.wait, STEP_SECONDS)
                 break
         # Not before: a caller that is cancelled in the middle calls this again.
         self._process = None
+
+
+async def _in_thread(function: Callable[..., object], *arguments: object) -> None:
+    """Call a function in a thread, or in this one if no thread can be started.
+
+    It may be called twice: the executor keeps what it could not start.
+    """
+    try:
+        await asyncio.to_thread(function, *arguments)
+    except RuntimeError:
+        function(*arguments)
+
+
+def _stop_problem(why: str, status: int | None) -> Problem:
+    """Return why a child ended, from its last words and its exit status."""
+    what = "The sampler stopped"
+    if says_process_limit(why):
+        return process_limit_problem(what)
+    return _crash(status) or Problem(what, why, "It is being started again")
 
 
 def _crash(status: int | None) -> Problem | None:
@@ -296,6 +316,8 @@ class Snapshot(NamedTuple):
 
 
 def _stopped(interruption: Interruption) -> Problem:
+    if says_process_limit(interruption.problem.why):
+        return interruption.problem
     return replace(interruption.problem, remedy="Try again, or see what `gputop stream` says")
 
 

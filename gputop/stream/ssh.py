@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gputop import FROM_CHECKOUT
+from gputop.console import says_process_limit
+from gputop.frozen import replace
 from gputop.problem import Problem
 from gputop.schema.device import THIS_MACHINE
 from gputop.text import visible
@@ -112,6 +114,11 @@ def explain_absence(host: str, interruption: Interruption) -> Problem:
     what = f"{host} is unreachable"
     status = interruption.status
     said = f"{interruption.errors}\n{interruption.problem.why}"
+    if says_process_limit(said):
+        if host == THIS_MACHINE or not interruption.errors:  # `ssh` was not even started
+            return replace(interruption.problem, what=what)
+        why = "no more threads or processes can be started there"
+        return Problem(what, why, "Raise `ulimit -u` or pids.max of its cgroup there")
     for ended_with, pattern, why, remedy in _RULES:
         if ended_with in (None, status) and re.search(pattern, said):
             return Problem(what, why, remedy.format(host=host))

@@ -196,6 +196,11 @@ async def test_kill_ends_it_at_once(tmp_path: Path) -> None:
         ("import sys; sys.exit('first\\nlast \\x1b[31mwords')", "exit status 1, last ␛[31mwords"),
         ("pass", "exit status 0"),
         ("raise SystemExit(7)", "exit status 7"),
+        ('raise RuntimeError("can\'t start new thread")', "RLIMIT_NPROC"),
+        (
+            'print(\'{"event": "error", "why": "Resource temporarily unavailable"}\')',
+            "RLIMIT_NPROC",
+        ),
         ("import os; os.kill(os.getpid(), 11)", "SIGSEGV"),
         ("import os; os.kill(os.getpid(), 40)", "40"),
         (f"import os; os.close(1); os.close(2)\n{WAITS}", "closed its output"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import gc
 import os
 import signal
@@ -16,6 +17,7 @@ import pytest
 
 from gputop.bounds import LINE_BYTES
 from gputop.compat import module_command, timeout
+from gputop.console import process_limit_problem
 from gputop.problem import Problem
 from gputop.schema.device import silence_limit
 from gputop.schema.snapshot import DriverState, Host, Inventory, Record, Sample, Source, encode
@@ -248,6 +250,41 @@ async def test_pauses_grow_while_lives_are_short(
     """Also of one that crashes in the driver, which says something first each time."""
     await first(spawn(program), 4 + 4 * records)
     assert pauses == [0.2, 0.4, 0.8]
+
+
+async def test_a_child_that_can_start_no_threads_says_which_limit_to_raise(spawn: Spawn) -> None:
+    died = 'say(SAMPLE); raise RuntimeError("can\'t start new thread")'
+    _, death = await first(spawn(died), 2)
+    assert isinstance(death, Interruption)
+    assert death.problem == process_limit_problem("The sampler stopped")
+    assert module._stopped(death) == death.problem, "another try would not help"
+
+
+async def test_a_child_that_cannot_be_forked_says_which_limit_to_raise(
+    monkeypatch: pytest.MonkeyPatch, spawn: Spawn
+) -> None:
+    def refused(_: object) -> None:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(module, "launch", refused)
+    (death,) = await first(spawn("pass"), 1)
+    assert isinstance(death, Interruption)
+    assert death.problem == process_limit_problem("The sampler stopped")
+
+
+async def test_reading_goes_on_where_no_thread_can_be_started(
+    monkeypatch: pytest.MonkeyPatch, spawn: Spawn
+) -> None:
+    async def refused(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(asyncio, "to_thread", refused)
+    child = spawn("say(INVENTORY)\nfor _ in range(9): say(SAMPLE)\nuntil_the_end()")
+    assert await first(child, 10) == [INVENTORY, *[SAMPLE] * 9]
+    pid = pid_of(child)
+    await child.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
 
 
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS])

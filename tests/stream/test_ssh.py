@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gputop.console import process_limit_problem
 from gputop.problem import Problem
 from gputop.stream.child import Interruption
 from gputop.stream.launch import StreamOptions
@@ -180,6 +181,21 @@ Host key verification failed."""
             ended("gputop: error: --controls is not known. Did you mean --control?", 2),
             "its gputop is too old, or is another program",
             "Upgrade it: `pip install .` in a checkout of gputop there",
+        ),
+        (
+            ended("bash: fork: retry: Resource temporarily unavailable", 254),
+            "no more threads or processes can be started there",
+            "Raise `ulimit -u` or pids.max of its cgroup there",
+        ),
+        (
+            ended(f"gputop: error: {process_limit_problem('gputop cannot run')}.", 3),
+            "no more threads or processes can be started there",
+            "Raise `ulimit -u` or pids.max of its cgroup there",
+        ),
+        (
+            Interruption(process_limit_problem("The sampler stopped")),  # of `ssh` itself
+            process_limit_problem("").why,
+            "Raise `ulimit -u` (RLIMIT_NPROC)",
         ),
         (
             ended("ssh: connect to host b port 22: Connection refused"),

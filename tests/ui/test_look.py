@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from gputop.bench.results import store
+from gputop.console import process_limit_problem
 from gputop.schema.device import DeviceState
 from gputop.schema.snapshot import Source
 from gputop.settings import Settings
@@ -274,3 +275,13 @@ async def test_the_header_survives_each_look() -> None:
     for theme in THEMES:
         strips = await drawn((), settings=Settings(theme=theme, ascii=True))
         assert " gputop  1 Monitor " in strips[0].text
+
+
+async def test_a_thread_that_cannot_be_started_is_no_fault_of_gputop() -> None:
+    app = GputopApp(PreparedStream(inventory(1), sample(1)))
+    async with app.run_test(notifications=True) as pilot:
+        app.report(RuntimeError("can't start new thread"))
+        await settle(pilot)
+        (note,) = app._notifications
+        assert note.message == str(process_limit_problem("Not done"))
+        assert not note.title

@@ -31,7 +31,15 @@ from gputop.bench.plan.request import Request, Target
 from gputop.bench.run.worker_launch import STEP_SECONDS, Launcher, Worker
 from gputop.bench.worker.errors import less
 from gputop.compat import timeout_at
-from gputop.console import COULD_NOT_RUN, DEGRADED, FAULT, INTERRUPTED, signal_name
+from gputop.console import (
+    COULD_NOT_RUN,
+    DEGRADED,
+    FAULT,
+    INTERRUPTED,
+    process_limit_problem,
+    says_process_limit,
+    signal_name,
+)
 from gputop.problem import Problem, ProblemError
 from gputop.schema.codec import from_json
 from gputop.text import count, visible
@@ -287,6 +295,8 @@ class Session:
         problem = Problem(*(visible(str(document.get(key))) for key in ("what", "why", "remedy")))
         # Any other error is of gputop, of torch, or of what was asked for.
         failed = document.get("kind") in ("hang", "died", "wrong")
+        if says_process_limit(problem.why) and not failed:
+            problem = process_limit_problem(problem.what)
         return _NoResultError(problem, FAULT if failed else self._status)
 
     def _judged(self, failed: Failed) -> Failed:
@@ -321,6 +331,8 @@ class Session:
             return Problem(what, f"it was ended by {signal_name(status)}", remedy)
         lines = visible(errors.decode(errors="replace").strip().replace("\n", "\0"))
         last = lines.rpartition("␀")[2].strip()
+        if says_process_limit(last):
+            return process_limit_problem(what)
         return Problem(what, f"exit status {status}" + (f", {last}" if last else ""), choose)
 
 

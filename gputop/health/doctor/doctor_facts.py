@@ -19,6 +19,7 @@ from gputop.bench.run.worker_launch import InterpreterSearch, NoAnswerError, run
 from gputop.console import terminfo_colours
 from gputop.frozen import dataclass, field, replace
 from gputop.health.doctor.checks import USER_SECONDS
+from gputop.problem import ProblemError
 from gputop.schema.codec import DecodeError, from_json
 from gputop.schema.snapshot import DriverState, Host, Inventory, Sample, Source
 from gputop.sources.linux.driver_files import KernelLog, System, inspect_system, read_kernel_log
@@ -98,7 +99,7 @@ async def torch_facts(interpreter: Interpreter, seconds: float = ASK_SECONDS) ->
     """Ask the torch of that interpreter, within the time."""
     try:
         output, status = await run_program(interpreter.path, PROBE, seconds)
-    except NoAnswerError as error:
+    except (NoAnswerError, ProblemError) as error:
         return TorchFacts(failure=str(error))
     try:
         return from_json(TorchFacts, json.loads(output))
