@@ -213,6 +213,17 @@ Host key verification failed."""
         (ended("", 0), "the connection ended", "`ssh b`"),
         (ended("", -15), "the connection ended", "`ssh b`"),
         (ended("", 3), "gputop there ended with status 3", "`ssh b`"),
+        (
+            ended("", 0)._replace(printed="Bye"),
+            "the connection ended, after it printed 'Bye'",
+            "A start-up file there (such as ~/.bashrc)",
+        ),
+        (
+            ended("", -15, "it said nothing for too long")._replace(printed="$"),
+            "it said nothing for too long, after it printed '$'",
+            "A start-up file there (such as ~/.bashrc)",
+        ),
+        (ended("", 127)._replace(printed="Hi"), "gputop is not found there", "--remote-command"),
         (ended("", -15, "it said nothing for too long"), "it said nothing for too long", "`ssh b`"),
         (
             ended("", None, "[Errno 2] No such file or directory: 'ssh'"),
