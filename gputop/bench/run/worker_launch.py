@@ -14,7 +14,7 @@ import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gputop.bounds import WORKER_LINE_BYTES
 from gputop.compat import timeout
@@ -61,7 +61,7 @@ if sys.version_info >= (3, 9):
             answer["torch"] = importlib.metadata.version("torch")
         except importlib.metadata.PackageNotFoundError:
             answer["torch"] = "of unknown version"
-print(json.dumps(answer))
+print("\\n" + json.dumps(answer))
 """
 
 
@@ -180,11 +180,24 @@ async def run_program(path: str, program: str, seconds: float) -> tuple[bytes, i
     return output, process.status
 
 
+def answer_in(output: bytes, *keys: str) -> dict[str, Any]:
+    """Return the last line that is a JSON object with one of the keys, or raise `ValueError`.
+
+    What the interpreter prints when it starts or ends is not among the program's answers.
+    """
+    for line in reversed(output.splitlines()):
+        with contextlib.suppress(ValueError, RecursionError):
+            document = json.loads(line)
+            if isinstance(document, dict) and document.keys() & {*keys}:
+                return document
+    raise ValueError("there is no answer")
+
+
 async def _probe(path: str, origin: str) -> Interpreter:
     torch_version = fault = None
     try:
         output, status = await run_program(path, PROBE, PROBE_SECONDS)
-        answer = json.loads(output.splitlines()[-1])
+        answer = answer_in(output, "python")
         version, torch_version = tuple(answer["python"]), answer["torch"] and str(answer["torch"])
         if version < OLDEST_PYTHON:
             fault = f"Python {'.'.join(map(str, version))}, and the worker needs 3.9 or later"

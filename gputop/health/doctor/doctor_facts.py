@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import platform
 import sys
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gputop.bench.run import worker_launch
-from gputop.bench.run.worker_launch import InterpreterSearch, NoAnswerError, run_program
+from gputop.bench.run.worker_launch import InterpreterSearch, NoAnswerError, answer_in, run_program
 from gputop.console import terminfo_colours
 from gputop.frozen import dataclass, field, replace
 from gputop.health.doctor.checks import USER_SECONDS
@@ -67,7 +66,7 @@ try:
             answer["fault"] = first_line(error)
 except BaseException as error:
     answer["failure"] = type(error).__name__ + ": " + first_line(error)
-os.write(channel, json.dumps(answer).encode())
+os.write(channel, b"\\n" + json.dumps(answer).encode() + b"\\n")
 """
 
 
@@ -102,7 +101,7 @@ async def torch_facts(interpreter: Interpreter, seconds: float = ASK_SECONDS) ->
     except (NoAnswerError, ProblemError) as error:
         return TorchFacts(failure=str(error))
     try:
-        return from_json(TorchFacts, json.loads(output))
+        return from_json(TorchFacts, answer_in(output, "version", "failure"))
     except (DecodeError, ValueError, RecursionError):
         return TorchFacts(failure=f"it ended without an answer (status {status})")
 
