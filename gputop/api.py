@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import TypeVar
 
+from gputop.console import process_limit_problem, says_process_limit
 from gputop.health.idle_devices import Amount, Requirements, parse_amount
 from gputop.problem import Problem, ProblemError
 from gputop.stream import child as streams
@@ -92,7 +93,8 @@ class Stream(Iterator[Snapshot], AsyncIterator[Snapshot], AbstractContextManager
 
     async def __anext__(self) -> Snapshot:
         """Wait as `next` does, without holding up the event loop."""
-        found = await asyncio.to_thread(self._follower.next)
+        with _threads_needed():
+            found = await asyncio.to_thread(self._follower.next)
         if found is None:
             raise StopAsyncIteration
         return found
@@ -144,7 +146,8 @@ class _Follower:
 
     def _start(self) -> None:
         if self._thread.ident is None and not self._ended:
-            self._thread.start()
+            with _threads_needed():
+                self._thread.start()
 
     def close(self) -> None:
         """End the child and the thread."""
@@ -185,4 +188,21 @@ def _child(interval: float, *, demo: bool) -> StreamChild:
 def _run(work: Coroutine[None, None, T]) -> T:
     """Run it in a thread of its own, because in a notebook an event loop runs in this one."""
     with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, work).result()
+        try:
+            with _threads_needed():
+                result = thread.submit(asyncio.run, work)
+        except ProblemError:
+            work.close()  # or Python warns that nobody awaited it
+            raise
+        return result.result()
+
+
+@contextlib.contextmanager
+def _threads_needed() -> Iterator[None]:
+    """Raise `ProblemError` if no thread can be started in the block."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not says_process_limit(error):
+            raise
+        raise ProblemError(process_limit_problem("No snapshot was taken")) from None

@@ -35,6 +35,8 @@ from gputop.console import (
     discard_output,
     in_notebook_cell,
     print_message,
+    process_limit_problem,
+    says_process_limit,
 )
 from gputop.settings import AUTO, KEYS, THEMES, load
 from gputop.settings import path as settings_path
@@ -129,7 +131,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         discard_output()
         return FINE
-    except OSError as error:
+    except (OSError, RuntimeError) as error:
+        if says_process_limit(error):
+            fail(f"{process_limit_problem('gputop cannot run')}.", COULD_NOT_RUN)
+        if not isinstance(error, OSError):
+            raise
         if error.errno in (errno.EMFILE, errno.ENFILE):
             fail(TOO_MANY_FILES, COULD_NOT_RUN)
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):

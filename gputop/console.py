@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
+import resource
 import shutil
 import signal
 import sys
@@ -12,6 +14,7 @@ from collections.abc import Mapping
 from types import ModuleType
 
 from gputop.bounds import COLUMNS, ROWS
+from gputop.problem import Problem
 from gputop.text import visible
 
 FINE = 0
@@ -33,6 +36,36 @@ def signal_name(status: int) -> str:
 
 TOO_MANY_FILES = "too many files are open. Raise the limit: `ulimit -n 1024`."
 """Message if a command hits the limit on descriptors, when no module can be imported any more."""
+
+_PROCESS_LIMIT = "|".join(
+    (
+        "can't start new thread(?! at)",  # Python, unless it is "at interpreter shutdown"
+        os.strerror(errno.EAGAIN),  # fork, shells and libgomp
+        "no more threads or processes",  # another gputop, below
+    )
+)
+
+
+def says_process_limit(error: BaseException | str) -> bool:
+    """Return True for an error, or for what a process wrote, if no thread or process could start.
+
+    The system gives the same error number for a write that would block. Python's buffered output
+    has words of its own for that.
+    """
+    if isinstance(error, OSError) and error.errno != errno.EAGAIN:
+        return False
+    return re.search(_PROCESS_LIMIT, str(error)) is not None
+
+
+def process_limit_problem(what: str) -> Problem:
+    """Return the problem that no thread or process can be started, with the limits to raise."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NPROC)
+    shown = "unlimited" if limit == resource.RLIM_INFINITY else str(limit)
+    return Problem(
+        what,
+        f"no more threads or processes can be started (`ulimit -u`: {shown})",
+        "Raise `ulimit -u` (RLIMIT_NPROC) or pids.max of the container's cgroup, or end programs",
+    )
 
 
 _IPYKERNEL = {"TERM": "xterm-color", "GIT_PAGER": "cat"}

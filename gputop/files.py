@@ -11,6 +11,30 @@ import errno
 import os
 import stat
 from pathlib import Path
+from typing import Literal
+
+
+class NoHomeError(Exception):
+    """The user has no home folder. The text says why."""
+
+
+def user_folder(kind: Literal["config", "data"]) -> Path:
+    """Return gputop's folder in `$XDG_CONFIG_HOME` or `$XDG_DATA_HOME`. It need not exist.
+
+    Raises `NoHomeError` if the variable is not set and the user has no home folder, as in a
+    container that runs with the number of a user that it does not know.
+    """
+    from platformdirs import user_config_path, user_data_path  # not needed by every command
+
+    user_path = user_config_path if kind == "config" else user_data_path
+    try:
+        folder = user_path("gputop")
+    except RuntimeError:
+        folder = Path()
+    # Without a home, old versions of platformdirs return a folder called `~` in the working one.
+    if not folder.is_absolute():
+        raise NoHomeError(f"HOME is not set, and user {os.getuid()} has no home folder")
+    return folder
 
 
 def refusal(status: os.stat_result) -> str | None:

@@ -20,7 +20,7 @@ from typing import Any
 
 from gputop.bounds import LONGEST_INTERVAL, SHORTEST_INTERVAL
 from gputop.compat import parse_toml
-from gputop.files import read_at_once, write_whole
+from gputop.files import NoHomeError, read_at_once, user_folder, write_whole
 from gputop.frozen import dataclass, fields, replace
 from gputop.problem import Problem, ProblemError
 from gputop.text import visible
@@ -82,18 +82,25 @@ MOST_EDITS = 100
 REMEDY = "Fix it, or name another one with --config"
 
 
-def path(named: str | None = None, environment: Mapping[str, str] = os.environ) -> Path:
-    """Return the path of the file, which need not exist; `named` is from the command line."""
+def path(named: str | None = None, environment: Mapping[str, str] = os.environ) -> Path | None:
+    """Return the path of the file, which need not exist; None without a home folder.
+
+    `named` is from the command line.
+    """
     given = named or environment.get("GPUTOP_CONFIG")
     if given:
-        return Path(os.path.expanduser(given))  # noqa: PTH111 - Path's own fails for ~nobody
-    from platformdirs import user_config_path
-
-    return user_config_path("gputop") / "config.toml"
+        expanded = os.path.expanduser(given)  # noqa: PTH111 - Path's own fails for ~nobody
+        return None if expanded.startswith("~/") else Path(expanded)
+    try:
+        return user_folder("config") / "config.toml"
+    except NoHomeError:
+        return None
 
 
 def load(
-    file: Path, environment: Mapping[str, str] = os.environ, given: Mapping[str, Any] | None = None
+    file: Path | None,
+    environment: Mapping[str, str] = os.environ,
+    given: Mapping[str, Any] | None = None,
 ) -> tuple[Settings, list[Problem]]:
     """Load the settings, and the problems with them.
 
@@ -103,7 +110,8 @@ def load(
     problems: list[Problem] = []
     found: dict[str, Any] = {}
     try:
-        _, found = _read(file)
+        if file is not None:
+            _, found = _read(file)
     except ProblemError as error:
         problems.append(error.problem)
     entries = [(k, v, f"{_shown(k)} = {_shown(v)} in {_shown(file)}") for k, v in found.items()]
@@ -159,12 +167,16 @@ def _from_text(key: str, text: str) -> object:
     return text if isinstance(getattr(DEFAULT, key), str) else WORDS.get(text.lower(), text)
 
 
-def save(file: Path, settings: Settings) -> None:
+def save(file: Path | None, settings: Settings) -> None:
     """Save the settings, changing only the lines of those that differ from the file.
 
     Comments, order, and unknown keys stay as they are. The file is written whole or not at all, for
     its owner alone. Raises `ProblemError`.
     """
+    if file is None:
+        why = "HOME is not set, and there is no home folder"
+        remedy = "Set HOME, or name a file with --config"
+        raise ProblemError(Problem("The settings cannot be saved", why, remedy))
     before, found = _read(file)
     text = before
     try:

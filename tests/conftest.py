@@ -5,6 +5,7 @@ from __future__ import annotations
 import compileall
 import itertools
 import os
+import pwd
 import re
 import shutil
 import signal
@@ -124,6 +125,18 @@ def _own_directories(_homes: Iterator[Path]) -> Iterator[None]:
             environment.setenv(f"XDG_{kind}_HOME", str(home / kind.lower()))
         environment.setenv("XDG_RUNTIME_DIR", str(home))
         yield
+
+
+@pytest.fixture
+def no_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that runs with the number of a user that it does not know."""
+
+    def unknown(uid: int) -> pwd.struct_passwd:
+        raise KeyError(f"getpwuid(): uid not found: {uid}")
+
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name)
 
 
 @pytest.fixture

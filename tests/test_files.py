@@ -8,11 +8,12 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+import platformdirs
 import pytest
 
-from gputop.files import check_target, write_whole
+from gputop.files import NoHomeError, check_target, user_folder, write_whole
 from gputop.recording.writer import GrowingFile, OutputError
 
 if TYPE_CHECKING:
@@ -168,3 +169,27 @@ def test_a_growing_file_writes_through_the_descriptor_of_a_shell() -> None:
     os.close(reader)
     GrowingFile(Path("/dev/null")).write(b"one")
     assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
+
+
+def test_the_users_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CONFIG_HOME")
+    monkeypatch.setenv("HOME", "/home/ada")
+    assert user_folder("data") == tmp_path / "gputop"
+    assert user_folder("config") == Path("/home/ada/.config/gputop")
+
+
+@pytest.mark.usefixtures("no_home")
+@pytest.mark.parametrize("kind", ["config", "data"])
+def test_a_user_without_a_home_folder_has_none_of_them(
+    kind: Literal["config", "data"], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with pytest.raises(NoHomeError, match=f"HOME is not set, and user {os.getuid()} "):
+        user_folder(kind)
+    # Versions of platformdirs before 4.12 raise nothing.
+    monkeypatch.setattr(platformdirs, f"user_{kind}_path", lambda _: Path("~/.local/gputop"))
+    with pytest.raises(NoHomeError):
+        user_folder(kind)
+    monkeypatch.undo()
+    monkeypatch.setenv(f"XDG_{kind.upper()}_HOME", str(tmp_path))
+    assert user_folder(kind) == tmp_path / "gputop"

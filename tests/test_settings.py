@@ -106,6 +106,16 @@ def test_where_the_file_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert str(settings.path("~nobody-there/g.toml", NOTHING)) == "~nobody-there/g.toml"
 
 
+@pytest.mark.usefixtures("no_home")
+def test_without_a_home_folder_all_is_as_usual_and_nothing_can_be_saved() -> None:
+    assert settings.path(None, NOTHING) is None
+    assert settings.path("~/g.toml", NOTHING) is None
+    assert settings.path(None, {"GPUTOP_CONFIG": "~/g.toml"}) is None
+    assert settings.load(None, NOTHING) == (DEFAULT, [])
+    with pytest.raises(ProblemError, match=r"HOME is not set.* --config"):
+        settings.save(None, OTHER)
+
+
 def test_no_file_is_no_problem(tmp_path: Path) -> None:
     assert settings.load(tmp_path / "none" / "config.toml", NOTHING) == (DEFAULT, [])
 

@@ -53,7 +53,7 @@ from gputop.console import (
     print_message,
     print_output,
 )
-from gputop.files import write_whole
+from gputop.files import NoHomeError, user_folder, write_whole
 from gputop.problem import ProblemError
 from gputop.schema.codec import to_json
 from gputop.text import visible
@@ -72,7 +72,7 @@ if TYPE_CHECKING:
 
 def report_runs(runs: Sequence[RunState], args: argparse.Namespace) -> int:
     """Store, print and export results; return the gravest exit status of all devices."""
-    _keep(runs, args)
+    _keep(runs, args, set())
     # All ranks of a collective have the same rows, or one problem.
     shown = runs[:1] if args.kind == "collective" else runs
     print_output(_text(runs, shown, args))
@@ -117,7 +117,7 @@ def report(
     """Store and print results, of a cluster by its outliers; return the gravest exit status."""
     if args.ray is None or args.kind == "collective":  # ranks have the same rows, or one problem
         return gravest([report_runs(ends, args), *(each.status for each in not_begun)])
-    _keep(ends, args)
+    _keep(ends, args, set())
     return report_devices([*map(device_outcome, ends), *not_begun], (), args)
 
 
@@ -131,7 +131,8 @@ def limits(args: argparse.Namespace) -> VerdictLimits:
     return VerdictLimits(args.min_percent_of_peak, args.tolerance)
 
 
-def _keep(runs: Sequence[RunState], args: argparse.Namespace) -> None:
+def _keep(runs: Sequence[RunState], args: argparse.Namespace, told: set[str]) -> None:
+    """Judge and store the results. Print each problem once, and add it to `told`."""
     done = [(run, run.result) for run in runs if run.result is not None]
     results = [result for _, result in done]
     if not args.no_verdict:
@@ -143,7 +144,9 @@ def _keep(runs: Sequence[RunState], args: argparse.Namespace) -> None:
         try:
             run.end = Done(store.append(result, run.kept_curves()))
         except ProblemError as error:
-            print_message(f"warning: {error}")
+            if str(error) not in told:
+                told.add(str(error))
+                print_message(f"warning: {error}")
 
 
 def _status(run: RunState, args: argparse.Namespace) -> int:
@@ -240,6 +243,7 @@ def run_suite(args: argparse.Namespace, requesting: Requesting, run: RunOnce) ->
         return requests
 
     stopped = FINE
+    told: set[str] = set()
     for n, part in enumerate(parts[done:], done + 1):
         head, planned = f"{n}/{len(parts)} {part.name}  ", None
         until = suites.is_steady if args.until_steady and part.kind in suites.STEADY_PARTS else None
@@ -251,7 +255,7 @@ def run_suite(args: argparse.Namespace, requesting: Requesting, run: RunOnce) ->
         ends, others = ended
         for end in ends if until else ():
             suites.note_steady(end)
-        _keep(ends, args)
+        _keep(ends, args, told)
         planned = planned or PartResult(part.name, part.share * args.seconds)
         found = suites.part_result(planned, ends, others)
         why = found.left_out and f", {found.left_out}"
@@ -260,7 +264,8 @@ def run_suite(args: argparse.Namespace, requesting: Requesting, run: RunOnce) ->
             stopped = gravest([INTERRUPTED, *(each.status for each in outliers(found.members))])
             break
         suite = suite.added(found)
-        _write_suite(file, suite)
+        if file is not None:
+            _write_suite(file, suite)
     return _report_suite(args, suite, file, stopped)
 
 
@@ -303,10 +308,13 @@ def _method(args: argparse.Namespace, base: Sequence[Request], torch: str) -> di
     }
 
 
-def _kept_suite(args: argparse.Namespace) -> tuple[Path, Suite | None]:
-    """Return the file of a suite, and what it has if it is there."""
+def _kept_suite(args: argparse.Namespace) -> tuple[Path | None, Suite | None]:
+    """Return the file of a suite, and what it has if it is there; no file without a home folder."""
     if args.resume is None:
-        folder = store.results_path().parent
+        try:
+            folder = user_folder("data")
+        except NoHomeError:
+            return None, None
         with suppress(OSError):  # which writing says
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return folder / time.strftime("suite-%Y%m%d-%H%M%S.json"), None
@@ -340,17 +348,21 @@ def _write_suite(file: Path, suite: Suite) -> None:
         print_message(f"warning: {what}. The suite cannot be resumed from here.")
 
 
-def _report_suite(args: argparse.Namespace, suite: Suite | None, file: Path, stopped: int) -> int:
+def _report_suite(
+    args: argparse.Namespace, suite: Suite | None, file: Path | None, stopped: int
+) -> int:
     """Print and export a suite, and say how to go on with it; return the gravest status."""
     if suite is None or not suite.parts:
         return stopped
     document = json.dumps(suite.document(), indent=2, allow_nan=False) if args.json else ""
     print_output(document or suite_page(suite))
     written = args.report is None or _write_report(args, suite_html(suite))
-    if stopped != FINE:
+    if stopped != FINE and file is None:
+        print_message("there is no home folder for a file to go on with: give --resume FILE")
+    elif stopped != FINE:
         options = [] if args.resume else ["--resume", str(file)]
         print_message(f"to go on: {shlex.join(['gputop', *sys.argv[1:], *options])}")
-    elif args.resume is None:
+    elif args.resume is None and file is not None:
         file.unlink(missing_ok=True)  # the results are kept, and nothing is left to do
     statuses = [each.status for part in suite.parts for each in outliers(part.members)]
     return gravest([*statuses, stopped, FINE if written and suite.complete else COULD_NOT_RUN])

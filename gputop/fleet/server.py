@@ -87,7 +87,14 @@ class PrometheusServer:
             raise ValueError(f"{KEY} is the key of a certificate. Name that with {CERT}.")
 
         def path(name: str) -> Path | None:
-            return Path(environment[name]).expanduser() if environment.get(name) else None
+            if not environment.get(name):
+                return None
+            try:
+                return Path(environment[name]).expanduser()
+            except RuntimeError:
+                raise ValueError(
+                    f"{name} is in a home folder that is not known. Give the whole path."
+                ) from None
 
         server = cls(
             url=parse_url(url),

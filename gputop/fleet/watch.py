@@ -15,6 +15,7 @@ from itertools import chain
 from typing import Any
 
 from gputop.bounds import ANSWER_BYTES, ANSWERS_BYTES
+from gputop.console import process_limit_problem, says_process_limit
 from gputop.fleet.builder import FleetBuilder
 from gputop.fleet.client import AWAY, LATER, SECONDS, AskError, Client, slow
 from gputop.fleet.fleet_findings import LOOK_BACK_SECONDS, STEP_SECONDS, StartTimes
@@ -94,6 +95,8 @@ class Refresher:
             problem = Problem("Internal error of gputop", why, "Please report it")
             if isinstance(error, AskError):
                 problem = error.problem
+            elif says_process_limit(error):
+                problem = process_limit_problem(AWAY)
             return _old(self._last, *self._problems(problem))
         self._turn += 1
         self._last = replace(fleet, took_seconds=time.monotonic() - began)

@@ -160,6 +160,8 @@ ENOUGH, LEAST = 40, 16
 """Cells for processes: for `ada:python/48211(70.0 GiB)` and more, and for `ada(70.0 GiB) +2`."""
 MOST_USEFUL = ("busy", "memory", "processes", "temp", "name", "power", "clock", "fan")
 """Columns in the order in which they get room."""
+LONGEST_USER, LEAST_USER = 64, 8
+"""Characters of a user's name, and the least width of the column of users."""
 LUXURIES = ("clock", "fan")
 """Columns that get room only if the processes have enough."""
 
@@ -241,10 +243,7 @@ def process_texts(processes: Sequence[Process]) -> Iterator[str]:
     No number is cut.
     """
     ordered = sorted(processes, key=lambda p: -(p.memory_used_bytes or 0))
-    parts = [
-        (p.pid, visible(p.user or ABSENT, 32), _program(p), size(p.memory_used_bytes))
-        for p in ordered
-    ]
+    parts = [(p.pid, _user(p), _program(p), size(p.memory_used_bytes)) for p in ordered]
     yield " ".join(f"{user}:{program}/{pid}({held})" for pid, user, program, held in parts)
     yield " ".join(f"{user}/{pid}({held})" for pid, user, _, held in parts)
     briefly = [f"{user}({held})" for _, user, _, held in parts]
@@ -317,12 +316,14 @@ def page(inventory: Inventory, sample: Sample, view: View = PLAIN) -> str:
     """
     lines: list[Line] = [_heading(inventory, sample, view)]
     held = sample.processes_by_device()
+    users = max((cells(_user(process)) for process in sample.processes), default=0)
+    users = max(users, LEAST_USER)
     beside = view.processes == "beside"
     columns = [column for column in view.columns if beside or column != PROCESSES]
     for uuid, line in table_lines(inventory, sample, columns, view.width):
         lines.append(line)
         if uuid is not None and view.processes == "below":
-            lines += [_process(process) for process in held[uuid]]
+            lines += [_process(process, users) for process in held[uuid]]
     lines += _remarks(inventory, sample, view.width)
     return ansi.rendered(lines, view.width, colour=view.colour)
 
@@ -348,11 +349,17 @@ def _heading(inventory: Inventory, sample: Sample, view: View) -> Line:
     return ansi.with_dots([first, *rest])
 
 
-def _process(process: Process) -> Line:
-    user = visible(process.user or ABSENT)
+def _user(process: Process) -> str:
+    return visible(process.user or ABSENT, LONGEST_USER)
+
+
+def _process(process: Process, users: int) -> Line:
+    """Return the line of a process; `users` is the width of the column of users."""
+    user = _user(process)
+    user += " " * (users - cells(user))
     command = visible(process.command or f"({unseen(process)})", 200)
     memory = size(process.memory_used_bytes)
-    return [Piece(f"     {process.pid:>7}  {user:<8}  {memory:>9}  {command}")]
+    return [Piece(f"     {process.pid:>7}  {user}  {memory:>9}  {command}")]
 
 
 def _remarks(inventory: Inventory, sample: Sample, width: int | None) -> Iterator[Line]:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, SupportsIndex
 
 from gputop.bounds import IDENTIFY_SECONDS, LINE_BYTES, LINES_PER_SECOND, UNREADABLE_LINES
 from gputop.compat import timeout, timeout_at
-from gputop.console import signal_name
+from gputop.console import process_limit_problem, says_process_limit, signal_name
 from gputop.problem import Problem, ProblemError
 from gputop.schema.codec import DecodeError
 from gputop.schema.device import Absence, DeviceState, silence_limit
@@ -30,12 +30,17 @@ from gputop.schema.snapshot import (
     wants_fast,
 )
 from gputop.stream.launch import StreamOptions, launch
+from gputop.stream.ssh import STARTUP_FILE
+from gputop.text import visible
 
 LONG_LIFE_SECONDS = 10.0
 """Seconds that a crashing child never lives: its first records come before it asks the driver."""
 SECOND_LOOK_SECONDS = 0.5
 STEP_SECONDS = 0.5
 """Seconds for each step of ending a child: end of file, SIGTERM, SIGKILL."""
+PRINTED_CHARACTERS = 80
+"""Characters that are shown of what was printed before the first record."""
+RECORD_STARTS = (b'{"type":"inventory"', b'{"type":"sample"')
 BURST_LINES = 100
 """Lines that may come at once: the rate is limited over so many."""
 
@@ -50,6 +55,8 @@ class Interruption(NamedTuple):
     status: int | None = None
     """Exit status of a child that ended, negative for a signal."""
     errors: str = ""
+    printed: str = ""
+    """What came in place of the first record, if that never came."""
 
 
 class Patience(NamedTuple):
@@ -83,7 +90,16 @@ class StreamChild:
         self._sent: list[int] = []
         """Signals that were sent from here to end it."""
         self._errors = _Tail()
+        self._printed = ""
         self._wanted: dict[str, Any] = {}
+
+    @property
+    def printed(self) -> str:
+        """What came before the first record, at most `PRINTED_CHARACTERS`; empty once that is here.
+
+        Over `ssh`, that is what a start-up file of the shell prints.
+        """
+        return "" if self._spoke else self._printed
 
     def ask(self, **wanted: Any) -> None:
         """Request settings of the child, which has `--control`, and of its successors.
@@ -112,6 +128,7 @@ class StreamChild:
     def spawn(self) -> None:
         """Start the child. This needs no event loop, so it can start before the screen."""
         self._process, self._spoke, self._sent = launch(self._arguments), False, []
+        self._printed = ""
         if self._wanted:
             self._send(self._wanted)
 
@@ -132,8 +149,9 @@ class StreamChild:
             except asyncio.TimeoutError:
                 why = "it said nothing for too long"
             except (OSError, DecodeError) as error:
-                why = str(error)
+                why, self._printed = str(error), ""  # which says more
             except ValueError:
+                self._printed = ""
                 why = f"a line of it is longer than {LINE_BYTES >> 20} MiB"
             process = self._process
             await self.close()
@@ -145,10 +163,12 @@ class StreamChild:
             # A child that never sent a record may have taken long to fail: that is no life.
             if spoke_at is not None and time.monotonic() - spoke_at >= LONG_LIFE_SECONDS:
                 pause = self._patience.first_pause
-            problem = Problem("The sampler stopped", why, "It is being started again")
-            problem = _crash(status) or problem
             yield Interruption(
-                problem, retry_seconds=pause, status=status, errors=self._errors.text
+                _stop_problem(why, status),
+                retry_seconds=pause,
+                status=status,
+                errors=self._errors.text,
+                printed=self.printed,
             )
             await asyncio.sleep(pause)
             pause = min(2 * pause, self._patience.longest_pause)
@@ -157,7 +177,7 @@ class StreamChild:
         process = self._process
         assert process is not None
         loop = asyncio.get_running_loop()
-        reader, unreadable, records = _Lines(LINE_BYTES), 0, 0
+        reader, unreadable, records = _Lines(LINE_BYTES, self._note_printed), 0, 0
         burst, due = 0, loop.time()
         limit = self._patience.start
         with contextlib.ExitStack() as pipes:
@@ -169,7 +189,7 @@ class StreamChild:
             pipes.callback(lines.close)
             while line := await _line_within(reader, limit):
                 try:
-                    record = decode(line)
+                    record = _record_in(line)
                 except NewerSchemaError:
                     raise
                 except DecodeError as error:
@@ -177,19 +197,31 @@ class StreamChild:
                     if unreadable == UNREADABLE_LINES:
                         why = f"it wrote {UNREADABLE_LINES:,} lines in a row that cannot be read"
                         raise DecodeError(f"{why}, the last one: {error}") from None
-                    what = "A line of the stream cannot be read"
-                    yield Interruption(Problem(what, str(error), "It was left out"), left_out=True)
+                    yield Interruption(self._unreadable(error), left_out=True)
                 else:
                     self._spoke, unreadable = True, 0
                     limit = self._limit  # what a shell says before it is no record
                     yield record
                     records += 1
                     if wants_fast(record, records):
-                        await asyncio.to_thread(load_fast)
+                        await _in_thread(load_fast)
                 # A line that is there already lets nothing else, such as a key, have its turn.
                 burst = (burst + 1) % BURST_LINES
                 await asyncio.sleep(0 if burst else max(0.0, due - loop.time()))
                 due = due if burst else loop.time() + BURST_LINES / LINES_PER_SECOND
+
+    def _note_printed(self, data: bytes) -> None:
+        if not self._spoke:
+            lines = data.decode(errors="replace").strip().splitlines()
+            if lines:
+                self._printed = visible(lines[-1])[-PRINTED_CHARACTERS:]
+
+    def _unreadable(self, error: DecodeError) -> Problem:
+        if self._spoke:
+            what = "A line of the stream cannot be read"
+            return Problem(what, str(error), "It was left out")
+        why = f"'{self._printed}' was printed first"
+        return Problem("No reading has come yet", why, STARTUP_FILE)
 
     async def close(self) -> None:
         """End the child within three steps, whatever it does."""
@@ -207,10 +239,46 @@ class StreamChild:
                 self._sent.append(number)
                 process.send_signal(number)
             with contextlib.suppress(subprocess.TimeoutExpired):
-                await asyncio.to_thread(process.wait, STEP_SECONDS)
+                await _in_thread(process.wait, STEP_SECONDS)
                 break
         # Not before: a caller that is cancelled in the middle calls this again.
         self._process = None
+
+
+def _record_in(line: bytes) -> Record:
+    """Return the record of a line, also behind text that was printed without a newline.
+
+    A start-up file of a shell may print the sequence that sets a window's title. Raises
+    `DecodeError`.
+    """
+    try:
+        return decode(line)
+    except NewerSchemaError:
+        raise
+    except DecodeError:
+        start = max(map(line.rfind, RECORD_STARTS))
+        if start <= 0:
+            raise
+    return decode(line[start:])
+
+
+async def _in_thread(function: Callable[..., object], *arguments: object) -> None:
+    """Call a function in a thread, or in this one if no thread can be started.
+
+    It may be called twice: the executor keeps what it could not start.
+    """
+    try:
+        await asyncio.to_thread(function, *arguments)
+    except RuntimeError:
+        function(*arguments)
+
+
+def _stop_problem(why: str, status: int | None) -> Problem:
+    """Return why a child ended, from its last words and its exit status."""
+    what = "The sampler stopped"
+    if says_process_limit(why):
+        return process_limit_problem(what)
+    return _crash(status) or Problem(what, why, "It is being started again")
 
 
 def _crash(status: int | None) -> Problem | None:
@@ -233,10 +301,15 @@ def _limit(interval: float) -> float:
 class _Lines(asyncio.StreamReader):
     """Counts the pieces it is fed: a long line that arrives slowly is no silence."""
 
-    pieces = 0
+    def __init__(self, limit: int, note: Callable[[bytes], None] = lambda _: None) -> None:
+        """Call `note` with the end of each piece, which may be a line without its end."""
+        super().__init__(limit)
+        self.pieces = 0
+        self._note = note
 
     def feed_data(self, data: Iterable[SupportsIndex]) -> None:
         self.pieces += 1
+        self._note(bytes(data)[-4 * PRINTED_CHARACTERS :])
         super().feed_data(data)
 
 
@@ -296,6 +369,8 @@ class Snapshot(NamedTuple):
 
 
 def _stopped(interruption: Interruption) -> Problem:
+    if says_process_limit(interruption.problem.why):
+        return interruption.problem
     return replace(interruption.problem, remedy="Try again, or see what `gputop stream` says")
 
 

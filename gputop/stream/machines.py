@@ -17,7 +17,13 @@ from gputop.schema.device import THIS_MACHINE, old_after
 from gputop.stream.child import Interruption, Patience, StreamChild, StreamError, first_snapshot
 from gputop.stream.launch import StreamOptions
 from gputop.stream.merge import MachineStream, inventory_of, sample_of, uptime
-from gputop.stream.ssh import CONNECT_SECONDS, REMOTE_COMMAND, explain_absence, ssh_command
+from gputop.stream.ssh import (
+    CONNECT_SECONDS,
+    REMOTE_COMMAND,
+    after_output,
+    explain_absence,
+    ssh_command,
+)
 
 if TYPE_CHECKING:
     from gputop.schema.snapshot import Inventory, Record
@@ -179,4 +185,6 @@ async def _snapshot(
         return error.problem
     except asyncio.TimeoutError:
         why = f"it sent nothing within {seconds:g} s"
+        if child.printed:
+            return after_output(host, f"it sent no reading within {seconds:g} s", child.printed)
         return Problem(f"{host} is unreachable", why, f"`ssh {host}` may say more")

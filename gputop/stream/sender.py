@@ -25,6 +25,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gputop.bounds import LONGEST_INTERVAL, SHORTEST_INTERVAL
+from gputop.console import COULD_NOT_RUN, process_limit_problem, says_process_limit
 from gputop.frozen import replace
 from gputop.schema.codec import rounded
 from gputop.schema.snapshot import (
@@ -242,6 +243,10 @@ def _end_process(fault: threading.ExceptHookArgs) -> None:
     _ending.acquire()  # never released: what fails at the same time must not write between
     if isinstance(fault.exc_value, ReplacedError):  # no fault of ours
         print(f"gputop: error: {fault.exc_value}. Start it again.", file=sys.stderr)
+    elif fault.exc_value is not None and says_process_limit(fault.exc_value):
+        problem = process_limit_problem("gputop cannot run")
+        print(f"gputop: error: {problem}.", file=sys.stderr)
+        os._exit(COULD_NOT_RUN)
     else:
         threading.__excepthook__(fault)
     os._exit(1)

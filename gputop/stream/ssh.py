@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gputop import FROM_CHECKOUT
+from gputop.console import says_process_limit
+from gputop.frozen import replace
 from gputop.problem import Problem
 from gputop.schema.device import THIS_MACHINE
 from gputop.text import visible
@@ -85,6 +87,7 @@ def ssh_command(host: str, words: Sequence[str]) -> list[str]:
     return ["ssh", *options, "--", host, shlex.join(words)]
 
 
+STARTUP_FILE = "A start-up file there (such as ~/.bashrc) should print and ask in terminals only"
 _INSTALL = f"{FROM_CHECKOUT} there, or use --remote-command"
 # fmt: off
 _RULES = (
@@ -112,13 +115,30 @@ def explain_absence(host: str, interruption: Interruption) -> Problem:
     what = f"{host} is unreachable"
     status = interruption.status
     said = f"{interruption.errors}\n{interruption.problem.why}"
+    if says_process_limit(said):
+        if host == THIS_MACHINE or not interruption.errors:  # `ssh` was not even started
+            return replace(interruption.problem, what=what)
+        why = "no more threads or processes can be started there"
+        return Problem(what, why, "Raise `ulimit -u` or pids.max of its cgroup there")
     for ended_with, pattern, why, remedy in _RULES:
         if ended_with in (None, status) and re.search(pattern, said):
             return Problem(what, why, remedy.format(host=host))
+    if interruption.printed and not interruption.errors and host != THIS_MACHINE:
+        return after_output(host, _end(interruption), interruption.printed)
     remedy = "It is tried again" if host == THIS_MACHINE else f"`ssh {host}` may say more"
-    if not interruption.errors and status is not None and interruption.problem.why == "it ended":
-        connection = status <= 0 or status == 255  # with which `ssh` itself fails
-        why = "the connection ended" if connection else f"gputop there ended with status {status}"
-        return Problem(what, why, remedy)
-    why = interruption.problem.why.removeprefix("ssh: ").rstrip(".")
-    return Problem(what, visible(why, 300), remedy)
+    return Problem(what, visible(_end(interruption), 300), remedy)
+
+
+def _end(interruption: Interruption) -> str:
+    """Return how a stream ended that gave no reason of its own, or else the reason."""
+    status, why = interruption.status, interruption.problem.why
+    if interruption.errors or status is None or why != "it ended":
+        return why.removeprefix("ssh: ").rstrip(".")
+    if status <= 0 or status == 255:  # with which `ssh` itself fails
+        return "the connection ended"
+    return f"gputop there ended with status {status}"
+
+
+def after_output(host: str, why: str, printed: str) -> Problem:
+    """Return the problem of a host that printed something else than a stream."""
+    return Problem(f"{host} is unreachable", f"{why}, after it printed '{printed}'", STARTUP_FILE)

@@ -476,6 +476,31 @@ def test_a_result_that_cannot_be_kept_is_still_printed(capsys: pytest.CaptureFix
     assert said.err.startswith("gputop: warning: ")
 
 
+@pytest.mark.usefixtures("no_home")
+def test_without_a_home_folder_the_results_are_printed_and_one_line_says_so(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    runs = [ended(CPU, Done(RESULT)), ended(CPU, Done(RESULT))]
+    assert report_runs(runs, parsed("--json")) == 0
+    said = capsys.readouterr()
+    assert [each["iterations"] for each in json.loads(said.out)] == [420, 420]
+    (line,) = said.err.splitlines()
+    assert line.startswith("gputop: warning: The file of earlier results cannot be used: HOME ")
+    assert "Set HOME or XDG_DATA_HOME" in line
+
+
+@pytest.mark.usefixtures("no_home")
+@pytest.mark.parametrize("asked", [["--history"], ["--compare", "1", "2"]])
+def test_without_a_home_folder_there_is_no_history(
+    asked: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", *asked]) == 3
+    said = capsys.readouterr()
+    assert said.out == ""
+    (line,) = said.err.splitlines()
+    assert "HOME is not set" in line
+
+
 def test_the_page_has_droop_where_it_is_known() -> None:
     long = replace(RESULT, tflops_sustained=0.15, droop_percent=25.0, tflops_device=0.16)
     text = result_page(long)

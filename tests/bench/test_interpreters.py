@@ -137,6 +137,19 @@ async def test_what_is_wrong_with_an_interpreter_is_said(
     assert fault in str(found.looked_at[0])
 
 
+@pytest.mark.parametrize("printed", ["activated\\n", "{}\\n[1]\\n", "\\033]0;title\\007"])
+async def test_what_an_interpreter_prints_by_itself_is_no_answer(bare: Path, printed: str) -> None:
+    """When it starts, also without a newline, and when it ends."""
+    path = bare / "python"
+    noise = f"printf '{printed}'"
+    path.write_text(f'#!/bin/sh\n{noise}\n"{PYTHON}" "$@"\nstatus=$?\n{noise}\nexit $status\n')
+    path.chmod(0o755)
+    found = await worker_launch.find_interpreter(str(path))
+    assert found.looked_at[0].fault is None
+    output, _ = await worker_launch.run_program(str(path), worker_launch.PROBE, 60.0)
+    assert worker_launch.answer_in(output, "python")["python"] == list(sys.version_info[:3])
+
+
 async def test_a_silent_interpreter_is_given_up(
     bare: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

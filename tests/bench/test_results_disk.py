@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import fcntl
 import resource
 import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -187,6 +191,76 @@ def test_several_at_once_lose_nothing(file: Path) -> None:
         said, _ = worker.communicate(timeout=120)
         assert said == b""
     kept_and_whole(file, 60)
+
+
+NO_LOCKS = [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL]
+"""What NFS without its lock daemon, and Lustre without `flock`, answer."""
+
+
+@pytest.fixture(scope="module")
+def no_locks(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A library for LD_PRELOAD with which there are no locks."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("there is no C compiler")
+    library = tmp_path_factory.mktemp("no-locks") / "no_locks.so"
+    source = Path(__file__).with_name("no_locks.c")
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+    return str(library)
+
+
+@pytest.mark.parametrize("error", NO_LOCKS, ids=errno.errorcode.get)
+def test_where_there_are_no_locks_results_are_kept(
+    file: Path, monkeypatch: pytest.MonkeyPatch, no_locks: str, error: int
+) -> None:
+    with monkeypatch.context() as without_locks:
+        without_locks.setenv("LD_PRELOAD", no_locks)
+        without_locks.setenv("LOCK_ERROR", str(error))
+        assert keeping(2, 10) == ""
+        assert keeping(1, 10) == ""
+    kept_and_whole(file, 3)
+
+
+def test_several_at_once_lose_nothing_where_there_are_no_locks(
+    file: Path, monkeypatch: pytest.MonkeyPatch, no_locks: str
+) -> None:
+    with monkeypatch.context() as without_locks:
+        without_locks.setenv("LD_PRELOAD", no_locks)
+        without_locks.setenv("LOCK_ERROR", str(errno.ENOLCK))
+        with ThreadPoolExecutor(3) as threads:
+            assert [*threads.map(keeping, [10] * 3, [10] * 3)] == [""] * 3
+    kept_and_whole(file, 30)
+
+
+def test_a_lock_that_a_killed_gputop_left_is_named_with_another_folder(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "lockf", refused)
+    monkeypatch.setattr(store, "LOCK_SECONDS", 0.1)
+    store.append(RESULT)
+    assert store.recent() == [RESULT]
+    lock = file.with_name(f"{file.name}.lock")
+    lock.mkdir()
+    with pytest.raises(ProblemError, match=r"no locks") as failed:
+        store.append(RESULT)
+    assert f"remove {lock}, or set XDG_DATA_HOME" in failed.value.problem.remedy
+    assert "\n" not in str(failed.value)
+    lock.rmdir()
+    assert store.recent() == [RESULT]
+
+
+def test_a_file_that_another_program_holds_is_on_a_disk_with_locks(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "LOCK_SECONDS", 0.1)
+    store.append(RESULT)
+    with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(ProblemError, match="See whether another program holds"):
+            store.append(RESULT)
 
 
 def test_a_file_cut_off_is_left_as_it_is(file: Path) -> None:

@@ -77,6 +77,51 @@ async def test_a_run_from_hello_to_its_result() -> None:
     assert gone(hello.pid)
 
 
+@needs_torch
+@pytest.mark.parametrize(
+    "printed", [b"(base) activated\n\nWelcome\n", b"(base) activated \x1b]0;x\x07"]
+)
+async def test_an_interpreter_may_print_when_it_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: bytes
+) -> None:
+    """As a `sitecustomize` or a `.pth` file does, also without a newline."""
+    (tmp_path / "sitecustomize.py").write_text(f"import os; os.write(1, {printed!r})\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    hello, *_, last = await heard(Session(request(size=256, seconds=0.5)))
+    assert isinstance(hello, Hello)
+    assert isinstance(last, Done)
+    (note,) = (each for each in last.result.notes if "printed" in each)
+    assert note.startswith("the interpreter printed before the run: (base) activated")
+    assert note.isprintable()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "while True: print('welcome', flush=True)",
+        "while True: print(flush=True)",
+        "print('x' * 60000); print('x' * 60000)",
+    ],
+)
+async def test_an_interpreter_that_prints_for_ever_is_ended(tmp_path: Path, body: str) -> None:
+    (last,) = await heard(fake(tmp_path, body))
+    assert isinstance(last, Failed)
+    assert "sent something that is not an event" in last.problem.what
+    assert last.status == 3
+
+
+async def test_what_an_interpreter_printed_in_place_of_hello_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (last,) = await heard(fake(tmp_path, "print('no licence'); print('bye')"))
+    assert isinstance(last, Failed)
+    assert last.problem.why == "exit status 0, after it printed 'no licence'"
+    monkeypatch.setattr("gputop.bench.run.session.HELLO_SECONDS", 0.5)
+    (last,) = await heard(fake(tmp_path, f"print('Choose:', flush=True)\n{WAITS}"))
+    assert isinstance(last, Failed)
+    assert last.problem.why == "it did not answer within 0.5 s, after it printed 'Choose:'"
+
+
 @pytest.mark.slow
 @needs_torch
 @pytest.mark.parametrize("by", ["user", "limit"])
@@ -196,6 +241,11 @@ async def test_kill_ends_it_at_once(tmp_path: Path) -> None:
         ("import sys; sys.exit('first\\nlast \\x1b[31mwords')", "exit status 1, last ␛[31mwords"),
         ("pass", "exit status 0"),
         ("raise SystemExit(7)", "exit status 7"),
+        ('raise RuntimeError("can\'t start new thread")', "RLIMIT_NPROC"),
+        (
+            'print(\'{"event": "error", "why": "Resource temporarily unavailable"}\')',
+            "RLIMIT_NPROC",
+        ),
         ("import os; os.kill(os.getpid(), 11)", "SIGSEGV"),
         ("import os; os.kill(os.getpid(), 40)", "40"),
         (f"import os; os.close(1); os.close(2)\n{WAITS}", "closed its output"),

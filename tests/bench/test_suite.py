@@ -26,7 +26,7 @@ from gputop.bench.run.worker_launch import Interpreter, InterpreterSearch
 from gputop.bench.worker import copies
 from gputop.commands import bench as command
 from gputop.commands.arguments import Parser
-from gputop.console import COULD_NOT_RUN, USAGE
+from gputop.console import COULD_NOT_RUN, INTERRUPTED, USAGE
 from gputop.problem import Problem
 from tests.runs import begin, gpu_result, take
 from tests.schemas import problem_of
@@ -110,6 +110,21 @@ def test_all_parts_run_in_order_and_have_a_line_each(
     assert "6/6 collective  " in said
     assert len(store.recent()) == 5 + sum(each.kind == "collective" for each in ends.asked)
     assert not [*store.results_path().parent.glob("suite-*")], "nothing is left to resume"
+
+
+@pytest.mark.usefixtures("no_home")
+@pytest.mark.parametrize("stopped", [False, True])
+def test_without_a_home_folder_a_suite_runs_and_says_so_once(
+    ends: Ends, capsys: pytest.CaptureFixture[str], *, stopped: bool
+) -> None:
+    if stopped:
+        ends.by_kind["soak"] = Done(replace(RESULT, stopped="user"))
+    assert run() == (INTERRUPTED if stopped else 0)
+    page, said = capsys.readouterr()
+    assert page.startswith("suite quick on ")
+    assert said.count("HOME is not set") == 1
+    assert "to go on" not in said.replace("a file to go on with: give --resume FILE", "")
+    assert ("--resume FILE" in said) is stopped
 
 
 def test_seconds_are_those_of_all_parts_and_each_has_its_share(ends: Ends) -> None:

@@ -244,6 +244,30 @@ def test_too_few_descriptors_are_one_line(limit: int) -> None:
             assert " ".join(terminal.text.split()) == f"gputop: error: {TOO_MANY_FILES}"
 
 
+NO_THREADS = Path(__file__).parents[1] / "no_threads"
+
+
+@pytest.mark.parametrize("left", ["MORE_THREADS", "MORE_PROCESSES"])
+def test_a_dashboard_without_threads_or_processes_is_one_line(left: str) -> None:
+    environment = {**NO_DRIVER, "PYTHONPATH": str(NO_THREADS), left: "0"}
+    with dashboard("--demo", env=environment) as terminal:
+        assert terminal.wait() == 3
+        text = " ".join(terminal.text.split())
+        assert text.startswith("gputop: error: ")
+        assert "pids.max" in text
+        assert text.count("gputop: ") == 1
+        assert ALTERNATE_SCREEN not in terminal.modes
+
+
+def test_a_sampler_without_threads_says_which_limit_to_raise() -> None:
+    """The dashboard's own thread can be started, and those of eight devices cannot."""
+    environment = {**NO_DRIVER, "PYTHONPATH": str(NO_THREADS)}
+    with dashboard("--demo", env={**environment, "MORE_THREADS": "4"}) as terminal:
+        see(terminal, "The sampler stopped: no more threads or processes", "pids.max")
+        terminal.send("q")
+        assert terminal.wait() == 0
+
+
 def test_colours_that_textual_does_not_know_are_one_line() -> None:
     with dashboard("--demo", env={**NO_DRIVER, "TEXTUAL_COLOR_SYSTEM": "nonsense"}) as terminal:
         assert terminal.wait() == 2

@@ -122,6 +122,13 @@ def test_a_broken_netrc_is_not_quoted(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "s3cret" not in str(failed.value)
 
 
+@pytest.mark.usefixtures("no_home")
+def test_a_file_in_a_home_folder_that_is_not_known() -> None:
+    environment = {"GPUTOP_PROMETHEUS_CERT": "~/cert.pem"}
+    with pytest.raises(ValueError, match=r"GPUTOP_PROMETHEUS_CERT is in a home .*the whole path"):
+        PrometheusServer.from_environment("http://a", environment)
+
+
 @pytest.mark.parametrize(
     "environment",
     [

@@ -53,6 +53,8 @@ def interpreter(folder: Path, torch: str) -> Interpreter:
 
 async def test_what_torch_says_is_read_whatever_is_printed_beside_it(tmp_path: Path) -> None:
     assert await torch_facts(interpreter(tmp_path, FAKE)) == SAID
+    (tmp_path / "sitecustomize.py").write_text('import os; os.write(1, b"{}\\nactivated ")')
+    assert await torch_facts(interpreter(tmp_path, FAKE)) == SAID
 
 
 @pytest.mark.parametrize(

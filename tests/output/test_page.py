@@ -457,3 +457,16 @@ def test_a_gpu_that_the_driver_does_not_list_is_told() -> None:
     inventory = dataclasses.replace(INVENTORY, unlisted_gpus=("0000:27:00.0",))
     last = page(inventory, SAMPLE).splitlines()[-1]
     assert last == "Host node7 has a GPU that the driver does not list: 0000:27:00.0"
+
+
+@pytest.mark.parametrize("user", ["alexandra.konstantinova", "alexandra.konstantinova@example.org"])
+def test_a_long_name_of_a_user_is_whole_and_the_columns_stay_aligned(user: str) -> None:
+    processes = [Process(pid, "GPU-a", ProcessKind.COMPUTE, GIB, user, "train") for pid in (1, 2)]
+    processes[1] = dataclasses.replace(processes[1], user="bo")
+    inventory = dataclasses.replace(INVENTORY, devices=(Device(0, "GPU-a", "H100"),))
+    listed = dataclasses.replace(SAMPLE, devices=(DeviceSample("GPU-a"),), processes=(*processes,))
+    beside = page(inventory, listed, View(width=220))
+    assert f"{user}:train/1(1.00 GiB)" in beside
+    first, second = page(inventory, listed, View(processes="below")).splitlines()[-2:]
+    assert f" {user} " in first
+    assert first.index("1.00 GiB") == second.index("1.00 GiB")

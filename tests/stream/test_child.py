@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import gc
 import os
 import signal
@@ -16,6 +17,7 @@ import pytest
 
 from gputop.bounds import LINE_BYTES
 from gputop.compat import module_command, timeout
+from gputop.console import process_limit_problem
 from gputop.problem import Problem
 from gputop.schema.device import silence_limit
 from gputop.schema.snapshot import DriverState, Host, Inventory, Record, Sample, Source, encode
@@ -154,6 +156,47 @@ until_the_end()
     assert broken[2].problem.why == "time: missing"
 
 
+@pytest.mark.parametrize(
+    "printed", [b"\x1b]0;ada@gpu-1: ~\x07", b"$ ", b"\xff\x00", b'{"type":"sample",{"type":"motd"}']
+)
+async def test_a_record_is_found_behind_what_was_printed_without_a_newline(
+    spawn: Spawn, printed: bytes
+) -> None:
+    """Also later: a job that a start-up file left in the background may print at any time."""
+    program = f"os.write(1, {printed!r}); say(INVENTORY); os.write(1, {printed!r}); say(SAMPLE)"
+    assert await first(spawn(program), 2) == [INVENTORY, SAMPLE]
+
+
+async def test_what_is_printed_before_the_first_record_is_shown(spawn: Spawn) -> None:
+    child = spawn("say('Welcome'); say('\\x1b[1mChoose:'); os.write(1, b'> '); sys.exit()")
+    *lines, end = await first(child, 4)
+    for line in lines:
+        assert isinstance(line, Interruption)
+        assert line.left_out
+        assert "was printed first" in line.problem.why
+        assert "~/.bashrc" in line.problem.remedy
+    assert isinstance(end, Interruption)
+    assert end.printed == child.printed == ">", "the last line, which has no end"
+
+
+async def test_nothing_is_printed_by_a_stream_that_has_begun(spawn: Spawn) -> None:
+    child = spawn("say('Welcome'); say(INVENTORY); say('more'); sys.exit()")
+    welcome, _, more, end = await first(child, 4)
+    assert isinstance(welcome, Interruption)
+    assert isinstance(more, Interruption)
+    assert more.problem.what == "A line of the stream cannot be read"
+    assert isinstance(end, Interruption)
+    assert end.printed == ""
+
+
+@pytest.mark.parametrize(("text", "shown"), [("x" * 5000, "x" * 80), ("", "")])
+async def test_little_of_what_is_printed_is_kept(spawn: Spawn, text: str, shown: str) -> None:
+    received = await first(spawn(f"os.write(1, {text.encode()!r}); sys.exit()"), 1 + bool(text))
+    end = received[-1]
+    assert isinstance(end, Interruption)
+    assert end.printed == shown
+
+
 async def test_a_child_that_never_says_a_word(spawn: Spawn) -> None:
     child = spawn("until_the_end()")
     child._patience = Patience(start=0.2)
@@ -248,6 +291,41 @@ async def test_pauses_grow_while_lives_are_short(
     """Also of one that crashes in the driver, which says something first each time."""
     await first(spawn(program), 4 + 4 * records)
     assert pauses == [0.2, 0.4, 0.8]
+
+
+async def test_a_child_that_can_start_no_threads_says_which_limit_to_raise(spawn: Spawn) -> None:
+    died = 'say(SAMPLE); raise RuntimeError("can\'t start new thread")'
+    _, death = await first(spawn(died), 2)
+    assert isinstance(death, Interruption)
+    assert death.problem == process_limit_problem("The sampler stopped")
+    assert module._stopped(death) == death.problem, "another try would not help"
+
+
+async def test_a_child_that_cannot_be_forked_says_which_limit_to_raise(
+    monkeypatch: pytest.MonkeyPatch, spawn: Spawn
+) -> None:
+    def refused(_: object) -> None:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(module, "launch", refused)
+    (death,) = await first(spawn("pass"), 1)
+    assert isinstance(death, Interruption)
+    assert death.problem == process_limit_problem("The sampler stopped")
+
+
+async def test_reading_goes_on_where_no_thread_can_be_started(
+    monkeypatch: pytest.MonkeyPatch, spawn: Spawn
+) -> None:
+    async def refused(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(asyncio, "to_thread", refused)
+    child = spawn("say(INVENTORY)\nfor _ in range(9): say(SAMPLE)\nuntil_the_end()")
+    assert await first(child, 10) == [INVENTORY, *[SAMPLE] * 9]
+    pid = pid_of(child)
+    await child.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
 
 
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS])

@@ -207,6 +207,22 @@ async def test_noise_before_the_stream_is_left_out(ssh: FakeSsh) -> None:
         assert states(await watch.until(all_ok)) == {"a": "ok"}
 
 
+async def test_a_stream_may_begin_in_the_middle_of_a_line(ssh: FakeSsh) -> None:
+    ssh.does("a", fake_ssh.TITLE)
+    async with watching("a") as watch:
+        assert states(await watch.until(all_ok)) == {"a": "ok"}
+
+
+async def test_what_a_start_up_file_printed_before_the_end_is_said(ssh: FakeSsh) -> None:
+    ssh.does("a", fake_ssh.MAINTENANCE)
+    async with watching("a") as watch:
+        sample = await watch.until(lambda s: states(s) == {"a": "away"})
+    problem = of(sample, "a").problem
+    assert problem is not None
+    assert problem.why == "the connection ended, after it printed 'This node is in maintenance'"
+    assert "~/.bashrc" in problem.remedy
+
+
 async def test_a_newer_gputop_over_there(ssh: FakeSsh) -> None:
     newer = json.loads(encode(streams.inventory(1))) | {"schema": SCHEMA + 1}
     ssh.does("b", f"printf '%s\\n' '{json.dumps(newer)}'\n{fake_ssh.HANGING}")
@@ -296,10 +312,17 @@ async def test_snapshots_are_taken_at_the_same_time_in_the_order_asked_for(ssh: 
     ssh.does("d", fake_ssh.HANGING)
     ssh.does("e", fake_ssh.NOISY)
     words = fake_ssh.stream()
-    found = await host_snapshots(["d", "a", "c", "e"], words, timeout_seconds=5.0)
-    assert [*found] == ["d", "a", "c", "e"]
-    hanging, a, secret, noisy = found.values()
-    assert a == noisy == (streams.inventory(2), streams.sample(2))
+    ssh.does("f", fake_ssh.TITLE)
+    ssh.does("g", fake_ssh.PROMPT)
+    names = ["d", "a", "c", "e", "f", "g"]
+    found = await host_snapshots(names, words, timeout_seconds=5.0)
+    assert [*found] == names
+    hanging, a, secret, noisy, titled, asking = found.values()
+    assert a == noisy == titled == (streams.inventory(2), streams.sample(2))
+    assert str(asking) == (
+        "g is unreachable: it sent no reading within 5 s, after it printed 'Choose a project:'. "
+        "A start-up file there (such as ~/.bashrc) should print and ask in terminals only"
+    )
     assert isinstance(secret, Problem)
     assert secret.why == "it wants a password or another key"
     assert str(hanging) == "d is unreachable: it sent nothing within 5 s. `ssh d` may say more"

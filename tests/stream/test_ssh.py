@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gputop.console import process_limit_problem
 from gputop.problem import Problem
 from gputop.stream.child import Interruption
 from gputop.stream.launch import StreamOptions
@@ -182,6 +183,21 @@ Host key verification failed."""
             "Upgrade it: `pip install .` in a checkout of gputop there",
         ),
         (
+            ended("bash: fork: retry: Resource temporarily unavailable", 254),
+            "no more threads or processes can be started there",
+            "Raise `ulimit -u` or pids.max of its cgroup there",
+        ),
+        (
+            ended(f"gputop: error: {process_limit_problem('gputop cannot run')}.", 3),
+            "no more threads or processes can be started there",
+            "Raise `ulimit -u` or pids.max of its cgroup there",
+        ),
+        (
+            Interruption(process_limit_problem("The sampler stopped")),  # of `ssh` itself
+            process_limit_problem("").why,
+            "Raise `ulimit -u` (RLIMIT_NPROC)",
+        ),
+        (
             ended("ssh: connect to host b port 22: Connection refused"),
             "connect to host b port 22: Connection refused",
             "`ssh b` may say more",
@@ -197,6 +213,17 @@ Host key verification failed."""
         (ended("", 0), "the connection ended", "`ssh b`"),
         (ended("", -15), "the connection ended", "`ssh b`"),
         (ended("", 3), "gputop there ended with status 3", "`ssh b`"),
+        (
+            ended("", 0)._replace(printed="Bye"),
+            "the connection ended, after it printed 'Bye'",
+            "A start-up file there (such as ~/.bashrc)",
+        ),
+        (
+            ended("", -15, "it said nothing for too long")._replace(printed="$"),
+            "it said nothing for too long, after it printed '$'",
+            "A start-up file there (such as ~/.bashrc)",
+        ),
+        (ended("", 127)._replace(printed="Hi"), "gputop is not found there", "--remote-command"),
         (ended("", -15, "it said nothing for too long"), "it said nothing for too long", "`ssh b`"),
         (
             ended("", None, "[Errno 2] No such file or directory: 'ssh'"),

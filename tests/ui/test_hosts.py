@@ -444,3 +444,51 @@ async def test_help_explains_hosts_where_there_are_any(several: bool) -> None:
         await settle(pilot)
         assert isinstance(app.screen, Help)
         assert ("Several hosts" in text_of_help(app)) is several
+
+
+# Small terminals.
+
+AWAY = {"gpu-1": [fleets.died(fleets.NO_KEY)], "gpu-2": [fleets.died(fleets.REFUSED)], "gpu-3": []}
+"""Hosts without a single device: two are away, and one connects."""
+
+
+@pytest.mark.parametrize("size", [(100, 11), (100, 3), (38, 24), (100, 12)], ids=named)
+async def test_hosts_without_devices_have_a_line_each_on_small_terminals(size: Any) -> None:
+    app = app_with(*fleets.merged(AWAY))
+    async with app.run_test(size=size) as pilot:
+        await settle(pilot)
+        first, second, third = shown(pilot, DevicesView).splitlines()[:3]
+        assert first.startswith(" gpu-1: it wants a password or anoth")
+        assert second.startswith(" gpu-2: connect to host gpu-2 port 2")
+        assert third.strip() == "gpu-3: connecting"
+
+
+async def test_hosts_that_do_not_fit_are_counted() -> None:
+    app = app_with(*fleets.merged({f"gpu-{n}": [] for n in range(9)}))
+    async with app.run_test(size=(80, 4)) as pilot:
+        await settle(pilot)
+        rows = [row.strip() for row in shown(pilot, DevicesView).splitlines()]
+        assert rows == [*(f"gpu-{n}: connecting" for n in range(3)), "and 6 more hosts"]
+
+
+@pytest.mark.parametrize("height", [11, 5])
+async def test_devices_and_hosts_that_are_away_share_a_small_terminal(height: int) -> None:
+    job = fleets.named(scenes.job(2, 30), "gpu-4")
+    app = app_with(*fleets.merged({**AWAY, "gpu-4": job}))
+    async with app.run_test(size=(100, height)) as pilot:
+        await settle(pilot)
+        rows = shown(pilot, DevicesView).splitlines()[:5]
+        assert [row.split()[0].strip("▌") or row.split()[1] for row in rows] == [
+            *("gpu-1:", "gpu-2:", "gpu-3:"),
+            *("0", "1"),
+        ]
+
+
+async def test_hosts_that_have_no_room_below_devices_are_mentioned() -> None:
+    job = fleets.named(scenes.job(1, 30), "gpu-0")
+    app = app_with(*fleets.merged({"gpu-0": job, **AWAY}))
+    async with app.run_test(size=(100, 14)) as pilot:
+        await settle(pilot)
+        text = shown(pilot, DevicesView)
+        assert "1 to 1 of 1 devices, and hosts without devices" in text
+        assert "for the others" not in text

@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from rich.console import Console
 
+from gputop.bench.results import store
+from gputop.console import process_limit_problem
 from gputop.schema.device import DeviceState
 from gputop.schema.snapshot import Source
 from gputop.settings import Settings
+from gputop.ui.benchmark import screen as benchmark
 from gputop.ui.drawing import palette
 from gputop.ui.drawing.look import (
     ANSI,
@@ -240,6 +243,26 @@ async def test_settings_that_cannot_be_kept_are_one_line(tmp_path: Path) -> None
         assert "\n" not in note.message
 
 
+@pytest.mark.usefixtures("no_home")
+async def test_without_a_home_folder_the_dashboard_opens_and_keeps_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(benchmark, "recent", store.recent)
+    app = GputopApp(PreparedStream(inventory(1), sample(1)))
+    async with app.run_test(size=(100, 30), notifications=True) as pilot:
+        await settle(pilot)
+        assert not app._notifications
+        await dashboard_of(app).action_save()
+        await settle(pilot)
+        (note,) = app._notifications
+        assert "HOME is not set" in note.message
+        await pilot.press("2")
+        app.clear_notifications()
+        await settle(pilot)
+        assert "HOME is not set" in text_of(lines(app))
+        assert "No results yet" in text_of(lines(app))
+
+
 async def test_settings_that_are_not_used_are_said() -> None:
     app = GputopApp(PreparedStream(inventory(1), sample(1)), problems=[NO_DRIVER, NO_DRIVER])
     async with app.run_test(notifications=True) as pilot:
@@ -252,3 +275,13 @@ async def test_the_header_survives_each_look() -> None:
     for theme in THEMES:
         strips = await drawn((), settings=Settings(theme=theme, ascii=True))
         assert " gputop  1 Monitor " in strips[0].text
+
+
+async def test_a_thread_that_cannot_be_started_is_no_fault_of_gputop() -> None:
+    app = GputopApp(PreparedStream(inventory(1), sample(1)))
+    async with app.run_test(notifications=True) as pilot:
+        app.report(RuntimeError("can't start new thread"))
+        await settle(pilot)
+        (note,) = app._notifications
+        assert note.message == str(process_limit_problem("Not done"))
+        assert not note.title

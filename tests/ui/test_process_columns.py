@@ -163,3 +163,35 @@ def test_a_program_loses_its_folder_where_there_is_no_room(
 def test_a_command_is_scrolled_behind_the_folder_that_it_lost() -> None:
     long = process(1, 0, command="/opt/env/bin/python train.py --rank 1")
     assert columns.command_of(long, 10, 7) == "train.py --"
+
+
+USER_NAME = "alexandra.konstantinova"
+"""23 characters."""
+
+
+@pytest.mark.parametrize(
+    ("width", "cells"), [(220, 23), (160, 17), (110, 18), (80, 12), (60, columns.USER.width)]
+)
+def test_a_long_name_gets_the_room_that_the_command_does_not_need(width: int, cells: int) -> None:
+    named = process(7, 0, user=USER_NAME, command="python train.py " * 20)
+    slots = shown_columns(width, GPU, longest=columns.longest_texts([named]))
+    (user,) = (slot for slot in slots if slot.column is columns.USER)
+    assert user.cells == cells
+    taken = columns.MARK_WIDTH + sum(columns.GAP + slot.cells for slot in slots)
+    assert taken == width
+
+
+def test_short_names_take_no_more_room_than_before() -> None:
+    short = columns.longest_texts([process(7, 0, user="ada")])
+    for width in range(60, 251):
+        assert shown_columns(width, GPU, longest=short) == shown_columns(width, GPU)
+
+
+@pytest.mark.parametrize("user", ["x" * 5000, "名" * 40, "\x1b[2J" * 20, None])
+def test_the_command_keeps_enough_room_whatever_a_name_is(user: str | None) -> None:
+    longest = columns.longest_texts([process(7, 0, user=user, machine=user)])
+    assert longest[columns.USER] <= 2 * columns.LONGEST_TEXT
+    for width in range(60, 251):
+        *_, command = shown_columns(width, GPU, longest=longest)
+        *_, before = shown_columns(width, GPU)
+        assert command.cells >= min(before.cells, max(columns.ENOUGH_COMMAND, width // 3))

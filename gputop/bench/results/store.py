@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import csv
+import errno
+import fcntl
 import io
 import json
 import os
@@ -15,15 +17,15 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from datetime import datetime, timezone
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
-
-import platformdirs
 
 from gputop.bench.events import Conditions, Result
 from gputop.bench.results import compare
 from gputop.bench.results.facts import fitting_columns
 from gputop.bench.results.verdict import DEFAULTS, VerdictLimits, with_verdicts
+from gputop.files import NoHomeError, user_folder
 from gputop.problem import Problem, ProblemError
 from gputop.schema.codec import DecodeError, from_json
 from gputop.sources.selection import has_id, is_address
@@ -50,8 +52,11 @@ _THIS = "WHERE started_at = ? AND device_uuid IS ?"
 
 
 def results_path() -> Path:
-    """Return the path of the results file."""
-    return Path(platformdirs.user_data_dir("gputop"), "results.sqlite")
+    """Return the path of the results file. Raises `ProblemError` without a home folder."""
+    try:
+        return user_folder("data") / "results.sqlite"
+    except NoHomeError as error:
+        raise ProblemError(_problem(str(error), "Set HOME or XDG_DATA_HOME")) from None
 
 
 def compared(result: Result) -> Result:
@@ -171,7 +176,7 @@ def _opened(purpose: Literal["read", "write"]) -> Iterator[sqlite3.Connection]:
             sqlite3.connect(
                 # To read as well: whoever comes first takes back what a killed writer left half
                 # done. SQLite itself only reads a file that may not be written to.
-                f"{file.as_uri()}?mode=rw",
+                f"{file.as_uri()}?mode=rw&vfs={'unix' if _has_locks(file) else 'unix-dotfile'}",
                 uri=True,
                 timeout=LOCK_SECONDS,
                 isolation_level=None,  # transactions are begun and committed here
@@ -182,7 +187,26 @@ def _opened(purpose: Literal["read", "write"]) -> Iterator[sqlite3.Connection]:
         raise _refused(error, file) from error
 
 
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL)
+
+
+@lru_cache
+def _has_locks(file: Path) -> bool:
+    """Return False if the file is on a file system without locks, as NFS and Lustre may be.
+
+    SQLite then makes a folder `FILE.lock` while it uses the file, which excludes others as well.
+    Cached: a process that closes a file loses all of its locks on it, also those of SQLite.
+    """
+    try:
+        with file.open("rb") as opened:
+            fcntl.lockf(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno not in _NO_LOCKS
+    return True
+
+
 _HELD = "See whether another program holds FILE"
+_LOCK_FOLDER = "If none does, remove FILE.lock, or set XDG_DATA_HOME to a folder on another disk"
 _FORBIDDEN = "See the permissions of FILE and of its folder"
 REMEDIES = {
     "locked": _HELD,
@@ -196,14 +220,17 @@ REMEDIES = {
 
 
 def _refused(error: Exception, file: Path) -> ProblemError:
-    shown = visible(str(file))
+    shown, why = visible(str(file)), str(error)
     if isinstance(error, OSError):
-        remedy = f"See the permissions of {shown}, and the room on its disk"
-        return ProblemError(_problem(error.strerror or str(error), remedy))
+        remedy = f"See the permissions of {shown} and the room on its disk, or set XDG_DATA_HOME"
+        return ProblemError(_problem(error.strerror or why, remedy))
     remedy = "Move FILE away; a new one is begun"
     if isinstance(error, sqlite3.Error):
-        remedy = next((REMEDIES[each] for each in REMEDIES if each in str(error)), remedy)
-    return ProblemError(_problem(str(error), remedy.replace("FILE", shown)))
+        remedy = next((REMEDIES[each] for each in REMEDIES if each in why), remedy)
+        if remedy == _HELD and not _has_locks(file):
+            why = "its file system has no locks, and another gputop seems to use it"
+            remedy = _LOCK_FOLDER
+    return ProblemError(_problem(why, remedy.replace("FILE", shown)))
 
 
 def _problem(why: str, remedy: str) -> Problem:

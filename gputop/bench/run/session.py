@@ -31,7 +31,15 @@ from gputop.bench.plan.request import Request, Target
 from gputop.bench.run.worker_launch import STEP_SECONDS, Launcher, Worker
 from gputop.bench.worker.errors import less
 from gputop.compat import timeout_at
-from gputop.console import COULD_NOT_RUN, DEGRADED, FAULT, INTERRUPTED, signal_name
+from gputop.console import (
+    COULD_NOT_RUN,
+    DEGRADED,
+    FAULT,
+    INTERRUPTED,
+    process_limit_problem,
+    says_process_limit,
+    signal_name,
+)
 from gputop.problem import Problem, ProblemError
 from gputop.schema.codec import from_json
 from gputop.text import count, visible
@@ -46,6 +54,9 @@ MARGIN_SECONDS = 10.0
 STOP_SECONDS = 0.4
 """Time from the stop message to SIGTERM. The worker needs half of it."""
 SECOND_LOOK_SECONDS = 0.5
+EVENT_START = b'{"event": "'
+PRINTED_BYTES, PRINTED_CHARACTERS = 1 << 16, 100
+"""Bytes that the interpreter may print before `hello`, and characters that are shown of them."""
 EVENTS_AT_ONCE, EVENTS_PER_SECOND = 1000, 200
 """Most events of a worker, at once and on average: many times what one sends."""
 
@@ -84,6 +95,9 @@ class Session:
         self._points: list[Point] = []
         self._said_its_last = False
         self._said = 0
+        self._printed = ""
+        """Start of what the interpreter printed before `hello`."""
+        self._printed_bytes = 0
 
     async def events(self) -> AsyncGenerator[Event]:
         """Yield events as they come; the last is a `Done` or a `Failed`.
@@ -95,7 +109,12 @@ class Session:
             worker = await self._start(python)
             event: Event | None = None
             while not isinstance(event, Done):
-                event = self._event(await self._line(worker), python)
+                line = await self._line(worker)
+                if self._hello is None:
+                    line = self._without_output(line)
+                    if not line:
+                        continue
+                event = self._event(line, python)
                 self._count()
                 await asyncio.sleep(0)  # a line that is there already lets nothing else have a turn
                 yield event
@@ -183,7 +202,7 @@ class Session:
             why, remedy = "it does not answer", "Look for Xid errors in `dmesg`"
             if self._hello is None:
                 what = "The stress test's worker did not start"
-                why = f"it did not answer within {HELLO_SECONDS:g} s"
+                why = f"it did not answer within {HELLO_SECONDS:g} s{self._after_output}"
                 remedy = "Check that `import torch` works in that Python, or choose another"
             elif self._planned is not None:
                 why = f"it sent nothing for {self._silence:.0f} s in the middle of the run"
@@ -196,6 +215,22 @@ class Session:
         # What was cut off with its end says nothing.
         status = self._status if self._stopping.is_set() else self._launcher.status_of_death
         raise _NoResultError(await self._silent_end(worker), status)
+
+    def _without_output(self, line: bytes) -> bytes:
+        """Return the event in a line from before `hello`, or b"" if there is none.
+
+        The interpreter may print something when it starts: a `sitecustomize`, a `.pth` file, or
+        the activation of an environment, also without a newline. Raises `_NoResultError` if that is
+        too much.
+        """
+        start = line.rfind(EVENT_START)
+        output = line if start < 0 else line[:start]
+        self._printed_bytes += len(output)
+        if self._printed_bytes > PRINTED_BYTES:
+            raise _garbage(output)
+        text = visible(output.decode(errors="replace").strip(), PRINTED_CHARACTERS)
+        self._printed = self._printed or text
+        return b"" if start < 0 else line[start:]
 
     async def _next_line(self, worker: Worker) -> bytes:
         with contextlib.suppress(asyncio.TimeoutError):
@@ -277,7 +312,17 @@ class Session:
         if document.get("stopped") == "user":
             known["stopped"] = self._stopped_by or "user"
         result = from_json(Result, plan_of_run | later | document | known)
+        if self._printed:
+            note = f"the interpreter printed before the run: {self._printed}"
+            result = replace(result, notes=(*result.notes, note))
         return replace(result, points=tuple(self._points) or result.points)
+
+    @property
+    def _after_output(self) -> str:
+        """What the interpreter printed in place of `hello`, for the end of a sentence."""
+        if self._hello is not None or not self._printed:
+            return ""
+        return f", after it printed '{self._printed}'"
 
     @property
     def _status(self) -> int:
@@ -287,6 +332,8 @@ class Session:
         problem = Problem(*(visible(str(document.get(key))) for key in ("what", "why", "remedy")))
         # Any other error is of gputop, of torch, or of what was asked for.
         failed = document.get("kind") in ("hang", "died", "wrong")
+        if says_process_limit(problem.why) and not failed:
+            problem = process_limit_problem(problem.what)
         return _NoResultError(problem, FAULT if failed else self._status)
 
     def _judged(self, failed: Failed) -> Failed:
@@ -321,7 +368,10 @@ class Session:
             return Problem(what, f"it was ended by {signal_name(status)}", remedy)
         lines = visible(errors.decode(errors="replace").strip().replace("\n", "\0"))
         last = lines.rpartition("␀")[2].strip()
-        return Problem(what, f"exit status {status}" + (f", {last}" if last else ""), choose)
+        if says_process_limit(last):
+            return process_limit_problem(what)
+        last = f", {last}" if last else self._after_output
+        return Problem(what, f"exit status {status}{last}", choose)
 
 
 def stop_status(by: str | None) -> int:

@@ -96,7 +96,6 @@ class Supervisor:
         self._inside.set_default_executor(self._executor)
         self._do = partial(_call_in, self._inside)
         self._tell = partial(_call_in, asyncio.get_running_loop())
-        self._reading = self._inside.create_task(self._read())
         threading.Thread(target=self._run, name="watch", daemon=True).start()
 
     def __enter__(self) -> Self:
@@ -104,7 +103,7 @@ class Supervisor:
 
     def __exit__(self, *_: object) -> None:
         """End the thread without waiting for it."""
-        self._do(self._reading.cancel)
+        self._do(self._stop)
 
     async def follow(self, session: Session, trace: Trace, ending: Ending, take: Take) -> None:
         """Call `take` with the session's events while its device is supervised."""
@@ -117,7 +116,11 @@ class Supervisor:
 
     # What follows is the thread's.
 
+    def _stop(self) -> None:
+        self._reading.cancel()
+
     def _run(self) -> None:
+        self._reading = self._inside.create_task(self._read())
         try:
             with contextlib.suppress(asyncio.CancelledError):
                 self._inside.run_until_complete(self._reading)

@@ -14,11 +14,11 @@ import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gputop.bounds import WORKER_LINE_BYTES
 from gputop.compat import timeout
-from gputop.console import COULD_NOT_RUN
+from gputop.console import COULD_NOT_RUN, process_limit_problem, says_process_limit
 from gputop.frozen import dataclass
 from gputop.problem import Problem, ProblemError
 from gputop.stream.launch import child_environment
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 PROBE_SECONDS = 20.0
 """Timeout of a probe: an interpreter on a network file system may start slowly."""
+CANNOT_START = "Python with torch cannot be started"
 OLDEST_PYTHON = (3, 9)
 GET_TORCH = "https://pytorch.org/get-started"
 
@@ -60,7 +61,7 @@ if sys.version_info >= (3, 9):
             answer["torch"] = importlib.metadata.version("torch")
         except importlib.metadata.PackageNotFoundError:
             answer["torch"] = "of unknown version"
-print(json.dumps(answer))
+print("\\n" + json.dumps(answer))
 """
 
 
@@ -90,12 +91,14 @@ class InterpreterSearch:
 
     chosen: Interpreter | None
     looked_at: tuple[Interpreter, ...]
+    refused: Problem | None = None
+    """Reason why none can be started at all, if so."""
 
     @property
     def problem(self) -> Problem | None:
         """The missing thing and what to type, or None if an interpreter was chosen."""
-        if self.chosen is not None:
-            return None
+        if self.chosen is not None or self.refused is not None:
+            return self.refused
         why = f"looked at {'; '.join(map(str, self.looked_at)) or 'none'}"
         remedy = "Name a Python that has it with `gputop --python PATH`"
         if working := next((each for each in self.looked_at if each.fault is None), None):
@@ -112,7 +115,10 @@ async def find_interpreter(explicit: str | None = None, *, cuda: bool = False) -
     """
     looked_at: list[Interpreter] = []
     for path, origin in candidates(explicit):
-        looked_at.append(await _probe(path, origin))
+        try:
+            looked_at.append(await _probe(path, origin))
+        except ProblemError as error:
+            return InterpreterSearch(None, tuple(looked_at), error.problem)
         for_cpus = (looked_at[-1].torch_version or "").endswith("+cpu")
         if looked_at[-1].usable and not (cuda and for_cpus):
             return InterpreterSearch(looked_at[-1], tuple(looked_at))
@@ -149,7 +155,10 @@ class NoAnswerError(Exception):
 
 
 async def run_program(path: str, program: str, seconds: float) -> tuple[bytes, int | None]:
-    """Return the output and status of a program in this Python; raise `NoAnswerError`."""
+    """Return the output and status of a program in this Python; raise `NoAnswerError`.
+
+    Raises `ProblemError` if no process can be started: another Python would not help.
+    """
     try:
         process = await ChildProcess.start(
             path, "-c", LISTEN + program, environment=os.environ, limit=WORKER_LINE_BYTES
@@ -162,6 +171,8 @@ async def run_program(path: str, program: str, seconds: float) -> tuple[bytes, i
         async with timeout(seconds):
             output = await process.read()
             await process.ended(seconds)
+        if process.status and says_process_limit((await process.errors()).decode(errors="replace")):
+            raise ProblemError(process_limit_problem(CANNOT_START))
     except asyncio.TimeoutError:
         raise NoAnswerError(f"it did not answer within {seconds:g} s") from None
     finally:
@@ -169,11 +180,24 @@ async def run_program(path: str, program: str, seconds: float) -> tuple[bytes, i
     return output, process.status
 
 
+def answer_in(output: bytes, *keys: str) -> dict[str, Any]:
+    """Return the last line that is a JSON object with one of the keys, or raise `ValueError`.
+
+    What the interpreter prints when it starts or ends is not among the program's answers.
+    """
+    for line in reversed(output.splitlines()):
+        with contextlib.suppress(ValueError, RecursionError):
+            document = json.loads(line)
+            if isinstance(document, dict) and document.keys() & {*keys}:
+                return document
+    raise ValueError("there is no answer")
+
+
 async def _probe(path: str, origin: str) -> Interpreter:
     torch_version = fault = None
     try:
         output, status = await run_program(path, PROBE, PROBE_SECONDS)
-        answer = json.loads(output.splitlines()[-1])
+        answer = answer_in(output, "python")
         version, torch_version = tuple(answer["python"]), answer["torch"] and str(answer["torch"])
         if version < OLDEST_PYTHON:
             fault = f"Python {'.'.join(map(str, version))}, and the worker needs 3.9 or later"
@@ -280,9 +304,12 @@ class ChildProcess:
 
     @classmethod
     async def start(cls, *arguments: str, environment: Mapping[str, str], limit: int) -> Self:
-        """Start one whose lines have at most `limit` bytes; raise `OSError`."""
-        return cls(
-            await asyncio.create_subprocess_exec(
+        """Start one whose lines have at most `limit` bytes.
+
+        Raises `OSError`, or `ProblemError` if no process can be started.
+        """
+        try:
+            process = await asyncio.create_subprocess_exec(
                 *arguments,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
@@ -291,7 +318,13 @@ class ChildProcess:
                 env=environment,
                 limit=limit,
             )
-        )
+        except (OSError, RuntimeError) as error:  # before Python 3.12 asyncio starts a thread
+            if not says_process_limit(error):
+                raise
+            # It leaves half a process behind then, and would log a traceback about it.
+            asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+            raise ProblemError(process_limit_problem(CANNOT_START)) from None
+        return cls(process)
 
     @property
     def status(self) -> int | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import platform
 import sys
@@ -15,10 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gputop.bench.run import worker_launch
-from gputop.bench.run.worker_launch import InterpreterSearch, NoAnswerError, run_program
+from gputop.bench.run.worker_launch import InterpreterSearch, NoAnswerError, answer_in, run_program
 from gputop.console import terminfo_colours
 from gputop.frozen import dataclass, field, replace
 from gputop.health.doctor.checks import USER_SECONDS
+from gputop.problem import ProblemError
 from gputop.schema.codec import DecodeError, from_json
 from gputop.schema.snapshot import DriverState, Host, Inventory, Sample, Source
 from gputop.sources.linux.driver_files import KernelLog, System, inspect_system, read_kernel_log
@@ -66,7 +66,7 @@ try:
             answer["fault"] = first_line(error)
 except BaseException as error:
     answer["failure"] = type(error).__name__ + ": " + first_line(error)
-os.write(channel, json.dumps(answer).encode())
+os.write(channel, b"\\n" + json.dumps(answer).encode() + b"\\n")
 """
 
 
@@ -98,10 +98,10 @@ async def torch_facts(interpreter: Interpreter, seconds: float = ASK_SECONDS) ->
     """Ask the torch of that interpreter, within the time."""
     try:
         output, status = await run_program(interpreter.path, PROBE, seconds)
-    except NoAnswerError as error:
+    except (NoAnswerError, ProblemError) as error:
         return TorchFacts(failure=str(error))
     try:
-        return from_json(TorchFacts, json.loads(output))
+        return from_json(TorchFacts, answer_in(output, "version", "failure"))
     except (DecodeError, ValueError, RecursionError):
         return TorchFacts(failure=f"it ended without an answer (status {status})")
 

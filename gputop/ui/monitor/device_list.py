@@ -8,6 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.frozen import dataclass, replace
+from gputop.schema.snapshot import MachineState
 from gputop.settings import AUTO, CHARTS
 from gputop.text import fit_columns, quantity, size
 from gputop.ui.drawing.cells import Row, Span, beside
@@ -209,6 +210,8 @@ class DevicesView(Wheel, TelemetryView):
         lines = self._lines(now)
         space = height - now.heading_rows
         all_fit = sum(line.rows for line in lines) <= space
+        if not (all_fit or devices):
+            return self._short_rows(width, height)
         at = next((n for n, line in enumerate(lines) if selected in line.devices), 0)
         # The count of hidden devices needs a row under at least one device.
         counted = not all_fit and bool(lines) and lines[at].rows < space
@@ -235,22 +238,51 @@ class DevicesView(Wheel, TelemetryView):
                 drawn = [panel.draw(each, now.density, *size) for each in panels]
             rows += beside(drawn, now.panel_width, GAP)
         if counted:
-            before = sum(len(line.devices) for line in lines[: self._first])
-            many = sum(len(line.devices) for line in self._shown)
-            shown = f"   {before + 1} to {before + many} of {len(devices)} devices"
-            note = fit_columns((shown, ": ↓ ↑ for the others"), width, len)
-            rows = [*rows[: height - 1], [Span("".join(note), DIM)]]
+            rows = [*rows[: height - 1], self._hidden_note(lines, width)]
         if now.density is not Density.FULL:  # full panels have their own findings
             rows += self._finding_lines(width)[: max(0, height - len(rows))]
         return rows
 
+    def _hidden_note(self, lines: Sequence[PanelLine], width: int) -> Row:
+        """Return the row that says which part of all lines is shown."""
+        count = len(self._telemetry.devices)
+        before = sum(len(line.devices) for line in lines[: self._first])
+        shown = sum(len(line.devices) for line in self._shown)
+        note = [f"   {before + 1} to {before + shown} of {count} devices"]
+        if shown < count:
+            note.append(": ↓ ↑ for the others")
+        else:  # what does not fit has none
+            note.append(", and hosts without devices")
+        return [Span("".join(fit_columns(note, width, len)), DIM)]
+
     def _short_rows(self, width: int, height: int) -> list[Row]:
-        devices, selected = self._telemetry.devices, self.selected
-        at = devices.index(selected) if selected is not None else 0
-        self._first = first_visible([1] * len(devices), at, self._first, height)
-        shown = devices[self._first : self._first + height]
-        self._shown = [PanelLine(1, [each]) for each in shown]
-        return [row.short_row(self._panel(each, each is selected, 1), width) for each in shown]
+        """Draw one line for each device, and for each host that is away or has no devices."""
+        lines, selected = self._short_lines(), self.selected
+        at = next((n for n, line in enumerate(lines) if selected in line.devices), 0)
+        self._first = first_visible([1] * len(lines), at, self._first, height)
+        self._shown = lines[self._first : self._first + height]
+        rows: list[Row] = []
+        for line in self._shown:
+            if line.machine is not None:
+                rows.append(row.short_host(line.machine, width))
+            for device in line.devices:
+                drawn = self._panel(device, device is selected, 1)
+                rows.append(row.short_row(drawn, width))
+        if selected is None and len(lines) > height > 1:  # without devices no key scrolls
+            rows[-1] = [Span(f" and {len(lines) - height + 1} more hosts", DIM)]
+        return rows
+
+    def _short_lines(self) -> list[PanelLine]:
+        telemetry = self._telemetry
+        lines = []
+        for machine in telemetry.machines or [None]:
+            own = [
+                each for each in telemetry.devices if machine in (None, telemetry.machine_of(each))
+            ]
+            if machine is not None and (machine.state is not MachineState.OK or not own):
+                lines.append(PanelLine(1, machine=machine))
+            lines += [PanelLine(1, [device]) for device in own]
+        return lines
 
     def _renew(self, now: DeviceLayout, *, anew: bool) -> None:
         """Decide what stays: nothing if all is drawn anew, or the picture stands still."""

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from rich.cells import cell_len
 from rich.style import Style
 
+from gputop.problem import Problem
 from gputop.schema.device import Device, DeviceSample, DeviceState
 from gputop.schema.snapshot import DriverState, Machine, MachineState, Source
 from gputop.schema.values import rate
@@ -210,14 +211,30 @@ def host_title(machine: Machine, width: int, behind: float | None, limit: float)
     return [rule_of(left, right, width), *_problem(machine)]
 
 
+def short_host(machine: Machine, width: int) -> Row:
+    """Draw a host in one row: its name, and why it is away or has no devices."""
+    title = Span(f" {clip(visible(machine.name), LONGEST_HOST)}: ", ACCENT)
+    if machine.problem is not None:
+        return fit([title, Span(_why(machine.problem, machine), FAULT)], width)
+    if machine.state is MachineState.CONNECTING:
+        return fit([title, Span("connecting", WARN)], width)
+    if machine.state is MachineState.AWAY:
+        return fit([title, Span("unreachable", FAULT)], width)
+    return fit([title, Span("no devices", DIM)], width)
+
+
 def _problem(machine: Machine) -> list[Row]:
     problem = machine.problem
     if problem is None:
         return []
-    why = f"{visible(problem.why)}. "
-    if machine.state is not MachineState.AWAY:
-        why = f"{visible(problem.what)}: {why}"
-    return [[Span("  "), Span(why, FAULT)], [Span("  "), Span(visible(problem.remedy), TEXT)]]
+    why = Span(f"{_why(problem, machine)}. ", FAULT)
+    return [[Span("  "), why], [Span("  "), Span(visible(problem.remedy), TEXT)]]
+
+
+def _why(problem: Problem, machine: Machine) -> str:
+    """Return the problem's cause. A host that is away says already what the problem is."""
+    why = visible(problem.why)
+    return why if machine.state is MachineState.AWAY else f"{visible(problem.what)}: {why}"
 
 
 def _facts(machine: Machine) -> list[Row]:

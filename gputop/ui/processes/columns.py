@@ -11,7 +11,7 @@ from gputop.frozen import dataclass, field
 from gputop.schema.device import Absence, Device
 from gputop.schema.snapshot import Machine, Process, ProcessKind
 from gputop.schema.values import unseen
-from gputop.text import ABSENT, fit_columns, quantity, size, visible
+from gputop.text import ABSENT, cells, fit_columns, quantity, size, visible
 
 MARK_WIDTH = 1
 """Cells for the mark of the selected row, before the first column."""
@@ -23,6 +23,8 @@ SIDE_CELLS = 16
 """Characters that the command scrolls to the side at once."""
 WIDE_FROM = 180
 """Width of the table from which columns have their larger width."""
+LONGEST_TEXT = 64
+"""Characters of a user, host, pod, job or container."""
 SEARCHED_CHARACTERS = 1024
 """Characters of a command that are searched and sorted by."""
 
@@ -75,6 +77,8 @@ class ProcessColumn(NamedTuple):
     """Cells on a wide terminal, if more."""
     reading: str = ""
     """Field of the process that it shows, if that may have no data yet."""
+    read: Callable[[Process], str] | None = None
+    """Text of a process, as it is."""
 
     def cells(self, table_width: int) -> int:
         return max(self.width, self.wide if table_width >= WIDE_FROM else 0)
@@ -162,9 +166,10 @@ def _text(
         about,
         width,
         value=lambda process, _: _sort_text(read(process)),
-        text=lambda process, _: visible(read(process), 64),
+        text=lambda process, _: visible(read(process), LONGEST_TEXT),
         right=False,
         wide=wide,
+        read=read,
     )
 
 
@@ -218,6 +223,9 @@ _BY_USE = (HOST, *_NEEDED, CPU, AGE, WHERE, RESIDENT, TYPE, MEMORY, ENCODER, DEC
 """Columns by usefulness: the last ones are dropped first."""
 
 
+NO_TEXTS: Mapping[ProcessColumn, int] = {}
+
+
 class ShownColumn(NamedTuple):
     """Column on screen, and its cells after the gap."""
 
@@ -227,13 +235,31 @@ class ShownColumn(NamedTuple):
     """Characters that it is scrolled by; only the command is."""
 
 
+def longest_texts(processes: Sequence[Process]) -> dict[ProcessColumn, int]:
+    """Return the cells of the longest text of each column that grows where there is room.
+
+    Identifiers of pods and containers do not: the command says more than their ends.
+    """
+    found = {}
+    for column in (USER, HOST):
+        assert column.read is not None
+        texts = {column.read(process)[:LONGEST_TEXT] for process in processes}
+        found[column] = cells(visible(max(texts, key=cells, default=""), LONGEST_TEXT))
+    return found
+
+
 def shown_columns(
-    width: int, sorted_by: ProcessColumn, among: Sequence[ProcessColumn] = COLUMNS, steps: int = 0
+    width: int,
+    sorted_by: ProcessColumn,
+    among: Sequence[ProcessColumn] = COLUMNS,
+    steps: int = 0,
+    longest: Mapping[ProcessColumn, int] = NO_TEXTS,
 ) -> list[ShownColumn]:
     """Return the columns that fit into that width, the most useful ones and the sort column.
 
     Scrolled to the right by some steps, it is those that follow the first `steps`, and after the
-    last of them the command is scrolled.
+    last of them the command is scrolled. Columns grow to their `longest` texts, the most useful
+    first, as far as the command has more room than is enough.
     """
     ranked = [c for c in dict.fromkeys((sorted_by, *_BY_USE)) if c in among and c is not COMMAND]
     least = dict.fromkeys((HOST, *_NEEDED), LEAST_COMMAND) | {sorted_by: -math.inf}
@@ -248,9 +274,15 @@ def shown_columns(
     shown = fit_columns(
         ranked, room, lambda c: GAP + c.cells(width), lambda c: least.get(c, enough)
     )
-    left = max(0, room - sum(GAP + column.cells(width) for column in shown))
-    cells = [ShownColumn(column, column.cells(width)) for column in among if column in shown]
-    return [*cells, ShownColumn(COMMAND, left, skipped)]
+    widths = {column: column.cells(width) for column in shown}
+    left = max(0, room - sum(GAP + taken for taken in widths.values()))
+    for column in ranked:
+        if column in widths:
+            grown = max(0, min(longest.get(column, 0) - widths[column], left - enough))
+            widths[column] += grown
+            left -= grown
+    slots = [ShownColumn(column, widths[column]) for column in among if column in widths]
+    return [*slots, ShownColumn(COMMAND, left, skipped)]
 
 
 def search_text(process: Process, context: ProcessContext) -> str:

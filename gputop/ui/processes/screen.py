@@ -129,7 +129,9 @@ class ProcessesView(Wheel, TelemetryView, FilterView):
 
     def _slots(self, width: int) -> Sequence[ShownColumn]:
         table = self._table
-        return columns.shown_columns(width, table.sorted_by, table.columns, self._side)
+        return columns.shown_columns(
+            width, table.sorted_by, table.columns, self._side, table.longest_texts
+        )
 
     def _listed(self) -> ProcessTable:
         """Return the table, updated to the current sample."""

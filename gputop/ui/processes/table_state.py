@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from operator import itemgetter
@@ -109,6 +109,11 @@ class ProcessTable:
         return [c for c in among if c in always or not (c in empty or c.title in self.hidden)]
 
     @cached_property
+    def longest_texts(self) -> Mapping[ProcessColumn, int]:
+        """Cells of the longest text of the columns that can grow, of all processes."""
+        return columns.longest_texts(self._processes)
+
+    @cached_property
     def lines(self) -> Sequence[ProcessLine]:
         """Lines that match the filter, in order."""
         words, found = self.filter.casefold().split(), self._in_order
@@ -132,7 +137,7 @@ class ProcessTable:
         return [process for _, process in chain(known, unknown)]
 
     def _changed(self, *, order: bool = True) -> None:
-        for name in ("lines", "_in_order", "columns") if order else ("lines",):
+        for name in ("lines", "_in_order", "columns", "longest_texts") if order else ("lines",):
             self.__dict__.pop(name, None)
 
     def apply_settings(self, title: str, reverse: bool, tree: bool) -> None:

@@ -22,7 +22,7 @@ from textual.css.stylesheet import Stylesheet
 from textual.events import Event as UiEvent
 from textual.events import Key, Paste
 
-from gputop.console import INTERRUPTED
+from gputop.console import INTERRUPTED, process_limit_problem, says_process_limit
 from gputop.problem import Problem, ProblemError
 from gputop.settings import DEFAULT, Settings, path, save
 from gputop.text import visible
@@ -298,6 +298,9 @@ class GputopApp(App[None], inherit_bindings=False):  # Ctrl+Q is for who pressed
     def report(self, error: BaseException) -> None:
         """Notify of a fault in gputop that does not end it."""
         self.log.error(error)
+        if says_process_limit(error):
+            self.notify(str(process_limit_problem("Not done")), severity="error")
+            return
         self.notify(_described(error), title="A fault in gputop", severity="error")
 
     def _fatal_error(self) -> None:

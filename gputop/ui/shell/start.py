@@ -18,7 +18,15 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from gputop.console import COULD_NOT_RUN, FINE, TOO_MANY_FILES, terminfo_colours, without_colours
+from gputop.console import (
+    COULD_NOT_RUN,
+    FINE,
+    TOO_MANY_FILES,
+    process_limit_problem,
+    says_process_limit,
+    terminfo_colours,
+    without_colours,
+)
 from gputop.stream.launch import StreamOptions, launch
 from gputop.ui.terminal.skeleton import SKELETON
 
@@ -106,6 +114,9 @@ def _show(*arguments: Any, **options: Any) -> int:
     SKELETON.hide()  # if the app did not even begin
     if app.fault is not None and os.strerror(errno.EMFILE) in app.fault:
         print(f"gputop: error: {TOO_MANY_FILES}", file=sys.stderr)
+        return COULD_NOT_RUN
+    if app.fault is not None and says_process_limit(app.fault):
+        print(f"gputop: error: {process_limit_problem('gputop ended')}.", file=sys.stderr)
         return COULD_NOT_RUN
     if app.fault is not None:
         print(

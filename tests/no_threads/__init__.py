@@ -1,0 +1,1 @@
+"""A system that starts no more threads or processes: see `sitecustomize`."""

@@ -1,0 +1,169 @@
+"""No more threads or processes can be started: one line names the limit."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import gputop
+from gputop import api
+from gputop.bench.run import worker_launch
+from gputop.cli import main
+from gputop.commands import topo
+from gputop.console import process_limit_problem, says_process_limit
+from gputop.health.doctor.doctor_facts import torch_facts
+from gputop.problem import ProblemError
+
+USED_UP = RuntimeError("can't start new thread")
+NO_FORK = BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+FOLDERS = f"{Path(__file__).with_name('no_threads')}:{Path(gputop.__file__).parent.parent}"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        USED_UP,
+        NO_FORK,
+        "libgomp: Thread creation failed: Resource temporarily unavailable",
+        "bash: fork: retry: Resource temporarily unavailable",
+        str(process_limit_problem("gputop cannot run")),
+    ],
+)
+def test_signs_of_the_limit(said: BaseException | str) -> None:
+    assert says_process_limit(said)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        RuntimeError("can't start new thread at interpreter shutdown"),
+        RuntimeError("CUDA error"),
+        BlockingIOError(errno.EAGAIN, "write could not complete without blocking"),
+        OSError(errno.EMFILE, os.strerror(errno.EMFILE)),
+        "",
+    ],
+)
+def test_what_is_no_sign_of_it(said: BaseException | str) -> None:
+    assert not says_process_limit(said)
+
+
+@pytest.mark.parametrize(("limit", "shown"), [(40, "40"), (resource.RLIM_INFINITY, "unlimited")])
+def test_the_line_has_both_limits(monkeypatch: pytest.MonkeyPatch, limit: int, shown: str) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, limit))
+    line = str(process_limit_problem("gputop cannot run"))
+    assert f"`ulimit -u`: {shown})" in line
+    assert "RLIMIT_NPROC" in line
+    assert "pids.max" in line
+
+
+@pytest.mark.parametrize("error", [USED_UP, NO_FORK])
+def test_every_command_ends_with_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception
+) -> None:
+    def refused(_: object) -> int:
+        raise error
+
+    monkeypatch.setattr(topo, "run", refused)
+    with pytest.raises(SystemExit) as ended:
+        main(["topo"])
+    assert ended.value.code == 3
+    problem = process_limit_problem("gputop cannot run")
+    assert capsys.readouterr().err == f"gputop: error: {problem}.\n"
+
+
+def test_another_error_is_still_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failed(_: object) -> int:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(topo, "run", failed)
+    with pytest.raises(RuntimeError, match="a bug"):
+        main(["topo"])
+
+
+def ran(*arguments: str, **left: int) -> subprocess.CompletedProcess[str]:
+    """It has ended, with so many threads and processes left."""
+    environment = {name.upper(): str(count) for name, count in left.items()}
+    return subprocess.run(
+        [sys.executable, "-m", "gputop", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": FOLDERS, **environment},
+        check=False,
+    )
+
+
+BENCH = ("bench", "--device", "cpu", "--size", "256", "--seconds", "1", "--python", sys.executable)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "threads"),
+    [
+        (("stream", "--demo", "--count", "1"), 0),
+        (("stream", "--demo", "--count", "1"), 5),  # there are eight devices
+        (("status", "--demo"), 0),
+        (("status", "--demo"), 5),
+        (("pick", "--demo"), 5),
+        (("exporter", "--demo", "--listen", "127.0.0.1:0"), 0),
+        (BENCH, 0),
+        (BENCH, 1),
+        (("bench", "suite", "--device", "cpu", "--seconds", "6"), 0),
+    ],
+)
+def test_without_threads_there_is_one_line(arguments: tuple[str, ...], threads: int) -> None:
+    ended = ran(*arguments, more_threads=threads)
+    assert ended.returncode == 3, ended.stderr
+    assert ended.stdout == ""
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith("gputop: error: ")
+    assert "RLIMIT_NPROC" in line
+
+
+@pytest.mark.parametrize("arguments", [("status", "--demo"), ("pick", "--demo"), BENCH])
+def test_without_processes_there_is_one_line(arguments: tuple[str, ...]) -> None:
+    ended = ran(*arguments, more_processes=0)
+    assert ended.returncode == 3, ended.stderr
+    (line,) = ended.stderr.splitlines()
+    assert "RLIMIT_NPROC" in line
+
+
+def test_the_doctor_reports_it() -> None:
+    ended = ran("doctor", "--python", sys.executable, more_processes=0)
+    assert ended.returncode == 1
+    assert ended.stderr == ""
+    assert ended.stdout.count("RLIMIT_NPROC") == 2, "of the driver and of torch"
+
+
+async def test_another_python_would_not_help(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    async def refused(*arguments: str, **_: object) -> None:
+        asked.append(arguments[0])
+        raise NO_FORK
+
+    monkeypatch.setattr("asyncio.create_subprocess_exec", refused)
+    found = await worker_launch.find_interpreter()
+    assert len(asked) == 1
+    assert found.problem == process_limit_problem("Python with torch cannot be started")
+    torch = await torch_facts(worker_launch.Interpreter("python", "here"))
+    assert "RLIMIT_NPROC" in (torch.failure or "")
+
+
+@pytest.mark.filterwarnings("error")
+def test_the_library_raises_its_own_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(_: threading.Thread) -> None:
+        raise USED_UP
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with pytest.raises(ProblemError, match="RLIMIT_NPROC"):
+        api.snapshot(demo=True)
+    with api.snapshots(demo=True) as stream, pytest.raises(ProblemError, match="RLIMIT_NPROC"):
+        next(stream)
