@@ -49,7 +49,7 @@ def timeout_at(moment: float | None) -> AbstractAsyncContextManager[object]:
 def module_command(module: str) -> list[str]:
     """Return the words that run a module in this interpreter, whatever is on the PATH.
 
-    A file named psutil.py in the working directory is not the one that is meant.
+    A file named msgspec.py in the working directory is not the one that is meant.
     """
     if sys.version_info >= (3, 11):
         return [sys.executable, "-P", "-m", module]

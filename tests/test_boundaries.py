@@ -17,7 +17,7 @@ from gputop.cli import COMMANDS
 
 ROOT = Path(__file__).parents[1]
 BOUND = 120.0
-HEAVY = {"asyncio", "plotext", "prometheus_client", "psutil", "pynvml", "rich", "textual", "torch"}
+HEAVY = {"asyncio", "plotext", "prometheus_client", "pynvml", "rich", "textual", "torch"}
 HEAVY |= {"gputop.fleet", "urllib3"}
 
 
@@ -48,7 +48,7 @@ CORE = ("schema", "sources", "stream", "recording", "bench", "health", "output",
 
 
 def test_the_check_sees_what_is_loaded() -> None:
-    assert loaded_by("import asyncio, psutil", HEAVY) == {"asyncio", "psutil"}
+    assert loaded_by("import asyncio, pynvml", HEAVY) == {"asyncio", "pynvml"}
 
 
 def test_nothing_heavy_is_loaded_before_the_command_is_known() -> None:
@@ -64,8 +64,8 @@ def test_no_command_is_loaded_but_the_one_that_was_asked_for(words: list[str]) -
 
 
 def test_the_dashboard_loads_neither_nvml_nor_torch_nor_what_can_wait() -> None:
-    """plotext is for a chart that is not on the first screen; psutil is the sampler's."""
-    unwanted = {"plotext", "psutil", "pynvml", "torch"}
+    """plotext is for a chart that is not on the first screen."""
+    unwanted = {"plotext", "pynvml", "torch"}
     assert loaded_by("import gputop.ui.shell.dashboard", unwanted) == set()
 
 
@@ -117,7 +117,7 @@ def test_the_dashboard_of_one_machine_loads_nothing_of_others() -> None:
 
 
 def test_the_fleet_screen_loads_no_host_before_one_is_opened() -> None:
-    later = {"gputop.stream.child", "gputop.ui.benchmark.screen", "plotext", "psutil"}
+    later = {"gputop.stream.child", "gputop.ui.benchmark.screen", "plotext"}
     later |= {"gputop.ui.shell.dashboard", "gputop.ui.monitor.screen"}
     program = "import gputop.ui.shell.start, gputop.ui.shell.app, gputop.ui.shell.fleet_screen"
     assert loaded_by(program, later) == set()
@@ -150,12 +150,20 @@ def test_the_worker_needs_nothing_of_gputop() -> None:
     assert spec is not None
     assert spec.origin is not None
     program = f"import runpy; runpy.run_path({spec.origin!r})['load'](); import gputop_worker.main"
-    among = {"gputop", "gputop_worker.main", "psutil", "textual"}
+    among = {"gputop", "gputop_worker.main", "textual"}
     assert loaded_by(program, among) == {"gputop_worker.main"}
 
 
 @pytest.mark.parametrize(
-    "name", ["bench.worker", "bench.cluster.node_actor", "sources.linux.memory_limit"]
+    "name",
+    [
+        "bench.worker",
+        "bench.cluster.node_actor",
+        "sources.linux.cgroup",
+        "sources.linux.machine",
+        "sources.linux.memory_limit",
+        "sources.linux.procfs",
+    ],
 )
 def test_what_runs_elsewhere_imports_only_its_own_and_the_standard_library(name: str) -> None:
     """It is copied to where there may be no gputop; torch is loaded there by name."""

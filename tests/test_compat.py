@@ -33,7 +33,7 @@ async def test_a_timeout_ends_a_wait_and_none_does_not() -> None:
         await asyncio.sleep(0)
 
 
-@pytest.mark.parametrize("module", ["psutil", "runpy", "gputop"])
+@pytest.mark.parametrize("module", ["msgspec", "runpy", "gputop"])
 def test_a_file_of_the_working_directory_is_not_imported(module: str, tmp_path: Path) -> None:
     (tmp_path / f"{module}.py").write_text("raise SystemExit('imported')")
     done = subprocess.run(

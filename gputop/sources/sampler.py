@@ -44,7 +44,7 @@ from gputop.sources.interface import (
     unanswered_process,
 )
 from gputop.sources.linux.host import WINDOW_SECONDS, HostReader, Owners
-from gputop.sources.linux.procfs import cpu_name
+from gputop.sources.linux.machine import cpu_name
 from gputop.sources.owner_thread import OwnerThread
 
 if TYPE_CHECKING:

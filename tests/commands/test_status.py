@@ -364,7 +364,7 @@ def test_nothing_heavy_is_loaded_in_the_end() -> None:
     """It starts in the time of what it imports; the driver is the sampler's."""
     program = (
         "import sys; from gputop import cli; cli.main(['status', '--demo', '--columns', 'busy']); "
-        "print(sorted({'textual', 'rich', 'torch', 'plotext', 'pynvml', 'psutil'} & "
+        "print(sorted({'textual', 'rich', 'torch', 'plotext', 'pynvml'} & "
         "{*sys.modules}), file=sys.stderr)"
     )
     done = subprocess.run(

@@ -285,10 +285,10 @@ def test_long_texts_are_cut() -> None:
 
 def test_the_longest_command_line_can_be_sent() -> None:
     """Masking makes it longer than what was read of it."""
-    from gputop.sources.linux.host import COMMAND_BYTES, _command_line
+    from gputop.sources.linux.identity import COMMAND_BYTES, parse_command_line
 
     for word in (b"-p\0a\0", b"p=a\0", b"\xff", b"a://b:c@d\0"):
-        command, unmasked = _command_line((word * COMMAND_BYTES)[:COMMAND_BYTES])
+        command, unmasked = parse_command_line((word * COMMAND_BYTES)[:COMMAND_BYTES])
         process = streams.process(1, 0, command=command, unmasked=unmasked)
         sample = streams.sample(1, [process])
         assert decode(encode(sample)) == sample

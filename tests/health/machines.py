@@ -12,7 +12,8 @@ from gputop.health.doctor.doctor_facts import CudaDevice, DoctorFacts, TorchFact
 from gputop.problem import Problem
 from gputop.schema.snapshot import DriverState, Host, Inventory, Sample, Source
 from gputop.sources.interface import DriverError
-from gputop.sources.linux.driver_files import inspect_system, read_kernel_log
+from gputop.sources.linux.driver_files import inspect_system
+from gputop.sources.linux.kernel_log import read_kernel_log
 from gputop.sources.nvml import driver as nvml
 from tests.driver import FakeDevice, FakeProcess
 from tests.fake_root import BUILT, DEVICES, LIBRARY, LOADED, fake_root, gpu

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.sources.linux.procfs import Cgroup, parse_cgroup
+from gputop.sources.linux.cgroup import Cgroup, parse_cgroup
 
 ID = "4f1c0ab2d9e7" + "8635" * 13
 OTHER = "b00b1e5c0de5" + "9ace" * 13

@@ -1,20 +1,19 @@
-"""The machine, against /proc and psutil."""
+"""The machine as it is sent: windows of time, and reasons for what is missing."""
 
 from __future__ import annotations
 
-import os
 import statistics
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-import psutil
 import pytest
 
 from gputop.schema.device import Absence
 from gputop.sources.linux import host as module
 from gputop.sources.linux.host import HostReader
-from gputop.sources.linux.procfs import cpu_name
+from tests.fake_root import fake_root
+from tests.sources import machines
+from tests.sources.machines import cpuinfo, stat
 
 if TYPE_CHECKING:
     from gputop.schema.snapshot import Host
@@ -37,11 +36,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def meminfo() -> dict[str, int]:
-    rows = (line.split() for line in Path("/proc/meminfo").read_text().splitlines())
-    return {row[0].rstrip(":"): int(row[1]) * 1024 for row in rows}
-
-
 def absent_is_missing(host: Host) -> bool:
     """What is None has a reason, and nothing else has."""
     names = ("cpu_percent", "cpu_clock_mhz", "cpu_temperature_celsius", "memory_used_bytes")
@@ -50,9 +44,15 @@ def absent_is_missing(host: Host) -> bool:
     }
 
 
+def write(root: Path, files: dict[str, str]) -> None:
+    for name, content in files.items():
+        (root / name.lstrip("/")).write_text(content)
+
+
 def test_memory_and_load_are_those_of_proc(clock: Clock) -> None:
     host = HostReader().read()
-    proc = meminfo()
+    rows = (line.split() for line in Path("/proc/meminfo").read_text().splitlines())
+    proc = {row[0].rstrip(":"): int(row[1]) * 1024 for row in rows}
     assert host.memory_total_bytes == proc["MemTotal"]
     assert host.memory_available_bytes == pytest.approx(proc["MemAvailable"], rel=0.1)
     assert host.memory_used_bytes == host.memory_total_bytes - (host.memory_available_bytes or 0)
@@ -60,11 +60,11 @@ def test_memory_and_load_are_those_of_proc(clock: Clock) -> None:
     assert host.load_average == pytest.approx(loads, abs=2.0)
 
 
-def test_shared_memory_is_in_use(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some versions of psutil leave it out of what they call used."""
-    memory = SimpleNamespace(total=100, available=30, used=50)
-    monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
-    assert HostReader().read().memory_used_bytes == 70
+def test_shared_memory_is_in_use(clock: Clock, tmp_path: Path) -> None:
+    """It is not free, and cannot be given up."""
+    host = HostReader(fake_root(tmp_path, machines.INTEL)).read()
+    assert host.memory_used_bytes == 400 * 1024
+    assert host.memory_total_bytes == 1000 * 1024
 
 
 def test_a_percentage_needs_some_time(clock: Clock) -> None:
@@ -76,29 +76,27 @@ def test_a_percentage_needs_some_time(clock: Clock) -> None:
     assert early.absent["cpu_percent"] is Absence.NO_DATA_YET
     assert early.absent["cpu_core_percent"] is Absence.NO_DATA_YET
     assert absent_is_missing(early)
-    clock.now += module.WINDOW_SECONDS
-    later = reader.read()
-    assert "cpu_percent" not in later.absent
-    assert absent_is_missing(later)
 
 
-def test_every_core_has_its_percentage(clock: Clock) -> None:
-    reader = HostReader()
+def test_every_core_has_its_percentage(clock: Clock, tmp_path: Path) -> None:
+    root = fake_root(tmp_path, machines.INTEL)
+    reader = HostReader(root)
+    write(root, stat("cpu0 30 0 5 80 5 0 0 0 0 0", "cpu1 11 0 5 83 5 0 0 0 0 0"))
     clock.now += 1.0
     host = reader.read()
-    assert len(host.cpu_core_percent) == psutil.cpu_count()
-    assert all(0 <= core <= 100 for core in host.cpu_core_percent)
-    assert host.cpu_percent == pytest.approx(statistics.fmean(host.cpu_core_percent))
+    assert host.cpu_core_percent == (100.0, 25.0)
+    assert host.cpu_percent == statistics.fmean(host.cpu_core_percent)
+    assert host.absent == {}
+    assert absent_is_missing(host)
 
 
-def test_the_percentages_are_since_the_read_before(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    answers = iter([[0.0, 0.0], [20.0, 40.0], [60.0, 80.0]])
-    monkeypatch.setattr(psutil, "cpu_percent", lambda **_: next(answers))
-    reader = HostReader()
+def test_the_percentages_are_since_the_read_before(clock: Clock, tmp_path: Path) -> None:
+    root = fake_root(tmp_path, stat("cpu0 0 0 0 100", "cpu1 0 0 0 100"))
+    reader = HostReader(root)
+    write(root, stat("cpu0 20 0 0 180", "cpu1 40 0 0 160"))
     clock.now += 1.0
     assert reader.read().cpu_percent == 30.0
+    write(root, stat("cpu0 80 0 0 220", "cpu1 120 0 0 180"))
     clock.now += module.WINDOW_SECONDS / 10
     again = reader.read()
     assert (again.cpu_percent, again.cpu_core_percent) == (30.0, (20.0, 40.0))
@@ -106,75 +104,54 @@ def test_the_percentages_are_since_the_read_before(
     assert reader.read().cpu_core_percent == (60.0, 80.0)
 
 
-def test_clock_and_temperature_are_read_in_a_slow_tier(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch
+def test_a_cpu_that_was_plugged_in_has_a_percentage_at_the_next_read(
+    clock: Clock, tmp_path: Path
 ) -> None:
-    reads: list[str] = []
+    root = fake_root(tmp_path, stat("cpu0 0 0 0 100"))
+    reader = HostReader(root)
+    write(root, stat("cpu0 50 0 0 150", "cpu1 900 0 0 0"))
+    clock.now += 1.0
+    assert reader.read().cpu_core_percent == (50.0,)
+    write(root, stat("cpu0 100 0 0 200", "cpu1 900 0 0 100"))
+    clock.now += 1.0
+    assert reader.read().cpu_core_percent == (50.0, 0.0)
 
-    def frequency() -> SimpleNamespace:
-        reads.append("clock")
-        return SimpleNamespace(current=2600.0 + len(reads))
 
-    def temperatures() -> dict[str, list[SimpleNamespace]]:
-        cores = [SimpleNamespace(current=51.0), SimpleNamespace(current=58.0)]
-        return {"nvme": [SimpleNamespace(current=80.0)], "coretemp": cores}
-
-    monkeypatch.setattr(psutil, "cpu_freq", frequency)
-    monkeypatch.setattr(psutil, "sensors_temperatures", temperatures)
-    reader = HostReader()
+def test_clock_and_temperature_are_read_less_often(clock: Clock, tmp_path: Path) -> None:
+    root = fake_root(tmp_path, machines.INTEL)
+    reader = HostReader(root)
     first = reader.read()
-    assert (first.cpu_clock_mhz, first.cpu_temperature_celsius) == (2601.0, 58.0)
+    assert (first.cpu_clock_mhz, first.cpu_temperature_celsius) == (3000.25, 58.0)
     assert not {"cpu_clock_mhz", "cpu_temperature_celsius"} & set(first.absent)
+    write(root, cpuinfo("1000.0004"))
+    write(root, {"/sys/class/hwmon/hwmon1/temp2_input": "60001\n"})
     clock.now += module.SLOW_SECONDS / 2
-    assert reader.read().cpu_clock_mhz == 2601.0
-    clock.now += module.SLOW_SECONDS
-    assert reader.read().cpu_clock_mhz == 2602.0
-    assert len(reads) == 2
+    assert reader.read().cpu_clock_mhz == 3000.25
+    clock.now += module.SLOW_SECONDS / 2
+    later = reader.read()
+    assert (later.cpu_clock_mhz, later.cpu_temperature_celsius) == (1000.0, 60.001)
 
 
-@pytest.mark.parametrize("frequency", [None, SimpleNamespace(current=0.0)])
-def test_what_this_machine_does_not_have(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch, frequency: SimpleNamespace | None
-) -> None:
-    monkeypatch.setattr(psutil, "cpu_freq", lambda: frequency)
-    monkeypatch.setattr(psutil, "sensors_temperatures", lambda: {"nvme": [object()]})
-    host = HostReader().read()
+def test_a_machine_without_clock_and_temperature(clock: Clock, tmp_path: Path) -> None:
+    root = fake_root(tmp_path, machines.MEMORY | machines.LOAD | machines.NVME)
+    host = HostReader(root).read()
     assert host.cpu_clock_mhz is None
     assert host.cpu_temperature_celsius is None
     assert host.absent["cpu_clock_mhz"] is Absence.NOT_SUPPORTED
     assert host.absent["cpu_temperature_celsius"] is Absence.NOT_SUPPORTED
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        NotImplementedError("can't find current frequency file"),
-        FileNotFoundError(2, "scaling_max_freq"),
-        ValueError("invalid literal for int(): '<unknown>'"),
-    ],
-    ids=lambda error: type(error).__name__,
-)
-def test_a_clock_that_psutil_fails_to_read(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
-    def fail() -> None:
-        raise error
-
-    monkeypatch.setattr(psutil, "cpu_freq", fail)
-    host = HostReader().read()
-    assert host.absent["cpu_clock_mhz"] is Absence.NOT_SUPPORTED
+    assert host.load_average == (0.51, 1.25, 2.0)
     assert host.memory_total_bytes
 
 
-def test_a_proc_that_shows_processes_only(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a sandbox hides of the machine is absent; nothing fails."""
-
-    def fail(*_: object, **__: object) -> None:
-        raise FileNotFoundError(2, "No such file or directory")
-
-    for owner, name in ((psutil, "cpu_percent"), (psutil, "virtual_memory"), (os, "getloadavg")):
-        monkeypatch.setattr(owner, name, fail)
-    reader = HostReader()
+@pytest.mark.parametrize(
+    "files",
+    [{}, stat("cpu0 0 0 0 0 0 0 0 0 0 0")],
+    ids=["a sandbox that shows processes only", "CPUs whose time is not counted"],
+)
+def test_what_a_sandbox_hides_is_absent(
+    clock: Clock, tmp_path: Path, files: dict[str, str]
+) -> None:
+    reader = HostReader(fake_root(tmp_path, files))
     clock.now += 1.0
     host = reader.read()
     assert (host.cpu_percent, host.cpu_core_percent, host.load_average) == (None, (), ())
@@ -182,25 +159,3 @@ def test_a_proc_that_shows_processes_only(clock: Clock, monkeypatch: pytest.Monk
     hidden = ["cpu_percent", "cpu_core_percent", "load_average"]
     hidden += [f"memory_{name}_bytes" for name in ("used", "total", "available")]
     assert {host.absent[name] for name in hidden} == {Absence.NOT_SUPPORTED}
-
-
-@pytest.mark.parametrize(
-    ("cpuinfo", "name"),
-    [
-        ("processor\t: 0\nmodel name\t: AMD  EPYC 7763 \nflags: x\n", "AMD EPYC 7763"),
-        ("processor : 0\nHardware : x\nModel\t: Raspberry Pi 5 : B\n", "Raspberry Pi 5 : B"),
-        ("processor : 0\n", None),
-        ("", None),
-    ],
-)
-def test_cpu_name(monkeypatch: pytest.MonkeyPatch, cpuinfo: str, name: str | None) -> None:
-    monkeypatch.setattr(Path, "read_text", lambda *_, **__: cpuinfo)
-    assert cpu_name() == name
-
-
-def test_no_cpuinfo(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object, **__: object) -> str:
-        raise FileNotFoundError
-
-    monkeypatch.setattr(Path, "read_text", fail)
-    assert cpu_name() is None

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.sources.linux.driver_files import KernelLog, LoggedXid, read_kernel_log, same_address
+from gputop.sources.linux.driver_files import same_address
+from gputop.sources.linux.kernel_log import KernelLog, LoggedXid, read_kernel_log
 from tests.fake_root import fake_root
 
 if TYPE_CHECKING:

@@ -21,7 +21,8 @@ import pytest
 from gputop.schema.device import Absence
 from gputop.sources.interface import OWNER_FIELDS, unseen
 from gputop.sources.linux import host as module
-from gputop.sources.linux import procfs
+from gputop.sources.linux import identity, procfs
+from gputop.sources.linux.cgroup import Cgroup
 from gputop.sources.linux.host import (
     CHILDREN,
     CHILDREN_SECONDS,
@@ -30,7 +31,7 @@ from gputop.sources.linux.host import (
     WINDOW_SECONDS,
     Owners,
 )
-from gputop.sources.linux.procfs import BOOT_TIME, PAGE_BYTES, TICKS_PER_SECOND, Cgroup
+from gputop.sources.linux.procfs import BOOT_TIME, PAGE_BYTES, TICKS_PER_SECOND
 from tests.sources.fake_proc import FakeProc, stat_line
 from tests.sources.fakes import listed
 
@@ -400,7 +401,7 @@ def test_a_user_name_that_is_never_answered(
         return found
 
     monkeypatch.setattr(pwd, "getpwuid", getpwuid)
-    monkeypatch.setattr(module, "ANSWER_SECONDS", 0.01)
+    monkeypatch.setattr(identity, "ANSWER_SECONDS", 0.01)
     owners = Owners(proc.path)
     proc.add(7, uid=1000)
     proc.add(8, uid=1001)

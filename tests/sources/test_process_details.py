@@ -13,7 +13,8 @@ import pytest
 
 from gputop.masking import MASK
 from gputop.problem import ProblemError
-from gputop.sources.linux.procfs import COMMAND_BYTES, MOST_PARENTS, TICKS_PER_SECOND, read_details
+from gputop.sources.linux.process_details import COMMAND_BYTES, MOST_PARENTS, read_details
+from gputop.sources.linux.procfs import TICKS_PER_SECOND
 from tests.sources.test_procfs import NOBODY, cat, child, proc, start_of
 
 if TYPE_CHECKING:

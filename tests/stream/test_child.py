@@ -232,9 +232,9 @@ async def test_a_long_line_that_comes_slowly_is_not_silence() -> None:
 
 
 async def test_the_last_words_of_a_child_say_why(spawn: Spawn) -> None:
-    program = 'print("Traceback ...\\nModuleNotFoundError: psutil", file=sys.stderr); sys.exit(1)'
+    program = 'print("Traceback ...\\nModuleNotFoundError: pynvml", file=sys.stderr); sys.exit(1)'
     (death,) = await first(spawn(program), 1)
-    assert why(death) == "ModuleNotFoundError: psutil"
+    assert why(death) == "ModuleNotFoundError: pynvml"
 
 
 async def test_the_last_words_are_of_the_child_that_died(spawn: Spawn, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gputop.schema.device import Absence, Device, DeviceSample, DeviceState
 from gputop.schema.snapshot import Event, Process, Sample
-from gputop.sources.linux.procfs import ProcessDetails
+from gputop.sources.linux.process_details import ProcessDetails
 from tests import streams
 from tests.streams import GIB, NOW
 

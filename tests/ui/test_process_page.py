@@ -12,7 +12,7 @@ from gputop.masking import MASK
 from gputop.problem import Problem, ProblemError
 from gputop.schema.device import Absence
 from gputop.schema.snapshot import Source
-from gputop.sources.linux.procfs import ProcessDetails
+from gputop.sources.linux.process_details import ProcessDetails
 from gputop.ui.device.screen import DevicePage
 from gputop.ui.drawing.palette import DIM
 from gputop.ui.processes.process_page import (

@@ -23,8 +23,8 @@ from gputop.bench.plan.kinds import (
 from gputop.console import COULD_NOT_RUN
 from gputop.frozen import dataclass, replace
 from gputop.problem import Problem
+from gputop.sources.linux.machine import cpu_name
 from gputop.sources.linux.memory_limit import available_bytes
-from gputop.sources.linux.procfs import cpu_name
 from gputop.text import size as sized
 from gputop.text import visible
 

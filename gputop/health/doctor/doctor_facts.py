@@ -21,7 +21,8 @@ from gputop.health.doctor.checks import USER_SECONDS
 from gputop.problem import ProblemError
 from gputop.schema.codec import DecodeError, from_json
 from gputop.schema.snapshot import DriverState, Host, Inventory, Sample, Source
-from gputop.sources.linux.driver_files import KernelLog, System, inspect_system, read_kernel_log
+from gputop.sources.linux.driver_files import System, inspect_system
+from gputop.sources.linux.kernel_log import KernelLog, read_kernel_log
 from gputop.sources.nvml.diagnosis import installed_bindings
 from gputop.sources.visible_devices import VARIABLE
 from gputop.stream.child import StreamError, one_snapshot
@@ -151,7 +152,7 @@ class DoctorFacts:
 
 async def find_slow_users(sample: Sample) -> tuple[str, ...]:
     """Return the numbers of the users whose names are not answered within `USER_SECONDS`."""
-    from gputop.sources.linux.host import user_name
+    from gputop.sources.linux.identity import user_name
 
     numbers = {each.user for each in sample.processes if each.user and each.user.isdecimal()}
     asked = {number: call_in_thread(partial(user_name, int(number))) for number in numbers}

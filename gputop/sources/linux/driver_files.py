@@ -1,4 +1,4 @@
-"""The NVIDIA driver as files and the kernel's log show it, without a call to NVML.
+"""The NVIDIA driver as files show it, without a call to NVML.
 
 Nothing here opens a GPU, which can take seconds or block: only the driver's control file is opened.
 """
@@ -10,12 +10,11 @@ import errno
 import functools
 import os
 import re
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from gputop.sources.linux.procfs import parse_cgroup
+from gputop.sources.linux.cgroup import parse_cgroup
 
 LIBRARY = "libnvidia-ml.so.1"
 CONTROL_FILE = "/dev/nvidiactl"
@@ -26,10 +25,16 @@ LIBRARY_FOLDERS = (
     "/usr/lib64",
     "/usr/lib",
 )
-OTHER_FOLDERS = (WSL_FOLDER, "/usr/local/nvidia/lib64", "/run/opengl-driver/lib")
-"""Folders in WSL, Kubernetes nodes and NixOS, which the loader does not search by default."""
-NVIDIA, DISPLAY = "0x10de", ("0x0300", "0x0302")
-"""PCI vendor, and classes of VGA and 3D controllers."""
+OTHER_FOLDERS = (
+    WSL_FOLDER,
+    "/usr/local/nvidia/lib64",  # nodes of Kubernetes
+    "/run/opengl-driver/lib",  # NixOS
+)
+"""Folders that the loader does not search by default."""
+NVIDIA = "0x10de"
+"""PCI vendor."""
+DISPLAY = ("0x0300", "0x0302")
+"""PCI classes of VGA and 3D controllers."""
 _VERSION = r"\d{3}\.\d+(?:\.\d+)?"
 
 
@@ -105,12 +110,7 @@ def inspect_system(root: Path = Path("/"), environment: Mapping[str, str] = os.e
     """Return the parts of the driver under that root; unreadable files count as missing."""
     kernel = _text(root / "proc/sys/kernel/osrelease") or None
     library, aside, broken = _library(root, environment)
-    version = (
-        re.search(_VERSION, Path(os.path.realpath(root / library[1:])).name) if library else None
-    )
-    files = tuple(
-        f"/dev/{name}" for name in _names(root / "dev") if re.fullmatch(r"nvidia(ctl|\d+)", name)
-    )
+    files = _device_files(root)
     return System(
         kernel=kernel,
         module_version=_module_version(root),
@@ -118,12 +118,12 @@ def inspect_system(root: Path = Path("/"), environment: Mapping[str, str] = os.e
         nouveau=(root / "sys/module/nouveau").exists(),
         gpus=_gpus(root),
         device_files=files,
-        refusals=tuple(_refusals(root, files)),
+        refusals=_refusals(root, files),
         container=_container(root, environment),
-        batch_job=any(environment.get(name) for name in _JOBS),
-        wsl="microsoft" in (kernel or "").lower() or (root / "dev/dxg").exists(),
+        batch_job=_is_batch_job(environment),
+        wsl=_is_wsl(root, kernel),
         library=library,
-        library_version=version and version[0],
+        library_version=_library_version(root, library),
         library_aside=aside,
         broken_library=broken,
     )
@@ -143,28 +143,36 @@ def _names(folder: Path) -> list[str]:
 
 def _module_version(root: Path) -> str | None:
     for file in ("sys/module/nvidia/version", "proc/driver/nvidia/version"):
-        if found := re.search(_VERSION, _text(root / file)):
+        found = re.search(_VERSION, _text(root / file))
+        if found:
             return found[0]
     return None
 
 
 def _is_built(root: Path, kernel: str | None) -> bool | None:
-    listed = _text(root / "lib/modules" / (kernel or "?") / "modules.dep")
-    return bool(re.search(r"^\S*/nvidia\.ko\S*:", listed, re.MULTILINE)) if listed else None
+    if kernel is None:
+        return None
+    modules = _text(root / "lib/modules" / kernel / "modules.dep")
+    if not modules:
+        return None
+    return re.search(r"^\S*/nvidia\.ko\S*:", modules, re.MULTILINE) is not None
 
 
 def _gpus(root: Path) -> tuple[PciGpu, ...] | None:
     bus = root / "sys/bus/pci/devices"
     if not bus.is_dir():
         return None
-    found = []
-    for name in _names(bus):
-        vendor, kind = _text(bus / name / "vendor"), _text(bus / name / "class")
-        if vendor == NVIDIA and kind.startswith(DISPLAY):
-            told = _text(root / "proc/driver/nvidia/gpus" / name / "information")
-            excluded = re.search(r"Excluded:\s*Yes", told) is not None
-            found.append(PciGpu(name, _driver_of(bus / name), excluded))
-    return tuple(found)
+    gpus = []
+    for address in _names(bus):
+        device = bus / address
+        if _text(device / "vendor") != NVIDIA:
+            continue
+        if not _text(device / "class").startswith(DISPLAY):
+            continue
+        information = _text(root / "proc/driver/nvidia/gpus" / address / "information")
+        excluded = re.search(r"Excluded:\s*Yes", information) is not None
+        gpus.append(PciGpu(address, _driver_of(device), excluded))
+    return tuple(gpus)
 
 
 def _driver_of(device: Path) -> str | None:
@@ -173,60 +181,94 @@ def _driver_of(device: Path) -> str | None:
     return None
 
 
-def _refusals(root: Path, files: tuple[str, ...]) -> Iterator[Refusal]:
+def _device_files(root: Path) -> tuple[str, ...]:
+    return tuple(
+        f"/dev/{name}" for name in _names(root / "dev") if re.fullmatch(r"nvidia(ctl|\d+)", name)
+    )
+
+
+def _refusals(root: Path, files: tuple[str, ...]) -> tuple[Refusal, ...]:
+    refusals = []
     for file in files:
         path = root / file[1:]
-        if file == CONTROL_FILE:
-            why = _refused(path)
-        else:
-            why = None if os.access(path, os.R_OK | os.W_OK) else "permission denied"
+        why = _why_refused(path, is_opened=file == CONTROL_FILE)
         if why:
-            yield Refusal(file, why, _group(path))
+            refusals.append(Refusal(file, why, _group(path)))
+    return tuple(refusals)
 
 
-def _refused(path: Path) -> str | None:
-    # Opened, since what control groups refuse is in no mode bit.
+def _why_refused(path: Path, *, is_opened: bool) -> str | None:
+    if not is_opened:
+        return None if os.access(path, os.R_OK | os.W_OK) else "permission denied"
+    # Only opening it shows what control groups refuse: no mode bit does.
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK))
     except OSError as error:
-        without_module = error.errno in (errno.ENXIO, errno.ENODEV)
-        return None if without_module else (error.strerror or str(error)).lower()
+        if error.errno in (errno.ENXIO, errno.ENODEV):  # the kernel module is not loaded
+            return None
+        return (error.strerror or str(error)).lower()
     return None
 
 
 def _group(path: Path) -> str | None:
     with contextlib.suppress(KeyError, OSError):
-        return path.group() if path.stat().st_gid else None
+        if path.stat().st_gid:
+            return path.group()
     return None
 
 
-_MARKS = {".dockerenv": "docker", "run/.containerenv": "podman", ".singularity.d": "apptainer"}
-_VARIABLES = {"KUBERNETES_SERVICE_HOST": "kubernetes", "APPTAINER_CONTAINER": "apptainer"}
-
-
-_JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID")
-"""Variables of Slurm, PBS and LSF."""
+_CONTAINER_VARIABLES = {
+    "KUBERNETES_SERVICE_HOST": "kubernetes",
+    "APPTAINER_CONTAINER": "apptainer",
+}
+_CONTAINER_FILES = {
+    ".dockerenv": "docker",
+    "run/.containerenv": "podman",
+    ".singularity.d": "apptainer",
+}
+_JOB_VARIABLES = (
+    "SLURM_JOB_ID",
+    "PBS_JOBID",
+    "LSB_JOBID",  # LSF
+)
 
 
 def _container(root: Path, environment: Mapping[str, str]) -> str | None:
-    known = [kind for variable, kind in _VARIABLES.items() if environment.get(variable)]
-    known += [kind for mark, kind in _MARKS.items() if (root / mark).exists()]
-    if known:
-        return known[0]
-    inside = parse_cgroup(_text(root / "proc/self/cgroup")).container
-    return _text(root / "run/systemd/container")[:40] or ("container" if inside else None)
+    for variable, kind in _CONTAINER_VARIABLES.items():
+        if environment.get(variable):
+            return kind
+    for file, kind in _CONTAINER_FILES.items():
+        if (root / file).exists():
+            return kind
+    systemd = _text(root / "run/systemd/container")[:40]
+    if systemd:
+        return systemd
+    if parse_cgroup(_text(root / "proc/self/cgroup")).container:
+        return "container"
+    return None
+
+
+def _is_batch_job(environment: Mapping[str, str]) -> bool:
+    return any(map(environment.get, _JOB_VARIABLES))
+
+
+def _is_wsl(root: Path, kernel: str | None) -> bool:
+    if kernel is not None and "microsoft" in kernel.lower():
+        return True
+    return (root / "dev/dxg").exists()
 
 
 def _library(
-    root: Path, environment: Mapping[str, str]
+    root: Path,
+    environment: Mapping[str, str],
 ) -> tuple[str | None, bool, BrokenLibrary | None]:
-    """Return the library's path and True if the loader does not search there, or a broken one.
-
-    The version is in the name of the file that it links to: `libnvidia-ml.so.580.95.05`.
-    """
+    """Return the library's path and True if the loader does not search there, or a broken one."""
     named = environment.get("LD_LIBRARY_PATH", "").split(os.pathsep)
-    searched = [os.path.normpath(name) for name in named if name.startswith("/")]
-    searched += [*_configured_folders(root), *LIBRARY_FOLDERS]
+    searched = [
+        *(os.path.normpath(folder) for folder in named if folder.startswith("/")),
+        *_configured_folders(root),
+        *LIBRARY_FOLDERS,
+    ]
     broken = None
     for folder in (*searched, *OTHER_FOLDERS):
         file = f"{folder}/{LIBRARY}"
@@ -238,37 +280,57 @@ def _library(
     return None, False, broken
 
 
+def _library_version(root: Path, library: str | None) -> str | None:
+    """Return the version in the name of the file that the library links to.
+
+    Such a name is `libnvidia-ml.so.580.95.05`.
+    """
+    if library is None:
+        return None
+    file = os.path.realpath(root / library[1:])
+    found = re.search(_VERSION, Path(file).name)
+    return found[0] if found else None
+
+
 def _why_broken(root: Path, file: str) -> str | None:
     """Return why a file cannot be a library, or None if it may be one, or is not there."""
     path = root / file[1:]
     if path.is_symlink() and not path.exists():
-        missing: Path | str = path.readlink()
-        if (path.parent / missing).is_symlink():  # a link to a link: name the last
-            missing = f"/{os.path.relpath(os.path.realpath(path), os.path.realpath(root))}"
-        return f"links to {missing}, which is missing"
+        return f"links to {_missing_end(root, path)}, which is missing"
     with contextlib.suppress(OSError):
-        if path.is_dir():  # Docker makes one for a file to mount that is not there
+        if path.is_dir():  # Docker makes one if it is told to mount a file that is missing
             return "is a directory"
         if path.stat().st_size == 0:
             return "is empty"
     return None
 
 
+def _missing_end(root: Path, link: Path) -> str:
+    """Return where a broken link leads: for a link to a link, the end of the chain."""
+    end = link.readlink()
+    if (link.parent / end).is_symlink():
+        below = os.path.relpath(os.path.realpath(link), os.path.realpath(root))
+        return f"/{below}"
+    return str(end)
+
+
 def _configured_folders(root: Path) -> Iterator[str]:
-    """Yield the folders that ldconfig is told of."""
+    """Yield the folders that the configuration of ldconfig names."""
     patterns = ["/etc/ld.so.conf"]
     for pattern in patterns:
         for file in sorted(root.glob(pattern.lstrip("/"))):
             for line in _text(file).splitlines():
-                word, *more = line.partition("#")[0].split() or [""]
-                if word == "include":
-                    patterns += [str(Path("/etc", name)) for name in more]
-                elif word.startswith("/"):
-                    yield os.path.normpath(word)
+                words = line.partition("#")[0].split()
+                if not words:
+                    continue
+                if words[0] == "include":
+                    patterns.extend(str(Path("/etc", name)) for name in words[1:])
+                elif words[0].startswith("/"):
+                    yield os.path.normpath(words[0])
 
 
 _STUB_TEXT = b"is a stub library"
-"""Words of the warning in the stub of NVML, which comes with the CUDA toolkit to build against."""
+"""Part of a warning in NVML's stub, which the CUDA toolkit has for linking."""
 _STUB_BYTES = 1 << 20
 """Bytes read of a library: stubs are much smaller."""
 
@@ -285,74 +347,21 @@ def loaded_stub(root: Path = Path("/")) -> str | None:
     return None
 
 
-_MOST_RECORDS = 100_000
-_RECORD_BYTES = 1 << 13
-_XID = r"^\d+,\d+,(?P<at>\d+),[^;]*;NVRM: Xid \(PCI:(?P<address>[0-9a-fA-F:.]+)\): (?P<code>\d+)"
-"""A record of /dev/kmsg, with the time in microseconds since boot; see the kernel's
-Documentation/ABI/testing/dev-kmsg. Source of the text: https://docs.nvidia.com/deploy/xid-errors/."""
-
-
-class LoggedXid(NamedTuple):
-    """An Xid in the kernel's log, with the device's PCI address as the driver writes it."""
-
-    address: str
-    code: int
-    age_seconds: float
-
-
-class KernelLog(NamedTuple):
-    """Xids in the kernel's log, oldest first; `refused` is the reason that it cannot be read."""
-
-    xids: tuple[LoggedXid, ...] = ()
-    refused: str | None = None
-
-
-def read_kernel_log(
-    root: Path = Path("/"), clock: Callable[[], float] = time.monotonic
-) -> KernelLog:
-    """Return the Xids in the kernel's log now, never waiting for more."""
-    try:
-        descriptor = os.open(root / "dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            text = b"".join(_records(descriptor)).decode(errors="replace")
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        return KernelLog(refused=(error.strerror or str(error)).lower())
-    return KernelLog(tuple(_xids(text, clock())))
-
-
-def _records(descriptor: int) -> Iterator[bytes]:
-    """Yield the log's records: one read is one record; overwritten ones are skipped."""
-    for _ in range(_MOST_RECORDS):
-        try:
-            record = os.read(descriptor, _RECORD_BYTES)
-        except BlockingIOError:
-            return
-        except BrokenPipeError:
-            continue
-        if not record:
-            return
-        yield record
-
-
-def _xids(text: str, now: float) -> Iterator[LoggedXid]:
-    for line in text.splitlines():
-        if found := re.match(_XID, line):
-            age = max(0.0, now - int(found["at"]) / 1e6)
-            yield LoggedXid(found["address"], int(found["code"]), age)
-
-
 _ADDRESS = r"(?i)([0-9a-f]+):([0-9a-f]+):([0-9a-f]+)(?:\..*)?"
+"""Domain, bus and device of a PCI address, with or without a function."""
 
 
 def same_address(one: str, other: str) -> bool:
     """Return True if two PCI addresses name one device: `0000:17:00` and `00000000:17:00.0`."""
-    first, second = (
-        found and [int(number, 16) for number in found.groups()]
-        for found in (re.fullmatch(_ADDRESS, address) for address in (one, other))
-    )
-    return first is not None and first == second
+    numbers = _address_numbers(one)
+    return numbers is not None and numbers == _address_numbers(other)
+
+
+def _address_numbers(address: str) -> list[int] | None:
+    found = re.fullmatch(_ADDRESS, address)
+    if found is None:
+        return None
+    return [int(number, 16) for number in found.groups()]
 
 
 @functools.lru_cache(maxsize=8)
@@ -361,10 +370,14 @@ def unlisted_gpus(plugged: tuple[str, ...], listed: tuple[str | None, ...]) -> t
 
     Empty if the address of a listed device is unknown: it may be any of them.
     """
-    if None in listed:
-        return ()
-    return tuple(
-        address
-        for address in plugged
-        if not any(same_address(address, each or "") for each in listed)
-    )
+    known = []
+    for address in listed:
+        if address is None:
+            return ()
+        known.append(_address_numbers(address))
+    unlisted = []
+    for address in plugged:
+        numbers = _address_numbers(address)
+        if numbers is None or numbers not in known:
+            unlisted.append(address)
+    return tuple(unlisted)

@@ -15,8 +15,16 @@ from typing import Optional
 Limits = tuple[str, str, str]
 """Names of the files with a group's limit and use, and of the row of `memory.stat` with the bytes
 of files in it that the kernel gives up first."""
-VERSION_2: Limits = ("memory.max", "memory.current", "inactive_file")
-VERSION_1: Limits = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+VERSION_2: Limits = (
+    "memory.max",
+    "memory.current",
+    "inactive_file",
+)
+VERSION_1: Limits = (
+    "memory.limit_in_bytes",
+    "memory.usage_in_bytes",
+    "total_inactive_file",
+)
 INHERITED = "hierarchical_memory_limit"
 """Row of `memory.stat` in version 1: the lowest limit of the group and all above it, which a
 container may not see."""
@@ -24,13 +32,14 @@ container may not see."""
 
 def available_bytes(root: Path = Path("/")) -> Optional[int]:  # noqa: UP045 - Python 3.9
     """Return the memory available without swapping, or None if it is unknown."""
-    found = []
-    if known := re.search(r"(?m)^MemAvailable:\s*([0-9]+) kB", _text(root / "proc/meminfo")):
-        found.append(int(known[1]) << 10)
+    available = []
+    row = re.search(r"(?m)^MemAvailable:\s*([0-9]+) kB", _text(root / "proc/meminfo"))
+    if row:
+        available.append(int(row[1]) * 1024)
     for group, names in _groups(root):
         with contextlib.suppress(OSError, ValueError):  # no such group, or no limit: "max"
-            found.append(_left_in(group, names))
-    return min(found) if found else None
+            available.append(_left_in(group, names))
+    return min(available, default=None)
 
 
 def _left_in(group: Path, names: Limits) -> int:
@@ -41,7 +50,8 @@ def _left_in(group: Path, names: Limits) -> int:
     if names is VERSION_1 and INHERITED in rows:
         limit = min(limit, int(rows[INHERITED]))
     used = int((group / used_file).read_text())
-    return max(0, limit - max(0, used - int(rows.get(reclaimable_row, "0"))))
+    held = max(0, used - int(rows.get(reclaimable_row, "0")))
+    return max(0, limit - held)
 
 
 def _groups(root: Path) -> Iterator[tuple[Path, Limits]]:
@@ -51,29 +61,26 @@ def _groups(root: Path) -> Iterator[tuple[Path, Limits]]:
         if names not in own:
             continue
         group = own[names]
+        below = PurePosixPath()
         # A container shows only a part of the tree: its own group is often the folder itself.
-        below = group.relative_to(mounted) if _is_below(group, mounted) else PurePosixPath()
+        if group == mounted or mounted in group.parents:
+            below = group.relative_to(mounted)
         if ".." in below.parts:
             below = PurePosixPath()
         for part in (below, *below.parents):
             yield root / folder.lstrip("/") / part, names
 
 
-def _is_below(path: PurePosixPath, folder: PurePosixPath) -> bool:
-    return path == folder or folder in path.parents
-
-
 def _own_groups(root: Path) -> dict[Limits, PurePosixPath]:
     """Return the path of this process's group in the tree of each version."""
-    found = {}
-    for controllers, path in re.findall(
-        r"(?m)^\d+:([^:\n]*):(.*)$", _text(root / "proc/self/cgroup")
-    ):
+    groups = {}
+    lines = re.findall(r"(?m)^\d+:([^:\n]*):(.*)$", _text(root / "proc/self/cgroup"))
+    for controllers, path in lines:
         if not controllers:
-            found[VERSION_2] = PurePosixPath(path)
+            groups[VERSION_2] = PurePosixPath(path)
         elif "memory" in controllers.split(","):
-            found[VERSION_1] = PurePosixPath(path)
-    return found
+            groups[VERSION_1] = PurePosixPath(path)
+    return groups
 
 
 _MOUNT = r"(?m)^\S+ \S+ \S+ (\S+) (\S+) .*- (cgroup2?) \S+ (\S+)$"

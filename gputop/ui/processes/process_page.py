@@ -13,7 +13,7 @@ from textual.containers import Vertical
 
 from gputop.masking import MASK, is_secret
 from gputop.problem import Problem, ProblemError
-from gputop.sources.linux.procfs import ProcessDetails, read_details
+from gputop.sources.linux.process_details import ProcessDetails, read_details
 from gputop.text import ABSENT, count, moment, size, visible
 from gputop.ui.drawing.cells import Row, Span, clip, is_narrow, rule_of, spread, wrap
 from gputop.ui.drawing.dialogs import WAIT, Choice, ChoiceDialog, ChoiceList, QuietPeriod

@@ -1,0 +1,82 @@
+"""Container, pod and Slurm job of a process, as its control groups name them.
+
+This module imports only the standard library, and its syntax is that of Python 3.9.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+ID_DIGITS = 12
+"""Digits of a container's id that its own tools show."""
+
+
+class Cgroup(NamedTuple):
+    """Container, pod and Slurm job of a process, each None if it is in none."""
+
+    container: str | None = None
+    """First digits of the id, or the name where containers have no id (LXC, systemd-nspawn)."""
+    pod: str | None = None
+    """Uid of the Kubernetes pod, with dashes where it has them."""
+    slurm_job: str | None = None
+
+
+# The id alone (cgroupfs driver), or behind the runtime's name (systemd driver; with colons where
+# containerd has one and the kubelet has the other). conmon watches a container from outside of it,
+# as does lxc.monitor; qemu is a machine, but no container.
+_CONTAINER = (
+    r"/(?:(?![^/]*conmon)[^/]*[-:])?(?P<id>[0-9a-f]{64})(?:\.scope)?(?=/|$)"
+    r"|/(?:lxc/|lxc\.payload[./])(?P<lxc>[^/]+)"
+    r"|/machine-(?!qemu)(?P<scope>[^/]+)\.scope(?=/|$)"
+    r"|/systemd-nspawn@(?P<service>[^/]+)\.service(?=/|$)"
+)
+# Of a static pod it is a digest, without dashes.
+_POD = r"[/-]pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})(?![0-9a-f])"
+# In front of the name, or behind it, stands the node's where one machine runs several slurmd.
+_JOB = r"/(?:slurm(?:_[^/]*)?|(?:[^/]*_)?slurmstepd\.scope)/(?:uid_[0-9]+/)?job_([0-9]+)(?=/|$)"
+
+
+def parse_cgroup(cgroup: str) -> Cgroup:
+    """Parse the text of `/proc/PID/cgroup`, of version 1 or 2, or of both at once.
+
+    Of nested containers the innermost counts. Never raises; names come as they are.
+    """
+    container = pod = slurm_job = None
+    for line in cgroup.split("\n"):
+        # `hierarchy:controllers:path`; in version 1 not every hierarchy names the container.
+        path = line.split(":", 2)[-1].removesuffix(" (deleted)")
+        container = container or _container(path)
+        pod = pod or _pod(path)
+        slurm_job = slurm_job or _slurm_job(path)
+    return Cgroup(container, pod, slurm_job)
+
+
+def _container(path: str) -> str | None:
+    matches = list(re.finditer(_CONTAINER, path))
+    if not matches:
+        return None
+    innermost = matches[-1]
+    if innermost["id"]:
+        return innermost["id"][:ID_DIGITS]
+    name = innermost["lxc"] or innermost["scope"] or innermost["service"]
+    if innermost["lxc"]:
+        return name
+    # systemd escapes the dash, the only such character that a machine's name may have.
+    return name.replace("\\x2d", "-")
+
+
+def _pod(path: str) -> str | None:
+    if "kubepods" not in path:
+        return None
+    uids: list[str] = re.findall(_POD, path)
+    if not uids:
+        return None
+    return uids[-1].replace("_", "-")
+
+
+def _slurm_job(path: str) -> str | None:
+    found = re.search(_JOB, path)
+    if found is None:
+        return None
+    return found[1]
