@@ -229,7 +229,7 @@ OLD_POLICY = {"/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq": "1500000\
         (cpuinfo("0.000") | policy(0, "1500000"), 1500.0),
         (cpuinfo("2600.000") | policy(0, "2600000") | policy(1, None), 2600.0),
         (policy(0, "1500000") | policy(1, None, None), 1500.0),
-        (policy(0, "1500000") | policy(1, "0"), 1500.0),
+        (policy(0, "1500000") | policy(1, "0", "0"), 1500.0),
         (policy(0, "1500000") | policy(10, "2500000"), 2000.0),
         (policy(0, "<unknown>", "1600000"), 1600.0),
         (policy(0, None, "1700000"), 1700.0),

@@ -106,7 +106,10 @@ class System(NamedTuple):
         )
 
 
-def inspect_system(root: Path = Path("/"), environment: Mapping[str, str] = os.environ) -> System:
+def inspect_system(
+    root: Path = Path("/"),
+    environment: Mapping[str, str] = os.environ,
+) -> System:
     """Return the parts of the driver under that root; unreadable files count as missing."""
     kernel = _text(root / "proc/sys/kernel/osrelease") or None
     library, aside, broken = _library(root, environment)
@@ -370,14 +373,10 @@ def unlisted_gpus(plugged: tuple[str, ...], listed: tuple[str | None, ...]) -> t
 
     Empty if the address of a listed device is unknown: it may be any of them.
     """
-    known = []
-    for address in listed:
-        if address is None:
-            return ()
-        known.append(_address_numbers(address))
-    unlisted = []
-    for address in plugged:
-        numbers = _address_numbers(address)
-        if numbers is None or numbers not in known:
-            unlisted.append(address)
-    return tuple(unlisted)
+    if None in listed:
+        return ()
+    return tuple(
+        address
+        for address in plugged
+        if not any(same_address(address, each or "") for each in listed)
+    )

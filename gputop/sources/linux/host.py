@@ -58,10 +58,11 @@ class HostReader:
             "cpu_clock_mhz": self._clock,
             "cpu_temperature_celsius": self._temperature,
         }
-        absent = {}
-        for name, value in values.items():
-            if value is None or value == ():
-                absent[name] = Absence.NOT_SUPPORTED
+        absent = {
+            name: Absence.NOT_SUPPORTED
+            for name, value in values.items()
+            if value is None or value == ()
+        }
         if self._times and not self._cores:
             absent["cpu_percent"] = Absence.NO_DATA_YET
             absent["cpu_core_percent"] = Absence.NO_DATA_YET
@@ -155,7 +156,12 @@ class Owners:
     Each look notices a process that has ended, or whose pid another process has now.
     """
 
-    def __init__(self, proc: str = PROC, *, secrets: bool = False) -> None:
+    def __init__(
+        self,
+        proc: str = PROC,
+        *,
+        secrets: bool = False,
+    ) -> None:
         """Read `proc`; with `secrets`, keep the unmasked command lines, too."""
         self._proc = proc
         self._boot = procfs.BootTime(proc)
@@ -184,7 +190,12 @@ class Owners:
             known = self._known.pop(pid)
             self._identities.forget(pid, known.stat)
 
-    def _look(self, pid: int, stat: Stat, now: float) -> _Known:
+    def _look(
+        self,
+        pid: int,
+        stat: Stat,
+        now: float,
+    ) -> _Known:
         known = self._known.get(pid)
         if known is None or known.stat.start_ticks != stat.start_ticks:
             known = _Known(
@@ -227,12 +238,9 @@ class Owners:
             except (OSError, ValueError):
                 continue  # it has just ended
             key = (child, stat.start_ticks)
-            if key in before:
-                cpus[key] = before[key].after(now, stat.cpu_ticks)
-            else:
-                cpus[key] = _Cpu(now, stat.cpu_ticks)
-            if stat.state == WAITING:
-                waiting = True
+            cpu = before.get(key) or _Cpu(now, stat.cpu_ticks)
+            cpus[key] = cpu.after(now, stat.cpu_ticks)
+            waiting = waiting or stat.state == WAITING
         values, absent = _children_values(cpus)
         return _Children(now, cpus, values, absent, waiting)
 
@@ -267,7 +275,11 @@ def _children_values(
     return values, {}
 
 
-def _completed(listed: Process, known: _Known, booted: float) -> Process:
+def _completed(
+    listed: Process,
+    known: _Known,
+    booted: float,
+) -> Process:
     absent = {**known.identity.absent, **known.children.absent}
     if known.cpu.percent is None:
         absent["cpu_percent"] = Absence.NO_DATA_YET

@@ -45,7 +45,12 @@ class IdentityReader:
         self._command_lines = SlowResults(self._read_command_line, ANSWER_SECONDS)
         self._user_names = SlowResults(user_name, ANSWER_SECONDS)
 
-    def read(self, pid: int, stat: procfs.Stat, before: Identity | None) -> Identity:
+    def read(
+        self,
+        pid: int,
+        stat: procfs.Stat,
+        before: Identity | None,
+    ) -> Identity:
         """Return who a process is, given who it was. Raises OSError if it is gone.
 
         Values that may not be read are absent. Until the command line is read, the command is the
@@ -70,7 +75,12 @@ class IdentityReader:
         number = self._user_number(pid)
         return self._user_names.get(number) or str(number)
 
-    def _add_cgroup(self, pid: int, values: dict[str, Any], absent: dict[str, Absence]) -> None:
+    def _add_cgroup(
+        self,
+        pid: int,
+        values: dict[str, Any],
+        absent: dict[str, Absence],
+    ) -> None:
         cgroup = Cgroup()
         try:
             data = procfs.read(f"{self._proc}/{pid}/cgroup", CGROUP_BYTES)
@@ -82,7 +92,12 @@ class IdentityReader:
             absent.update(dict.fromkeys(Cgroup._fields, Absence.NO_PERMISSION))
         values.update(cgroup._asdict())
 
-    def _add_user(self, pid: int, values: dict[str, Any], absent: dict[str, Absence]) -> bool:
+    def _add_user(
+        self,
+        pid: int,
+        values: dict[str, Any],
+        absent: dict[str, Absence],
+    ) -> bool:
         """Return True if the name is known, or never will be."""
         try:
             number = self._user_number(pid)

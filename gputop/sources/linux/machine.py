@@ -88,21 +88,19 @@ def cpu_times(root: Path = ROOT) -> CpuTimes:
 
 def cpu_percents(before: CpuTimes, after: CpuTimes) -> tuple[float, ...]:
     """Return how busy each CPU was between two readings, of the CPUs that are in both."""
-    percents = []
-    for number, times in after.items():
-        if number in before:
-            percent = _busy_percent(before[number], times)
-            if percent is not None:
-                percents.append(percent)
-    return tuple(percents)
+    percents = [
+        _busy_percent(before[number], times) for number, times in after.items() if number in before
+    ]
+    return tuple(percent for percent in percents if percent is not None)
 
 
 def _busy_percent(before: tuple[int, ...], after: tuple[int, ...]) -> float | None:
     """Return how busy a CPU was, or None if its clock stood still."""
-    spent = []
-    for earlier, later in zip(before, after):  # noqa: B905 - Python 3.9 has no `strict`
-        # `iowait` may go backwards on any machine, and every column in a container with lxcfs.
-        spent.append(max(0, later - earlier))
+    # `iowait` may go backwards on any machine, and every column in a container with lxcfs.
+    spent = [
+        max(0, later - earlier)
+        for earlier, later in zip(before, after)  # noqa: B905 - Python 3.9 has no `strict`
+    ]
     total = sum(spent)
     if total == 0:
         return None
@@ -112,7 +110,8 @@ def _busy_percent(before: tuple[int, ...], after: tuple[int, ...]) -> float | No
 
 def memory(root: Path = ROOT) -> Memory:
     """Return the memory of the machine."""
-    rows = dict(re.findall(r"(?m)^(\w+):\s*(\d+) kB$", _text(root / "proc/meminfo")))
+    pattern = r"(?m)^(MemTotal|MemFree|MemAvailable):\s*(\d+) kB$"
+    rows = dict(re.findall(pattern, _text(root / "proc/meminfo")))
     total = _bytes(rows.get("MemTotal"))
     available = _bytes(rows.get("MemAvailable"))
     if total is not None and available is not None and not 0 < available <= total:
@@ -143,7 +142,7 @@ def cpu_clock_mhz(root: Path = ROOT) -> float | None:
 
 def _clocks_in_cpuinfo(root: Path) -> list[float]:
     """Return the frequencies in MHz that /proc/cpuinfo shows on x86."""
-    pattern = r"(?mi)^cpu mhz\s*:\s*(\d+\.?\d*)$"
+    pattern = r"(?m)\n(?:cpu|CPU) MHz\s*:\s*(\d+\.?\d*)$"
     clocks = map(float, re.findall(pattern, _text(root / "proc/cpuinfo")))
     return list(filter(None, clocks))
 

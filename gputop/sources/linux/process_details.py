@@ -40,7 +40,11 @@ class ProcessDetails(NamedTuple):
     """Environment that it was started with, in its order: secret, not to be logged or kept."""
 
 
-def read_details(pid: int, start_time: float, proc: str = PROC) -> ProcessDetails:
+def read_details(
+    pid: int,
+    start_time: float,
+    proc: str = PROC,
+) -> ProcessDetails:
     """Return the details of a process of this machine. Raises ProblemError.
 
     May block for a process that hangs in the kernel.

@@ -41,7 +41,10 @@ class Stat(NamedTuple):
         return round(boot + self.start_ticks / TICKS_PER_SECOND, 3)
 
 
-def read(path: str, limit: int = 4096) -> bytes:
+def read(
+    path: str,
+    limit: int = 4096,
+) -> bytes:
     """Return the first bytes of a file in /proc, in one read. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -73,12 +76,18 @@ def parse_stat(data: bytes) -> Stat:
     )
 
 
-def read_stat(pid: int, proc: str = PROC) -> Stat:
+def read_stat(
+    pid: int,
+    proc: str = PROC,
+) -> Stat:
     """Read a process. Raises OSError if it is gone or hidden, ValueError for nonsense."""
     return parse_stat(read(f"{proc}/{pid}/stat"))
 
 
-def read_children(pid: int, proc: str = PROC) -> tuple[int, ...]:
+def read_children(
+    pid: int,
+    proc: str = PROC,
+) -> tuple[int, ...]:
     """Return the pids of running children of its first thread, up to some hundreds.
 
     Raises OSError if it is gone or hidden, or the kernel does not list them, ValueError for
@@ -139,15 +148,19 @@ class BootTime:
         return self._seconds
 
 
-def is_process(stat: Stat, start_time: float, proc: str = PROC) -> bool:
+def is_process(
+    stat: Stat,
+    start_time: float,
+    proc: str = PROC,
+) -> bool:
     """Return True if it is the process of that start time, in Unix seconds.
 
     The time may have been read in another process, before or after the clock was set.
     """
-    for boot in (BOOT_TIME, boot_time(proc)):
-        if round((start_time - boot) * TICKS_PER_SECOND) == stat.start_ticks:
-            return True
-    return False
+    return any(
+        round((start_time - boot) * TICKS_PER_SECOND) == stat.start_ticks
+        for boot in (BOOT_TIME, boot_time(proc))
+    )
 
 
 def arguments_of(data: bytes) -> list[str]:

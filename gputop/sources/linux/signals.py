@@ -12,7 +12,12 @@ from gputop.sources.linux import procfs
 from gputop.sources.linux.procfs import PROC
 
 
-def send_signal(pid: int, start_time: float, number: int, proc: str = PROC) -> Problem | None:
+def send_signal(
+    pid: int,
+    start_time: float,
+    number: int,
+    proc: str = PROC,
+) -> Problem | None:
     """Send a signal to a process of this machine, if it is still the one of that start time.
 
     No other process can get it, even if the pid is reused at this moment (Linux 5.3 and later).
@@ -35,7 +40,12 @@ def send_signal(pid: int, start_time: float, number: int, proc: str = PROC) -> P
     return None
 
 
-def expect(pid: int, start_time: float, what: str, proc: str) -> None:
+def expect(
+    pid: int,
+    start_time: float,
+    what: str,
+    proc: str,
+) -> None:
     """Check that a process has that start time. Raises ProblemError, or as `read_stat`."""
     stat = procfs.read_stat(pid, proc)
     if not procfs.is_process(stat, start_time, proc):
