@@ -27,7 +27,7 @@ def test_an_xid_is_a_finding_at_once(driver: FakeDriver, columns: int, rows: int
             terminal,
             "GPU 1 Test 1",
             "▲ Xid 79: the GPU has fallen off the bus",
-            "Reboot; look at its power, heat and seating",
+            "Usually only a reboot helps; look at its power, heat and seating",
             without=("No problems found",),
         )
         terminal.send("w")

@@ -373,7 +373,7 @@ def test_the_screen(
     tmp_path: Path, size: tuple[int, int], snap_compare: Callable[..., bool]
 ) -> None:
     path = recordings.make(tmp_path / "a.jsonl.gz", 100, 2)
-    path.write_bytes(path.read_bytes()[:-700])
+    path.write_bytes(path.read_bytes()[:-680])
     replay = Watched(path)
 
     async def before(pilot: Pilot[None]) -> None:

@@ -44,7 +44,7 @@ def no_library(system: System) -> Problem:
         )
     if system.held_by("nouveau"):
         why += ", nouveau has the GPU"
-        return Problem(what, why, "Install it, block nouveau, and reboot the machine", "nouveau")
+        return Problem(what, why, "Install it, block nouveau, and reboot", "nouveau")
     if system.gpus == () and not system.container:
         why += ", and there is no NVIDIA GPU"
         return Problem(what, why, "Plug one in, or try gputop --demo", "library")
@@ -98,7 +98,7 @@ def not_loaded(system: System) -> Problem:
 
 def _nouveau() -> Problem:
     why = "it has the GPU, so NVIDIA's driver cannot"
-    remedy = "Block nouveau in /etc/modprobe.d, and reboot the machine"
+    remedy = "Block nouveau in /etc/modprobe.d, and reboot"
     return Problem("nouveau is in the way", why, remedy, "nouveau")
 
 
@@ -115,7 +115,7 @@ def mismatch(system: System) -> Problem:
     loaded, library = system.module_version, system.library_version
     if loaded and library and loaded != library:
         why = f"the kernel runs {loaded}, the library is {library}"
-    remedy = "Reboot the machine, or end all GPU programs and reload the modules"
+    remedy = "Reboot, or reload the nvidia modules"
     if system.container:
         remedy = "Restart the container, or the host"
     return Problem(what, why, remedy, "versions")
