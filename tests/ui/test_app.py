@@ -576,9 +576,9 @@ async def test_x_stops_the_run_and_b_does_not_start_a_second_one(
         await pilot.press("x")
         assert len(app._notifications) == 1
         await pilot.press("b", "1", "b")
+        await until(pilot, lambda: "Running float32" in shown(pilot, TitleView))
         await settle(pilot)
         assert len(endless.requests) == 1
-        assert "Running float32" in shown(pilot, TitleView)
         assert "x Stop" in shown(pilot, KeysView)
         await pilot.press("x")
         await settle(pilot)
