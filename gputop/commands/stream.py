@@ -6,12 +6,12 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from gputop.commands.arguments import (
     HOSTS,
@@ -23,7 +23,6 @@ from gputop.commands.arguments import (
     fail,
     hosts_of,
     open_recording,
-    refuse,
     source_of,
 )
 from gputop.console import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE, print_message
@@ -31,27 +30,13 @@ from gputop.text import count as plural
 from gputop.text import fold_list
 
 if TYPE_CHECKING:
+    from gputop.output.csv_lines import CsvLines
     from gputop.problem import Problem
     from gputop.recording.reader import Recording
     from gputop.schema.snapshot import Record
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 CSV_WORDS = ("noheader", "nounits")
-
-
-class LineFormat(Protocol):
-    """Lines of text in place of JSON, such as `output.nvidia_smi.CsvLines`."""
-
-    @property
-    def questions(self) -> tuple[str, ...]:
-        """nvidia-smi's names of the values to ask for that are no readings."""
-
-    @property
-    def unanswered(self) -> tuple[str, ...]:
-        """Those of them that the stream has no value for."""
-
-    def lines_of(self, record: Record) -> Iterable[str]:
-        """Return the lines of a record."""
 
 
 def parse_format(text: str) -> tuple[str, ...]:
@@ -66,16 +51,14 @@ def add_arguments(parser: Parser) -> None:
     """Add the options of `gputop stream`."""
     add_shared(parser, *SOURCE, *HOSTS, "--replay")
     parser.value("--count", "N", count, "stop after N samples")
-    forms = "jsonl (default), or csv as nvidia-smi prints it: csv[,noheader][,nounits]"
+    forms = "jsonl (default), or csv with nvidia-smi's modifiers: csv[,noheader][,nounits]"
     parser.value("--format", "FORMAT", parse_format, forms)
     about = (
-        "the columns of CSV, separated by commas, under nvidia-smi's names, such as "
-        "timestamp,index,utilization.gpu,memory.used"
+        "the columns of CSV, separated by commas: readings under nvidia-smi's names, such as "
+        "timestamp,index,utilization.gpu,memory.used, or under their own, such as "
+        "sm_active_percent"
     )
-    parser.value("--query --query-gpu", "LIST", "gputop.output.nvidia_smi:parse_query", about)
-    apps = "gputop.output.nvidia_smi:parse_apps_query"
-    about = "a line of CSV for each compute process, such as gpu_uuid,pid,process_name,used_memory"
-    parser.value("--query-compute-apps", "LIST", apps, about)
+    parser.value("--query --query-gpu", "LIST", "gputop.output.csv_lines:parse_query", about)
     file = "write to a new file, compressed if its name ends in .gz; `--replay` plays it"
     parser.value("--output", "FILE", Path, file)
     parser.flag("--control", argparse.SUPPRESS)
@@ -88,15 +71,15 @@ def run(arguments: argparse.Namespace) -> int:
     from gputop.stream.sender import counted
 
     _redirect_prints()
-    form, output = _line_format(arguments), arguments.output
+    csv, output = _csv_lines(arguments), arguments.output
     recording = open_recording(arguments.replay) if arguments.replay else None
     try:
-        write_to, close = open_sink(output, form)
+        write_to, close = open_sink(output, csv)
     except OutputError as error:
         fail(f"{error}.", COULD_NOT_RUN)
     if output is not None:
-        print_message(f"writing {'CSV' if form else 'JSON lines'} to {output}")
-    remarks = Remarks(form, write_to) if form else None
+        print_message(f"writing {'CSV' if csv else 'JSON lines'} to {output}")
+    remarks = Remarks(write_to) if csv else None
     write_to = remarks.write if remarks else write_to
     status = FINE
     try:
@@ -105,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
                 for record in counted(recording.records(), arguments.count):
                     write(chosen_processes(arguments, record))
             else:
-                _live(arguments, lambda each: write(chosen_processes(arguments, each)), form)
+                _live(arguments, lambda each: write(chosen_processes(arguments, each)), csv)
     except KeyboardInterrupt:
         status = INTERRUPTED
     except OutputError as error:
@@ -138,7 +121,7 @@ def _redirect_prints() -> None:
 
 
 def open_sink(
-    path: Path | None, form: LineFormat | None
+    path: Path | None, csv: CsvLines | None
 ) -> tuple[Callable[[Record], None], Callable[[], None]]:
     """Return functions that write a record, and that close the output.
 
@@ -147,7 +130,7 @@ def open_sink(
     from gputop.recording.writer import GrowingFile, Recorder
     from gputop.stream.sender import write_all, write_to_stdout
 
-    if form is None:
+    if csv is None:
         if path is None:
             return write_to_stdout, lambda: None
         recorder = Recorder(path)
@@ -156,7 +139,7 @@ def open_sink(
     put = file.write if file else partial(write_all, sys.stdout.fileno())
 
     def write(record: Record) -> None:
-        if text := "".join(f"{line}\n" for line in form.lines_of(record)).encode():
+        if text := "".join(f"{line}\n" for line in csv.lines_of(record)).encode():
             put(text)
 
     return write, file.close if file else lambda: None
@@ -193,7 +176,7 @@ def whole_records(write: Callable[[Record], None]) -> Iterator[Callable[[Record]
 
 
 def _live(
-    arguments: argparse.Namespace, write: Callable[[Record], None], form: LineFormat | None
+    arguments: argparse.Namespace, write: Callable[[Record], None], csv: CsvLines | None
 ) -> None:
     from gputop.stream.crash_note import say_if_it_crashes
     from gputop.stream.launch import StreamOptions, end_with_parent, is_child_of_gputop
@@ -205,12 +188,12 @@ def _live(
     if not (hosts or arguments.demo or is_child_of_gputop()):
         say_if_it_crashes()
     end_with_parent()
+    shows_gpm = csv is None or csv.needs_gpm
     options = StreamOptions(
         1.0 if arguments.interval is None else arguments.interval,
         count=arguments.count,
         **source_of(arguments),
-        gpm=form is None and arguments.gpm is not False,
-        smi=form.questions if form else (),
+        gpm=shows_gpm and arguments.gpm is not False,
         control=arguments.control,
         secrets=arguments.control and arguments.unmasked,
     )
@@ -221,20 +204,19 @@ def _live(
 
 
 class Remarks:
-    """Writes records, and prints what their lines have no place for on standard error.
+    """Writes records, and prints on standard error what CSV has no place for.
 
-    These are problems of the driver, and once a note on names without a value, and on GPUs
-    without an answer.
+    These are problems of the driver, and once a note on GPUs without an answer.
     """
 
-    def __init__(self, form: LineFormat, write: Callable[[Record], None]) -> None:
+    def __init__(self, write: Callable[[Record], None]) -> None:
         self.has_devices = False
         """True from the first sample with a device."""
         self.problem: Problem | None = None
         """Last problem that was printed."""
-        self._form, self._write = form, write
+        self._write = write
         self._gpus: dict[str, str] = {}
-        self._noted: set[str] = set()
+        self._noted = False
 
     def write(self, record: Record) -> None:
         """Write a record, and print what is new about it."""
@@ -251,14 +233,9 @@ class Remarks:
         self.has_devices |= bool(record.devices)
         hang = [each.uuid for each in record.devices if each.age_seconds is None]
         silent = [self._gpus[uuid] for uuid in hang if uuid in self._gpus]
-        self._note_once("no answer yet from {}", silent)
-        if names := self._form.unanswered:
-            self._note_once("[N/A] for {}: the source does not have it", names)
-
-    def _note_once(self, note: str, names: Sequence[str]) -> None:
-        if names and note not in self._noted:
-            self._noted.add(note)
-            print_message(f"note: {note.format(fold_list(names, 4))}")
+        if silent and not self._noted:
+            self._noted = True
+            print_message(f"note: no answer yet from {fold_list(silent, 4)}")
 
 
 def _print_losses(recording: Recording) -> None:
@@ -268,21 +245,18 @@ def _print_losses(recording: Recording) -> None:
         print_message(f"{recording.path}: {recording.unread}")
 
 
-def _line_format(arguments: argparse.Namespace) -> LineFormat | None:
-    gpus, apps = arguments.query, arguments.query_compute_apps
-    if gpus is not None:
-        refuse(arguments, ("query_compute_apps",), "a table of the GPUs", "--query")
-    columns = gpus or apps
+def _csv_lines(arguments: argparse.Namespace) -> CsvLines | None:
+    """Return the lines of CSV that were asked for, or None for JSON."""
+    columns = arguments.query
     form = arguments.format or ("jsonl" if columns is None else "csv",)
     if form[0] != "csv":
         if columns is not None:
             fail("--query chooses the columns of CSV. Leave out --format jsonl.", USAGE)
         return None
-    from gputop.output.nvidia_smi import DEFAULT_QUERY, CsvLines, parse_query
+    from gputop.output.csv_lines import DEFAULT_QUERY, CsvLines, parse_query
 
     return CsvLines(
         columns or parse_query(DEFAULT_QUERY),
         header="noheader" not in form,
         units="nounits" not in form,
-        apps=apps is not None,
     )

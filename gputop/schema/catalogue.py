@@ -1,6 +1,6 @@
 """Catalogue of readings: one row for each field of a device, with its names and forms everywhere.
 
-The device page, `gputop status --columns`, nvidia-smi's CSV, the exporter under its own and under
+The device page, `gputop status --columns`, CSV, the exporter under its own and under
 DCGM's names, the fleet's queries and the history read this table. A new reading needs a row here,
 a typed field in `schema.device`, a question in `sources.nvml.device_queries`, and a test.
 
@@ -388,7 +388,8 @@ PAGE_GROUPS: Mapping[str, tuple[Reading, ...]] = {
         Reading("remapped_rows_uncorrected", "uncorr. rows",
             "Rows of memory replaced after an uncorrected error in the device's life.",
             is_optional=True, is_counter=True, dcgm=("DEV_UNCORRECTABLE_REMAPPED_ROWS",
-            "Number of remapped rows for uncorrectable errors")),
+            "Number of remapped rows for uncorrectable errors"),
+            smi=("remapped_rows.uncorrectable",)),
         Reading("remap_pending", "remap pending",
             "Whether a row of memory is replaced at the next reset: 1 or 0.", form="remap_pending",
             smi=("remapped_rows.pending",),

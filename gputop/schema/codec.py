@@ -38,7 +38,7 @@ def rounded(value: float) -> float:
 
 SELDOM = {
     *("absent", "check", "devices_left_out", "echo_seconds"),
-    *("machine", "machines", "nvidia_smi", "problem", "unlisted_gpus", "unmasked"),
+    *("machine", "machines", "problem", "unlisted_gpus", "unmasked"),
 }
 """Fields that are left out if they are empty."""
 

@@ -263,8 +263,6 @@ class DeviceSample:
     remap_pending: bool | None = None
     remap_failed: bool | None = None
     recovery_action: str | None = None
-    nvidia_smi: Mapping[str, str] = field(default_factory=dict)
-    """Texts under nvidia-smi's names, of those that were asked for and are no readings."""
     absent: Mapping[str, Absence] = field(default_factory=dict)
     """Reason by field name; `processes` stands for the device's process list."""
 
@@ -279,7 +277,7 @@ class DeviceSample:
 READINGS: tuple[str, ...] = tuple(
     f.name
     for f in fields(DeviceSample)
-    if f.name not in ("uuid", "state", "age_seconds", "slow_age_seconds", "nvidia_smi", "absent")
+    if f.name not in ("uuid", "state", "age_seconds", "slow_age_seconds", "absent")
 )
 SERIES_READINGS = ("gpu_utilization_samples_percent", "gpu_utilization_samples_seconds")
 """Readings that are pieces of a series: for the stream and the history, and in no table."""

@@ -95,10 +95,8 @@ class Reader(Protocol):
         May block. It is a placeholder without a UUID if the driver refuses to identify it.
         """
 
-    def read(self, *, gpm: bool, smi: tuple[str, ...] = ()) -> tuple[DeviceReading, ...]:
+    def read(self, *, gpm: bool) -> tuple[DeviceReading, ...]:
         """Read the GPU, then its MIG instances; with GPM if `gpm`.
-
-        `smi` are nvidia-smi's names of values that are no readings, and are read, too.
 
         May block. Raises `DriverError` if the driver itself is gone or was replaced, never for
         what the driver says of the device.

@@ -152,7 +152,6 @@ class Sampler:
         owners: Callable[[], OwnerLookup] = Owners,
         *,
         gpm: bool = True,
-        smi: tuple[str, ...] = (),
         selection: Selection | None = None,
         simulate: Callable[[Mapping[str, tuple[float, float]]], None] = lambda _: None,
     ) -> None:
@@ -165,7 +164,7 @@ class Sampler:
         self._selection, self._left_out = selection, 0
         self._simulate = simulate
         self._interval = interval
-        self._gpm, self._smi = gpm, smi
+        self._gpm = gpm
         self._source = source
         self._host = HostReader()
         self._owners = OwnerThread(owners())
@@ -203,11 +202,6 @@ class Sampler:
         self._gpm = wanted
         if begins:  # it takes two ticks until there is a value
             self._hurry.set()
-
-    def set_smi(self, names: tuple[str, ...]) -> None:
-        """Read these of nvidia-smi's values, too, from now on."""
-        self._smi = names
-        self._hurry.set()
 
     def simulate(self, loads: Mapping[str, tuple[float, float]]) -> None:
         """Put exactly these devices under load if they are simulated."""
@@ -380,7 +374,7 @@ class Sampler:
                 tick = slot.asked
             began = time.monotonic()
             try:
-                read = slot.reader.read(gpm=self._gpm, smi=self._smi)
+                read = slot.reader.read(gpm=self._gpm)
             except DriverError as error:
                 self._discard_driver(slot, error.problem)
                 return

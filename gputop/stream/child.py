@@ -104,8 +104,8 @@ class StreamChild:
     def ask(self, **wanted: Any) -> None:
         """Request settings of the child, which has `--control`, and of its successors.
 
-        They are `interval`, `gpm`, `nvidia_smi`, `acknowledge`, to wait for acknowledgements of
-        samples, and the `loads` of simulated devices.
+        They are `interval`, `gpm`, `acknowledge`, to wait for acknowledgements of samples, and the
+        `loads` of simulated devices.
         """
         changed = {name: value for name, value in wanted.items() if self._wanted.get(name) != value}
         self._wanted |= changed

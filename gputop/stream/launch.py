@@ -48,9 +48,6 @@ class StreamOptions:
     """Indices, PCI addresses or starts of UUIDs of the GPUs that are wanted; all if empty."""
     only_visible: bool = False
     """True if only GPUs are wanted that CUDA_VISIBLE_DEVICES leaves visible."""
-    smi: tuple[str, ...] = ()
-    """Names of nvidia-smi's whose values are read, too: a request, and not among the words, which
-    an older gputop would refuse."""
 
     @property
     def words(self) -> list[str]:

@@ -1,10 +1,10 @@
 """The sending side of `gputop stream`: snapshots on standard output until nobody reads them.
 
 With `--control` the reader sends lines of JSON on standard input. `{"interval": 2.0}` sets the
-interval, `{"gpm": true}` switches GPM, and `{"nvidia_smi": ["serial"]}` asks for these of
-nvidia-smi's values, too. After `{"acknowledge": true}` the reader acknowledges samples by their
-time and tells its own clock, `{"received": 1763726400.123, "clock": 5000.0}`, and gets no more than
-it keeps up with. Unknown and unreadable lines are ignored: the reader may be a later gputop.
+interval, and `{"gpm": true}` switches GPM. After `{"acknowledge": true}` the reader acknowledges
+samples by their time and tells its own clock, `{"received": 1763726400.123, "clock": 5000.0}`, and
+gets no more than it keeps up with. Unknown and unreadable lines are ignored: the reader may be
+another version of gputop.
 """
 
 from __future__ import annotations
@@ -115,8 +115,6 @@ async def _write_several(
 ) -> None:
     left = options.count
     machines.ask(gpm=options.gpm)
-    if options.smi:
-        machines.ask(nvidia_smi=list(options.smi))
     try:
         async with contextlib.aclosing(machines.records()) as records:
             async for record in records:
@@ -218,8 +216,6 @@ def handle_requests(sampler: Sampler, window: SendWindow, lines: Iterable[bytes]
             sampler.set_interval(min(LONGEST_INTERVAL, max(SHORTEST_INTERVAL, interval)))
         if isinstance(gpm, bool):
             sampler.set_gpm(wanted=gpm)
-        if isinstance(names := wanted.get("nvidia_smi"), list):
-            sampler.set_smi(tuple(name for name in names if isinstance(name, str)))
         if isinstance(loads := wanted.get("loads"), dict):
             with contextlib.suppress(TypeError, ValueError):
                 sampler.simulate(loads)
@@ -259,9 +255,7 @@ def make_sampler(options: StreamOptions) -> Sampler:
         from gputop.sources.selection import Selection
 
         selection = Selection(options.ids, options.only_visible)
-    common = partial(
-        Sampler, interval=options.interval, gpm=options.gpm, smi=options.smi, selection=selection
-    )
+    common = partial(Sampler, interval=options.interval, gpm=options.gpm, selection=selection)
     if options.demo:
         from gputop.sources.simulated import SimulatedDriver, SimulatedOwners
 

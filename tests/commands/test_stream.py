@@ -12,7 +12,6 @@ import pytest
 
 from gputop.commands.stream import SIGNALS, Remarks, whole_records
 from gputop.compat import module_command
-from gputop.output.nvidia_smi import CsvLines, parse_apps_query
 from tests import streams
 from tests.driver import FakeDevice
 
@@ -116,10 +115,9 @@ def test_at_another_end_nothing_is_said_and_nobody_is_left(
     assert b"crashed" not in said
 
 
-def test_devices_without_processes_are_devices() -> None:
+def test_whether_there_are_devices_is_known_from_the_samples() -> None:
     written: list[Record] = []
-    form = CsvLines(parse_apps_query("pid"), apps=True)
-    remarks = Remarks(form, written.append)
+    remarks = Remarks(written.append)
     for record, has_devices in (
         (streams.inventory(1), False),  # nothing was read yet
         (streams.sample(0), False),

@@ -11,13 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.driver import DEPRECATED, FakeDevice
+from tests.driver import FakeDevice
 
 _FOLDER = Path(__file__).parent.parent / "data" / "captures"
 _MIB = 1 << 20
 _COMPUTE_MODES = {"Default": 0, "Exclusive_Thread": 1, "Prohibited": 2, "Exclusive_Process": 3}
 _YES = {"Enabled": 1, "Disabled": 0, "Yes": 1, "No": 0}
-_WORDS = {"None": 0, "HMM": 1, "ATS": 2, "Success": 0, "Completed": 3, "Direct Connected": 0}
 _RECOVERIES = {"None": 0, "Reset": 1}
 _FIELDS = {
     3: "ecc.errors.corrected.volatile.total",
@@ -25,89 +24,12 @@ _FIELDS = {
     5: "ecc.errors.corrected.aggregate.total",
     6: "ecc.errors.uncorrected.aggregate.total",
     82: "temperature.memory",
-    142: "remapped_rows.correctable",
     143: "remapped_rows.uncorrectable",
     144: "remapped_rows.pending",
     145: "remapped_rows.failure",
 }
 """Fields of GetFieldValues, and the column that shows each."""
 _POWER_FIELDS = {185: "power.draw.average", 186: "power.draw.instant"}
-_COUNTERS = {
-    74: "sw_power_cap",
-    76: "sync_boost",
-    269: "sw_thermal_slowdown",
-    270: "hw_thermal_slowdown",
-    271: "hw_power_brake_slowdown",
-}
-"""Fields in nanoseconds, and the counter in microseconds that shows each."""
-_LOCATIONS = (
-    *("l1_cache", "l2_cache", "dram", "register_file"),
-    *("texture_memory", "shared_memory", "cbu", "sram"),
-)
-_SRAM = (
-    *("aggregate.sram.parity", "aggregate.sram.secded", "not shown"),
-    *("volatile.sram.parity", "volatile.sram.secded", "not shown"),
-    *("aggregate.sram.l2", "aggregate.sram.sm", "aggregate.sram.pcie"),
-    *("aggregate.sram.mcu", "aggregate.sram.other"),
-)
-"""Counts of `nvmlDeviceGetSramEccErrorStatus` in its order, as far as they are shown."""
-_SELDOM = {
-    "accounting_buffer_size": "accounting.buffer_size",
-    "accounting_mode": "accounting.mode",
-    "addressing_mode": "addressing_mode",
-    "c2c_mode": "c2c.mode",
-    "display_active": "display_active",
-    "display_mode": "display_attached",
-    "driver_model": "driver_model.current",
-    "encoder_fps": "encoder.stats.averageFps",
-    "encoder_latency": "encoder.stats.averageLatency",
-    "encoder_sessions": "encoder.stats.sessionCount",
-    "fabric.clique": "fabric.cliqueId",
-    "fabric.state": "fabric.state",
-    "fabric.status": "fabric.status",
-    "gsp_mode": "gsp.mode.current",
-    "gsp_mode_default": "gsp.mode.default",
-    "operation_mode": "gom.current",
-    "pci_sub_class": "pci.subClass",
-    "pcie_generation_gpu_max": "pcie.link.gen.gpumax",
-    "platform.host": "platform.host_id",
-    "platform.module": "platform.module_id",
-    "platform.peer": "platform.peer_type",
-    "platform.slot": "platform.slot_number",
-    "platform.tray": "platform.tray_index",
-    "retired_pages.0": "retired_pages.single_bit_ecc.count",
-    "retired_pages.1": "retired_pages.double_bit.count",
-    "retired_pages_pending": "retired_pages.pending",
-    "sram_errors.exceeded": "ecc.errors.uncorrected.aggregate.sram.thresholdExceeded",
-    **{
-        f"row_remapper.{number}": f"remapped_rows.histogram.{name}"
-        for number, name in enumerate(("max", "high", "partial", "low", "none"))
-    },
-    **{
-        f"memory_errors.{kind}.{counter}.{number}": f"ecc.errors.{error}.{life}.{location}"
-        for kind, error in enumerate(("corrected", "uncorrected"))
-        for counter, life in enumerate(("volatile", "aggregate"))
-        for number, location in enumerate(_LOCATIONS)
-    },
-    **{f"sram_errors.{n}": f"ecc.errors.uncorrected.{name}" for n, name in enumerate(_SRAM)},
-}
-"""Keys of the state file with whole numbers, and the column that shows each."""
-_TEXTS = {
-    "inforom_image": "inforom.img",
-    "inforom_version.0": "inforom.oem",
-    "inforom_version.1": "inforom.ecc",
-    "inforom_version.2": "inforom.pwr",
-    "pci_subsystem_id": "pci.sub_device_id",
-    "platform.chassis": "platform.chassis_serial_number",
-    "platform.guid": "platform.gpu_fabric_guid",
-    "vbios_version": "vbios_version",
-}
-_DEPRECATED = "[Requested functionality has been deprecated]"
-_DEPRECATIONS = {
-    "nvmlDeviceGetApplicationsClock": "clocks.applications.graphics",
-    "nvmlDeviceGetDefaultApplicationsClock": "clocks.default_applications.graphics",
-    "nvmlDeviceGetPowerManagementMode": "power.management",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +42,6 @@ class Capture:
     row: Mapping[str, str]
     gpus: Sequence[str]
     """Lines of `nvidia-smi -L`."""
-    topology: Sequence[str]
-    """Lines of `nvidia-smi topo -m`, without the legend and the escapes of the terminal."""
-    apps: Sequence[str]
-    """Lines of `nvidia-smi --query-compute-apps` under load."""
 
     def __str__(self) -> str:
         return self.name
@@ -131,12 +49,12 @@ class Capture:
 
 def _read(path: Path) -> tuple[Capture, Capture]:
     header, idle, load = (line.split(", ") for line in path.read_text().splitlines())
-    pages = [page.splitlines() for page in path.with_suffix(".txt").read_text().split("\n\n")]
+    gpus = path.with_suffix(".txt").read_text().splitlines()
     names = [re.sub(r" \[.*\]$", "", title) for title in header]
     titles = dict(zip(names, header, strict=True))
     return (
-        Capture(f"{path.stem} idle", titles, dict(zip(names, idle, strict=True)), *pages),
-        Capture(f"{path.stem} load", titles, dict(zip(names, load, strict=True)), *pages),
+        Capture(f"{path.stem} idle", titles, dict(zip(names, idle, strict=True)), gpus),
+        Capture(f"{path.stem} load", titles, dict(zip(names, load, strict=True)), gpus),
     )
 
 
@@ -150,17 +68,8 @@ def device_of(capture: Capture) -> FakeDevice:
     memory = _memory(row)
     fields = {number: _whole(row[name]) for number, name in _FIELDS.items()}
     fields |= {number: _milliwatts(row[name]) for number, name in _POWER_FIELDS.items()}
-    fields |= {
-        number: _nanoseconds(row[f"clocks_event_reasons_counters.{name}"])
-        for number, name in _COUNTERS.items()
-    }
-    fields |= {274: _hundredths(row["edpp_multiplier"])}
-    fields |= {301: _whole(row.get("remapped_rows.correctable_inactive", "[N/A]"))}
-    fields |= {302: _whole(row.get("remapped_rows.uncorrectable_inactive", "[N/A]"))}
     fields |= {230: _RECOVERIES[row["gpu_recovery_action"]]}
-    seldom = {key: _whole(row.get(name, "[N/A]")) for key, name in _SELDOM.items()}
-    values = {f"field.{number}": n for number, n in fields.items()} | seldom
-    texts = {key: row[name] for key, name in _TEXTS.items() if not _is_missing(row[name])}
+    values = {f"field.{number}": n for number, n in fields.items() if n is not None}
     return FakeDevice(
         name=row["name"],
         uuid=row["uuid"],
@@ -204,21 +113,8 @@ def device_of(capture: Capture) -> FakeDevice:
         persistence_mode=_YES[row["persistence_mode"]],
         compute_mode=_COMPUTE_MODES[row["compute_mode"]],
         ecc_mode=_whole(row["ecc.mode.current"]),
-        ecc_mode_pending=_whole(row["ecc.mode.pending"]),
         mig_mode=_whole(row["mig.mode.current"]),
-        mig_mode_pending=_whole(row["mig.mode.pending"]),
-        values={
-            **{key: value for key, value in values.items() if value is not None},
-            "protected_memory_total_bytes": 0,
-            "protected_memory_used_bytes": 0,
-        },
-        texts=texts,
-        fail={
-            function: DEPRECATED
-            for function, name in _DEPRECATIONS.items()
-            if row[name] == _DEPRECATED
-        },
-        serial=None if _is_missing(row["serial"]) else row["serial"],
+        values=values,
         gpm_supported=0,
     )
 
@@ -231,18 +127,7 @@ def _whole(text: str) -> int | None:
     """Return the number before the unit, or that of a word; None where the driver has none."""
     if _is_missing(text):
         return None
-    words = _YES | _WORDS
-    return words[text] if text in words else int(text.partition(" ")[0], 0)
-
-
-def _nanoseconds(text: str) -> int | None:
-    """Return nanoseconds that are not whole microseconds, unless they are 0."""
-    microseconds = _whole(text)
-    return microseconds * 1000 + 999 if microseconds else microseconds
-
-
-def _hundredths(text: str) -> int | None:
-    return None if _is_missing(text) else int(float(text.removesuffix(" %")))
+    return _YES[text] if text in _YES else int(text.partition(" ")[0], 0)
 
 
 def _milliwatts(text: str) -> int | None:

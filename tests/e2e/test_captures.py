@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import os
-import re
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.driver import FakeDevice, FakeDriver, FakeInstance, FakeProcess
+from gputop.output.csv_lines import COLUMNS
+from tests.driver import FakeDevice, FakeDriver, FakeInstance
 from tests.driver.captures import CAPTURES, Capture, device_of
 from tests.e2e.shipped import GPUTOP
 
@@ -22,11 +21,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.driver
 
-LEGEND = Path(__file__).parents[1] / "data" / "captures" / "legend.txt"
-NOW = "timestamp"
-"""Another at each time: `tests/output/test_nvidia_smi.py` has its form."""
-ROOT_PORT = "pcie.link.gen.hostmax"
-"""From /sys, where the test's machine has no such port: `tests/sources/test_smi_values.py`."""
+COMPARED = [name for name in COLUMNS if name in CAPTURES[0].row and name != "timestamp"]
+"""Columns of gputop that nvidia-smi has under the same name."""
 
 
 def run(driver: FakeDriver, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -47,10 +43,9 @@ def gputop(driver: FakeDriver, *arguments: str) -> str:
     return run(driver, *arguments).stdout
 
 
-def csv_of(driver: FakeDriver, *names: str, host: str | None = None) -> tuple[list[str], list[str]]:
+def csv_of(driver: FakeDriver, *names: str) -> tuple[list[str], list[str]]:
     """Return header and row of one sample of one device."""
     query = ["--format", "csv", "--query", ",".join(names)]
-    query += [] if host is None else ["--host", host]
     header, row = gputop(driver, "stream", *query, "--count", "1").splitlines()
     return header.split(", "), row.split(", ")
 
@@ -59,10 +54,9 @@ def csv_of(driver: FakeDriver, *names: str, host: str | None = None) -> tuple[li
 @pytest.mark.parametrize("capture", CAPTURES, ids=str)
 def test_a_row_is_that_of_the_real_card(driver: FakeDriver, capture: Capture) -> None:
     driver.write(device_of(capture), driver_version=capture.row["driver_version"])
-    names = [name for name in capture.row if name not in (NOW, ROOT_PORT)]
-    titles, row = csv_of(driver, *names)
-    assert dict(zip(names, row, strict=True)) == {name: capture.row[name] for name in names}
-    assert titles == [capture.titles[name] for name in names]
+    titles, row = csv_of(driver, *COMPARED)
+    assert dict(zip(COMPARED, row, strict=True)) == {name: capture.row[name] for name in COMPARED}
+    assert titles == [capture.titles[name] for name in COMPARED]
 
 
 @pytest.mark.daily(2)
@@ -71,70 +65,23 @@ def test_a_row_without_header_and_units_is_that_of_the_real_card(
     driver: FakeDriver, capture: Capture
 ) -> None:
     driver.write(device_of(capture), driver_version=capture.row["driver_version"])
-    names = [name for name in capture.row if name not in (NOW, ROOT_PORT)]
-    query = ["--format", "csv,noheader,nounits", "--query-gpu", ",".join(names)]
+    query = ["--format", "csv,noheader,nounits", "--query-gpu", ",".join(COMPARED)]
     (row,) = gputop(driver, "stream", *query, "--count", "1").splitlines()
     units = {
         name: title.removeprefix(f"{name} ").strip("[]") for name, title in capture.titles.items()
     }
-    assert row.split(", ") == [capture.row[n].removesuffix(f" {units[n]}") for n in names]
+    assert row.split(", ") == [capture.row[n].removesuffix(f" {units[n]}") for n in COMPARED]
 
 
 @pytest.mark.daily(2)
 @pytest.mark.parametrize("capture", CAPTURES[1::2], ids=str)
-def test_processes_are_those_of_the_real_card(driver: FakeDriver, capture: Capture) -> None:
-    """All but their pids: processes of this machine stand for them under their names."""
-    header, *rows = capture.apps
-    with contextlib.ExitStack() as stack:
-        processes, wanted = [], [header]
-        for row in rows:
-            *start, _, name, memory = row.split(", ")[1:]
-            process = subprocess.Popen([name, "60"], executable="/bin/sleep")
-            stack.callback(process.wait)
-            stack.callback(process.kill)
-            processes.append(FakeProcess(process.pid, memory_bytes=int(memory.split()[0]) << 20))
-            wanted.append(", ".join([*start, str(process.pid), name, memory]))
-        driver.write(dataclasses.replace(device_of(capture), processes=tuple(processes)))
-        query = ["--query-compute-apps", header.partition(" [")[0].replace(" ", "")]
-        titles, *found = gputop(driver, "stream", *query, "--count", "1").splitlines()
-    assert titles == header
-    assert [row.partition(", ")[2] for row in found] == wanted[1:]
-    assert all(
-        re.fullmatch(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}", row.split(", ")[0]) for row in found
-    )
-
-
-@pytest.mark.daily(2)
-@pytest.mark.parametrize("capture", CAPTURES[1::2], ids=str)
-def test_the_list_and_the_topology_are_those_of_the_real_card(
-    driver: FakeDriver, capture: Capture
-) -> None:
+def test_the_list_is_that_of_the_real_card(driver: FakeDriver, capture: Capture) -> None:
     _, *instances = capture.gpus
     parts = [line.replace("(", "").replace(")", "").split() for line in instances]
     name = capture.row["name"]
     mig = tuple(FakeInstance(uuid=part[-1], name=f"{name} MIG {part[1]}") for part in parts)
-    affinity = capture.topology[1].split("\t")[2].split("-")[1]
-    masks = {"cpu_affinity.0": f"{(1 << int(affinity) + 1) - 1}", "memory_affinity.0": "1"}
-    device = device_of(capture)
-    driver.write(dataclasses.replace(device, instances=mig, texts={**device.texts, **masks}))
+    driver.write(dataclasses.replace(device_of(capture), instances=mig))
     assert gputop(driver, "status", "-L").splitlines() == [*capture.gpus]
-    matrix, legend = gputop(driver, "topo", "-m").split("\n\n", 1)
-    assert matrix.splitlines() == [*capture.topology]
-    assert legend == LEGEND.read_text()
-
-
-def test_another_host_is_asked_for_the_same(driver: FakeDriver) -> None:
-    driver.write(FakeDevice(texts={"vbios_version": "96.00.A5.00.01"}))
-    _, row = csv_of(driver, "serial", "vbios_version", host="localhost")
-    assert row == ["1650923012345", "96.00.A5.00.01"]
-
-
-def test_one_note_says_what_cannot_be_read(driver: FakeDriver) -> None:
-    driver.write(FakeDevice(), FakeDevice())
-    query = ["--query", "serial,gpu.base.max", "--count", "2", "--interval", "0.25"]
-    done = run(driver, "stream", *query)
-    assert done.stdout.splitlines()[1:] == ["1650923012345, [N/A]"] * 4
-    assert done.stderr == "gputop: note: [N/A] for gpu.base.max: the source does not have it\n"
 
 
 def test_the_captures_are_of_all_cards_idle_and_under_load() -> None:

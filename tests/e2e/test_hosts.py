@@ -198,20 +198,17 @@ def test_the_stream_of_several_hosts(ssh: FakeSsh) -> None:
     assert "machines" in json.loads(done.stdout.splitlines()[-1])
 
 
-def test_an_older_gputop_there_has_no_more_than_its_readings(ssh: FakeSsh) -> None:
-    """It does not know the request for others of nvidia-smi's values, and goes on."""
+def test_csv_of_several_hosts_has_the_rows_of_each(ssh: FakeSsh) -> None:
     words = shlex.join(fake_ssh.stream(seconds=0.2))
     done = run(
         ssh,
         *("stream", "--host", "a", "--host", "b", "--remote-command", words),
-        *("--query", "index,serial,temperature.gpu", "--count", "1"),
+        *("--query", "machine,index,temperature.gpu", "--count", "1"),
     )
-    assert done.returncode == 0
+    assert (done.returncode, done.stderr) == (0, "")
     first, *rows = done.stdout.splitlines()
-    assert first == "index, serial, temperature.gpu"
-    both = ["0, [N/A], 40", "1, [N/A], 41"] * 2
-    assert rows == both, "one sample, in which each host has answered"
-    assert done.stderr == "gputop: note: [N/A] for serial: the source does not have it\n"
+    assert first == "machine, index, temperature.gpu"
+    assert rows == ["a, 0, 40", "a, 1, 41", "b, 0, 40", "b, 1, 41"]
 
 
 @pytest.mark.parametrize("command", [["status"], []], ids=["status", "no terminal"])

@@ -11,7 +11,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from gputop.bounds import LINE_BYTES, STRING_CHARACTERS
-from gputop.output.nvidia_smi import DEFAULT_QUERY, CsvLines, parse_query
+from gputop.output.csv_lines import DEFAULT_QUERY, CsvLines, parse_query
 from gputop.output.prometheus.metrics import families
 from gputop.output.prometheus.state import StreamFollower
 from gputop.output.status_page import View, page

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from gputop.output import status_page as pages
-from gputop.output.nvidia_smi import DEFAULT_QUERY, CsvLines, parse_query
+from gputop.output.csv_lines import DEFAULT_QUERY, CsvLines, parse_query
 from gputop.schema.device import DeviceState
 from gputop.schema.snapshot import decode, encode
 from gputop.settings import AUTO

@@ -18,7 +18,7 @@ import pytest
 from prometheus_client import generate_latest
 
 from gputop.fleet.queries import LIMITS, READ_AS, all_of, gone_of, names_of, values_of
-from gputop.output.nvidia_smi import ALIASES, COLUMNS, CsvLines, parse_query
+from gputop.output.csv_lines import ALIASES, COLUMNS, CsvLines, parse_query
 from gputop.output.prometheus.metrics import families
 from gputop.output.prometheus.scrape import dcgm_text, registry_of
 from gputop.output.prometheus.state import StreamFollower
@@ -114,11 +114,11 @@ def exporter(*, dcgm: bool) -> Iterator[str]:
     yield from text.decode().splitlines()
 
 
-def nvidia_smi() -> Iterator[str]:
+def csv() -> Iterator[str]:
     for name in sorted((*COLUMNS, *ALIASES)):
         for units in (True, False):
-            csv = CsvLines(parse_query(name), units=units)
-            yield " | ".join(chain(csv.lines_of(INVENTORY), csv.lines_of(SAMPLE)))
+            lines = CsvLines(parse_query(name), units=units)
+            yield " | ".join(chain(lines.lines_of(INVENTORY), lines.lines_of(SAMPLE)))
 
 
 def status() -> Iterator[str]:
@@ -172,7 +172,7 @@ def queries() -> Iterator[str]:
 OUTPUTS: dict[str, Callable[[], Iterable[str]]] = {
     "metrics.txt": lambda: exporter(dcgm=False),
     "dcgm.txt": lambda: exporter(dcgm=True),
-    "nvidia-smi.txt": nvidia_smi,
+    "csv.txt": csv,
     "status.txt": status,
     "status.json.txt": status_json,
     "details.txt": details,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gputop.fleet.queries import LIMITS, NUMBERS, READ_AS, all_of
-from gputop.output.nvidia_smi import COLUMNS as SMI_COLUMNS
+from gputop.output.csv_lines import COLUMNS as CSV_COLUMNS
 from gputop.output.prometheus.metrics import families
 from gputop.output.prometheus.state import ExporterState
 from gputop.output.status_page import COLUMNS, parse_columns
@@ -76,10 +76,13 @@ def test_each_number_is_asked_of_prometheus(name: str) -> None:
     assert low < high
 
 
-def test_nvidia_smi_has_the_names_of_the_catalogue_once() -> None:
+def test_each_is_a_column_of_csv_under_all_its_names() -> None:
     names = [name for reading in CATALOGUE.values() for name in reading.smi]
     assert len(set(names)) == len(names)
-    assert set(names) <= set(SMI_COLUMNS)
+    assert {*CATALOGUE, *names} <= CSV_COLUMNS.keys()
+    for reading in CATALOGUE.values():
+        for name in (reading.name, *reading.smi):
+            assert CSV_COLUMNS[name].reading == reading.name
 
 
 def test_history_keeps_what_the_catalogue_says() -> None:

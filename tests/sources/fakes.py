@@ -90,7 +90,7 @@ class FakeReader:
     problem: Problem | None = None
     """Why the driver is gone, if it is."""
 
-    def read(self, *, gpm: bool, smi: tuple[str, ...] = ()) -> tuple[DeviceReading, ...]:
+    def read(self, *, gpm: bool) -> tuple[DeviceReading, ...]:
         self.gpm = gpm
         self.asked.set()
         assert self.gate.wait(60)

@@ -777,9 +777,9 @@ def test_a_reading_is_handed_over_before_what_takes_long_is_asked(
     slow = readers[1]
     usual = slow.read
 
-    def read(*, gpm: bool, smi: tuple[str, ...] = ()) -> tuple[DeviceReading, ...]:
+    def read(*, gpm: bool) -> tuple[DeviceReading, ...]:
         slow.ahead_gate.clear()
-        return usual(gpm=gpm, smi=smi)
+        return usual(gpm=gpm)
 
     slow.reading = answer("GPU-1", temperature_celsius=50)
     monkeypatch.setattr(slow, "read", read)

@@ -196,7 +196,7 @@ class NvmlReader:
         self._identity: dict[str, Any] = {}
         self._instances = Instances(self._processes[:-1], clock)
 
-    def read(self, *, gpm: bool, smi: tuple[str, ...] = ()) -> tuple[DeviceReading, ...]:
+    def read(self, *, gpm: bool) -> tuple[DeviceReading, ...]:
         """Ask what is due, however long the driver takes. Errors of a device are not raised.
 
         Raises `DriverError` if the driver is gone: unloaded, or replaced by another.
@@ -216,10 +216,6 @@ class NvmlReader:
             pairs = zip(answers, queries, strict=True)
             _raise_common_failure(answer for answer, query in pairs if not query.seconds)
             found = answers_by_name(queries, answers)
-            if smi:  # not before: few want them
-                from gputop.sources.nvml.smi_values import smi_values
-
-                found["nvidia_smi"] = smi_values(self._handle, smi, self._version)
             self._update_modes()
             self._gpm = self._gpm or Gpm(self._handle, clock=self._clock)
             percentages = self._gpm.read(wanted=gpm)

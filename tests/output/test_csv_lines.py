@@ -1,4 +1,4 @@
-"""CSV as nvidia-smi prints it: its titles, its values, and what stands for missing ones."""
+"""CSV: titles and values, as nvidia-smi prints them or as the JSON has them, and missing ones."""
 
 from __future__ import annotations
 
@@ -9,18 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.output.nvidia_smi import (
-    ALIASES,
-    COLUMNS,
-    DEFAULT_QUERY,
-    CsvLines,
-    parse_apps_query,
-    parse_query,
-)
+from gputop.output.csv_lines import ALIASES, COLUMNS, DEFAULT_QUERY, CsvLines, parse_query
 from gputop.schema.device import Absence, DeviceSample, DeviceState
-from gputop.schema.snapshot import Process, ProcessKind, Sample, decode, encode
+from gputop.schema.snapshot import Sample, decode, encode
 from gputop.schema.values import value_text
-from gputop.text import csv_field
 from tests import streams
 
 if TYPE_CHECKING:
@@ -140,72 +132,6 @@ def _with(readings: DeviceSample) -> Sample:
     return dataclasses.replace(streams.sample(1), devices=(readings,))
 
 
-def apps(query: str, *processes: Process) -> list[str]:
-    """All lines of one sample of a GPU with a MIG instance, and these processes."""
-    part = streams.device(0, uuid="MIG-1", parent_uuid=streams.device(0).uuid, mig_index=0)
-    inventory = dataclasses.replace(streams.inventory(1), devices=(streams.device(0), part))
-    csv = CsvLines(parse_apps_query(query), header=False, apps=True)
-    sample = dataclasses.replace(streams.sample(1), processes=processes)
-    return [line for record in (inventory, sample) for line in csv.lines_of(record)]
-
-
-def test_a_row_for_each_compute_process() -> None:
-    """Those of an instance are its GPU's. A name has no spaces, commas or escapes."""
-    assert apps(
-        "pid,process_name,used_gpu_memory,gpu_uuid",
-        streams.process(71, 0, command="/opt/a,b\x1b[2J/train --secret x"),
-        streams.process(72, 0, kind=ProcessKind.GRAPHICS),
-        streams.process(73, 0, kind=ProcessKind.BOTH, device_uuid="MIG-1"),
-        streams.process(74, 1),
-    ) == [
-        f"71, {csv_field('/opt/a')}{csv_field(',')}b␛[2J/train, 2048 MiB, {streams.device(0).uuid}",
-        f"73, python, 2048 MiB, {streams.device(0).uuid}",
-    ]
-    assert apps("pid,name,used_memory") == []
-
-
-@pytest.mark.parametrize(
-    ("reason", "text"),
-    [(Absence.LOST, "[Not Found]"), (Absence.NO_PERMISSION, "[Insufficient Permissions]")],
-)
-def test_a_process_that_nobody_can_see(reason: Absence, text: str) -> None:
-    unseen = streams.unseen(71, 0, reason)
-    unsized = dataclasses.replace(
-        unseen, memory_used_bytes=None, absent={"memory_used_bytes": Absence.NOT_SUPPORTED}
-    )
-    assert apps("name,used_memory", unseen) == [f"{text}, 2048 MiB"]
-    assert apps("name,used_memory", unsized) == ["[Not Found], [N/A]"]
-
-
-def test_what_a_device_that_does_not_answer_has_instead_of_a_value() -> None:
-    csv = CsvLines(parse_query("serial,fabric.state,edpp_multiplier"), header=False)
-    list(csv.lines_of(streams.inventory(1)))
-    uuid = streams.device(0).uuid
-    known = {"serial": "16", "edpp_multiplier": "97.00"}
-    rows = {
-        state: list(csv.lines_of(_with(DeviceSample(uuid, state, 0.0, nvidia_smi=texts))))
-        for state, texts in (
-            (DeviceState.OK, known),
-            (DeviceState.LOST, {}),
-            (DeviceState.NOT_RESPONDING, {}),
-            (DeviceState.NEEDS_RESET, known),
-        )
-    }
-    assert rows == {
-        DeviceState.OK: ["16, N/A, 97.00 %"],
-        DeviceState.LOST: [", ".join(["[GPU is lost]"] * 3)],
-        DeviceState.NOT_RESPONDING: [", ".join(["[Unknown Error]"] * 3)],
-        DeviceState.NEEDS_RESET: ["16, [GPU requires reset], 97.00 %"],
-    }
-    assert csv.unanswered == ("fabric.state",)
-
-
-@pytest.mark.parametrize("query", ["pid,names", "utilization.gpu"])
-def test_a_name_of_the_other_query_is_none(query: str) -> None:
-    with pytest.raises(ValueError, match="cannot be queried"):
-        parse_apps_query(query)
-
-
 def test_every_column_has_a_value_for_every_device() -> None:
     rows = printed(",".join(COLUMNS), devices=3)
     assert {len(row.split(", ")) for row in rows} == {len(COLUMNS)}
@@ -252,21 +178,56 @@ def test_the_default_query_is_known() -> None:
     assert set(ALIASES.values()) <= set(COLUMNS)
 
 
+OWN = {
+    "gpu_utilization_percent": (streams.readings(0).gpu_utilization_percent, "97"),
+    "memory_used_bytes": (3 << 30, "3221225472"),
+    "power_watts": (100.12345, "100.123"),
+    "remap_pending": (False, "false"),
+    "nvlink_link_rx_bytes_per_second": ((5, None, 0), "5 [N/A] 0"),
+    "clock_event_reasons": (("sw_power_cap", "bit_0x400"), "sw_power_cap bit_0x400"),
+    "clock_event_seconds": ({"sw_power_cap": 5.0, "idle": 0.25}, "sw_power_cap=5.0 idle=0.25"),
+    "sm_active_percent": (None, "[N/A]"),
+}
+"""A value of each kind of the JSON, and its field of CSV."""
+
+
+def test_a_reading_under_its_own_name_is_the_value_of_the_json() -> None:
+    readings = {name: value for name, (value, _) in OWN.items()}
+    csv = CsvLines(parse_query(",".join(OWN)))
+    list(csv.lines_of(streams.inventory(1)))
+    header, row = csv.lines_of(_with(streams.readings(0, **readings)))
+    assert header == ", ".join(OWN)
+    assert row == ", ".join(text for _, text in OWN.values())
+
+
+def test_profiling_counters_are_read_only_for_their_columns() -> None:
+    assert CsvLines(parse_query("index,sm_active_percent")).needs_gpm
+    assert not CsvLines(parse_query(DEFAULT_QUERY)).needs_gpm
+
+
 def test_spaces_are_no_part_of_a_name() -> None:
     assert [c.name for c in parse_query(" index, gpu_name ")] == ["index", "name"]
 
 
 @pytest.mark.parametrize(
-    ("query", "closest"),
+    ("query", "message"),
     [
-        ("utilisation.gpu", "'utilisation.gpu' cannot be queried. Closest: utilization.gpu,"),
-        ("index,memory_used", "'memory_used' cannot be queried. Closest: memory.used,"),
-        ("index,,name", "'' cannot be queried. Try `gputop stream --help`."),
+        ("utilisation.gpu", "There is no column utilisation.gpu. Did you mean utilization.gpu? "),
+        ("index,memory_used", "There is no column memory_used. Did you mean memory.used?"),
+        ("clocks.smm", "There is no column clocks.smm. Did you mean clocks.sm? `nvidia-smi "),
+        ("serial", "There is no column serial. `nvidia-smi --query-gpu=serial` may have it."),
+        (
+            "fabric.state",
+            "There is no column fabric.state. `nvidia-smi --query-gpu=fabric.state` may have it.",
+        ),
+        ("index,,name", "'' is no column. Give names such as index,utilization.gpu,memory.used."),
+        ("a; rm -r b", "'a; rm -r b' is no column. Give names such as "),
     ],
 )
-def test_unknown_names_are_refused(query: str, closest: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(closest)):
+def test_an_unknown_name_has_a_remedy(query: str, message: str) -> None:
+    with pytest.raises(ValueError, match="column") as error:
         parse_query(query)
+    assert str(error.value).startswith(message)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,279 @@
+"""Samples as CSV: a header, then a line for each GPU and sample.
+
+Every reading of the catalogue is a column. Under nvidia-smi's name (`memory.used`) a value has the
+unit and the form that `nvidia-smi --query-gpu` prints; under gputop's own name
+(`memory_used_bytes`) it is the value of the JSON. Headers and forms are those of the drivers 535 to
+610: https://github.com/utkuozdemir/nvidia_gpu_exporter keeps output of real ones.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from gputop.schema.catalogue import CATALOGUE, RECOVERIES, Reading
+from gputop.schema.clock_events import CLOCK_EVENTS, mask_of
+from gputop.schema.codec import rounded
+from gputop.schema.device import GPM_READINGS, Absence, Device, DeviceSample, DeviceState
+from gputop.schema.snapshot import Inventory, Record, Sample
+from gputop.text import csv_field, moment, visible
+
+DEFAULT_QUERY = (
+    "timestamp,index,name,uuid,utilization.gpu,utilization.memory,memory.used,memory.total,"
+    "temperature.gpu,power.draw,power.limit,clocks.sm,clocks.mem,pstate,fan.speed"
+)
+NOT_AVAILABLE = "[N/A]"
+MISSING = {
+    Absence.NO_PERMISSION: "[Insufficient Permissions]",
+    Absence.LOST: "[GPU is lost]",
+    Absence.TIMED_OUT: "[Unknown Error]",
+    Absence.ERROR: "[Unknown Error]",
+}
+"""Texts in place of a missing value, by reason. All other reasons are `NOT_AVAILABLE`."""
+NEEDS_RESET = "[GPU requires reset]"
+LONGEST_TEXT = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A device at one moment."""
+
+    inventory: Inventory
+    sample: Sample
+    device: Device
+    readings: DeviceSample
+
+
+class Column(NamedTuple):
+    """A column that can be queried."""
+
+    name: str
+    value: Callable[[Row], Any]
+    """Returns None if the value is missing."""
+    reading: str = ""
+    """Name in the catalogue; empty if the column is no reading."""
+    unit: str = ""
+    """Unit after each value; empty for none."""
+
+    @property
+    def title(self) -> str:
+        """Name and unit in the header: `utilization.gpu [%]`."""
+        return f"{self.name} [{self.unit}]" if self.unit else self.name
+
+    def text(self, row: Row, *, units: bool) -> str:
+        """Return the value as it is printed, or the text in its place."""
+        value = self.value(row)
+        if value is None:
+            return self._missing(row)
+        # nvidia-smi does not quote, so a comma in a name starts another field.
+        parts = re.split("([,;])", visible(str(value), LONGEST_TEXT))
+        text = "".join(map(csv_field, parts))
+        if units and self.unit:
+            return f"{text} {self.unit}"
+        return text
+
+    def _missing(self, row: Row) -> str:
+        if row.readings.state is DeviceState.NEEDS_RESET:
+            return NEEDS_RESET
+        reason = row.readings.absent.get(self.reading) or row.device.absent.get(self.reading)
+        if reason in MISSING:
+            return MISSING[reason]
+        # The only reading that nvidia-smi prints without brackets.
+        return "N/A" if self.name == "temperature.memory" else NOT_AVAILABLE
+
+
+def _reading_value(row: Row, reading: str) -> Any:
+    """Return the value of a reading, which the sample or the inventory has."""
+    if hasattr(row.readings, reading):
+        return getattr(row.readings, reading)
+    return getattr(row.device, reading)
+
+
+def _column(
+    name: str, reading: str, form: Callable[[Any], object], unit: str = ""
+) -> tuple[str, Column]:
+    """Return a column of a reading with its name; `form` gets the value if there is one."""
+
+    def value(row: Row) -> object:
+        found = _reading_value(row, reading)
+        return None if found is None else form(found)
+
+    return name, Column(name, value, reading, unit)
+
+
+def _json_text(value: Any) -> str:
+    """Return a value of the JSON as one field. Spaces separate the parts of a list or object."""
+    if value is None:
+        return NOT_AVAILABLE
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return str(rounded(value))
+    if isinstance(value, Mapping):
+        return " ".join(f"{key}={_json_text(part)}" for key, part in value.items())
+    if isinstance(value, tuple):
+        return " ".join(_json_text(part) for part in value)
+    return str(value)
+
+
+def _mebibytes(value: int) -> int:
+    """Round up, as nvidia-smi does: the parts of a total can be 2 MiB more than it."""
+    return -(-value >> 20)
+
+
+def _yes_or_value(value: Any) -> Any:
+    if isinstance(value, bool):
+        return "Yes" if value else "No"
+    return value
+
+
+def _recovery(word: str) -> str:
+    known = RECOVERIES.get(word)
+    if known is not None and known.smi:
+        return known.smi
+    return word.replace("_", " ").capitalize()
+
+
+_SMI_UNITS: Mapping[str, tuple[str, Callable[[Any], object]]] = {
+    "percent": ("%", str),
+    "bytes": ("MiB", _mebibytes),
+    "watts": ("W", "{:.2f}".format),
+    "mhz": ("MHz", str),
+}
+"""Units of nvidia-smi by those of the catalogue, and the functions that write a value."""
+_SMI_FORMS: Mapping[str, Callable[[Any], object]] = {
+    "performance_state": "P{}".format,
+    "pci_device_id": lambda digits: f"0x{digits.upper()}10DE",
+    "compute_mode": str.title,
+    "persistence_mode": str.capitalize,
+    "mig_mode": str.capitalize,
+    "ecc_enabled": lambda enabled: "Enabled" if enabled else "Disabled",
+    "recovery_action": _recovery,
+}
+"""Functions that write a value as nvidia-smi does, by reading; its unit's where there is none."""
+
+
+def _smi_columns(reading: Reading) -> Iterator[tuple[str, Column]]:
+    unit, form = _SMI_UNITS.get(reading.unit, ("", _yes_or_value))
+    form = _SMI_FORMS.get(reading.name, form)
+    for name in reading.smi:
+        yield _column(name, reading.name, form, unit)
+
+
+def _clock_event_columns(family: str) -> Iterator[tuple[str, Column]]:
+    """Yield the columns of the clock event reasons: the mask, and whether each reason applies."""
+    reading = "clock_event_reasons"
+    yield _column(f"{family}.active", reading, lambda words: f"0x{mask_of(words):016X}")
+    for event in CLOCK_EVENTS:
+
+        def state(words: tuple[str, ...], word: str = event.word) -> str:
+            return "Active" if word in words else "Not Active"
+
+        if event.smi:
+            yield _column(f"{family}.{event.smi}", reading, state)
+
+
+def _timestamp(row: Row) -> str:
+    """Return the local time: `2025/11/20 12:00:00.000`."""
+    seconds, milliseconds = divmod(round(row.sample.time * 1000), 1000)
+    return f"{moment(seconds, '%Y/%m/%d %H:%M:%S')}.{milliseconds:03d}"
+
+
+def _count(row: Row) -> int:
+    """Return the number of GPUs, without MIG instances."""
+    return sum(device.parent_uuid is None for device in row.inventory.devices)
+
+
+def _all_columns() -> dict[str, Column]:
+    """Return all columns by name. A name that both have is nvidia-smi's."""
+    columns = {
+        "timestamp": Column("timestamp", _timestamp),
+        "driver_version": Column("driver_version", attrgetter("inventory.driver_version")),
+        "count": Column("count", _count),
+    }
+    columns.update(_column(name, name, _json_text) for name in CATALOGUE)
+    for reading in CATALOGUE.values():
+        columns.update(_smi_columns(reading))
+    # The second are the names of drivers before 535, which newer ones still know.
+    columns.update(_clock_event_columns("clocks_event_reasons"))
+    columns.update(_clock_event_columns("clocks_throttle_reasons"))
+    return columns
+
+
+COLUMNS: Mapping[str, Column] = _all_columns()
+ALIASES = {
+    "gpu_name": "name",
+    "gpu_uuid": "uuid",
+    "gpu_bus_id": "pci.bus_id",
+    "clocks.gr": "clocks.current.graphics",
+    "clocks.sm": "clocks.current.sm",
+    "clocks.mem": "clocks.current.memory",
+    "clocks.video": "clocks.current.video",
+    "clocks.max.gr": "clocks.max.graphics",
+    "clocks.max.mem": "clocks.max.memory",
+}
+"""Short names of nvidia-smi. The header has the name on the right, as nvidia-smi's has."""
+
+
+def parse_query(text: str) -> tuple[Column, ...]:
+    """Parse the names of columns. Raises `ValueError`, which says where a name may be found."""
+    found = []
+    for word in text.split(","):
+        name = word.strip()
+        name = ALIASES.get(name, name)
+        if name not in COLUMNS:
+            raise ValueError(_unknown(name))
+        found.append(COLUMNS[name])
+    return tuple(found)
+
+
+def _unknown(name: str) -> str:
+    if not re.fullmatch(r"\w+(\.\w+)*", name):
+        return f"{name!r} is no column. Give names such as index,utilization.gpu,memory.used."
+    said = f"There is no column {name}."
+    near = get_close_matches(name, [*COLUMNS, *ALIASES], n=1, cutoff=0.8)
+    if near:
+        said += f" Did you mean {near[0]}?"
+    if "." in name or not near:
+        said += f" `nvidia-smi --query-gpu={name}` may have it."
+    return said
+
+
+@dataclass
+class CsvLines:
+    """Lines of CSV for a stream: a header, then one for each GPU and sample.
+
+    MIG instances have no line, as with nvidia-smi, because scripts count the lines.
+    """
+
+    columns: Sequence[Column]
+    header: bool = True
+    """True until it is written."""
+    units: bool = True
+    inventory: Inventory | None = None
+
+    @property
+    def needs_gpm(self) -> bool:
+        """True if a column is a profiling counter."""
+        return any(column.reading in GPM_READINGS for column in self.columns)
+
+    def lines_of(self, record: Record) -> Iterator[str]:
+        """Yield the lines of a record."""
+        if isinstance(record, Inventory):
+            self.inventory = record
+            return
+        inventory = self.inventory
+        if inventory is None:
+            return
+        if self.header and inventory.devices:
+            self.header = False
+            yield ", ".join(column.title for column in self.columns)
+        for device in inventory.devices:
+            readings = record.device(device.uuid)
+            if readings is not None and device.parent_uuid is None:
+                row = Row(inventory, record, device, readings)
+                yield ", ".join(column.text(row, units=self.units) for column in self.columns)
