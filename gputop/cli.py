@@ -50,7 +50,6 @@ COMMANDS = {
     "doctor": "check driver, devices and torch; say what to do about problems",
     "stream": "snapshots as JSON lines or CSV, until stopped",
     "exporter": "metrics for Prometheus, over HTTP, until stopped",
-    "topo": "how the GPUs are connected; as nvidia-smi topo -m shows it",
     "schema": "JSON Schema of what other commands print",
     "completion": "shell completion for bash, zsh or fish",
 }
@@ -58,7 +57,7 @@ COMMANDS = {
 
 UNSET: Mapping[str, Any] = {
     **dict.fromkeys(option.removeprefix("--").replace("-", "_") for option in SHARED),
-    **dict.fromkeys(("only_visible", "compute", "demo", "once"), False),
+    **dict.fromkeys(("only_visible", "compute", "demo", "once", "list_gpus"), False),
     "remote_command": REMOTE_COMMAND,
 }
 """Values of the options that a command can be given before its name, where they are not given."""
@@ -81,6 +80,7 @@ def parser(words: Collection[str] = tuple(COMMANDS)) -> Parser:
     # `whole_parser` is for the completion of every word.
     top.set_defaults(**UNSET, whole_parser=parser)
     top.flag("--once -1", "the same as `gputop status`")
+    top.flag("--list-gpus -L", "the same as `gputop status --list-gpus`")
     add_shared(top, *SHARED)
     top.value("--record", "FILE", Path, "record what the dashboard shows to a new file, as r does")
     top.switch(
@@ -121,10 +121,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command, and return the exit status."""
     try:
         words = sys.argv[1:] if argv is None else argv
-        if words and words[0] != "stream":
-            from gputop.commands.other_tools import translated
-
-            words = translated(words, COMMANDS)
         return run(parser(words).parse_args(words))
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -160,7 +156,8 @@ def run(arguments: argparse.Namespace) -> int:
             print_text("\n".join(f"{name} {what}" for name, what in version_facts()))
         return FINE
     is_attended = os.isatty(0) and os.isatty(1) and not in_notebook_cell(os.environ)
-    is_dashboard = arguments.command is None and is_attended and not arguments.once
+    prints = arguments.command is not None or arguments.once or arguments.list_gpus
+    is_dashboard = is_attended and not prints
     _check(arguments, is_dashboard=is_dashboard)
     if arguments.command is not None:
         status: int = import_module(f"gputop.commands.{arguments.command}").run(arguments)

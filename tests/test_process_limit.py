@@ -16,7 +16,7 @@ import gputop
 from gputop import api
 from gputop.bench.run import worker_launch
 from gputop.cli import main
-from gputop.commands import topo
+from gputop.commands import status
 from gputop.console import process_limit_problem, says_process_limit
 from gputop.health.doctor.doctor_facts import torch_facts
 from gputop.problem import ProblemError
@@ -70,9 +70,9 @@ def test_every_command_ends_with_one_line(
     def refused(_: object) -> int:
         raise error
 
-    monkeypatch.setattr(topo, "run", refused)
+    monkeypatch.setattr(status, "run", refused)
     with pytest.raises(SystemExit) as ended:
-        main(["topo"])
+        main(["status"])
     assert ended.value.code == 3
     problem = process_limit_problem("gputop cannot run")
     assert capsys.readouterr().err == f"gputop: error: {problem}.\n"
@@ -82,9 +82,9 @@ def test_another_error_is_still_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     def failed(_: object) -> int:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(topo, "run", failed)
+    monkeypatch.setattr(status, "run", failed)
     with pytest.raises(RuntimeError, match="a bug"):
-        main(["topo"])
+        main(["status"])
 
 
 def ran(*arguments: str, **left: int) -> subprocess.CompletedProcess[str]:

@@ -32,6 +32,14 @@ Parse = Callable[[str], Any] | str
 """Parser of a value, or where to load it from when it is needed."""
 
 
+ELSEWHERE = {
+    "topo": "`nvidia-smi topo -m`",
+    "--query-gpu": "`nvidia-smi --query-gpu=… --format=csv`, or `gputop stream --query …`",
+    "--query-compute-apps": "`nvidia-smi --query-compute-apps=… --format=csv`",
+}
+"""What nvidia-smi does and gputop does not, and the command to use."""
+
+
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are one line with a remedy. Names of an option have spaces between."""
 
@@ -76,6 +84,8 @@ class Parser(argparse.ArgumentParser):
         if wrong:
             from difflib import get_close_matches
 
+            if wrong[2] in ELSEWHERE:
+                fail(f"gputop has no {wrong[2]}. Use {ELSEWHERE[wrong[2]]}.", USAGE)
             choices = re.findall(r"'([\w-]+)'", message[wrong.end() :])
             options = vars(self)["_option_string_actions"]  # undocumented, as all that lists them
             for nearest in get_close_matches(wrong[2], choices or options, 1, cutoff=0.75):
@@ -85,7 +95,9 @@ class Parser(argparse.ArgumentParser):
                 fail(f"{wrong[2]} is for the dashboard. Leave it out.", USAGE)
             if re.match("--?[a-z]", wrong[2]):
                 fail(f"`{self.prog}` has no {wrong[2]}. {remedy}", USAGE)
-        fail(message if message.endswith(".") else f"{message}. {remedy}", USAGE)
+        if not message.endswith((".", "?")):
+            message = f"{message}. {remedy}"
+        fail(message, USAGE)
 
 
 def fail(message: str, status: int) -> NoReturn:
@@ -373,7 +385,8 @@ class Overview(Parser):
             if isinstance(action.choices, dict):
                 helps = {each.dest: each.help for each in vars(action)["_choices_actions"]}
                 commands += [_line(f"  {name}", helps[name] or "") for name in action.choices]
-            elif action.dest not in ("help", "once"):  # what stands there as `status` already
+            # The last two stand there as `status` already.
+            elif action.dest not in ("help", "once", "list_gpus"):
                 options.append(action)
         usage = f"usage: {self.prog} [OPTIONS] [COMMAND ...]   ({self.epilog})"
         return "\n".join([f"{self.description}", usage, *commands, *_options(options), ""])

@@ -55,7 +55,10 @@ def add_arguments(parser: Parser) -> None:
     """Add the options of `gputop status`."""
     parser.flag("--json", "one JSON document; with --watch, one on each line")
     words = "the GPUs and their MIG instances with their UUIDs, as nvidia-smi lists them"
-    parser.flag("-L --list-gpus", words)
+    # A default would overwrite what was given before the command.
+    parser.add_argument(
+        "-L", "--list-gpus", action="store_true", default=argparse.SUPPRESS, help=words
+    )
     words = "every S seconds (default 1), in place on a terminal; Ctrl+C ends it"
     parser.value("--watch -l -w", "S", interval, words, nargs="?", const=1.0)
     words = (
@@ -69,7 +72,8 @@ def add_arguments(parser: Parser) -> None:
     source = ("--gpm", "--id", "--only-visible", *PROCESSES, "--demo")
     add_shared(parser, *source, *HOSTS, "--replay", *FLEET)
     # Before the command, --interval is --watch.
-    parser.set_defaults(shared=(*source, *HOSTS, "--replay", *FLEET, "--interval", "--once"))
+    before = ("--interval", "--once", "--list-gpus")
+    parser.set_defaults(shared=(*source, *HOSTS, "--replay", *FLEET, *before))
 
 
 def run_without_options(arguments: argparse.Namespace) -> int:

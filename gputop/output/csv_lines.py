@@ -235,7 +235,9 @@ def _unknown(name: str) -> str:
     if not re.fullmatch(r"\w+(\.\w+)*", name):
         return f"{name!r} is no column. Give names such as index,utilization.gpu,memory.used."
     said = f"There is no column {name}."
-    near = get_close_matches(name, [*COLUMNS, *ALIASES], n=1, cutoff=0.8)
+    names = [*COLUMNS, *ALIASES]
+    near = [each for each in names if each.startswith(name)]
+    near = near or get_close_matches(name, names, n=1, cutoff=0.8)
     if near:
         said += f" Did you mean {near[0]}?"
     if "." in name or not near:

@@ -17,7 +17,6 @@ import pytest
 
 from gputop import __version__, cli
 from gputop.commands.arguments import chosen_processes, interval
-from gputop.commands.other_tools import translated
 from gputop.compat import module_command
 from gputop.schema.snapshot import Host, Process, ProcessKind, Sample
 from gputop.settings import Settings
@@ -79,7 +78,7 @@ REFUSED = [
     (["stream", "--format", "csv,units"], "give jsonl, or csv with ,noheader or ,nounits."),
     (
         ["stream", "--query", "gpu_util"],
-        "cannot be queried. Closest: gpu_uuid, gpu_serial, gpu_bus_id.",
+        "There is no column gpu_util. Did you mean gpu_utilization_percent?",
     ),
     (["stream", "--format", "jsonl", "--query", "name"], "Leave out --format jsonl."),
     (["stream", "--replay", "x", "--demo"], "Leave it out, or --replay."),
@@ -204,7 +203,11 @@ def test_an_argument_that_is_not_utf8() -> None:
         (["pick", "--host", "a"], "`gputop pick` has no --host. Try `gputop pick --help`."),
         (["pick", "--gpm"], "`gputop pick` has no --gpm. Try `gputop pick --help`."),
         (["exporter", "--replay", "x"], "`gputop exporter` has no --replay. Try `gputop expo"),
-        (["topo", "-z"], "`gputop topo` has no -z. Try `gputop topo --help`."),
+        (["doctor", "-z"], "`gputop doctor` has no -z. Try `gputop doctor --help`."),
+        (["topo", "-m"], "gputop has no topo. Use `nvidia-smi topo -m`."),
+        (["--query-gpu=index", "--format=csv"], "gputop has no --query-gpu. Use `nvidia-smi --qu"),
+        (["--query-compute-apps=pid"], "gputop has no --query-compute-apps. Use `nvidia-smi --q"),
+        (["stream", "--query-compute-apps", "pid"], "gputop has no --query-compute-apps. Use "),
     ],
 )
 def test_what_is_mistyped_gets_the_nearest(
@@ -258,7 +261,7 @@ def test_the_verbose_version_never_fails(
         (["-u", "ada", "pick"], "--user is not for `pick`"),
         (["-p", "1", "doctor"], "--pid is not for `doctor`"),
         (["-u", "ada", "--prometheus", "http://p:9090"], "--user is not for a fleet"),
-        (["-c", "topo"], "--compute is not for `topo`"),
+        (["-c", "doctor"], "--compute is not for `doctor`"),
         (["exporter", "-p", "1"], "--pid is not for metrics of devices"),
     ],
 )
@@ -271,40 +274,17 @@ def test_users_and_processes_that_cannot_be_chosen(
     assert says in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("typed", "meant"),
-    [
-        ("--query-gpu=index,name --format=csv", "--query-gpu=index,name --format=csv --count 1"),
-        ("--query-gpu index --count 3", "--query-gpu index --count 3"),
-        ("--query-gpu=index --format=csv -l 5", "--query-gpu=index --format=csv --interval 5"),
-        ("--query-gpu=index -l -i 0", "--query-gpu=index --interval 5 -i 0"),
-        ("--query-gpu=index --loop=2 -f x.csv", "--query-gpu=index --interval 2 --output x.csv"),
-        ("-lms 500 --query-compute-apps=pid", "--interval 0.5 --query-compute-apps=pid"),
-        ("--query-gpu=index -lms", "--query-gpu=index --interval 5"),
-        ("--query-gpu=index --interval 2", "--query-gpu=index --interval 2"),
-    ],
-)
-def test_a_query_of_nvidia_smi_is_printed_once_or_in_a_loop(typed: str, meant: str) -> None:
-    assert translated(typed.split(), cli.COMMANDS) == ["stream", *meant.split()]
-
-
-@pytest.mark.parametrize("words", ["status -L", "stream --query-gpu index", "-l 5", "-cu ada"])
-def test_words_of_gputop_stay(words: str) -> None:
-    assert translated(words.split(), cli.COMMANDS) == words.split()
-
-
-def test_queries_and_lists_of_nvidia_smi() -> None:
-    queried = run("--demo", "--query-gpu=index,memory.total", "--format=csv,noheader")
-    assert (queried.returncode, queried.stderr) == (0, "")
-    assert queried.stdout.splitlines()[0] == "0, 81559 MiB"
-    assert len(queried.stdout.splitlines()) == 8
+def test_the_list_of_nvidia_smi_needs_no_command() -> None:
     listed = run("--demo", "-L")
-    assert listed.stdout == run("status", "-L", "--demo").stdout
+    assert (listed.returncode, listed.stderr) == (0, "")
+    for words in (["status", "-L"], ["-L", "status"]):
+        assert run(*words, "--demo").stdout == listed.stdout
     assert listed.stdout.startswith("GPU 0: NVIDIA H100")
 
 
 SHARED_OPTIONS = {
     "--once": (),
+    "--list-gpus": (),
     "--interval": ("2",),
     "--no-gpm": (),
     "--id": ("1",),
@@ -741,6 +721,10 @@ def test_other_faults_of_the_system_are_not_hidden(monkeypatch: pytest.MonkeyPat
         cli.main([])
 
 
+LIKE_STATUS = {"--once", "--list-gpus"}
+"""Options that do the same as `gputop status`, which the help has."""
+
+
 def test_the_help_is_one_screen_and_has_everything() -> None:
     lines = cli.parser().format_help().splitlines()
     assert len(lines) < 24  # and the next prompt
@@ -748,7 +732,7 @@ def test_the_help_is_one_screen_and_has_everything() -> None:
     words = re.findall(r"[\w\[\]-]+", "\n".join(lines))
     shown = {word.replace("[no-]", "") for word in words}
     assert set(cli.COMMANDS) <= shown
-    assert {f"--{name}" for name in options()} <= {*shown, "--help", "--once"}  # the last is status
+    assert {f"--{name}" for name in options()} <= {*shown, "--help", *LIKE_STATUS}
 
 
 def options() -> set[str]:

@@ -37,7 +37,6 @@ GPU_IS_LOST = 15
 RESET_REQUIRED = 16
 VERSION_MISMATCH = 18
 NO_DATA = 21
-DEPRECATED = 26
 UNKNOWN = 999
 
 _GIB = 1 << 30
@@ -80,7 +79,7 @@ GPM: dict[int | str, float] = {
 }
 """The metrics of GPM that gputop knows."""
 XID = 0x8
-_PREFIXES = {"values": "", "texts": "", "delays": "delay."}
+_PREFIXES = {"values": "", "delays": "delay."}
 """What the keys of a device's mappings begin with, unless with the name of the mapping."""
 _SOURCE = Path(__file__).with_name("fake_nvml.c")
 
@@ -248,8 +247,6 @@ class FakeDevice:
         }
     )
     """What has a number in its key: `field.82` and its like are those of GetFieldValues."""
-    texts: Mapping[str, str] = field(default_factory=dict)
-    """Other keys, with texts."""
     processes: tuple[FakeProcess, ...] = ()
     usage: tuple[FakeUsage, ...] = ()
     """Rows of process utilization as they are, besides those of the processes."""

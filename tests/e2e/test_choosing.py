@@ -117,7 +117,8 @@ def test_the_list_the_stream_and_csv(driver: FakeDriver, given: str) -> None:
     assert listed[0].startswith(f"GPU {wanted[0][0]}: ")
     lines = run(driver, "stream", "--count", "1", "-i", given).stdout.splitlines()
     assert devices_of(json.loads(lines[-2])) == wanted
-    query = run(driver, "--query-gpu=index", "--format=csv,noheader", "-i", given)
+    words = ("stream", "--query-gpu=index", "--format=csv,noheader", "--count", "1")
+    query = run(driver, *words, "-i", given)
     assert query.stdout.split() == [str(wanted[0][0])]
 
 

@@ -175,18 +175,6 @@ def test_a_recording_becomes_csv(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("source", "why"),
-    [("--replay", "the source does not have it"), ("--demo", "the source does not have it")],
-)
-def test_a_note_says_what_a_source_does_not_have(tmp_path: Path, source: str, why: str) -> None:
-    path = recordings.make(tmp_path / "a.jsonl.gz", 5, 2)
-    words = (source, path) if source == "--replay" else (source,)
-    done = gputop("stream", *words, "--query=index,serial,pci.bus,uuid", "--count", "2")
-    assert ", [N/A], [N/A], GPU-" in done.stdout.splitlines()[1]
-    assert done.stderr == f"gputop: note: [N/A] for serial, pci.bus: {why}\n"
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_a_file_whole(tmp_path: Path, number: signal.Signals) -> None:
     path = tmp_path / "a.jsonl.gz"

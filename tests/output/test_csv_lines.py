@@ -213,7 +213,8 @@ def test_spaces_are_no_part_of_a_name() -> None:
     ("query", "message"),
     [
         ("utilisation.gpu", "There is no column utilisation.gpu. Did you mean utilization.gpu? "),
-        ("index,memory_used", "There is no column memory_used. Did you mean memory.used?"),
+        ("index,memory_used", "There is no column memory_used. Did you mean memory_used_bytes?"),
+        ("power", "There is no column power. Did you mean power_watts?"),
         ("clocks.smm", "There is no column clocks.smm. Did you mean clocks.sm? `nvidia-smi "),
         ("serial", "There is no column serial. `nvidia-smi --query-gpu=serial` may have it."),
         (
