@@ -93,6 +93,22 @@ def test_as_many_samples_come_as_were_asked_for(driver: FakeDriver) -> None:
 
 
 @pytest.mark.driver
+@pytest.mark.parametrize(
+    ("column", "text", "is_asked"),
+    [("sm_active_percent", "91.5", True), ("utilization.gpu", "97 %", False)],
+)
+def test_profiling_counters_are_asked_only_for_their_columns(
+    column: str, text: str, is_asked: bool, driver: FakeDriver
+) -> None:
+    driver.write(FakeDevice())
+    options = ("--query", column, "--count", "4", "--interval", "0.25")
+    done = stream(*options, environment=driver.environment())
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[-1] == text
+    assert (driver.calls()["nvmlGpmMetricsGet"] > 0) == is_asked
+
+
+@pytest.mark.driver
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_at_another_end_nothing_is_said_and_nobody_is_left(
     number: signal.Signals, driver: FakeDriver
