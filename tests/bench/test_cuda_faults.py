@@ -185,3 +185,26 @@ async def test_a_run_is_stopped_at_once_and_keeps_what_it_has(runs: Runs, kind: 
     assert isinstance(heard.last, Done | Failed)
     assert heard.result.stopped == "user"
     assert heard.samples or heard.rows
+
+
+HALTED_WITH_A_CHECK_IN_FLIGHT = """
+launch = backends.Cuda.launch
+def launch_and_halt(self, product, products, *, check):
+    launch(self, product, products, check=check)
+    if check:
+        self._halt.set()
+backends.Cuda.launch = launch_and_halt
+"""
+
+
+@pytest.mark.parametrize("kind", ["soak", "burn"])
+async def test_a_stop_right_after_the_first_check_finds_nothing_wrong(
+    runs: Runs, kind: str
+) -> None:
+    """C was set aside, and the other C, which is compared last, has no product yet."""
+    machine = replace(MACHINE, memory_gib=1.25)
+    result = (
+        await runs.run(kind, seconds=30.0, settings=machine, fault=HALTED_WITH_A_CHECK_IN_FLIGHT)
+    ).result
+    assert result.seconds < 10
+    assert (result.wrong_elements, result.mismatches) == (0, {})
