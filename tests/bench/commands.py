@@ -54,14 +54,15 @@ def ran(*arguments: str, **changes: str) -> subprocess.CompletedProcess[str]:
 class InTerminal:
     """The command with a terminal as its standard input and error, and a pipe for its result."""
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self, *arguments: str, **changes: str) -> None:
+        """Start it; `changes` are of its environment."""
         self.terminal, other = pty.openpty()
         self.process = subprocess.Popen(
             [*COMMAND, *arguments],
             stdin=other,
             stdout=subprocess.PIPE,
             stderr=other,
-            env=environment(),
+            env=environment() | changes,
         )
         os.close(other)
         self.screen = ""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gputop.bench.events import Done, Event, Failed, Planned, Point, Progress, Result
+from gputop.bench.events import Done, Event, Failed, Hello, Planned, Point, Progress, Result
 from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.run.group import GroupState, group_runner
@@ -15,7 +15,7 @@ from gputop.bench.run.session import Session
 from gputop.bench.run.supervision import Supervisor
 from gputop.compat import timeout
 from tests.bench.workers import broken_worker, fake_interpreter
-from tests.fake_cuda.settings import Settings
+from tests.fake_cuda.settings import Fault, Settings
 from tests.streams import device
 
 if TYPE_CHECKING:
@@ -29,6 +29,11 @@ SMALL = "step.BLOCKS, loads.COPIED_BYTES['cuda'] = step.SCALED, 1 << 20\n"
 """Work that a CPU can do: the blocks of `step` for CPUs, and small copies of `burn`."""
 
 
+def with_faults(*faults: Fault, settings: Settings = MACHINE) -> Settings:
+    """Return a machine with these faults."""
+    return replace(settings, faults=faults)
+
+
 def body(settings: Settings, fault: str = "") -> str:
     """Return the worker on a fake CUDA as Python; `fault` is as of `broken_worker`."""
     return broken_worker(
@@ -40,8 +45,7 @@ def body(settings: Settings, fault: str = "") -> str:
 
 def target(settings: Settings = MACHINE, number: int = 0) -> Target:
     """Return a GPU as NVML would describe it."""
-    uuid = device(number).uuid
-    free = int(settings.memory_gib * GIB) - int(settings.context_mib * (1 << 20))
+    uuid, free = device(number).uuid, int(settings.memory_gib * GIB)
     return Target("cuda", uuid, number, settings.name, settings.capability, free)
 
 
@@ -67,6 +71,11 @@ class Heard:
         """The error of a run that has no result."""
         assert isinstance(self.last, Failed), self.last
         return self.last
+
+    @property
+    def hello(self) -> Hello:
+        """What the worker said first."""
+        return next(event for event in self.events if isinstance(event, Hello))
 
     @property
     def plan(self) -> Planned:
@@ -158,3 +167,13 @@ class Runs:
             with Supervisor() as watch:
                 await runs.follow(watch, lambda *_: None, take)
         return list(heard.values())
+
+
+def in_the_middle(file: Path) -> Callable[[Event, Session], None]:
+    """Let the faults of that file happen from the first sample or row on."""
+
+    def hear(event: Event, _: Session) -> None:
+        if isinstance(event, Progress | Point):
+            file.touch()
+
+    return hear

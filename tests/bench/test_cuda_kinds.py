@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gputop.bench.plan.kinds import DTYPES
+from gputop.bench.plan.request import PROCESS_BYTES
 from gputop.bench.run import supervision
-from tests.bench.cuda import MACHINE, Runs
+from tests.bench.cuda import MACHINE, Runs, target, with_faults
 from tests.bench.workers import QUICK, needs_torch
+from tests.fake_cuda.settings import Fault
 from tests.streams import PreparedStream, inventory, sample
 
 if TYPE_CHECKING:
@@ -164,3 +166,56 @@ async def test_collective_between_two_devices(runs: Runs) -> None:
         assert heard.series() == ["all-reduce", "all-gather", "reduce-scatter"]
         assert heard.plan.layout == "2 ranks, nccl"
         assert heard.result.wrong_elements == 0
+
+
+async def test_collective_that_cannot_begin_is_no_fault_of_the_devices(runs: Runs) -> None:
+    machine = with_faults(Fault("collective", message="NCCL error: unhandled system error"))
+    ends = [heard.failed for heard in await runs.together("collective", 2, 2.0, settings=machine)]
+    assert [end.status for end in ends] == [3, 3]
+    assert any("unhandled system error" in end.problem.why for end in ends)
+
+
+async def test_rows_are_repeated_until_they_are_steady(runs: Runs) -> None:
+    heard = await runs.run("sweep", size=4, seconds=5.0)
+    assert [row.x for row in heard.rows] == [1, 2, 4]
+    assert all("spread_percent" in row.values for row in heard.rows)
+
+
+async def test_a_size_of_which_no_product_ends_in_time_is_refused(runs: Runs) -> None:
+    failed = (await runs.run("soak", "float32", 8192, settings=SLOW)).failed
+    assert failed.status == 3
+    assert failed.problem.what == "No float32 product of size 8192 ends in time"
+
+
+@pytest.mark.slow
+async def test_a_product_that_is_longer_than_the_run_after_all_is_refused(runs: Runs) -> None:
+    """The device is much slower once it has worked for a while."""
+    machine = replace(SLOW, sustained=0.1, burst_seconds=0.68)
+    failed = (await runs.run("soak", "float32", 1024, settings=machine)).failed
+    assert failed.status == 3
+    assert failed.problem.what == "No float32 product of size 1024 ends in time"
+
+
+async def test_products_that_are_too_long_for_pulses_are_refused(runs: Runs) -> None:
+    failed = (await runs.run("pulse", "float32", 1024, hertz=4.0, settings=SLOW)).failed
+    assert failed.status == 3
+    assert failed.problem.what == "The products are too long for these pulses"
+
+
+async def test_sweep_ends_where_products_do_not_fit(runs: Runs) -> None:
+    machine = replace(MACHINE, memory_gib=0.7)
+    unknown = replace(target(machine), memory_free_bytes=None)
+    heard = await runs.run(
+        "sweep", "bfloat16", None, 20.0, settings=machine, fault=QUICK, target=unknown
+    )
+    (note,) = heard.result.notes
+    assert note.endswith(" on, it does not fit in what is free")
+
+
+async def test_copies_that_the_host_has_no_room_for_are_left_out(runs: Runs) -> None:
+    machine = replace(MACHINE, memory_gib=1.25)
+    heard = await runs.run(
+        "copy", size=None, settings=machine, fault=QUICK, host_bytes=PROCESS_BYTES + (32 << 20)
+    )
+    assert {row.x for row in heard.rows} == {1 << 20}
+    assert heard.result.notes[0].startswith("no copies of 16 MiB and more: ")

@@ -1,0 +1,143 @@
+"""Wrong results, other bits, and wrong words on a fake GPU."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.bench.cuda import MACHINE, Runs, in_the_middle, with_faults
+from tests.bench.workers import QUICK, needs_torch
+from tests.fake_cuda.settings import Fault
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = needs_torch
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Runs:
+    """Runs on fake GPUs."""
+    return Runs(tmp_path)
+
+
+@pytest.mark.parametrize("verify_all", [False, True])
+async def test_wrong_elements_in_the_middle_are_counted(
+    runs: Runs, tmp_path: Path, verify_all: bool
+) -> None:
+    file = tmp_path / "now"
+    wrong = with_faults(Fault("product", "wrong", file=str(file)))
+    result = (
+        await runs.run(
+            "soak", seconds=2.0, settings=wrong, hear=in_the_middle(file), verify_all=verify_all
+        )
+    ).result
+    assert result.wrong_elements > 0
+    assert result.mismatches["wrong"] > 0
+
+
+async def test_a_device_that_is_wrong_from_the_first_product_on_is_a_fault(runs: Runs) -> None:
+    heard = await runs.run("soak", settings=with_faults(Fault("product", "wrong")))
+    assert heard.failed.status == 1
+    assert heard.failed.problem.what == "The device computes wrong results"
+
+
+@pytest.mark.parametrize("verify_all", [False, True])
+async def test_other_bits_are_no_fault(runs: Runs, tmp_path: Path, verify_all: bool) -> None:
+    file = tmp_path / "now"
+    other = with_faults(Fault("product", "other bits", file=str(file)))
+    result = (
+        await runs.run(
+            "soak", seconds=2.0, settings=other, hear=in_the_middle(file), verify_all=verify_all
+        )
+    ).result
+    assert result.wrong_elements == 0
+    assert result.mismatches["other bits"] > 0
+
+
+HALTED_WITH_A_CHECK_IN_FLIGHT = """
+launch = backends.Cuda.launch
+def launch_and_halt(self, product, products, *, check):
+    launch(self, product, products, check=check)
+    if check:
+        self._halt.set()
+backends.Cuda.launch = launch_and_halt
+"""
+
+
+@pytest.mark.parametrize("kind", ["soak", "burn"])
+async def test_a_stop_right_after_the_first_check_finds_nothing_wrong(
+    runs: Runs, kind: str
+) -> None:
+    """C was set aside, and the other C, which is compared last, has no product yet."""
+    machine = replace(MACHINE, memory_gib=1.25)
+    result = (
+        await runs.run(kind, seconds=30.0, settings=machine, fault=HALTED_WITH_A_CHECK_IN_FLIGHT)
+    ).result
+    assert result.seconds < 10
+    assert (result.wrong_elements, result.mismatches) == (0, {})
+
+
+async def test_a_wrong_word_of_memory_is_described(runs: Runs) -> None:
+    machine = with_faults(
+        Fault("write", "wrong", after=3, times=1), settings=replace(MACHINE, memory_gib=1.25)
+    )
+    result = (await runs.run("memory", size=None, seconds=2.0, settings=machine)).result
+    assert result.wrong_elements == 1
+    (note,) = (note for note in result.notes if note.startswith("wrong word at offset 0x"))
+    assert "flipped bits 3 (random, pass 1)" in note
+
+
+async def test_wrong_copies_beside_products_are_counted(runs: Runs, tmp_path: Path) -> None:
+    file = tmp_path / "now"
+    machine = with_faults(
+        Fault("copy", "wrong", file=str(file)), settings=replace(MACHINE, memory_gib=1.25)
+    )
+    result = (
+        await runs.run("burn", seconds=1.0, settings=machine, hear=in_the_middle(file))
+    ).result
+    assert result.wrong_elements > 0
+
+
+async def test_copies_that_fail_beside_products_end_the_run(runs: Runs, tmp_path: Path) -> None:
+    file = tmp_path / "now"
+    error = Fault("copy", message="CUDA error: an illegal memory access", file=str(file))
+    machine = with_faults(error, settings=replace(MACHINE, memory_gib=1.25))
+    heard = await runs.run("burn", seconds=30.0, settings=machine, hear=in_the_middle(file))
+    assert heard.failed.status == 1
+    assert "an illegal memory access" in heard.failed.problem.why
+
+
+@pytest.mark.parametrize("verify_all", [False, True])
+async def test_wrong_int8_products_are_counted(
+    runs: Runs, tmp_path: Path, verify_all: bool
+) -> None:
+    file = tmp_path / "now"
+    machine = with_faults(Fault("product", "wrong", file=str(file)))
+    hear = in_the_middle(file)
+    heard = await runs.run(
+        "soak", "int8", seconds=1.0, settings=machine, hear=hear, verify_all=verify_all
+    )
+    assert heard.result.wrong_elements > 0
+
+
+async def test_products_that_are_wrong_at_times_are_unexplained(runs: Runs, tmp_path: Path) -> None:
+    file = tmp_path / "now"
+    machine = with_faults(Fault("product", "wrong", every=2, file=str(file)))
+    heard = await runs.run("soak", seconds=2.0, settings=machine, hear=in_the_middle(file))
+    assert heard.result.wrong_elements > 0
+    assert set(heard.result.mismatches) == {"unexplained"}
+
+
+async def test_a_wrong_corner_of_the_first_product_is_found(runs: Runs) -> None:
+    machine = with_faults(Fault("product", "wrong", size=32, after=1, times=1))
+    result = (await runs.run("sweep", size=64, settings=machine, fault=QUICK)).result
+    assert result.wrong_elements > 0
+
+
+async def test_a_wrong_product_with_b_row_major_is_found(runs: Runs) -> None:
+    machine = with_faults(Fault("product", "wrong", size=256, after=200, times=20_000))
+    result = (await runs.run("peak", settings=machine, fault=QUICK)).result
+    assert result.wrong_elements > 0
