@@ -136,6 +136,19 @@ async def test_memory_writes_all_patterns(runs: Runs) -> None:
     assert heard.plan.layout.startswith("blocks of ")
 
 
+async def test_memory_of_few_blocks_has_passes_of_every_pattern(runs: Runs) -> None:
+    machine = replace(MACHINE, memory_gib=0.72)
+    heard = await runs.run("memory", size=None, seconds=2.0, settings=machine)
+    assert heard.result.wrong_elements == 0
+    assert {point.series for point in heard.result.points} == {
+        "random",
+        "address",
+        "moving inversions",
+        "walking ones",
+        "walking zeros",
+    }
+
+
 async def test_burn_multiplies_and_copies(runs: Runs) -> None:
     machine = replace(MACHINE, memory_gib=1.25)
     heard = await runs.run("burn", settings=machine)
@@ -219,3 +232,49 @@ async def test_copies_that_the_host_has_no_room_for_are_left_out(runs: Runs) -> 
     )
     assert {row.x for row in heard.rows} == {1 << 20}
     assert heard.result.notes[0].startswith("no copies of 16 MiB and more: ")
+
+
+async def test_a_step_that_does_not_fit_is_left_out(runs: Runs) -> None:
+    machine = replace(MACHINE, memory_gib=0.64)
+    unknown = replace(target(machine), memory_free_bytes=None)
+    failed = (
+        await runs.run("step", size=None, seconds=5.0, settings=machine, target=unknown)
+    ).failed
+    assert failed.status == 3
+    assert "70B/16, compiled: left out, it needs " in failed.problem.why
+
+
+def halted_where(condition: str) -> str:
+    """Return a fault by which the run is halted before the time of a row is taken."""
+    return f"""
+time_row = rows.Rows.time
+def halted(self, *arguments, **options):
+    if {condition}:
+        self.run.halt.set()
+    return time_row(self, *arguments, **options)
+rows.Rows.time = halted
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "where"),
+    [
+        ("sweep", "self.table.rows == 1"),
+        ("peak", "self.table.rows == 1"),
+        ("peak", "self.to_come == 5"),  # the second one of three that are confirmed
+        ("peak", "self.to_come == 2"),  # the second one of three other ways
+        ("latency", "self.table.rows == 1"),
+        ("copy", "self.table.rows == 1"),
+        ("step", "self.table.rows == 1"),
+    ],
+)
+async def test_a_row_that_is_stopped_before_it_was_timed_is_not_there(
+    runs: Runs, kind: str, where: str
+) -> None:
+    machine = replace(MACHINE, memory_gib=1.25)
+    size = 256 if kind in ("sweep", "peak") else None
+    fault = QUICK + halted_where(where)
+    heard = await runs.run(kind, size=size, seconds=20.0, settings=machine, fault=fault)
+    assert heard.rows
+    assert all(row.values["seconds"] > 0 for row in heard.rows)
+    assert heard.result.wrong_elements == 0

@@ -137,7 +137,25 @@ async def test_a_wrong_corner_of_the_first_product_is_found(runs: Runs) -> None:
     assert result.wrong_elements > 0
 
 
+WRONG_ROW_MAJOR = """
+check = backends.Cuda.check
+def checked(self, product):
+    if not product.column_major:
+        product.c[3, 5] = 1e6
+    return check(self, product)
+backends.Cuda.check = checked
+"""
+
+
 async def test_a_wrong_product_with_b_row_major_is_found(runs: Runs) -> None:
-    machine = with_faults(Fault("product", "wrong", size=256, after=200, times=20_000))
-    result = (await runs.run("peak", settings=machine, fault=QUICK)).result
+    result = (await runs.run("peak", fault=QUICK + WRONG_ROW_MAJOR)).result
     assert result.wrong_elements > 0
+
+
+async def test_only_the_first_wrong_words_of_memory_are_described(runs: Runs) -> None:
+    machine = with_faults(
+        Fault("write", "wrong", after=3, every=5), settings=replace(MACHINE, memory_gib=0.72)
+    )
+    result = (await runs.run("memory", size=None, seconds=2.0, settings=machine)).result
+    assert result.wrong_elements > 1
+    assert len([note for note in result.notes if note.startswith("wrong word")]) <= 8

@@ -90,31 +90,53 @@ async def test_the_worker_is_bound_to_the_processors_of_the_gpu(runs: Runs, tmp_
     assert heard.hello.bound_to.startswith("NUMA node 1, processors: ")
 
 
+async def test_the_worker_is_not_bound_where_the_node_is_not_known(
+    runs: Runs, tmp_path: Path
+) -> None:
+    folder = tmp_path / "0000:17:00.0"
+    folder.mkdir()
+    (folder / "numa_node").write_text("-1\n")
+    (folder / "local_cpulist").write_text("0-1023\n")
+    heard = await runs.run(
+        "soak",
+        fault=f"main.SYSFS = main.Path({str(tmp_path)!r})\n",
+        target=replace(target(), pci_bus_id="00000000:17:00.0"),
+    )
+    assert heard.hello.bound_to is None
+
+
 CUBLAS = """
 int cublasGetProperty(int part, int *value) { *value = part == 0 ? 13 : part; return 0; }
 """
 
 
-@pytest.fixture
-def cublas(tmp_path: Path) -> Path:
-    """Compile a library that knows its version, and nothing else."""
+@pytest.fixture(params=[CUBLAS, "int nothing;"], ids=["known", "unknown"])
+def cublas(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, str | None]:
+    """Compile a library, and return its version, which one of them does not know."""
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("needs a C compiler")
     source, library = tmp_path / "cublas.c", tmp_path / "libcublas.so.13"
-    source.write_text(CUBLAS)
+    source.write_text(request.param)
     subprocess.run([compiler, "-shared", "-fPIC", source, "-o", library], check=True)
-    return library
+    return library, "13.1.2" if request.param == CUBLAS else None
 
 
 @pytest.mark.driver
 async def test_the_version_of_cublas_is_that_of_the_loaded_library(
-    runs: Runs, cublas: Path
+    runs: Runs, cublas: tuple[Path, str | None]
 ) -> None:
-    heard = await runs.run("soak", fault=f"import ctypes\nctypes.CDLL({str(cublas)!r})\n")
-    assert heard.hello.cublas_version == "13.1.2"
+    library, version = cublas
+    heard = await runs.run("soak", fault=f"import ctypes\nctypes.CDLL({str(library)!r})\n")
+    assert heard.hello.cublas_version == version
 
 
 async def test_the_memory_of_the_context_is_that_of_neither_torch_nor_others(runs: Runs) -> None:
     known = (await runs.run("soak", target=replace(target(), memory_share=1.0))).result
     assert known.context_bytes == 600 << 20
+
+
+async def test_memory_that_is_gone_since_the_plan_is_no_fault(runs: Runs) -> None:
+    failed = (await runs.run("memory", size=None, settings=with_faults(NO_ROOM))).failed
+    assert failed.status == 3
+    assert failed.problem.what == "The memory to test cannot be had"

@@ -2,9 +2,9 @@
 
     python -m tests.fake_cuda.coverage [OPTIONS OF PYTEST]
 
-It runs all tests of `tests/bench` that use the fake CUDA, the slow ones too, with coverage.py in
-each worker, and writes COVERAGE.md: a line for each module, and the lines that no test executes.
-Each of those has a reason in `REASONS`, or the script ends with status 1.
+It runs all tests that use the fake CUDA, the slow ones too, with coverage.py in each worker, and
+writes COVERAGE.md: a line for each module, and the lines that no test executes. Each of those has a
+reason in `REASONS`, or the script ends with status 1.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def run_tests(folder: Path, arguments: list[str]) -> int:
     """Run the tests with coverage in each worker; return the status of pytest."""
     configuration = folder / "coveragerc"
     configuration.write_text(CONFIGURATION.format(folder=folder))
-    paths = sorted((ROOT / "tests" / "bench").glob("test_*.py"))
+    paths = sorted((ROOT / "tests").glob("*/test_*.py"))
     tests = [str(path) for path in paths if FAKE.search(path.read_text())]
     command = [sys.executable, "-m", "pytest", "-q", "-m", "slow or not slow", *arguments, *tests]
     environment = {**os.environ, "COVERAGE_PROCESS_START": str(configuration)}
