@@ -27,6 +27,7 @@ def runs(tmp_path: Path) -> Runs:
     return Runs(tmp_path)
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("kind", ["soak", "latency"])
 async def test_a_device_that_dies_is_a_fault(runs: Runs, tmp_path: Path, kind: str) -> None:
     file = tmp_path / "now"
@@ -58,7 +59,7 @@ async def test_a_size_that_does_not_fit_after_all_ends_the_rows_of_its_type(runs
     """As if somebody else had taken the memory since the plan."""
     full = Fault("product", exception="OutOfMemoryError", message="CUDA out of memory.", size=32)
     settings = with_faults(full)
-    result = (await runs.run("sweep", "bfloat16", 64, settings=settings, fault=QUICK)).result
+    result = (await runs.run("sweep", "bfloat16", 64, 20.0, settings=settings, fault=QUICK)).result
     assert "bfloat16: no size from 32 on, it does not fit after all" in result.notes
     assert [row.x for row in result.points] == [1, 2, 4, 8, 16]
 
@@ -68,7 +69,7 @@ async def test_memory_that_cannot_be_pinned_is_a_note(runs: Runs) -> None:
         Fault("pin", after=2, message="CUDA error: OS call failed"),
         settings=replace(MACHINE, memory_gib=1.25),
     )
-    heard = await runs.run("copy", size=None, settings=machine, fault=QUICK)
+    heard = await runs.run("copy", size=None, seconds=20.0, settings=machine, fault=QUICK)
     assert "pinned: absent at 1 MiB, CUDA error: OS call failed" in heard.result.notes
     assert heard.series() == [
         "device to device",
@@ -85,6 +86,7 @@ async def test_a_step_that_does_not_compile_is_left_out(runs: Runs) -> None:
     assert "7B/16, compiled: left out, torch.compile: no compiler" in result.notes
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize("kind", ["soak", "sweep", "memory", "copy", "latency"])
 async def test_a_run_is_stopped_at_once_and_keeps_what_it_has(runs: Runs, kind: str) -> None:
     stops: list[asyncio.Task[None]] = []

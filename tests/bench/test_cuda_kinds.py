@@ -73,7 +73,7 @@ async def test_soak_of_long_products_has_one_in_flight(runs: Runs) -> None:
 
 
 async def test_sweep_has_rows_of_each_data_type(runs: Runs) -> None:
-    heard = await runs.run("sweep", "bfloat16,float32", 64, fault=QUICK)
+    heard = await runs.run("sweep", "bfloat16,float32", 64, 20.0, fault=QUICK)
     assert heard.series() == ["bfloat16", "float32"]
     assert {row.x for row in heard.rows} == {1, 2, 4, 8, 16, 32, 64}
     assert (heard.result.stopped, heard.result.wrong_elements) == ("time", 0)
@@ -87,7 +87,7 @@ async def test_sweep_leaves_out_products_that_are_too_long(runs: Runs) -> None:
 
 
 async def test_latency_has_a_row_for_each_way(runs: Runs) -> None:
-    heard = await runs.run("latency", "bfloat16", None, fault=QUICK)
+    heard = await runs.run("latency", "bfloat16", None, 20.0, fault=QUICK)
     assert heard.series() == [
         "eager",
         "launch alone",
@@ -107,7 +107,7 @@ async def test_latency_has_a_row_for_each_way(runs: Runs) -> None:
 async def test_peak_measures_the_best_shape_in_other_ways(
     runs: Runs, dtype: str, ways: list[str]
 ) -> None:
-    heard = await runs.run("peak", dtype, fault=QUICK)
+    heard = await runs.run("peak", dtype, seconds=20.0, fault=QUICK)
     last = [row.series.rpartition(", ")[2] for row in heard.rows][-len(ways) :]
     assert last == ways
     assert heard.result.tflops_peak is not None
@@ -116,7 +116,7 @@ async def test_peak_measures_the_best_shape_in_other_ways(
 
 async def test_copy_within_the_device_and_to_the_host(runs: Runs) -> None:
     machine = replace(MACHINE, memory_gib=1.25)
-    heard = await runs.run("copy", size=None, seconds=1.0, settings=machine, fault=QUICK)
+    heard = await runs.run("copy", size=None, seconds=20.0, settings=machine, fault=QUICK)
     assert heard.series() == [
         "device to device",
         "host to device, pageable",
@@ -136,6 +136,7 @@ async def test_memory_writes_all_patterns(runs: Runs) -> None:
     assert heard.plan.layout.startswith("blocks of ")
 
 
+@pytest.mark.slow
 async def test_memory_of_few_blocks_has_passes_of_every_pattern(runs: Runs) -> None:
     machine = replace(MACHINE, memory_gib=0.72)
     heard = await runs.run("memory", size=None, seconds=2.0, settings=machine)
@@ -188,6 +189,7 @@ async def test_collective_that_cannot_begin_is_no_fault_of_the_devices(runs: Run
     assert any("unhandled system error" in end.problem.why for end in ends)
 
 
+@pytest.mark.slow
 async def test_rows_are_repeated_until_they_are_steady(runs: Runs) -> None:
     heard = await runs.run("sweep", size=4, seconds=5.0)
     assert [row.x for row in heard.rows] == [1, 2, 4]
@@ -215,6 +217,7 @@ async def test_products_that_are_too_long_for_pulses_are_refused(runs: Runs) -> 
     assert failed.problem.what == "The products are too long for these pulses"
 
 
+@pytest.mark.slow
 async def test_sweep_ends_where_products_do_not_fit(runs: Runs) -> None:
     machine = replace(MACHINE, memory_gib=0.7)
     unknown = replace(target(machine), memory_free_bytes=None)
@@ -228,12 +231,18 @@ async def test_sweep_ends_where_products_do_not_fit(runs: Runs) -> None:
 async def test_copies_that_the_host_has_no_room_for_are_left_out(runs: Runs) -> None:
     machine = replace(MACHINE, memory_gib=1.25)
     heard = await runs.run(
-        "copy", size=None, settings=machine, fault=QUICK, host_bytes=PROCESS_BYTES + (32 << 20)
+        "copy",
+        size=None,
+        seconds=20.0,
+        settings=machine,
+        fault=QUICK,
+        host_bytes=PROCESS_BYTES + (32 << 20),
     )
     assert {row.x for row in heard.rows} == {1 << 20}
     assert heard.result.notes[0].startswith("no copies of 16 MiB and more: ")
 
 
+@pytest.mark.slow
 async def test_a_step_that_does_not_fit_is_left_out(runs: Runs) -> None:
     machine = replace(MACHINE, memory_gib=0.64)
     unknown = replace(target(machine), memory_free_bytes=None)
@@ -256,6 +265,7 @@ rows.Rows.time = halted
 """
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize(
     ("kind", "where"),
     [

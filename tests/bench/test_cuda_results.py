@@ -23,6 +23,7 @@ def runs(tmp_path: Path) -> Runs:
     return Runs(tmp_path)
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("verify_all", [False, True])
 async def test_wrong_elements_in_the_middle_are_counted(
     runs: Runs, tmp_path: Path, verify_all: bool
@@ -44,6 +45,7 @@ async def test_a_device_that_is_wrong_from_the_first_product_on_is_a_fault(runs:
     assert heard.failed.problem.what == "The device computes wrong results"
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("verify_all", [False, True])
 async def test_other_bits_are_no_fault(runs: Runs, tmp_path: Path, verify_all: bool) -> None:
     file = tmp_path / "now"
@@ -67,6 +69,7 @@ backends.Cuda.launch = launch_and_halt
 """
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("kind", ["soak", "burn"])
 async def test_a_stop_right_after_the_first_check_finds_nothing_wrong(
     runs: Runs, kind: str
@@ -90,6 +93,7 @@ async def test_a_wrong_word_of_memory_is_described(runs: Runs) -> None:
     assert "flipped bits 3 (random, pass 1)" in note
 
 
+@pytest.mark.slow
 async def test_wrong_copies_beside_products_are_counted(runs: Runs, tmp_path: Path) -> None:
     file = tmp_path / "now"
     machine = with_faults(
@@ -101,6 +105,7 @@ async def test_wrong_copies_beside_products_are_counted(runs: Runs, tmp_path: Pa
     assert result.wrong_elements > 0
 
 
+@pytest.mark.slow
 async def test_copies_that_fail_beside_products_end_the_run(runs: Runs, tmp_path: Path) -> None:
     file = tmp_path / "now"
     error = Fault("copy", message="CUDA error: an illegal memory access", file=str(file))
@@ -110,6 +115,7 @@ async def test_copies_that_fail_beside_products_end_the_run(runs: Runs, tmp_path
     assert "an illegal memory access" in heard.failed.problem.why
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("verify_all", [False, True])
 async def test_wrong_int8_products_are_counted(
     runs: Runs, tmp_path: Path, verify_all: bool
@@ -123,9 +129,10 @@ async def test_wrong_int8_products_are_counted(
     assert heard.result.wrong_elements > 0
 
 
+@pytest.mark.slow
 async def test_products_that_are_wrong_at_times_are_unexplained(runs: Runs, tmp_path: Path) -> None:
     file = tmp_path / "now"
-    machine = with_faults(Fault("product", "wrong", every=2, file=str(file)))
+    machine = with_faults(Fault("product", "wrong", every=3, file=str(file)))
     heard = await runs.run("soak", seconds=2.0, settings=machine, hear=in_the_middle(file))
     assert heard.result.wrong_elements > 0
     assert set(heard.result.mismatches) == {"unexplained"}
@@ -133,7 +140,7 @@ async def test_products_that_are_wrong_at_times_are_unexplained(runs: Runs, tmp_
 
 async def test_a_wrong_corner_of_the_first_product_is_found(runs: Runs) -> None:
     machine = with_faults(Fault("product", "wrong", size=32, after=1, times=1))
-    result = (await runs.run("sweep", size=64, settings=machine, fault=QUICK)).result
+    result = (await runs.run("sweep", size=64, seconds=20.0, settings=machine, fault=QUICK)).result
     assert result.wrong_elements > 0
 
 
@@ -147,11 +154,13 @@ backends.Cuda.check = checked
 """
 
 
+@pytest.mark.slow
 async def test_a_wrong_product_with_b_row_major_is_found(runs: Runs) -> None:
-    result = (await runs.run("peak", fault=QUICK + WRONG_ROW_MAJOR)).result
+    result = (await runs.run("peak", seconds=20.0, fault=QUICK + WRONG_ROW_MAJOR)).result
     assert result.wrong_elements > 0
 
 
+@pytest.mark.slow
 async def test_only_the_first_wrong_words_of_memory_are_described(runs: Runs) -> None:
     machine = with_faults(
         Fault("write", "wrong", after=3, every=5), settings=replace(MACHINE, memory_gib=0.72)

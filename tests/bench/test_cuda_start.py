@@ -33,6 +33,7 @@ def runs(tmp_path: Path) -> Runs:
     return Runs(tmp_path)
 
 
+@pytest.mark.daily(4)
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
@@ -53,6 +54,7 @@ async def test_a_device_that_cannot_be_used_is_not_called_faulty(
     assert "\n" not in str(failed.problem)
 
 
+@pytest.mark.slow
 async def test_products_that_do_not_fit_are_refused(runs: Runs) -> None:
     slow = replace(MACHINE, rates={"bfloat16": 0.1})
     unknown = replace(target(slow), memory_free_bytes=None)
@@ -90,6 +92,7 @@ async def test_the_worker_is_bound_to_the_processors_of_the_gpu(runs: Runs, tmp_
     assert heard.hello.bound_to.startswith("NUMA node 1, processors: ")
 
 
+@pytest.mark.slow
 async def test_the_worker_is_not_bound_where_the_node_is_not_known(
     runs: Runs, tmp_path: Path
 ) -> None:

@@ -55,7 +55,13 @@ async def test_float4_is_not_in_old_versions(runs: Runs) -> None:
 
 async def test_a_type_that_the_gpu_does_not_have_is_a_note_beside_others(runs: Runs) -> None:
     heard = await runs.run(
-        "sweep", "bfloat16,float8_e4m3", 64, settings=WITHOUT_FLOAT8, fault=QUICK, target=target()
+        "sweep",
+        "bfloat16,float8_e4m3",
+        64,
+        20.0,
+        settings=WITHOUT_FLOAT8,
+        fault=QUICK,
+        target=target(),
     )
     assert heard.series() == ["bfloat16"]
     assert any(note.startswith("float8_e4m3: torch._scaled_mm") for note in heard.result.notes)
