@@ -34,9 +34,9 @@ def with_faults(*faults: Fault, settings: Settings = MACHINE) -> Settings:
     return replace(settings, faults=faults)
 
 
-def body(settings: Settings, fault: str = "") -> str:
-    """Return the worker on a fake CUDA as Python; `fault` is as of `broken_worker`."""
-    return broken_worker(
+def fake_cuda(settings: Settings, fault: str = "") -> str:
+    """Return a fault of `broken_worker` that gives the worker a fake CUDA, before another fault."""
+    return (
         f"import os, sys\nsys.path.insert(0, {str(ROOT)!r})\n"
         f"os.environ.update({settings.environment()!r})\n"
         f"from tests.fake_cuda import install\ninstall.install()\n{SMALL}{fault}"
@@ -115,7 +115,7 @@ class Runs:
         number: int = 0,
     ) -> Request:
         """Return a request for the worker on a fake CUDA. Data types are separated by commas."""
-        python = fake_interpreter(self._folder, body(settings, fault))
+        python = fake_interpreter(self._folder, broken_worker(fake_cuda(settings, fault)))
         dtypes = dtype.split(",")
         asked = Request(target(settings, number), dtypes[0], size, seconds, python, kind)
         return replace(asked, further_dtypes=tuple(dtypes[1:]))

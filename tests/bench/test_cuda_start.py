@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.bench.cuda import MACHINE, Runs, target, with_faults
-from tests.bench.workers import needs_torch
+from tests.bench.cuda import MACHINE, Runs, fake_cuda, target, with_faults
+from tests.bench.workers import STOP_SECONDS, RawWorker, needs_torch
 from tests.fake_cuda.settings import Fault, Settings
 
 if TYPE_CHECKING:
@@ -143,3 +143,19 @@ async def test_memory_that_is_gone_since_the_plan_is_no_fault(runs: Runs) -> Non
     failed = (await runs.run("memory", size=None, settings=with_faults(NO_ROOM))).failed
     assert failed.status == 3
     assert failed.problem.what == "The memory to test cannot be had"
+
+
+async def test_a_container_without_compute_says_what_it_was_given(runs: Runs) -> None:
+    none = Fault("init", message="Found no NVIDIA driver on your system.")
+    fault = "os.environ['NVIDIA_DRIVER_CAPABILITIES'] = 'utility'\n"
+    failed = (await runs.run("soak", settings=with_faults(none), fault=fault)).failed
+    assert failed.status == 3
+    assert "NVIDIA_DRIVER_CAPABILITIES is utility" in failed.problem.why
+
+
+async def test_a_worker_ends_with_its_parent(runs: Runs) -> None:
+    asked = runs.request("soak", seconds=600.0)
+    with RawWorker(asked, fake_cuda(MACHINE)) as worker:
+        worker.until("sample")
+        worker.close()
+        assert worker.process.wait(STOP_SECONDS) == 1

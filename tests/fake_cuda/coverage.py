@@ -37,7 +37,32 @@ FAKE = re.compile(r"tests\.bench\.cuda|fake_cuda")
 """Names that a test of the fake CUDA imports."""
 MODULE = "module"
 """Name of the code outside of functions."""
-REASONS: dict[str, str] = {}
+CPU = "only with a CPU"
+NODES = "only between nodes of a cluster, on a CPU in `tests/bench/test_collective.py`"
+PROCESS = "no CUDA: about processes, in `tests/bench/test_worker.py`"
+REASONS = {
+    "backends.py: Cpu": CPU,
+    "collective.py: Ranks.__init__": NODES,
+    "collective.py: interface_to": NODES,
+    "collective.py: device.torch.set_num_threads(1)": CPU,
+    "collective.py: _seconds_of_each": CPU,
+    "copies.py: ways = _cpu_ways": CPU,
+    "copies.py: _cpu_ways": CPU,
+    'formats.py: self.accumulate = "as the CPU library does"': CPU,
+    "formats.py: Float4.empty": "no plan has an odd size of float4",
+    "latency.py: ended = ": CPU,
+    "latency.py: run.notes += [": CPU,
+    "loads.py: torch.set_num_threads(1)": CPU,
+    "main.py: read_request": PROCESS,
+    "main.py: end_with_parent": PROCESS,
+    "main.py: device = Cpu(": CPU,
+    "memory.py: with contextlib.suppress(OSError)": CPU,
+    'memory.py: Path("/proc/self/oom_score_adj")': CPU,
+    "product.py: Checksums._sums_of_b": f"B row-major: {CPU}",
+    "step.py: blocks = SCALED": CPU,
+    'step.py: run.notes.append("the blocks are scaled': CPU,
+    "step.py: _tidy": "no CUDA: ends compilers, which the fake has none of",
+}
 """Reasons by `module.py: function`, or by `module.py: ` and the beginning of the line."""
 
 

@@ -248,8 +248,14 @@ def _patch_cuda(machine: Machine, memory: Memory) -> None:
 
     def properties(device: Any = None) -> Any:
         major, minor = settings.compute_capability
-        facts = {"major": major, "minor": minor, "multi_processor_count": 132}
-        return types.SimpleNamespace(name=settings.name, total_memory=memory.total, **facts)
+        return types.SimpleNamespace(
+            name=settings.name,
+            total_memory=memory.total,
+            major=major,
+            minor=minor,
+            multi_processor_count=132,
+            is_integrated=int(settings.is_integrated),
+        )
 
     def new_stream(device: Any = None, priority: int = 0) -> Stream:
         number = number_of(device, machine.current_device)

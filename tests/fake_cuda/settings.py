@@ -79,6 +79,8 @@ class Settings:
     host_gbs: float = 50.0
     link_gbs: float = 300.0
     peer_access: bool = True
+    is_integrated: bool = False
+    """True if the GPU uses the host's memory."""
     faults: tuple[Fault, ...] = ()
 
     @property
