@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gputop.bench.events import Done, Event, Failed, Hello, Planned, Point, Progress, Result
+from gputop.bench.events import (
+    Done,
+    Event,
+    Failed,
+    Hello,
+    Planned,
+    Point,
+    Progress,
+    Result,
+    Verified,
+)
 from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.run.group import GroupState, group_runner
@@ -169,11 +180,35 @@ class Runs:
         return list(heard.values())
 
 
-def in_the_middle(file: Path) -> Callable[[Event, Session], None]:
-    """Let the faults of that file happen from the first sample or row on."""
+def in_the_middle(
+    file: Path, until: Callable[[Verified], bool] | None = None
+) -> Callable[[Event, Session], None]:
+    """Let the faults of that file happen from the first sample or row on.
 
-    def hear(event: Event, _: Session) -> None:
+    The run is stopped once `until` is true of a check.
+    """
+    stops: list[asyncio.Task[None]] = []
+
+    def hear(event: Event, session: Session) -> None:
         if isinstance(event, Progress | Point):
             file.touch()
+        if isinstance(event, Verified) and until is not None and not stops and until(event):
+            stops.append(asyncio.create_task(session.stop()))
 
     return hear
+
+
+def is_wrong(check: Verified) -> bool:
+    """Return True once an element was wrong."""
+    return check.wrong_elements > 0
+
+
+def from_the_plan_on(file: Path) -> str:
+    """Return a fault by which the faults of that file happen once the plan was sent."""
+    return f"""
+send_plan = main.Run.planned
+def planned(self, *arguments, **options):
+    send_plan(self, *arguments, **options)
+    main.Path({str(file)!r}).touch()
+main.Run.planned = planned
+"""

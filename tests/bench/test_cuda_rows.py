@@ -10,7 +10,7 @@ import pytest
 from gputop.bench.events import Done
 from gputop.bench.run import supervision
 from tests.bench.cuda import MACHINE, Runs, fake_cuda, with_faults
-from tests.bench.workers import QUICK, RawWorker, needs_torch
+from tests.bench.workers import QUICK, STOP_SECONDS, RawWorker, needs_torch
 from tests.fake_cuda.settings import Fault
 from tests.streams import PreparedStream, inventory, sample
 
@@ -50,9 +50,11 @@ rows.Rows.time = halted
     [
         ("sweep", "self.table.rows == 1"),
         ("peak", "self.table.rows == 1"),
+        ("peak", "self.to_come == 6"),  # the first one of three that are confirmed
         ("peak", "self.to_come == 5"),  # the second one of three that are confirmed
         ("peak", "self.to_come == 2"),  # the second one of three other ways
         ("latency", "self.table.rows == 1"),
+        ("latency", "self.table.rows == 6"),  # the first one of the second size
         ("copy", "self.table.rows == 1"),
         ("step", "self.table.rows == 1"),
     ],
@@ -73,6 +75,7 @@ async def test_a_peak_of_which_nothing_was_timed_has_no_best_shape(runs: Runs) -
     fault = fake_cuda(MACHINE, QUICK + halted_where("True"))
     with RawWorker(runs.request("peak", seconds=20.0), fault) as worker:
         done = worker.until("done")
+        worker.process.wait(STOP_SECONDS)
     assert done["tflops_peak"] is None
     assert done["notes"] == []
 
@@ -112,11 +115,35 @@ async def test_a_link_that_kills_a_gpu_is_a_fault(runs: Runs) -> None:
 
 
 @pytest.mark.slow
-async def test_latency_leaves_out_rows_that_would_take_too_long(runs: Runs) -> None:
+async def test_latency_leaves_out_sizes_that_would_take_too_long(runs: Runs) -> None:
     machine = replace(MACHINE, rates={"float64": 0.0002})
-    heard = await runs.run("latency", "float64", None, 1.0, settings=machine)
+    fault = QUICK + "backends.Cuda.smallest_size = 64\n"
+    heard = await runs.run("latency", "float64", None, 5.0, settings=machine, fault=fault)
     assert {row.x for row in heard.rows} <= {5, 100}
     assert any("1000 x 1000" in note for note in heard.result.notes)
+
+
+async def test_latency_leaves_out_rows_that_would_take_too_long(runs: Runs) -> None:
+    machine = replace(MACHINE, rates={"float64": 0.1})
+    fault = QUICK + "latency.CALLS = 1000\n"
+    heard = await runs.run("latency", "float64", None, 5.0, settings=machine, fault=fault)
+    assert {row.x for row in heard.rows} <= {5, 100}
+    assert any("eager of 1000 x 1000" in note for note in heard.result.notes)
+
+
+HALTED_COLLECTIVE = """
+def measure(device, run):
+    run.halt.set()
+    raise RuntimeError("another rank is gone")
+collective._measure = measure
+"""
+
+
+async def test_a_rank_that_is_stopped_says_no_error_of_another(runs: Runs) -> None:
+    fault = fake_cuda(MACHINE, HALTED_COLLECTIVE)
+    with RawWorker(runs.request("collective", size=None), fault) as worker:
+        assert worker.until("done")["stopped"] == "time"
+        worker.process.wait(STOP_SECONDS)
 
 
 def with_errors(low: float, high: float) -> str:
@@ -146,13 +173,12 @@ async def test_rows_that_are_less_exact_than_their_type_are_left_out(runs: Runs)
     assert "was not made in bfloat16" in str(failed.problem)
 
 
-@pytest.mark.slow
 async def test_many_rows_with_the_same_note_are_counted(runs: Runs) -> None:
     not_float32 = Fault("product", kind="float32", exception="TypeError", message="not today")
-    machine = with_faults(not_float32)
-    heard = await runs.run("sweep", "bfloat16,float32", 2048, 20.0, settings=machine, fault=QUICK)
+    settings, fault = with_faults(not_float32), QUICK + "rows.MOST_NAMED = 3\n"
+    heard = await runs.run("sweep", "bfloat16,float32", 32, 20.0, settings=settings, fault=fault)
     (note,) = (note for note in heard.result.notes if "not today" in note)
-    assert " more: not measured, TypeError: not today" in note
+    assert note.endswith(" and 3 more: not measured, TypeError: not today")
     assert heard.series() == ["bfloat16"]
 
 
