@@ -43,7 +43,7 @@ async def test_soak_in_every_data_type(runs: Runs, dtype: str) -> None:
     heard = await runs.run("soak", dtype, size, settings=BLACKWELL)
     result = heard.result
     assert (result.stopped, result.wrong_elements, result.dtype) == ("time", 0, dtype)
-    assert result.seconds == pytest.approx(0.5, abs=0.3)
+    assert result.seconds > 0.4
     assert result.checks >= 4
     assert result.mismatches == {}
     assert result.tflops_device is not None
@@ -55,7 +55,7 @@ async def test_the_rate_is_that_of_the_device(runs: Runs) -> None:
     heard = await runs.run("soak", "float16", 1024, 1.0, settings=TURING)
     assert heard.result.device == "Tesla T4"
     assert heard.result.cuda_version == "12.8"
-    assert heard.result.tflops_device == pytest.approx(24.0, rel=0.02)
+    assert heard.result.tflops_peak == pytest.approx(24.0, rel=0.02)
 
 
 async def test_soak_that_verifies_every_product(runs: Runs) -> None:

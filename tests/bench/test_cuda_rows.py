@@ -182,9 +182,12 @@ async def test_many_rows_with_the_same_note_are_counted(runs: Runs) -> None:
     assert heard.series() == ["bfloat16"]
 
 
-async def test_a_table_of_which_every_row_fails_is_no_fault_of_the_gpu(runs: Runs) -> None:
+@pytest.mark.parametrize(("kind", "size"), [("sweep", 8), ("peak", 256)])
+async def test_a_table_of_which_every_row_fails_is_no_fault_of_the_gpu(
+    runs: Runs, kind: str, size: int
+) -> None:
     machine = with_faults(Fault("product", exception="TypeError", message="not today"))
-    failed = (await runs.run("sweep", size=8, settings=machine)).failed
+    failed = (await runs.run(kind, size=size, seconds=20.0, settings=machine)).failed
     assert failed.status == 3
     assert "not today" in failed.problem.why
 

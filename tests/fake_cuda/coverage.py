@@ -20,6 +20,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from gputop.bench.run import session
+
 ROOT = Path(__file__).parents[2]
 WORKER = ROOT / "gputop" / "bench" / "worker"
 REPORT = Path(__file__).with_name("COVERAGE.md")
@@ -35,6 +37,8 @@ exclude_also =
 """
 FAKE = re.compile(r"tests\.bench\.cuda|fake_cuda")
 """Names that a test of the fake CUDA imports."""
+PLUGIN = "tests.fake_cuda.coverage"
+"""Name of this module, which is also a plugin of pytest."""
 MODULE = "module"
 """Name of the code outside of functions."""
 CPU = "only with a CPU"
@@ -100,13 +104,19 @@ def main() -> int:
     return int(status != 0 or any(not line.reason for line in missing))
 
 
+def pytest_configure() -> None:
+    """Give ended workers the time to write what they executed. pytest calls this in a plugin."""
+    session.STOP_SECONDS = 20.0
+
+
 def run_tests(folder: Path, arguments: list[str]) -> int:
     """Run the tests with coverage in each worker; return the status of pytest."""
     configuration = folder / "coveragerc"
     configuration.write_text(CONFIGURATION.format(folder=folder))
     paths = sorted((ROOT / "tests").glob("*/test_*.py"))
     tests = [str(path) for path in paths if FAKE.search(path.read_text())]
-    command = [sys.executable, "-m", "pytest", "-q", "-m", "slow or not slow", *arguments, *tests]
+    options = ["-q", "-m", "slow or not slow", "-p", PLUGIN, *arguments]
+    command = [sys.executable, "-m", "pytest", *options, *tests]
     environment = {**os.environ, "COVERAGE_PROCESS_START": str(configuration)}
     return subprocess.run(command, env=environment, cwd=ROOT, check=False).returncode
 
