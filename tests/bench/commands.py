@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import os
+import pty
 import select
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
 
 import gputop
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 COMMAND = [sys.executable, "-m", "gputop", "bench"]
 
@@ -41,3 +49,51 @@ def ran(*arguments: str, **changes: str) -> subprocess.CompletedProcess[str]:
         stdin=subprocess.DEVNULL,
         check=False,
     )
+
+
+class InTerminal:
+    """The command with a terminal as its standard input and error, and a pipe for its result."""
+
+    def __init__(self, *arguments: str, **changes: str) -> None:
+        """Start it; `changes` are of its environment."""
+        self.terminal, other = pty.openpty()
+        self.process = subprocess.Popen(
+            [*COMMAND, *arguments],
+            stdin=other,
+            stdout=subprocess.PIPE,
+            stderr=other,
+            env=environment() | changes,
+        )
+        os.close(other)
+        self.screen = ""
+
+    def until(self, text: str) -> None:
+        """Reads the terminal until that was on it."""
+        while text not in self.screen:
+            ready, _, _ = select.select([self.terminal], [], [], 60)
+            assert ready, f"{text!r} did not come: {self.screen!r}"
+            self.screen += os.read(self.terminal, 4096).decode()
+
+    def read_for(self, seconds: float) -> None:
+        """Read the terminal for so long."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            if select.select([self.terminal], [], [], left)[0]:
+                self.screen += os.read(self.terminal, 4096).decode()
+
+    def worker(self) -> psutil.Process:
+        """The process that computes."""
+        (worker,) = [
+            process
+            for process in psutil.Process(self.process.pid).children(recursive=True)
+            if any(part.endswith("worker/__main__.py") for part in process.cmdline())
+        ]
+        return worker
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self.process:
+            self.process.kill()
+        os.close(self.terminal)

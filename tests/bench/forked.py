@@ -71,6 +71,8 @@ def _become(program: str | None, environment: Mapping[str, str]) -> NoReturn:
         _forget_the_tests()
         os.environ.clear()
         os.environ.update(environment)
+        if "COVERAGE_PROCESS_START" in environment:
+            importlib.import_module("coverage").process_startup()
         sys.argv = [str(WORKER)]
         if program is None:
             runpy.run_path(str(WORKER), run_name="__main__")

@@ -5,15 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import pty
-import select
 import signal
 import subprocess
 import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import psutil
 import pytest
 
 from gputop.bench.events import Done, Failed, Point
@@ -37,7 +34,7 @@ from gputop.schema.snapshot import (
     Source,
 )
 from gputop.stream import child as snapshots
-from tests.bench.commands import COMMAND, ends, environment, ran
+from tests.bench.commands import COMMAND, InTerminal, ends, environment, ran
 from tests.bench.machines import divided, instance, seen, trainer, undivided
 from tests.bench.workers import CPU, RESULT, fake_interpreter, needs_torch
 from tests.runs import ended
@@ -46,8 +43,6 @@ from tests.schemas import problem_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from typing_extensions import Self
 
     from gputop.bench.plan import request as plan
 
@@ -142,46 +137,6 @@ def test_a_python_without_torch_is_status_3(tmp_path: Path) -> None:
     assert ended.returncode == 3
     (line,) = ended.stderr.splitlines()
     assert f"Install torch for {path} (https://pytorch.org/get-started)" in line
-
-
-class InTerminal:
-    """The command with a terminal as its standard input and error, and a pipe for its result."""
-
-    def __init__(self, *arguments: str) -> None:
-        self.terminal, other = pty.openpty()
-        self.process = subprocess.Popen(
-            [*COMMAND, *arguments],
-            stdin=other,
-            stdout=subprocess.PIPE,
-            stderr=other,
-            env=environment(),
-        )
-        os.close(other)
-        self.screen = ""
-
-    def until(self, text: str) -> None:
-        """Reads the terminal until that was on it."""
-        while text not in self.screen:
-            ready, _, _ = select.select([self.terminal], [], [], 60)
-            assert ready, f"{text!r} did not come: {self.screen!r}"
-            self.screen += os.read(self.terminal, 4096).decode()
-
-    def worker(self) -> psutil.Process:
-        """The process that computes."""
-        (worker,) = [
-            process
-            for process in psutil.Process(self.process.pid).children(recursive=True)
-            if any(part.endswith("worker/__main__.py") for part in process.cmdline())
-        ]
-        return worker
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with self.process:
-            self.process.kill()
-        os.close(self.terminal)
 
 
 RUN_LONG = ("--device", "cpu", "--dtype", "float32", "--size", "256", "--seconds", "600", "--json")

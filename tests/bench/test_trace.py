@@ -16,6 +16,7 @@ from gputop.bench.plan import request, target_choice
 from gputop.bench.plan.peaks import AT_LIVE_CLOCK, AT_MAXIMUM_CLOCK, BANDWIDTH, DATASHEET
 from gputop.bench.run.series import MOST_ITEMS
 from gputop.bench.run.trace import LONGEST_SECONDS, WITHIN, Trace, TraceMoment
+from gputop.schema.codec import from_json, to_json
 from gputop.schema.device import Device
 from gputop.schema.snapshot import Sample
 from tests.bench.workers import CPU, RESULT
@@ -84,7 +85,10 @@ def test_a_power_cap_of_the_second_half_is_counted_and_what_is_not_reported_is_n
 
 def test_a_state_of_the_memory_that_was_bad_before_is_kept() -> None:
     samples = [gpu_sample(NOW + n, remap_pending=True, ecc_corrected=7) for n in range(-1, 10)]
-    assert conditions(traced(*samples)).memory_errors == {"remap_pending": (1, 1)}
+    found = conditions(traced(*samples))
+    assert found.memory_errors == {"remap_pending": (1, 1)}
+    read = from_json(Conditions, to_json(found))  # from the file of earlier results
+    assert read.memory_errors == found.memory_errors
 
 
 def test_energy_is_what_the_counter_says_between_begin_and_end() -> None:

@@ -29,6 +29,7 @@ Points where a fault can happen (`at`), and the attributes that select one:
 | `allocate` | a tensor made on a device | `device` |
 | `pin` | pinned memory | |
 | `copy` | `Tensor.copy_` that involves a device | |
+| `write` | `torch.bitwise_xor`, by which `memory` writes its patterns | |
 | `peer copy` | the driver's `cuMemcpyAsync`, which returns status 700 | |
 | `library` | `preferred_blas_library(name)` | `kind` (`cublas`, `cublaslt`) |
 | `capture` | the capture of a CUDA graph | |

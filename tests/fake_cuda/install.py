@@ -23,6 +23,7 @@ READERS = ("item", "tolist", "__int__", "__float__", "__bool__")
 """Methods that bring a value to the host, for which they wait."""
 SLEEP_HERTZ = 1.98e9
 """Clock of the cycles of `torch.cuda._sleep`."""
+FLIPPED_WORD, FLIPPED_BIT = 5, 3
 PAGEABLE_SHARE = 0.25
 """Share of the link's bandwidth that pageable memory reaches."""
 
@@ -68,6 +69,7 @@ def _patch_tensors(machine: Machine, memory: Memory, results: Results) -> None:
         setattr(torch.Tensor, name, _reader(machine, memory, getattr(torch.Tensor, name)))
     moves = Moves(machine, memory, results)
     torch.equal = moves.equal
+    torch.bitwise_xor = _written(machine, torch.bitwise_xor)
     for name in ("clone", "to", "cuda", "pin_memory", "copy_"):
         setattr(torch.Tensor, name, _method(getattr(moves, name)))
 
@@ -111,6 +113,19 @@ def _factory_like(memory: Memory, make: Callable[..., Any]) -> Callable[..., Any
         return memory.put(make(model, *arguments, **options), place)
 
     return made
+
+
+def _written(machine: Machine, write: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of torch that writes words, of which a fault flips a bit."""
+
+    def written(*arguments: Any, out: Any, **options: Any) -> Any:
+        fault = machine.faults.reach("write")
+        write(*arguments, out=out, **options)
+        if fault == "wrong":
+            out.view(-1)[FLIPPED_WORD] ^= 1 << FLIPPED_BIT
+        return out
+
+    return written
 
 
 def _reader(machine: Machine, memory: Memory, read: Callable[..., Any]) -> Callable[..., Any]:
@@ -172,35 +187,38 @@ class Moves:
 
     def copy_(self, to: Any, source: Any, non_blocking: bool = False) -> Any:
         """As `Tensor.copy_`."""
-        self._time(to, source, non_blocking=non_blocking)
+        wrong = self._time(to, source, non_blocking=non_blocking) == "wrong"
         if to.shape != source.shape or to.dtype != source.dtype or to.requires_grad:
             return self._copy(to, source)
         # The same copy again, as in a benchmark, changes nothing.
         if not self._results.has("copy", (source,), to):
             self._copy(to, source)
             self._results.keep("copy", (source,), to)
+        if wrong:
+            to.view(-1)[0] += 1
         return to
 
-    def _time(self, to: Any, source: Any, *, non_blocking: bool) -> None:
-        """Put the copy on the timeline."""
+    def _time(self, to: Any, source: Any, *, non_blocking: bool) -> str:
+        """Put the copy on the timeline, and return what goes wrong."""
         machine, settings = self._machine, self._machine.settings
         places = self._memory.place(to), self._memory.place(source)
         devices = {device_of(place) for place in places}
         if devices == {None}:
-            return
-        machine.faults.reach("copy")
+            return ""
+        fault = machine.faults.reach("copy")
         size = to.numel() * to.element_size()
         if None not in devices:
             if len(devices) == 1:
                 machine.launch(2 * size / (1e9 * settings.device_gbs))
             else:
                 machine.launch(size / (1e9 * settings.link_gbs), engine="link")
-            return
+            return fault
         pageable = HOST in places
         share = PAGEABLE_SHARE if pageable else 1.0
         machine.launch(size / (1e9 * settings.host_gbs * share), engine="link")
         if pageable or not non_blocking:
             machine.current_stream.synchronize()
+        return fault
 
 
 def _library(machine: Machine) -> Callable[..., Any]:
@@ -230,8 +248,14 @@ def _patch_cuda(machine: Machine, memory: Memory) -> None:
 
     def properties(device: Any = None) -> Any:
         major, minor = settings.compute_capability
-        facts = {"major": major, "minor": minor, "multi_processor_count": 132}
-        return types.SimpleNamespace(name=settings.name, total_memory=memory.total, **facts)
+        return types.SimpleNamespace(
+            name=settings.name,
+            total_memory=memory.total,
+            major=major,
+            minor=minor,
+            multi_processor_count=132,
+            is_integrated=int(settings.is_integrated),
+        )
 
     def new_stream(device: Any = None, priority: int = 0) -> Stream:
         number = number_of(device, machine.current_device)

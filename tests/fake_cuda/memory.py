@@ -27,6 +27,8 @@ class Memory:
         self._machine = machine
         self.reference = StorageWeakRef
         self._places: dict[int, tuple[Any, str, int]] = {}
+        self._at_most = dict.fromkeys(range(len(machine.devices)), 0)
+        """Bytes of the tensors on each device, and of those that are gone since the last count."""
         self.total = int(machine.settings.memory_gib * GIB)
         self._context = int(machine.settings.context_mib * MIB)
 
@@ -48,9 +50,13 @@ class Memory:
             return
         machine.need(machine.devices[device])
         machine.faults.reach("allocate", device=device)
+        self._at_most[device] += size
+        if self._at_most[device] + self._context <= self.total:
+            return
         free = self.free(device)
         if size > free:
             raise self._out_of_memory(size, free, device)
+        self._at_most[device] += size
 
     def put(self, tensor: Any, place: str) -> Any:
         """Note where a new tensor is, and return it; raise if there is no room for it."""
@@ -68,6 +74,7 @@ class Memory:
                 del self._places[address]
             elif device_of(place) == device:
                 taken += size
+        self._at_most[device] = taken
         return taken
 
     def free(self, device: int) -> int:

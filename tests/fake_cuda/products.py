@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 """Values of a float4 by its three low bits; the fourth is the sign."""
-HALF_SUMS = 128
-"""Terms along k that are added before a float16 sum is rounded, at most this many times."""
+HALF_SUMS = 32
+"""How often a float16 sum is rounded on the way along k, at most."""
 NO_FLOAT8 = (
     "torch._scaled_mm is only supported on CUDA devices with compute capability >= 9.0 or 8.9, or "
     "ROCm MI300+"

@@ -45,6 +45,8 @@ class Fault:
     """Number of times that the point is passed before."""
     times: int | None = None
     """How often the fault happens, or None for always."""
+    every: int = 1
+    """It happens each so many times."""
     file: str | None = None
     """A file without which the fault does not happen: make it while a worker runs."""
 
@@ -77,6 +79,8 @@ class Settings:
     host_gbs: float = 50.0
     link_gbs: float = 300.0
     peer_access: bool = True
+    is_integrated: bool = False
+    """True if the GPU uses the host's memory."""
     faults: tuple[Fault, ...] = ()
 
     @property
@@ -137,7 +141,9 @@ class Faults:
                 continue
             self._passed[fault] = passed + 1
             number = passed - fault.after
-            if number < 0 or (fault.times is not None and number >= fault.times):
+            if number < 0 or number % fault.every:
+                continue
+            if fault.times is not None and number >= fault.every * fault.times:
                 continue
             if fault.do == "raise":
                 raise self.exception(fault)

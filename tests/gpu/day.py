@@ -1,467 +1,292 @@
-"""Checks on a real GPU what is most doubtful: `python -m tests.gpu.day [--dry] [--out FOLDER]`.
+"""Eight minutes on one real GPU, the most doubtful first: `python -m tests.gpu.day [STEP …]`.
 
-It takes some 20 minutes; `--only NAME …` runs some of it. Each check prints ok, LOOK or FAIL and
-what was measured. The folder, `$OUT` if it is set, gets the table, a recording, the answers of
-nvidia-smi and a picture of the dashboard. `--dry` runs the same code on the CPU, small. Exit status
-1 if something failed. Nothing is changed on the device: no clock, limit or mode.
+The steps are in `tests.gpu.steps`. Each has a budget of seconds, after which it is ended, and all
+together have 480. After each step the raw data are written to `day.json` in the folder `--out`, and
+the table comes last. Nothing is changed on the device: no clock, limit or mode.
+
+`--dry` rehearses it, small, on the fake driver and the fake CUDA of the tests. Exit status 1 if a
+row of the table is doubtful.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
-import io
-import itertools
+import contextlib
 import json
 import os
 import signal
-import statistics
 import subprocess
 import sys
+import tempfile
+import threading
 import time
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import torch
-
-from gputop.bench.worker.errors import RunError
-from gputop.bench.worker.product import Product
 from gputop.compat import module_command
-from tests.terminal import Terminal
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 GPUTOP = module_command("gputop")
-DTYPES = (
-    *("bfloat16", "float16", "float16_acc16", "tf32", "float32", "float64"),
-    *("float8_e4m3", "float8_mixed", "int8", "float4"),
-)
-READINGS = {
-    "utilization.gpu": ("gpu_utilization_percent", 1.0, 15.0),
-    "temperature.gpu": ("temperature_celsius", 1.0, 3.0),
-    "memory.used": ("memory_used_bytes", 1 << 20, 64.0),
-    "power.draw": ("power_watts", 1.0, 60.0),
-    "clocks.sm": ("sm_clock_mhz", 1.0, 120.0),
-    "clocks.mem": ("memory_clock_mhz", 1.0, 1.0),
-}
-"""Names of nvidia-smi: ours, our units in one of theirs, and how far a moment may be from it."""
-INHERITED: tuple[tuple[str, dict[str, str]], ...] = (
-    ("float32", {}),
-    ("float32", {"CUBLAS_EMULATE_SINGLE_PRECISION": "1", "CUBLAS_EMULATION_STRATEGY": "eager"}),
-    ("float64", {}),
-    ("float64", {"CUBLAS_EMULATE_DOUBLE_PRECISION": "1", "CUBLAS_EMULATION_STRATEGY": "eager"}),
-    ("bfloat16", {"CUBLAS_WORKSPACE_CONFIG": ":16:8"}),
-    ("bfloat16", {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}),
-    ("bfloat16", {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}),
-)
-"""Variables that would change the arithmetic or the speed; the worker takes them away."""
-KINDS = {"copy": 20, "latency": 15, "sweep": 20, "peak": 40, "step": 30, "memory": 30}
-KINDS |= {"pulse": 15, "burn": 20}
-"""Seconds of each kind."""
+TOTAL_SECONDS = 480.0
+GRACE_SECONDS = 20.0
+"""Time after its budget in which a step ends by itself. Then it hangs in the driver."""
+OK, DOUBTFUL = "ok", "doubtful"
+LONGEST_TEXT = 160
+"""Characters of what a row found. The raw data have all of it."""
 
 
+class OverBudgetError(BaseException):
+    """The time of a step is up. No step may catch it."""
+
+
+@dataclass
+class Row:
+    """A row of the table. Steps add what they asked, and what they found."""
+
+    step: str
+    asked: str
+    found: str
+    ok: bool
+    status: int | None = None
+    """Exit status of a command, or None without one."""
+    seconds: float | None = None
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The texts of the row."""
+        status = "" if self.status is None else str(self.status)
+        seconds = "" if self.seconds is None else f"{self.seconds:.1f}"
+        return self.step, self.asked, status, seconds, OK if self.ok else DOUBTFUL, self.found
+
+
+HEAD = ("step", "asked", "exit", "seconds", "state", "found")
+
+
+@dataclass
+class Ran:
+    """A stress test that has ended."""
+
+    status: int
+    seconds: float
+    result: dict[str, Any]
+    why: str
+    """What is not ok: parts of the verdict, or the end of standard error."""
+
+
+@dataclass
 class Day:
-    """The checks, and what they found."""
+    """The rows and raw data so far, and the options."""
 
-    def __init__(self, out: Path, *, dry: bool) -> None:
-        self.out, self.dry = out, dry
-        self.place = "cpu" if dry else "cuda"
-        self.size, self.long, self.short = (256, 1.0, 0.2) if dry else (8192, 10.0, 0.5)
-        self.lines: list[str] = []
-        self.failed: list[str] = []
+    out: Path
+    python: str | None = None
+    """Interpreter of the workers, or None for the usual one."""
+    small: bool = False
+    rows: list[Row] = field(default_factory=list)
+    data: dict[str, Any] = field(default_factory=dict)
+    began: float = field(default_factory=time.monotonic)
+    step: str = ""
 
-    def say(self, name: str, verdict: str, text: str) -> None:
-        """Print a line of the table."""
-        self.failed += [name] * (verdict == "FAIL")
-        self.lines.append(f"{verdict:4}  {name:30} {text}")
-        print(self.lines[-1], flush=True)
+    @property
+    def size(self) -> int:
+        """Size of the products."""
+        return 512 if self.small else 8192
 
-    def sync(self) -> None:
-        """Wait for the device."""
-        if not self.dry:
-            torch.cuda.synchronize()
+    def seconds(self, usual: float) -> float:
+        """Return how long something takes, which is less in a rehearsal."""
+        return max(0.5, 0.1 * usual) if self.small else usual
 
-    def rate(self, work: Callable[[], object], flop: float, seconds: float) -> float:
-        """Return the TFLOP/s of `work` by wall time."""
-        for _ in range(3):
-            work()
-        self.sync()
-        began, done = time.perf_counter(), 0
-        while time.perf_counter() - began < seconds:
-            for _ in range(8):
-                work()
-            self.sync()
-            done += 8
-        return flop * done / (time.perf_counter() - began) / 1e12
+    @property
+    def left(self) -> float:
+        """Seconds left for all steps."""
+        return TOTAL_SECONDS - (time.monotonic() - self.began)
 
-    def product(self, dtype: str, rows: int, columns: int = 0, inner: int = 0) -> Product:
-        """Return a product of that shape, square if only one side is given."""
-        return Product(torch, dtype, (rows, columns or rows, inner or rows), self.place)
+    def add(
+        self,
+        asked: str,
+        found: str,
+        *,
+        ok: bool,
+        status: int | None = None,
+        seconds: float | None = None,
+    ) -> None:
+        """Add a row, and print it."""
+        row = Row(self.step, asked, " ".join(found.split())[:LONGEST_TEXT], ok, status, seconds)
+        self.rows.append(row)
+        elapsed = time.monotonic() - self.began
+        print(f"{elapsed:6.1f}", *filter(None, row.cells), sep="  ", flush=True)
 
-    def bench(
-        self, *arguments: str, env: dict[str, str] | None = None, device: str = "0"
-    ) -> tuple[int, Any, str]:
-        """Return the exit status, the result, and the last line of standard error."""
-        device = "cpu" if self.dry else device
-        command = [*GPUTOP, "bench", *arguments, "--device", device, "--ignore-busy", "--json"]
+    def bench_command(self, *arguments: str) -> list[str]:
+        """Return the command of a stress test."""
+        more = ["--python", self.python] if self.python else []
+        if self.small:  # whose speed says nothing
+            more.append("--no-verdict")
+        return [*GPUTOP, "bench", *arguments, *more, "--ignore-busy", "--json"]
+
+    def bench(self, *arguments: str, device: str = "0") -> Ran:
+        """Run a stress test to its end."""
+        began = time.monotonic()
         done = subprocess.run(
-            command,
+            self.bench_command(*arguments, "--device", device),
             capture_output=True,
             text=True,
             check=False,
-            timeout=200,
-            env={**os.environ, **(env or {})},
         )
+        seconds = time.monotonic() - began
         try:
             found = json.loads(done.stdout)
         except ValueError:
             found = {}
-        return done.returncode, found, (done.stderr.strip().splitlines() or [""])[-1][:150]
+        results = found if isinstance(found, list) else [found]
+        bad = [part for result in results for part in bad_parts(result)]
+        why = "; ".join(bad) or done.stderr.strip()[-200:]
+        self.data.setdefault("bench", []).append([arguments, done.returncode, seconds, found, why])
+        merged = results[0] if len(results) == 1 else {"points": points_of(results)}
+        return Ran(done.returncode, seconds, merged, why)
 
-
-def machine(day: Day) -> None:
-    """What it is, and whether the threshold of slowdown by heat is known."""
-    if day.dry:
-        day.say("machine", "ok", f"torch {torch.__version__} on a CPU")
-        return
-    found = torch.cuda.get_device_properties(0)
-    versions = f"torch {torch.__version__}, CUDA {torch.version.cuda}"
-    day.say("machine", "ok", f"{found.name}, {versions}, {torch.cuda.get_arch_list()[-3:]}")
-    devices = status(day)["inventory"]["devices"]
-    slow = devices[0].get("slowdown_celsius")
-    day.say("slowdown threshold", "ok" if slow else "LOOK", f"{slow} °C")
-
-
-def status(day: Day) -> Any:
-    """Return what `gputop status` prints; simulated in a dry run."""
-    more = ["--demo"] if day.dry else []
-    done = subprocess.run(
-        [*GPUTOP, "status", "--json", *more], capture_output=True, check=True, timeout=60
-    )
-    return json.loads(done.stdout)
-
-
-def readings(day: Day) -> None:
-    """The readings against nvidia-smi's, at nearly the same moments, while the device works."""
-    if day.dry:
-        day.say("readings", "ok", f"skipped; {len(status(day)['sample']['devices'])} simulated")
-        return
-    work = day.product("bfloat16", day.size)
-    work.fill()
-    apart: dict[str, list[float]] = {name: [] for name in READINGS}
-    query = ["nvidia-smi", f"--query-gpu={','.join(READINGS)}", "--format=csv,noheader,nounits"]
-    for _ in range(12):
-        work.multiply(200)
-        said = subprocess.run(query, capture_output=True, text=True, check=True, timeout=60).stdout
-        ours = status(day)["sample"]["devices"][0]
-        day.sync()
-        (row, *_) = csv.reader(io.StringIO(said), skipinitialspace=True)
-        for (name, (field, unit, _)), text in zip(READINGS.items(), row, strict=True):
-            apart[name].append(abs(ours[field] / unit - float(text)))
-    for name, distances in apart.items():
-        most = statistics.median(distances)
-        verdict = "ok" if most <= READINGS[name][2] else "LOOK"
-        day.say(f"reading {name}", verdict, f"{most:.3g} apart in the middle of 12")
-    everything = subprocess.run([query[0], "-q"], capture_output=True, check=False, timeout=60)
-    (day.out / "nvidia-smi-q.txt").write_bytes(everything.stdout)
-
-
-def recording(day: Day) -> None:
-    """A recording for the tests: ten seconds of a device that works and rests."""
-    path = day.out / "recording.jsonl.gz"
-    more = ["--demo"] if day.dry else ["--gpm"]
-    command = [*GPUTOP, "stream", "--interval", "0.5", "--count", "20", "--output", str(path)]
-    with subprocess.Popen([*command, *more]) as process:
-        work = day.product("bfloat16", day.size)
-        for _ in range(3):
-            day.rate(work.multiply, work.flop, day.short * 2)
-            time.sleep(day.short)
-        done = process.wait(60)
-    day.say("recording", "FAIL" if done else "ok", f"{path.name}, {path.stat().st_size:,} bytes")
-
-
-def dashboard(day: Day) -> None:
-    """The dashboard in a terminal: text, picture, and how long until the first value."""
-    env = {name: os.environ[name] for name in ("PATH", "PYTHONPATH", "HOME") if name in os.environ}
-    more = ["--demo"] if day.dry else []
-    with Terminal([*GPUTOP, *more], env, 160, 50) as terminal:
-        first = terminal.wait_for("mem", 30)
-        terminal.collect(1 + day.long)
-        sent = terminal.bytes_received
-        terminal.collect(5)
-        rate = (terminal.bytes_received - sent) / 5
-        (day.out / "dashboard.txt").write_text(terminal.text)
+    def smi(self, *arguments: str) -> str:
+        """Return what nvidia-smi prints, or why it cannot."""
         try:
-            from screenshots.scenes import drawing
-        except ImportError as error:
-            day.say("picture", "LOOK", f"not drawn: {error}")
-        else:
-            (day.out / "dashboard.svg").write_text(drawing(terminal, "gputop"))
-    day.say("dashboard", "ok", f"first values after {1000 * first:.0f} ms, {rate:.0f} B/s")
-
-
-def dtypes(day: Day) -> None:
-    """Each data type: made, exact, within its error band, and the same bits each time."""
-    for name in DTYPES:
-        if day.dry and name in ("tf32", "float4"):  # CPUs have neither
-            continue
-        size = day.size // 2 if name in ("float64", "float32") else day.size
-        try:
-            product = day.product(name, size)
-            wrong = product.exact()
-            product.fill()
-            product.keep_first()
-            wrong += product.judge()
-            low, high = product.errors()
-            differ = 0
-            for _ in range(20 if day.dry else 300):
-                product.multiply()
-                differ += int((product.c_bits != product.first_bits).any())
-            speed = day.rate(product.multiply, product.flop, day.short)
-        except (RunError, RuntimeError, TypeError, ValueError, AttributeError) as error:
-            day.say(f"dtype {name}", "LOOK", f"{type(error).__name__}: {str(error)[:120]}")
-            continue
-        inside = low <= product.relative_error < high
-        verdict = "FAIL" if wrong or not inside else "LOOK" if differ else "ok"
-        band = f"error {product.relative_error:.1e} in [{low:.0e}, {high:.0e})"
-        day.say(
-            f"dtype {name}",
-            verdict,
-            f"{speed:.4g} TFLOP/s, {band}, {wrong} wrong, {differ} with other bits",
-        )
-
-
-def bits(day: Day) -> None:
-    """The same bits on another stream, in a graph, and beside copies."""
-    if day.dry:
-        day.say("bits", "ok", "skipped on a CPU")
-        return
-    n = day.size
-    for shape in ((n, n, n), (256, 256, 65536), (4096, 128, 16384)):  # the last two invite split-k
-        product = day.product("bfloat16", *shape)
-        product.fill()
-        product.keep_first()
-        found, side = {}, torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            product.multiply(3)
-        day.sync()
-        found["stream"] = int((product.c_bits != product.first_bits).sum())
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            product.multiply(4)
-        product.c.zero_()
-        graph.replay()
-        day.sync()
-        found["graph"] = int((product.c_bits != product.first_bits).sum())
-        host = torch.empty(1 << 28, dtype=torch.uint8, pin_memory=True)
-        copy = torch.empty(1 << 28, dtype=torch.uint8, device=day.place)
-        with torch.cuda.stream(side):
-            for _ in range(8):
-                copy.copy_(host, non_blocking=True)
-        product.multiply(20)
-        day.sync()
-        found["beside copies"] = int((product.c_bits != product.first_bits).sum())
-        verdict = "LOOK" if any(found.values()) else "ok"
-        day.say(f"bits {'x'.join(map(str, shape))}", verdict, f"other bits {found}")
-        del product, graph
-
-
-def choices(day: Day) -> None:
-    """Fast accumulation of float8, cuBLAS against cuBLASLt, random values against zeros."""
-    if day.dry:
-        day.say("choices", "ok", "skipped on a CPU")
-        return
-    product = day.product("float8_e4m3", day.size)
-    product.fill()
-    first, second = product.scales
-    for fast in (False, True):
-
-        def scaled(fast: bool = fast) -> None:
-            torch._scaled_mm(
-                product.a,
-                product.b,
-                scale_a=first,
-                scale_b=second,
-                out_dtype=torch.bfloat16,
-                out=product.c,
-                use_fast_accum=fast,
+            done = subprocess.run(
+                ["nvidia-smi", *arguments],  # noqa: S607
+                capture_output=True,
+                text=True,
+                check=False,
             )
+        except OSError as error:
+            return f"nvidia-smi: {error.strerror}"
+        return done.stdout
 
-        day.say(f"fp8 fast_accum={fast}", "ok", f"{day.rate(scaled, product.flop, 2):.0f} TFLOP/s")
-    product = day.product("bfloat16", day.size)
-    product.fill()
-    for library in ("cublas", "cublaslt", "cublas", "cublaslt"):
-        torch.backends.cuda.preferred_blas_library(library)
-        speed = day.rate(product.multiply, product.flop, 2)
-        day.say(f"bf16 by {library}", "ok", f"{speed:.0f} TFLOP/s")
-    torch.backends.cuda.preferred_blas_library("default")
-    product.a.zero_()
-    product.b.zero_()
-    day.say("bf16 of zeros", "ok", f"{day.rate(product.multiply, product.flop, 2):.0f} TFLOP/s")
+    def write(self) -> None:
+        """Write the raw data, whole or not at all."""
+        document = {"rows": [asdict(row) for row in self.rows], **self.data}
+        new = self.out / "day.json.new"
+        new.write_text(json.dumps(document, default=str))
+        new.replace(self.out / "day.json")
 
+    def table(self) -> str:
+        """Return the table of all rows."""
+        lines = [HEAD, *(row.cells for row in self.rows)]
+        widths = [max(len(line[column]) for line in lines) for column in range(len(HEAD) - 1)]
+        text = []
+        for line in lines:
+            cells = [cell.ljust(width) for cell, width in zip(line[:-1], widths, strict=True)]
+            text.append("  ".join([*cells, line[-1]]).rstrip())
+        doubtful = sum(not row.ok for row in self.rows)
+        took = time.monotonic() - self.began
+        text.append(f"{len(self.rows)} rows, {doubtful} doubtful, {took:.0f} s")
+        return "\n".join(text) + "\n"
 
-def cold(day: Day) -> None:
-    """The burst of a device that was idle, product by product."""
-    if day.dry:
-        day.say("cold", "ok", "skipped on a CPU")
-        return
-    product = day.product("bfloat16", day.size)
-    product.fill()
-    product.multiply(2)
-    day.sync()
-    time.sleep(20)
-    events = [torch.cuda.Event(enable_timing=True) for _ in range(2001)]
-    events[0].record()
-    for event in events[1:]:
-        product.multiply()
-        event.record()
-    day.sync()
-    each = [a.elapsed_time(b) for a, b in itertools.pairwise(events)]
-
-    def speed(part: list[float]) -> float:
-        return product.flop / statistics.median(part) / 1e9
-
-    droop = 100 * (1 - speed(each[-500:]) / speed(each[5:25]))
-    parts = f"{speed(each[:20]):.0f}, then {speed(each[20:100]):.0f}, last {speed(each[-500:]):.0f}"
-    day.say("cold burst", "ok", f"{parts} TFLOP/s: a droop of {droop:.1f} %")
+    def finish(self) -> int:
+        """Print the table, write it, and return the exit status."""
+        self.write()
+        table = self.table()
+        (self.out / "day.txt").write_text(table)
+        print(f"\n{table}", end="", flush=True)
+        return int(any(not row.ok for row in self.rows))
 
 
-def agreement(day: Day) -> None:
-    """A soak against a bare loop, in turns; and with every product verified."""
-    n = day.size
-    a = torch.randn(n, n, device=day.place).bfloat16()
-    b = torch.randn(n, n, device=day.place).bfloat16().t()
-    c = torch.empty_like(a)
-
-    def bare() -> float:
-        return day.rate(lambda: torch.mm(a, b, out=c), 2 * n**3, day.long)
-
-    for verify in ("some", "some", "all"):
-        before = bare()
-        exit_status, result, error = day.bench(
-            *("soak", "--dtype", "bfloat16", "--size", str(n), "--seconds", str(day.long + 1)),
-            *(("--verify", "all") if verify == "all" else ()),
-        )
-        loop = (before + bare()) / 2
-        mean = result.get("tflops_mean") or 0.0
-        seen = 100 * (result.get("verified_products") or 0) / (result.get("iterations") or 1)
-        near = abs(mean / loop - 1) < (0.05 if verify == "all" else 0.02)
-        text = f"bare {loop:.4g}, gputop {mean:.4g}: {mean / loop:.3f}; {seen:.1f} % verified"
-        droop = result.get("droop_percent")
-        text += f"; droop {droop}; exit {exit_status} {error}"
-        day.say(f"agreement, {verify} verified", "ok" if near else "LOOK", text)
+def bad_parts(result: dict[str, Any]) -> list[str]:
+    """Return the parts of a verdict that are not ok, in words."""
+    parts = (result.get("verdict") or {}).get("parts", [])
+    bad = [part for part in parts if part["state"] in ("degraded", "faulty")]
+    return [f"{part['name']} {part['state']}: {part['why']}" for part in bad]
 
 
-def inherited(day: Day) -> None:
-    """Variables of the environment that must not change what is measured."""
-    for dtype, env in INHERITED:
-        exit_status, result, error = day.bench(
-            "soak", "--dtype", dtype, "--seconds", "0.5" if day.dry else "4", env=dict(env)
-        )
-        name = f"{dtype} {' '.join(env) or 'plain'}"[:60]
-        text = f"{result.get('tflops_mean')} TFLOP/s, exit {exit_status} {error}"
-        day.say(name, "ok" if result else "LOOK", text)
+def points_of(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows of all results."""
+    return [point for result in results for point in result.get("points") or []]
 
 
-def kinds(day: Day) -> None:
-    """Each other kind: that it ends, what it found, and its widest scatter."""
-    for kind, seconds in KINDS.items():
-        exit_status, result, error = day.bench(kind, "--seconds", "2" if day.dry else str(seconds))
-        best: dict[str, float] = {}
-        widest = 0.0
-        for point in result.get("points", []):
-            values, series = point["values"], point["series"]
-            speed = max(values.get("bytes_per_second", 0) / 1e9, values.get("tflops", 0))
-            best[series] = max(best.get(series, 0.0), speed)
-            widest = max(widest, values.get("spread_percent", 0.0))
-        rows = ", ".join(f"{name} {value:.4g}" for name, value in [*best.items()][:6])
-        rows = rows or f"{result.get('tflops_mean')} TFLOP/s"
-        verdict = "ok" if exit_status in (0, 4) and result else "FAIL"
-        text = f"exit {exit_status}; ± {widest:.0f} % at most; {rows} {error}"
-        day.say(f"kind {kind}", verdict, text)
+@contextlib.contextmanager
+def budget(day: Day, seconds: float) -> Iterator[None]:
+    """End what is inside after so many seconds, and the whole day if it hangs in the driver."""
+
+    def over(*_: object) -> None:
+        raise OverBudgetError(f"ended after {seconds:.3g} s")
+
+    def give_up() -> None:
+        day.add("an end", f"a call has hung for {GRACE_SECONDS:.0f} s", ok=False)
+        day.finish()
+        os._exit(1)
+
+    watchdog = threading.Timer(seconds + GRACE_SECONDS, give_up)
+    watchdog.daemon = True
+    watchdog.start()
+    before = signal.signal(signal.SIGALRM, over)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+        watchdog.cancel()
 
 
-def between(day: Day) -> None:
-    """Copies between all GPUs, and those that the first one writes against torch's own."""
-    if day.dry or torch.cuda.device_count() < 2:
-        day.say("between", "ok", "skipped: there are no two GPUs")
-        return
-    exit_status, results, error = day.bench("copy", "--seconds", "60", device="all")
-    day.say("between", "ok" if exit_status in (0, 4) else "FAIL", f"exit {exit_status} {error}")
-    points = [point for result in results for point in result.get("points", [])]
-    for point in (each for each in points if ": " in each["series"]):
-        rate, latency = point["values"]["bytes_per_second"], point["values"].get("latency_seconds")
-        text, verdict = f"{rate / 1e9:.4g} GB/s, latency {latency} s", "ok"
-        if point["series"].startswith("GPU 0: write to GPU "):
-            here = torch.empty(int(point["x"]), dtype=torch.uint8, device="cuda:0")
-            there = torch.empty_like(here, device=f"cuda:{point['series'].rpartition(' ')[2]}")
-            bare = day.rate(partial(there.copy_, here), point["x"], 1) * 1e12
-            text += f", torch {bare / 1e9:.4g} GB/s"
-            verdict = "ok" if abs(rate / bare - 1) < 0.1 else "LOOK"
-        day.say(point["series"], verdict, text)
+Steps = Mapping["Callable[[Day], None]", float]
+"""Steps, and the most seconds of each."""
 
 
-def ends(day: Day) -> None:
-    """A size that cannot be, and Ctrl+C."""
-    exit_status, _, error = day.bench("soak", "--size", "1048576", "--seconds", "1")
-    day.say("too large", "ok" if exit_status == 3 else "FAIL", f"exit {exit_status} {error[:110]}")
-    command = [*GPUTOP, "bench", "--device", "cpu" if day.dry else "0", "--ignore-busy"]
-    with subprocess.Popen(
-        [*command, "--seconds", "60"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as process:
-        time.sleep(8 if day.dry else 20)
-        began = time.monotonic()
-        process.send_signal(signal.SIGINT)
-        ended = process.wait(20)
-    seconds = time.monotonic() - began
-    well = ended == 130 and seconds < 1.5
-    day.say("Ctrl+C", "ok" if well else "LOOK", f"exit {ended} after {seconds:.2f} s")
+def run_steps(day: Day, steps: Steps) -> int:
+    """Run the steps, and return the exit status."""
+    for step, seconds in steps.items():
+        day.step, began = step.__name__, time.monotonic()
+        asked = f"an end within {seconds:g} s"
+        try:
+            with budget(day, min(seconds, max(0.1, day.left))):
+                step(day)
+        except OverBudgetError as error:
+            day.add(asked, str(error), ok=False, seconds=time.monotonic() - began)
+        except Exception as error:  # noqa: BLE001 - the other steps may well work
+            text = f"{type(error).__name__}: {error}"
+            day.add(asked, text, ok=False, seconds=time.monotonic() - began)
+        day.write()
+    return day.finish()
 
 
-def watching(day: Day) -> None:
-    """What gputop costs the work that it watches."""
-    pairs = ["--pairs", "1", "--seconds", "2"] if day.dry else ["--pairs", "4", "--seconds", "5"]
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.perf.overhead", *pairs],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=400,
-    )
-    said = " | ".join(done.stdout.strip().splitlines()[-4:])
-    day.say("cost of watching", "LOOK" if done.returncode else "ok", said[:300])
+def rehearse(arguments: list[str]) -> int:
+    """Run this script on the fake driver and the fake CUDA."""
+    from tests.driver import FakeDevice, FakeDriver, build
+    from tests.fake_cuda import PYTHON
+    from tests.fake_cuda.settings import Settings
 
-
-CHECKS: tuple[Callable[[Day], None], ...] = (
-    *(machine, readings, recording, dashboard, dtypes, bits, choices, cold),
-    *(agreement, inherited, kinds, between, ends, watching),
-)
+    settings = Settings(memory_gib=3.0, context_mib=300.0)
+    total, used = int(settings.memory_gib * 2**30), int(settings.context_mib * 2**20)
+    with tempfile.TemporaryDirectory() as folder:
+        driver = FakeDriver(Path(folder), build(Path(folder), "cc"))
+        driver.write(FakeDevice(memory_total_bytes=total, memory_used_bytes=used))
+        environment = {
+            **os.environ,
+            **driver.environment(),
+            **settings.environment(),
+            "FAKE_CUDA_PYTHON": sys.executable,
+        }
+        command = [str(PYTHON), "-m", "tests.gpu.day", "--small", "--python", str(PYTHON)]
+        return subprocess.run([*command, *arguments], env=environment, check=False).returncode
 
 
 def main() -> int:
-    """Run the checks, and print the table."""
+    """Run the steps, and print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--dry", action="store_true", help="on the CPU, small: does it run?")
+    parser.add_argument("steps", nargs="*", metavar="STEP", help="only these steps")
+    parser.add_argument("--dry", action="store_true", help="rehearse it without a GPU")
+    parser.add_argument("--small", action="store_true", help="small products and short runs")
+    parser.add_argument("--python", help="the interpreter of the workers")
     parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", "gpu-day")))
-    parser.add_argument("--only", nargs="+", choices=[check.__name__ for check in CHECKS])
     options = parser.parse_args()
-    if not options.dry and not torch.cuda.is_available():
-        parser.error("there is no CUDA device here; --dry runs on the CPU")
+    if options.dry:
+        return rehearse([*options.steps, "--out", str(options.out)])
+    from tests.gpu.steps import STEPS
+
+    names = [step.__name__ for step in STEPS]
+    for name in options.steps:
+        if name not in names:
+            parser.error(f"there is no step {name}. Choose from {', '.join(names)}")
+    wanted = options.steps or names
     options.out.mkdir(parents=True, exist_ok=True)
-    os.environ["XDG_DATA_HOME"] = str(options.out / "data")
-    day = Day(options.out, dry=options.dry)
-    for check in CHECKS:
-        if options.only is None or check.__name__ in options.only:
-            try:
-                check(day)
-            except Exception as error:  # noqa: BLE001 - the other checks may well work
-                day.say(check.__name__, "FAIL", f"{type(error).__name__}: {str(error)[:160]}")
-    day.say("end", "ok", f"{len(day.failed)} failed: {', '.join(day.failed)}")
-    (day.out / "day.txt").write_text("\n".join(day.lines) + "\n")
-    return int(bool(day.failed))
+    os.environ["XDG_DATA_HOME"] = str(options.out.resolve() / "data")
+    steps = {step: seconds for step, seconds in STEPS.items() if step.__name__ in wanted}
+    return run_steps(Day(options.out, options.python, options.small), steps)
 
 
 if __name__ == "__main__":

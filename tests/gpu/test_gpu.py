@@ -7,7 +7,6 @@ import json
 import shutil
 import signal
 import subprocess
-import time
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 
 from gputop.compat import module_command
+from tests.bench.commands import InTerminal
 
 GPUTOP = module_command("gputop")
 MIB = 1 << 20
@@ -97,19 +97,15 @@ def test_a_stress_test_of_every_type(dtype: str) -> None:
 
 @needs_torch
 def test_it_stops_at_once_and_leaves_nothing() -> None:
-    process = subprocess.Popen(
-        [*GPUTOP, "bench", "--device", "0", "--seconds", "60", "--json", "--ignore-busy"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    deadline = time.monotonic() + 60
-    while not busy(process.pid) and time.monotonic() < deadline:
-        pass  # nvidia-smi, which is asked, takes its time
-    process.send_signal(signal.SIGINT)
-    output, _ = process.communicate(timeout=10)
-    assert process.returncode == 130
+    arguments = ("--device", "0", "--seconds", "60", "--json", "--ignore-busy")
+    with InTerminal(*arguments) as run:
+        run.until(" left")  # of its time, which begins with the plan
+        assert busy(run.process.pid)
+        run.process.send_signal(signal.SIGINT)
+        output, _ = run.process.communicate(timeout=10)
+    assert run.process.returncode == 130
     assert json.loads(output)["stopped"] == "user"
-    assert not busy(process.pid)
+    assert not busy(run.process.pid)
 
 
 def busy(parent: int) -> bool:

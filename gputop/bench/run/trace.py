@@ -138,8 +138,9 @@ class Trace:
             self.heat_limits = peaks.heat_limits(self.gpu, readings) or self.heat_limits
         for name in MEMORY_ERRORS:
             if (value := getattr(readings, name)) is not None:
+                count = int(value)  # of a state, which is true or false
                 known = self._memory_errors.get(name) if self.began else None
-                self._memory_errors[name] = (known[0] if known else value, value)
+                self._memory_errors[name] = (known[0] if known else count, count)
         at = sample.time - readings.age_seconds
         self.power_limit_watts = readings.power_limit_watts or self.power_limit_watts
         self._count(at, readings.energy_joules, readings.clock_event_seconds or {})

@@ -123,7 +123,8 @@ def prepare(
         run.notes.append(f"products of this size are {label}")
     needed = bytes_needed(request, dtype, product.shape) - request["fixed_bytes"]
     if device.most_in_flight > 1 and room_beside(needed, device, request) > product.c.nbytes:
-        product.spare = device.torch.empty_like(product.c)
+        # With a product in it: after a stop it may be compared before it is written.
+        product.spare = product.c.clone()
     product = arrange(product)
     if request["verify_all"]:
         product.sums = Checksums(product)

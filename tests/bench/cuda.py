@@ -1,0 +1,214 @@
+"""The real worker on the fake CUDA, and what its parent makes of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gputop.bench.events import (
+    Done,
+    Event,
+    Failed,
+    Hello,
+    Planned,
+    Point,
+    Progress,
+    Result,
+    Verified,
+)
+from gputop.bench.plan import target_choice
+from gputop.bench.plan.request import Request, Target
+from gputop.bench.run.group import GroupState, group_runner
+from gputop.bench.run.session import Session
+from gputop.bench.run.supervision import Supervisor
+from gputop.compat import timeout
+from tests.bench.workers import broken_worker, fake_interpreter
+from tests.fake_cuda.settings import Fault, Settings
+from tests.streams import device
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROOT = Path(__file__).parents[2]
+GIB = 1 << 30
+MACHINE = Settings(memory_gib=4)
+"""A GPU whose memory the host has."""
+SMALL = "step.BLOCKS, loads.COPIED_BYTES['cuda'] = step.SCALED, 1 << 20\n"
+"""Work that a CPU can do: the blocks of `step` for CPUs, and small copies of `burn`."""
+
+
+def with_faults(*faults: Fault, settings: Settings = MACHINE) -> Settings:
+    """Return a machine with these faults."""
+    return replace(settings, faults=faults)
+
+
+def fake_cuda(settings: Settings, fault: str = "") -> str:
+    """Return a fault of `broken_worker` that gives the worker a fake CUDA, before another fault."""
+    return (
+        f"import os, sys\nsys.path.insert(0, {str(ROOT)!r})\n"
+        f"os.environ.update({settings.environment()!r})\n"
+        f"from tests.fake_cuda import install\ninstall.install()\n{SMALL}{fault}"
+    )
+
+
+def target(settings: Settings = MACHINE, number: int = 0) -> Target:
+    """Return a GPU as NVML would describe it."""
+    uuid, free = device(number).uuid, int(settings.memory_gib * GIB)
+    return Target("cuda", uuid, number, settings.name, settings.capability, free)
+
+
+@dataclass(frozen=True)
+class Heard:
+    """The events of a run."""
+
+    events: list[Event] = field(default_factory=list)
+
+    @property
+    def last(self) -> Event:
+        """How it ended."""
+        return self.events[-1]
+
+    @property
+    def result(self) -> Result:
+        """The result of a run that has one."""
+        assert isinstance(self.last, Done), self.last
+        return self.last.result
+
+    @property
+    def failed(self) -> Failed:
+        """The error of a run that has no result."""
+        assert isinstance(self.last, Failed), self.last
+        return self.last
+
+    @property
+    def hello(self) -> Hello:
+        """What the worker said first."""
+        return next(event for event in self.events if isinstance(event, Hello))
+
+    @property
+    def plan(self) -> Planned:
+        """The plan of the run."""
+        return next(event for event in self.events if isinstance(event, Planned))
+
+    @property
+    def samples(self) -> list[Progress]:
+        """The samples of a load over time."""
+        return [event for event in self.events if isinstance(event, Progress)]
+
+    @property
+    def rows(self) -> list[Point]:
+        """The rows of a table."""
+        return [event for event in self.events if isinstance(event, Point)]
+
+    def series(self) -> list[str]:
+        """Return the names of the rows, each once."""
+        return list(dict.fromkeys(row.series for row in self.rows))
+
+
+class Runs:
+    """Starts runs on a fake CUDA."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def request(
+        self,
+        kind: str = "soak",
+        dtype: str = "bfloat16",
+        size: int | None = 256,
+        seconds: float = 0.5,
+        *,
+        settings: Settings = MACHINE,
+        fault: str = "",
+        number: int = 0,
+    ) -> Request:
+        """Return a request for the worker on a fake CUDA. Data types are separated by commas."""
+        python = fake_interpreter(self._folder, broken_worker(fake_cuda(settings, fault)))
+        dtypes = dtype.split(",")
+        asked = Request(target(settings, number), dtypes[0], size, seconds, python, kind)
+        return replace(asked, further_dtypes=tuple(dtypes[1:]))
+
+    async def run(
+        self,
+        kind: str = "soak",
+        dtype: str = "bfloat16",
+        size: int | None = 256,
+        seconds: float = 0.5,
+        *,
+        settings: Settings = MACHINE,
+        fault: str = "",
+        hear: Callable[[Event, Session], None] | None = None,
+        **changes: object,
+    ) -> Heard:
+        """Run it to its end. `hear` is called with each event; `changes` are of the request."""
+        asked = self.request(kind, dtype, size, seconds, settings=settings, fault=fault)
+        session = Session(replace(asked, **changes))  # type: ignore[arg-type]
+        heard = Heard()
+        async with timeout(100), contextlib.aclosing(session.events()) as events:
+            async for event in events:
+                heard.events.append(event)
+                if hear is not None:
+                    hear(event, session)
+        return heard
+
+    async def together(
+        self,
+        kind: str,
+        count: int,
+        seconds: float,
+        *,
+        settings: Settings = MACHINE,
+        fault: str = "",
+    ) -> list[Heard]:
+        """Run a kind on several devices. The stream of the supervision has to be a prepared one."""
+        requests = [
+            self.request(kind, size=None, seconds=seconds, settings=settings, fault=fault, number=n)
+            for n in range(count)
+        ]
+        heard = {request.target: Heard() for request in requests}
+        runs = group_runner(GroupState(target_choice.with_peers(requests)))
+
+        def take(which: Target, event: Event) -> None:
+            heard[which].events.append(event)
+
+        async with timeout(100):
+            with Supervisor() as watch:
+                await runs.follow(watch, lambda *_: None, take)
+        return list(heard.values())
+
+
+def in_the_middle(
+    file: Path, until: Callable[[Verified], bool] | None = None
+) -> Callable[[Event, Session], None]:
+    """Let the faults of that file happen from the first sample or row on.
+
+    The run is stopped once `until` is true of a check.
+    """
+    stops: list[asyncio.Task[None]] = []
+
+    def hear(event: Event, session: Session) -> None:
+        if isinstance(event, Progress | Point):
+            file.touch()
+        if isinstance(event, Verified) and until is not None and not stops and until(event):
+            stops.append(asyncio.create_task(session.stop()))
+
+    return hear
+
+
+def is_wrong(check: Verified) -> bool:
+    """Return True once an element was wrong."""
+    return check.wrong_elements > 0
+
+
+def from_the_plan_on(file: Path) -> str:
+    """Return a fault by which the faults of that file happen once the plan was sent."""
+    return f"""
+send_plan = main.Run.planned
+def planned(self, *arguments, **options):
+    send_plan(self, *arguments, **options)
+    main.Path({str(file)!r}).touch()
+main.Run.planned = planned
+"""

@@ -1,0 +1,253 @@
+"""Every kind of run by the real worker on a fake CUDA: its rows, samples and notes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gputop.bench.plan.kinds import DTYPES
+from gputop.bench.plan.request import PROCESS_BYTES
+from gputop.bench.run import supervision
+from tests.bench.cuda import MACHINE, Runs, target, with_faults
+from tests.bench.workers import QUICK, needs_torch
+from tests.fake_cuda.settings import Fault
+from tests.streams import PreparedStream, inventory, sample
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = needs_torch
+
+BLACKWELL = replace(MACHINE, capability="10.0", name="NVIDIA B200")
+TURING = replace(MACHINE, capability="7.5", name="Tesla T4", rates={"float16": 24.0})
+SLOW = replace(MACHINE, rates={"float32": 0.02})
+"""Products of the smallest size take 0.1 s."""
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
+    """Runs on GPUs that NVML calls well."""
+    well = PreparedStream(inventory(2), sample(2))
+    monkeypatch.setattr(supervision, "open_stream", lambda: well)
+    monkeypatch.setattr(supervision, "SILENCE_SECONDS", 200.0)
+    return Runs(tmp_path)
+
+
+@pytest.mark.daily(3)
+@pytest.mark.parametrize("dtype", DTYPES)
+async def test_soak_in_every_data_type(runs: Runs, dtype: str) -> None:
+    # Small products of float4 are exact in bfloat16, which looks like another data type.
+    size = 1024 if dtype == "float4" else 256
+    heard = await runs.run("soak", dtype, size, settings=BLACKWELL)
+    result = heard.result
+    assert (result.stopped, result.wrong_elements, result.dtype) == ("time", 0, dtype)
+    assert result.seconds > 0.4
+    assert result.checks >= 4
+    assert result.mismatches == {}
+    assert result.tflops_device is not None
+    assert heard.samples[-1].iterations <= result.iterations
+    assert result.method.startswith(heard.plan.method[:20])
+
+
+async def test_the_rate_is_that_of_the_device(runs: Runs) -> None:
+    heard = await runs.run("soak", "float16", 1024, 1.0, settings=TURING)
+    assert heard.result.device == "Tesla T4"
+    assert heard.result.cuda_version == "12.8"
+    assert heard.result.tflops_peak == pytest.approx(24.0, rel=0.02)
+
+
+async def test_soak_that_verifies_every_product(runs: Runs) -> None:
+    result = (await runs.run("soak", verify_all=True)).result
+    assert result.verified_products == result.iterations > 0
+    assert (result.wrong_elements, result.mismatches) == (0, {})
+
+
+@pytest.mark.slow
+async def test_soak_of_long_products_has_one_in_flight(runs: Runs) -> None:
+    heard = await runs.run("soak", "float32", None, 1.0, settings=SLOW)
+    assert (heard.result.n, heard.result.wrong_elements) == (1024, 0)
+    assert heard.result.tflops_device == pytest.approx(0.02, rel=0.01)
+    assert "batches of about 1, 1 in flight" in heard.plan.method
+
+
+async def test_sweep_has_rows_of_each_data_type(runs: Runs) -> None:
+    heard = await runs.run("sweep", "bfloat16,float32", 64, 20.0, fault=QUICK)
+    assert heard.series() == ["bfloat16", "float32"]
+    assert {row.x for row in heard.rows} == {1, 2, 4, 8, 16, 32, 64}
+    assert (heard.result.stopped, heard.result.wrong_elements) == ("time", 0)
+
+
+async def test_sweep_leaves_out_products_that_are_too_long(runs: Runs) -> None:
+    slower = replace(MACHINE, rates={"float32": 0.002})
+    heard = await runs.run("sweep", "float32", None, 5.0, settings=slower, fault=QUICK)
+    assert any("more than 0.1 s" in note for note in heard.result.notes)
+    assert heard.rows
+
+
+async def test_latency_has_a_row_for_each_way(runs: Runs) -> None:
+    heard = await runs.run("latency", "bfloat16", None, 20.0, fault=QUICK)
+    assert heard.series() == [
+        "eager",
+        "launch alone",
+        "CUDA graph",
+        "synchronised each time",
+        "norm fetched at the end",
+        "norm fetched each step",
+    ]
+    assert len(heard.rows) == 18
+    assert any("in a CUDA graph" in note for note in heard.result.notes)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "ways"),
+    [("bfloat16", ["cuBLAS", "cuBLASLt", "zeros"]), ("float8_e4m3", ["fast accumulate", "zeros"])],
+)
+async def test_peak_measures_the_best_shape_in_other_ways(
+    runs: Runs, dtype: str, ways: list[str]
+) -> None:
+    heard = await runs.run("peak", dtype, seconds=20.0, fault=QUICK)
+    last = [row.series.rpartition(", ")[2] for row in heard.rows][-len(ways) :]
+    assert last == ways
+    assert heard.result.tflops_peak is not None
+    assert heard.result.notes[0].startswith("the best of ")
+
+
+async def test_copy_within_the_device_and_to_the_host(runs: Runs) -> None:
+    machine = replace(MACHINE, memory_gib=1.25)
+    heard = await runs.run("copy", size=None, seconds=20.0, settings=machine, fault=QUICK)
+    assert heard.series() == [
+        "device to device",
+        "host to device, pageable",
+        "device to host, pageable",
+        "host to device, pinned",
+        "device to host, pinned",
+    ]
+    assert heard.result.wrong_elements == 0
+
+
+async def test_memory_writes_all_patterns(runs: Runs) -> None:
+    machine = replace(MACHINE, memory_gib=1.25)
+    heard = await runs.run("memory", size=None, seconds=1.0, settings=machine)
+    assert heard.result.wrong_elements == 0
+    assert heard.samples[-1].bytes_per_second
+    assert heard.result.points[0].series == "random"
+    assert heard.plan.layout.startswith("blocks of ")
+
+
+@pytest.mark.slow
+async def test_memory_of_few_blocks_has_passes_of_every_pattern(runs: Runs) -> None:
+    machine = replace(MACHINE, memory_gib=0.72)
+    heard = await runs.run("memory", size=None, seconds=2.0, settings=machine)
+    assert heard.result.wrong_elements == 0
+    assert {point.series for point in heard.result.points} == {
+        "random",
+        "address",
+        "moving inversions",
+        "walking ones",
+        "walking zeros",
+    }
+
+
+async def test_burn_multiplies_and_copies(runs: Runs) -> None:
+    machine = replace(MACHINE, memory_gib=1.25)
+    heard = await runs.run("burn", settings=machine)
+    notes = " ".join(heard.result.notes)
+    assert "operands of " in notes
+    assert "GB/s of copies" in notes
+    assert (heard.result.wrong_elements, heard.result.mismatches) == (0, {})
+
+
+async def test_pulse_says_how_long_it_was_loaded(runs: Runs) -> None:
+    heard = await runs.run("pulse", seconds=1.0, hertz=4.0)
+    assert any("at 4 Hz" in note for note in heard.result.notes)
+    assert any("power is read once a second" in note for note in heard.result.notes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["bfloat16", "tf32"])
+async def test_step_has_rows_of_both_ways(runs: Runs, dtype: str) -> None:
+    heard = await runs.run("step", dtype, None, 20.0, fault=QUICK)
+    names = ["7B/16, eager", "70B/16, eager", "7B/16, compiled", "70B/16, compiled"]
+    assert heard.series() == names
+    assert heard.result.wrong_elements == 0
+
+
+@pytest.mark.slow
+async def test_collective_between_two_devices(runs: Runs) -> None:
+    for heard in await runs.together("collective", 2, 2.0, fault=QUICK):
+        assert heard.series() == ["all-reduce", "all-gather", "reduce-scatter"]
+        assert heard.plan.layout == "2 ranks, nccl"
+        assert heard.result.wrong_elements == 0
+
+
+async def test_collective_that_cannot_begin_is_no_fault_of_the_devices(runs: Runs) -> None:
+    machine = with_faults(Fault("collective", message="NCCL error: unhandled system error"))
+    ends = [heard.failed for heard in await runs.together("collective", 2, 2.0, settings=machine)]
+    assert [end.status for end in ends] == [3, 3]
+    assert any("unhandled system error" in end.problem.why for end in ends)
+
+
+@pytest.mark.slow
+async def test_rows_are_repeated_until_they_are_steady(runs: Runs) -> None:
+    heard = await runs.run("sweep", size=4, seconds=5.0)
+    assert [row.x for row in heard.rows] == [1, 2, 4]
+    assert all("spread_percent" in row.values for row in heard.rows)
+
+
+async def test_a_size_of_which_no_product_ends_in_time_is_refused(runs: Runs) -> None:
+    failed = (await runs.run("soak", "float32", 8192, settings=SLOW)).failed
+    assert failed.status == 3
+    assert failed.problem.what == "No float32 product of size 8192 ends in time"
+
+
+@pytest.mark.slow
+async def test_a_product_that_is_longer_than_the_run_after_all_is_refused(runs: Runs) -> None:
+    """The device is much slower once it has worked for a while."""
+    machine = replace(SLOW, sustained=0.1, burst_seconds=0.68)
+    failed = (await runs.run("soak", "float32", 1024, settings=machine)).failed
+    assert failed.status == 3
+    assert failed.problem.what == "No float32 product of size 1024 ends in time"
+
+
+async def test_products_that_are_too_long_for_pulses_are_refused(runs: Runs) -> None:
+    failed = (await runs.run("pulse", "float32", 1024, hertz=4.0, settings=SLOW)).failed
+    assert failed.status == 3
+    assert failed.problem.what == "The products are too long for these pulses"
+
+
+@pytest.mark.slow
+async def test_sweep_ends_where_products_do_not_fit(runs: Runs) -> None:
+    machine = replace(MACHINE, memory_gib=0.7)
+    unknown = replace(target(machine), memory_free_bytes=None)
+    heard = await runs.run(
+        "sweep", "bfloat16", None, 20.0, settings=machine, fault=QUICK, target=unknown
+    )
+    (note,) = heard.result.notes
+    assert note.endswith(" on, it does not fit in what is free")
+
+
+async def test_copies_that_the_host_has_no_room_for_are_left_out(runs: Runs) -> None:
+    machine = replace(MACHINE, memory_gib=1.25)
+    heard = await runs.run(
+        "copy",
+        size=None,
+        seconds=20.0,
+        settings=machine,
+        fault=QUICK,
+        host_bytes=PROCESS_BYTES + (32 << 20),
+    )
+    assert {row.x for row in heard.rows} == {1 << 20}
+    assert heard.result.notes[0].startswith("no copies of 16 MiB and more: ")
+
+
+@pytest.mark.slow
+async def test_a_step_that_does_not_fit_is_left_out(runs: Runs) -> None:
+    machine = replace(MACHINE, memory_gib=0.64)
+    unknown = replace(target(machine), memory_free_bytes=None)
+    failed = (
+        await runs.run("step", size=None, seconds=5.0, settings=machine, target=unknown)
+    ).failed
+    assert failed.status == 3
+    assert "70B/16, compiled: left out, it needs " in failed.problem.why

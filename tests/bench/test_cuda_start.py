@@ -1,0 +1,161 @@
+"""A fake CUDA that cannot be used from the start, and where the worker runs."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.bench.cuda import MACHINE, Runs, fake_cuda, target, with_faults
+from tests.bench.workers import STOP_SECONDS, RawWorker, needs_torch
+from tests.fake_cuda.settings import Fault, Settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = needs_torch
+
+BUSY = "CUDA error: CUDA-capable device(s) is/are busy or unavailable"
+NOT_INITIALIZED = (
+    "Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before calling "
+    "NumCudaDevices() that might have already set an error? Error 802: system not yet initialized"
+)
+NO_ROOM = Fault("allocate", exception="OutOfMemoryError", message="CUDA out of memory.")
+NO_KERNEL = "CUDA error: no kernel image is available for execution on the device"
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Runs:
+    """Runs on fake GPUs."""
+    return Runs(tmp_path)
+
+
+@pytest.mark.daily(4)
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        (with_faults(Fault("context", message=BUSY)), "busy or unavailable"),
+        (with_faults(Fault("init", message=NOT_INITIALIZED)), "system not yet initialized"),
+        (with_faults(Fault("product", message=NO_KERNEL)), "no kernel image"),
+        (replace(MACHINE, archs="sm_50 sm_60"), "built for sm_50 sm_60"),
+        (with_faults(NO_ROOM), "CUDA out of memory"),
+        (with_faults(Fault("pin", message="no pinned memory")), "no pinned memory"),
+    ],
+)
+async def test_a_device_that_cannot_be_used_is_not_called_faulty(
+    runs: Runs, settings: Settings, says: str
+) -> None:
+    failed = (await runs.run("soak", settings=settings)).failed
+    assert failed.status == 3
+    assert says in failed.problem.why
+    assert "\n" not in str(failed.problem)
+
+
+@pytest.mark.slow
+async def test_products_that_do_not_fit_are_refused(runs: Runs) -> None:
+    slow = replace(MACHINE, rates={"bfloat16": 0.1})
+    unknown = replace(target(slow), memory_free_bytes=None)
+    heard = await runs.run("soak", "bfloat16", 32768, 6000.0, settings=slow, target=unknown)
+    assert heard.failed.status == 3
+    assert heard.failed.problem.what.startswith("Products of size 32768 do not fit")
+
+
+async def test_a_torch_for_cpus_says_what_to_install(runs: Runs) -> None:
+    fault = "import torch\ntorch.version.cuda = None\n"
+    failed = (await runs.run("soak", fault=fault)).failed
+    assert failed.status == 3
+    assert failed.problem.what == "This torch has no CUDA support"
+
+
+async def test_memory_without_room_is_refused(runs: Runs) -> None:
+    machine = replace(MACHINE, memory_gib=0.6)
+    unknown = replace(target(machine), memory_free_bytes=None)
+    failed = (await runs.run("memory", size=None, settings=machine, target=unknown)).failed
+    assert failed.status == 3
+    assert failed.problem.what == "The memory to test cannot be had"
+
+
+async def test_the_worker_is_bound_to_the_processors_of_the_gpu(runs: Runs, tmp_path: Path) -> None:
+    folder = tmp_path / "0000:17:00.0"
+    folder.mkdir()
+    (folder / "numa_node").write_text("1\n")
+    (folder / "local_cpulist").write_text("0-1023\n")
+    heard = await runs.run(
+        "soak",
+        fault=f"main.SYSFS = main.Path({str(tmp_path)!r})\n",
+        target=replace(target(), pci_bus_id="00000000:17:00.0"),
+    )
+    assert heard.hello.bound_to is not None
+    assert heard.hello.bound_to.startswith("NUMA node 1, processors: ")
+
+
+@pytest.mark.slow
+async def test_the_worker_is_not_bound_where_the_node_is_not_known(
+    runs: Runs, tmp_path: Path
+) -> None:
+    folder = tmp_path / "0000:17:00.0"
+    folder.mkdir()
+    (folder / "numa_node").write_text("-1\n")
+    (folder / "local_cpulist").write_text("0-1023\n")
+    heard = await runs.run(
+        "soak",
+        fault=f"main.SYSFS = main.Path({str(tmp_path)!r})\n",
+        target=replace(target(), pci_bus_id="00000000:17:00.0"),
+    )
+    assert heard.hello.bound_to is None
+
+
+CUBLAS = """
+int cublasGetProperty(int part, int *value) { *value = part == 0 ? 13 : part; return 0; }
+"""
+
+
+@pytest.fixture(params=[CUBLAS, "int nothing;"], ids=["known", "unknown"])
+def cublas(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, str | None]:
+    """Compile a library, and return its version, which one of them does not know."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("needs a C compiler")
+    source, library = tmp_path / "cublas.c", tmp_path / "libcublas.so.13"
+    source.write_text(request.param)
+    subprocess.run([compiler, "-shared", "-fPIC", source, "-o", library], check=True)
+    return library, "13.1.2" if request.param == CUBLAS else None
+
+
+@pytest.mark.driver
+async def test_the_version_of_cublas_is_that_of_the_loaded_library(
+    runs: Runs, cublas: tuple[Path, str | None]
+) -> None:
+    library, version = cublas
+    heard = await runs.run("soak", fault=f"import ctypes\nctypes.CDLL({str(library)!r})\n")
+    assert heard.hello.cublas_version == version
+
+
+async def test_the_memory_of_the_context_is_that_of_neither_torch_nor_others(runs: Runs) -> None:
+    known = (await runs.run("soak", target=replace(target(), memory_share=1.0))).result
+    assert known.context_bytes == 600 << 20
+
+
+async def test_memory_that_is_gone_since_the_plan_is_no_fault(runs: Runs) -> None:
+    failed = (await runs.run("memory", size=None, settings=with_faults(NO_ROOM))).failed
+    assert failed.status == 3
+    assert failed.problem.what == "The memory to test cannot be had"
+
+
+async def test_a_container_without_compute_says_what_it_was_given(runs: Runs) -> None:
+    none = Fault("init", message="Found no NVIDIA driver on your system.")
+    fault = "os.environ['NVIDIA_DRIVER_CAPABILITIES'] = 'utility'\n"
+    failed = (await runs.run("soak", settings=with_faults(none), fault=fault)).failed
+    assert failed.status == 3
+    assert "NVIDIA_DRIVER_CAPABILITIES is utility" in failed.problem.why
+
+
+async def test_a_worker_ends_with_its_parent(runs: Runs) -> None:
+    asked = runs.request("soak", seconds=600.0)
+    with RawWorker(asked, fake_cuda(MACHINE)) as worker:
+        worker.until("sample")
+        worker.close()
+        assert worker.process.wait(STOP_SECONDS) == 1

@@ -1,0 +1,102 @@
+"""Data types on fake GPUs and versions of torch that do not have them, or not all of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.bench.cuda import MACHINE, Runs, target, with_faults
+from tests.bench.workers import QUICK, needs_torch
+from tests.fake_cuda.settings import Fault
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = needs_torch
+
+OLD_TORCH = replace(MACHINE, torch="2.4.1")
+WITHOUT_FLOAT8 = replace(MACHINE, capability="8.0")
+"""A GPU that NVML says has float8, as `target` is of `MACHINE`."""
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Runs:
+    """Runs on fake GPUs."""
+    return Runs(tmp_path)
+
+
+async def test_tf32_with_the_old_setting(runs: Runs) -> None:
+    result = (await runs.run("soak", "tf32", settings=OLD_TORCH)).result
+    assert result.torch_version == "2.4.1+cu128"
+    assert result.wrong_elements == 0
+
+
+async def test_sums_in_float16_are_not_in_old_versions(runs: Runs) -> None:
+    failed = (await runs.run("soak", "float16_acc16", settings=OLD_TORCH)).failed
+    assert failed.status == 3
+    assert "allow_fp16_accumulation" in failed.problem.why
+
+
+@pytest.mark.slow
+async def test_deep_sums_in_float16(runs: Runs) -> None:
+    heard = await runs.run("soak", "float16_acc16", 2048)
+    assert heard.result.wrong_elements == 0
+    assert 4e-4 < heard.plan.relative_error < 1e-1
+
+
+async def test_float4_is_not_in_old_versions(runs: Runs) -> None:
+    old = replace(OLD_TORCH, capability="10.0")
+    failed = (await runs.run("soak", "float4", settings=old)).failed
+    assert failed.status == 3
+    assert "no float4_e2m1fn_x2" in failed.problem.why
+
+
+async def test_a_type_that_the_gpu_does_not_have_is_a_note_beside_others(runs: Runs) -> None:
+    heard = await runs.run(
+        "sweep",
+        "bfloat16,float8_e4m3",
+        64,
+        20.0,
+        settings=WITHOUT_FLOAT8,
+        fault=QUICK,
+        target=target(),
+    )
+    assert heard.series() == ["bfloat16"]
+    assert any(note.startswith("float8_e4m3: torch._scaled_mm") for note in heard.result.notes)
+
+
+async def test_a_type_that_the_gpu_does_not_have_is_refused_alone(runs: Runs) -> None:
+    heard = await runs.run("sweep", "float8_e4m3", 64, settings=WITHOUT_FLOAT8, target=target())
+    assert heard.failed.status == 3
+    assert heard.failed.problem.what == "float8_e4m3 cannot be run here"
+
+
+async def test_two_types_that_the_gpu_does_not_have_are_no_sweep(runs: Runs) -> None:
+    types = "float8_e4m3,float8_mixed"
+    heard = await runs.run("sweep", types, 64, settings=WITHOUT_FLOAT8, target=target())
+    assert heard.failed.status == 3
+
+
+async def test_a_gpu_that_dies_at_its_first_product_of_a_type_is_a_fault(runs: Runs) -> None:
+    dies = with_faults(Fault("product", "die", kind="float8"))
+    assert (await runs.run("soak", "float8_e4m3", settings=dies)).failed.status == 1
+
+
+async def test_soak_in_another_type_than_asked_for_is_refused(runs: Runs) -> None:
+    ieee = replace(MACHINE, tf32_from=4096)
+    failed = (await runs.run("soak", "tf32", 1024, settings=ieee)).failed
+    assert failed.status == 3
+    assert failed.problem.what == "The tf32 product was not made in tf32"
+
+
+async def test_a_sweep_without_a_possible_size_is_refused(runs: Runs) -> None:
+    blackwell = replace(MACHINE, capability="10.0")
+    failed = (await runs.run("sweep", "float4", 64, settings=blackwell)).failed
+    assert failed.problem.what == "There are no float4 products of size 64 or less"
+
+
+async def test_step_has_only_types_that_one_trains_in(runs: Runs) -> None:
+    failed = (await runs.run("step", "int8", None)).failed
+    assert failed.problem.why.startswith("a step trains in float32, tf32, ")
