@@ -71,7 +71,7 @@ class Ran:
     seconds: float
     result: dict[str, Any]
     why: str
-    """What is not ok: parts of the verdict, or the end of standard error."""
+    """What is not ok: parts of the verdict, or the last line of standard error."""
 
 
 @dataclass
@@ -139,7 +139,8 @@ class Day:
             found = {}
         results = found if isinstance(found, list) else [found]
         bad = [part for result in results for part in bad_parts(result)]
-        why = "; ".join(bad) or done.stderr.strip()[-200:]
+        said = done.stderr.strip().splitlines()
+        why = "; ".join(bad) or (said[-1] if said else "")
         self.data.setdefault("bench", []).append([arguments, done.returncode, seconds, found, why])
         merged = results[0] if len(results) == 1 else {"points": points_of(results)}
         return Ran(done.returncode, seconds, merged, why)

@@ -424,11 +424,11 @@ def compare_readings(day: Day) -> None:
 
 
 STEPS: dict[Callable[[Day], None], float] = {
-    facts: 20,
-    numbers: 60,
+    facts: 15,
+    numbers: 55,
     soak: 55,
-    kinds: 220,
-    stops: 55,
+    kinds: 235,
+    stops: 50,
     pressure: 40,
     recording: 25,
 }
