@@ -241,7 +241,7 @@ def dashboard(arguments: argparse.Namespace) -> int:
     from gputop.ui.shell.start import run as start
 
     given = {key: value for key in KEYS if (value := getattr(arguments, key, None)) is not None}
-    config = settings_path(arguments.config)
+    config = _settings_file(arguments.config)
     kept, problems = load(config, given=given)
     options: dict[str, Any] = {"settings": kept, "problems": problems, "config": config}
     options["python"] = arguments.python
@@ -257,6 +257,20 @@ def dashboard(arguments: argparse.Namespace) -> int:
         show_secrets=arguments.show_secrets,
         search=_search(arguments),
     )
+
+
+def _settings_file(named: str | None) -> Path | None:
+    """Return the path of the settings file. End the program if `--config` names a missing one."""
+    file = settings_path(named)
+    if named is not None and file is not None:
+        try:
+            file.stat()
+        except FileNotFoundError:
+            what = f"the settings file {visible(str(file), 200)} does not exist"
+            fail(f"{what}. Create it, or leave out --config.", USAGE)
+        except OSError:
+            pass  # reading it reports this
+    return file
 
 
 def _search(arguments: argparse.Namespace) -> str:

@@ -534,6 +534,24 @@ def test_the_command_line_counts_before_the_file_in_both_directions(
     assert str(problem).startswith(f"theme = 7 in {file} is not used")
 
 
+def test_a_settings_file_that_is_named_must_exist(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    started = Started(monkeypatch)
+    file = tmp_path / "mine.toml"
+    with pytest.raises(SystemExit, match=r"^2$"):
+        cli.main(["--config", str(file)])
+    said = f"gputop: error: the settings file {file} does not exist. "
+    assert capsys.readouterr().err == f"{said}Create it, or leave out --config.\n"
+    file.touch()
+    assert cli.main(["--config", str(file)]) == 0
+    assert started.problems == []
+    file.unlink()
+    monkeypatch.setenv("GPUTOP_CONFIG", str(file))  # S creates it
+    assert cli.main([]) == 0
+    assert started.config == file
+
+
 def test_in_ascii_on_a_console_of_16_colours() -> None:
     """Linux's own console asks for both by its name."""
     with Terminal([*GPUTOP, "--demo"], env={"TERM": "linux", "LANG": "C.UTF-8"}) as terminal:
