@@ -9,12 +9,10 @@ reported in one line, and all others are used.
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping
-from itertools import islice
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -77,8 +75,6 @@ class Settings:
 DEFAULT = Settings()
 KEYS = tuple(field.name for field in fields(Settings))
 LARGEST_BYTES = 1 << 16
-MOST_EDITS = 100
-"""Edits tried to save one setting: each is read by TOML's parser."""
 REMEDY = "Fix it, or name another one with --config"
 
 
@@ -167,76 +163,62 @@ def _from_text(key: str, text: str) -> object:
     return text if isinstance(getattr(DEFAULT, key), str) else WORDS.get(text.lower(), text)
 
 
-def save(file: Path | None, settings: Settings) -> None:
-    """Save the settings, changing only the lines of those that differ from the file.
+def save(file: Path | None, changes: Mapping[str, Any]) -> None:
+    """Write these settings to the file, and leave everything else in it as it is.
 
-    Comments, order, and unknown keys stay as they are. The file is written whole or not at all, for
-    its owner alone. Raises `ProblemError`.
+    `changes` holds what the user changed in the dashboard. A value that the file already has is not
+    written again. The file is written whole or not at all, for its owner alone. Raises
+    `ProblemError`.
     """
     if file is None:
         why = "HOME is not set, and there is no home folder"
         remedy = "Set HOME, or name a file with --config"
         raise ProblemError(Problem("The settings cannot be saved", why, remedy))
-    before, found = _read(file)
-    text = before
-    try:
-        for key in KEYS:
-            wanted = getattr(settings, key)
-            if _value_in(found, key) != wanted:
-                text = _with(text, key, json.dumps(AUTO if wanted is None else wanted), file)
-    except (ValueError, RecursionError) as error:  # as in `_shown`
-        raise _unusable(file, str(error), REMEDY) from error
-    if text != before:
-        _write(file, text)
+    text, found = _read(file)
+    wanted = {}
+    for key, value in changes.items():
+        if _value_in(found, key) != value:
+            wanted[key] = AUTO if value is None else value
+    if wanted:
+        _write(file, _edited(file, text, found, wanted))
 
 
 def _value_in(found: Mapping[str, object], key: str) -> object:
-    with contextlib.suppress(ValueError):
-        if key in found:
+    """Return the value of a setting according to the file, or its default."""
+    if key in found:
+        with contextlib.suppress(ValueError):
             return checked(key, found[key])
     return getattr(DEFAULT, key)
 
 
-def _with(text: str, key: str, value: str, file: Path) -> str:
-    """Return the text with that value for that key.
+def _edited(
+    file: Path, text: str, found: Mapping[str, object], wanted: Mapping[str, object]
+) -> str:
+    """Return the file's text with these values. Comments and the order of lines stay."""
+    import tomlkit  # only needed for writing
+    from tomlkit.exceptions import TOMLKitError
 
-    What looks like the key's line may be part of a longer string, and what looks like a table part
-    of an array. So of all possible edits, the first after which TOML reads everything else as
-    before is the right one.
-    """
-    wanted = _canonical(parse_toml(text) | parse_toml(f"{key} = {value}"))
-    for edited in islice(_edits(text, key, value), MOST_EDITS):
-        with contextlib.suppress(ValueError):
-            if _canonical(parse_toml(edited)) == wanted:
-                return edited
-    raise ProblemError(
-        Problem(
-            f"{key} cannot be saved in {_shown(file)}",
-            "its value there is not on a line of its own",
-            "Remove it by hand",
-        )
-    )
-
-
-def _edits(text: str, key: str, value: str) -> Iterator[str]:
-    """Yield the text with each line changed that may be the key's, then with a new line."""
-    name = f"(?:{key}|\"{key}\"|'{key}')"
-    literal = r"""(?:"(?:\\.|[^"\\\n])*"|'[^'\n]*'|[^#\n]*?)"""
-    line = re.compile(rf"(?m)^([ \t]*{name}[ \t]*=[ \t]*){literal}(?=[ \t]*(?:#[^\n]*)?\r?$)")
-    for found in line.finditer(text):
-        yield text[: found.start()] + found[1] + value + text[found.end() :]
-    end = "\r\n" if "\r\n" in text else "\n"
-    # Before the first table, and the comment that is right above it.
-    for found in re.finditer(r"(?m)^(?:[ \t]*#[^\n]*\n)*[ \t]*(\[)?", text):
-        if found[1]:
-            at = found.start()
-            yield f"{text[:at]}{key} = {value}{end}{text[at:]}"
-    yield f"{text}{'' if text.endswith(end) or not text else end}{key} = {value}{end}"
+    try:
+        document = tomlkit.parse(text)
+        for key, value in wanted.items():
+            document[key] = value
+        edited = tomlkit.dumps(document)
+        is_right = _content(parse_toml(edited)) == _content({**found, **wanted})
+    except (LookupError, RecursionError, TOMLKitError, TypeError, ValueError) as error:
+        raise _not_saved(file, wanted, visible(str(error), 200)) from error
+    if not is_right:
+        raise _not_saved(file, wanted, "this would change other lines")
+    return edited
 
 
-def _canonical(document: Mapping[str, object]) -> str:
-    """Return a string that is the same for the same content, also with `nan` in it."""
-    return json.dumps(document, sort_keys=True, default=repr)
+def _not_saved(file: Path, keys: Iterable[str], why: str) -> ProblemError:
+    what = f"{', '.join(keys)} cannot be saved in {_shown(file)}"
+    return ProblemError(Problem(what, why, "Change the file by hand"))
+
+
+def _content(document: Mapping[str, object]) -> Mapping[str, str]:
+    """Return the top level for comparisons: unlike values, texts are equal for NaN."""
+    return {key: repr(value) for key, value in document.items()}
 
 
 def _read(file: Path) -> tuple[str, dict[str, Any]]:

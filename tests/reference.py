@@ -15,7 +15,7 @@ from pathlib import Path
 
 import gputop
 from gputop import __version__
-from gputop.cli import COMMANDS, parser
+from gputop.commands.parser import COMMANDS, parser
 from gputop.console import COULD_NOT_RUN, DEGRADED, FAULT, FINE, INTERRUPTED, USAGE
 from gputop.output.csv_lines import ALIASES, COLUMNS
 from gputop.schema.catalogue import CATALOGUE
@@ -144,7 +144,8 @@ def _table(command: argparse.ArgumentParser) -> str:
 
 
 def _shown(command: argparse.ArgumentParser) -> list[argparse.Action]:
-    actions: list[argparse.Action] = vars(command)["_actions"]
+    """Return the actions in the order of the help, which is by groups."""
+    actions = [action for group in command._action_groups for action in group._group_actions]
     return [a for a in actions if a.help != argparse.SUPPRESS and a.dest != "help"]
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gputop.cli import COMMANDS
+from gputop.commands.parser import COMMANDS
 
 ROOT = Path(__file__).parents[1]
 BOUND = 120.0
@@ -38,7 +38,7 @@ def modules_of(package: str) -> list[str]:
 
 
 FIRST_SCREEN = (
-    "import gputop.__main__; import gputop.cli; gputop.cli.parser([]); "
+    "import gputop.__main__; import gputop.cli; gputop.cli.parse([]); "
     "from gputop.ui.shell import start; "
     "start.load_asyncio(); import gputop.stream.child; "
     "start.load_textual(); import gputop.ui.shell.app, gputop.ui.shell.dashboard"
@@ -52,13 +52,16 @@ def test_the_check_sees_what_is_loaded() -> None:
 
 
 def test_nothing_heavy_is_loaded_before_the_command_is_known() -> None:
-    assert loaded_by("import gputop.cli; gputop.cli.parser()", HEAVY) == set()
+    assert (
+        loaded_by("import gputop.cli; from gputop.commands.parser import parser; parser()", HEAVY)
+        == set()
+    )
 
 
 @pytest.mark.parametrize("words", [[], ["--demo"], ["status", "--json"], ["stream"]])
 def test_no_command_is_loaded_but_the_one_that_was_asked_for(words: list[str]) -> None:
     of = {name: f"gputop.commands.{name}" for name in COMMANDS}
-    program = f"import gputop.cli; gputop.cli.parser({words}).parse_args({words})"
+    program = f"import gputop.cli; gputop.cli.parse({words})"
     expected = {of[word] for word in words if word in of}
     assert loaded_by(program, {*of.values(), "gputop.bench.plan.request"}) == expected
 
@@ -103,7 +106,7 @@ def test_the_first_screen_has_a_budget_of_modules(package: str, most: int) -> No
 
 
 def test_the_sampler_does_without_what_only_the_dashboard_needs() -> None:
-    program = "import gputop.cli as c; c.parser(['stream']); import gputop.stream.sender"
+    program = "import gputop.cli as c; c.parse(['stream']); import gputop.stream.sender"
     program += ", gputop.sources.nvml.driver, gputop.sources.sampler"
     unwanted = {"asyncio", "decimal", "fractions", "platformdirs", "ssl", "statistics"}
     assert loaded_by(program, unwanted) == set()

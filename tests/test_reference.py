@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gputop.cli import parser
+from gputop.commands.parser import parser
 from gputop.output.csv_lines import ALIASES, COLUMNS
 from gputop.settings import KEYS
 from tests.reference import (

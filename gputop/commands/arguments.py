@@ -1,4 +1,4 @@
-"""Parsers, options, errors and output that the commands share."""
+"""What the commands share: errors, checks of their arguments, input and output."""
 
 from __future__ import annotations
 
@@ -6,19 +6,17 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncGenerator, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from gputop import from_checkout
-from gputop.bounds import LONGEST_INTERVAL, SHORTEST_INTERVAL
-from gputop.console import COULD_NOT_RUN, USAGE, terminal_size, without_colours
-from gputop.stream.ssh import REMOTE_COMMAND, parse_command, parse_host
+from gputop.console import COULD_NOT_RUN, USAGE, terminal_size
+from gputop.stream.ssh import REMOTE_COMMAND
 from gputop.text import visible
-from gputop.ui.terminal.skeleton import FLAGS, SKELETON
+from gputop.ui.terminal.skeleton import SKELETON
 
 if TYPE_CHECKING:
     from gputop.recording.reader import Recording
@@ -27,77 +25,14 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-
-Parse = Callable[[str], Any] | str
-"""Parser of a value, or where to load it from when it is needed."""
-
-
 ELSEWHERE = {
     "topo": "`nvidia-smi topo -m`",
     "--query-gpu": "`nvidia-smi --query-gpu=… --format=csv`, or `gputop stream --query …`",
     "--query-compute-apps": "`nvidia-smi --query-compute-apps=… --format=csv`",
 }
 """What nvidia-smi does and gputop does not, and the command to use."""
-
-
-class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line with a remedy. Names of an option have spaces between."""
-
-    def flag(self, names: str, words: str) -> None:
-        """Add an option that has no value, with the words of its help."""
-        self.add_argument(*names.split(), action="store_true", help=words)
-
-    def switch(self, name: str, words: str) -> None:
-        """Add an option that can be given with `--no-`, too."""
-        self.add_argument(name, action=argparse.BooleanOptionalAction, help=words)
-
-    def value(
-        self, names: str, metavar: str, parse: Parse, words: str, default: Any = None, **more: Any
-    ) -> None:
-        """Add an option with a value, whose parser raises `ValueError`; see `_value`."""
-        known = _value(metavar, parse, words, **more)
-        self.add_argument(*names.split(), default=default, **known)
-
-    def print_help(self, file: Any = None) -> None:
-        """Print the help: on a terminal headings are bold, and options and commands in colour."""
-        text, file = self.format_help(), file or sys.stdout
-        plain = without_colours(os.environ) or os.environ.get("TERM") == "dumb"
-        if sys.version_info < (3, 14) and file.isatty() and not plain:
-            text = re.sub(r"^(usage:|\S.*:$)", "\x1b[1m\\1\x1b[0m", text, flags=re.MULTILINE)
-            names = r"(?<![\w-])--?(?:\[no-\])?[a-zA-Z0-9][\w-]*|(?<=^  )[a-z]+(?=  )"
-            text = re.sub(names, "\x1b[36m\\g<0>\x1b[0m", text, flags=re.MULTILINE)
-        self._print_message(text, file)
-
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse words, and end at those that are not known.
-
-        argparse would leave a command's to the parser above it, which has other options.
-        """
-        parsed, unknown = super().parse_known_args(args, namespace)
-        if unknown:
-            self.error(f"unrecognized arguments: {' '.join(unknown)}")
-        return parsed, unknown
-
-    def error(self, message: str) -> NoReturn:
-        remedy = f"Try `{self.prog} --help`."
-        wrong = re.search(r"(invalid choice: '|unrecognized arguments: )([\w-]+)", message)
-        if wrong:
-            from difflib import get_close_matches
-
-            if wrong[2] in ELSEWHERE:
-                fail(f"gputop has no {wrong[2]}. Use {ELSEWHERE[wrong[2]]}.", USAGE)
-            choices = re.findall(r"'([\w-]+)'", message[wrong.end() :])
-            options = vars(self)["_option_string_actions"]  # undocumented, as all that lists them
-            for nearest in get_close_matches(wrong[2], choices or options, 1, cutoff=0.75):
-                fail(f"{wrong[2]} is not known. Did you mean {nearest}?", USAGE)
-            name = wrong[2].removeprefix("--").removeprefix("no-")
-            if name in ("theme", "config", *FLAGS) and name != "gpm":
-                fail(f"{wrong[2]} is for the dashboard. Leave it out.", USAGE)
-            if re.match("--?[a-z]", wrong[2]):
-                fail(f"`{self.prog}` has no {wrong[2]}. {remedy}", USAGE)
-        if not message.endswith((".", "?")):
-            message = f"{message}. {remedy}"
-        fail(message, USAGE)
+DASHBOARD_ONLY = ("theme", "config", "ascii", "mouse", "bell", "readonly")
+"""Options that no command has, without their dashes."""
 
 
 def fail(message: str, status: int) -> NoReturn:
@@ -105,6 +40,36 @@ def fail(message: str, status: int) -> NoReturn:
     SKELETON.hide()
     print(f"gputop: error: {visible(message, len(message))}", file=sys.stderr)
     sys.exit(status)
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line with a remedy."""
+
+    def error(self, message: str) -> NoReturn:
+        """End the program. The message names the nearest known word."""
+        fail(explain(message, self.prog, self._option_string_actions), USAGE)
+
+
+def explain(message: str, prog: str, known_options: Iterable[str]) -> str:
+    """Return one of argparse's messages with a remedy."""
+    remedy = f"Try `{prog} --help`."
+    found = re.search(r"(?:invalid choice: '|unrecognized arguments: )([\w-]+)", message)
+    if found is not None:
+        from difflib import get_close_matches
+
+        word = found[1]
+        if word in ELSEWHERE:
+            return f"gputop has no {word}. Use {ELSEWHERE[word]}."
+        choices = re.findall(r"[\w-]+", message.partition("(choose from")[2])
+        for nearest in get_close_matches(word, choices or known_options, 1, cutoff=0.75):
+            return f"{word} is not known. Did you mean {nearest}?"
+        if word.removeprefix("--").removeprefix("no-") in DASHBOARD_ONLY:
+            return f"{word} is for the dashboard. Leave it out."
+        if re.match("--?[a-z]", word):
+            return f"`{prog}` has no {word}. {remedy}"
+    if message.endswith((".", "?")):
+        return message
+    return f"{message}. {remedy}"
 
 
 @contextmanager
@@ -119,142 +84,12 @@ def needs_extra(name: str) -> Iterator[None]:
         fail(f"{error.name} is not installed. Type {install}.", COULD_NOT_RUN)
 
 
-def interval(text: str) -> float:
-    """Parse the seconds between samples."""
-    with suppress(ValueError):
-        if SHORTEST_INTERVAL <= (seconds := float(text)) <= LONGEST_INTERVAL:
-            return seconds
-    raise argparse.ArgumentTypeError(
-        f"{text!r} is not an interval: give seconds from {SHORTEST_INTERVAL:g} "
-        f"to {LONGEST_INTERVAL:g}, such as 1."
-    )
-
-
-def count(text: str) -> int:
-    """Parse a positive whole number."""
-    with suppress(ValueError):
-        if (number := int(text)) >= 1:
-            return number
-    raise argparse.ArgumentTypeError(f"{text!r} is not a count: give a whole number from 1.")
-
-
-def parse_users(text: str) -> list[str]:
-    """Parse names of users, separated by commas. Raises `ValueError`."""
-    if not (names := [name for each in text.split(",") if (name := each.strip())]):
-        raise ValueError(f"{text!r} names no users. Give names, such as ada,bob.")
-    return names
-
-
-def parse_pids(text: str) -> list[int]:
-    """Parse process numbers, separated by commas. Raises `ValueError`."""
-    if not re.fullmatch(r"[0-9]{1,9}(, *[0-9]{1,9})*", text):
-        raise ValueError(f"{text!r} names no processes. Give their numbers, such as 4242,4243.")
-    return [int(number) for number in text.split(",")]
-
-
 def refuse(arguments: argparse.Namespace, names: Iterable[str], what: str, other: str) -> None:
     """End if one of these options is given, which are not for what the other option asks for."""
     for name in names:
         value = getattr(arguments, name)
         if value or (name in ("gpm", "processes") and value is not None):
             fail(f"--{name.replace('_', '-')} is not for {what}. Leave it out, or {other}.", USAGE)
-
-
-def _value(metavar: str, parse: Parse, words: str, **more: Any) -> Mapping[str, Any]:
-    """Return argparse's settings of an option, whose parser raises `ValueError`.
-
-    A parser that is only named is loaded when it is needed.
-    """
-
-    def parsed(text: str) -> Any:
-        try:
-            if not isinstance(parse, str):
-                return parse(text)
-            import pkgutil  # the dashboard does without it
-
-            return pkgutil.resolve_name(parse)(text)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    return {"metavar": metavar, "type": parsed, "help": words, **more}
-
-
-def _flag(words: str) -> Mapping[str, Any]:
-    return {"help": words, "action": "store_true"}
-
-
-SHARED = {
-    "--interval": _value("S", interval, "seconds between samples (0.25 to 60, default 1)"),
-    "--gpm": {
-        "help": "profiling counters: SM, tensor and DRAM activity (default: yes)",
-        "action": argparse.BooleanOptionalAction,
-    },
-    "--id": _value(
-        "LIST",
-        "gputop.sources.selection:parse_ids",
-        "only these GPUs; indices, PCI addresses or starts of UUIDs, such as 0,2",
-        action="extend",
-    ),
-    "--only-visible": _flag("only GPUs that CUDA_VISIBLE_DEVICES leaves visible"),
-    "--user": _value(
-        "LIST",
-        parse_users,
-        "only processes of these users; LIST is such as ada,bob; all GPUs are still shown",
-        action="extend",
-    ),
-    "--pid": _value(
-        "LIST",
-        parse_pids,
-        "only processes with these PIDs; LIST is such as 42,43; all GPUs are still shown",
-        action="extend",
-    ),
-    "--compute": _flag(
-        "only processes that compute, such as those of CUDA; all GPUs are still shown"
-    ),
-    "--demo": _flag("simulated devices, marked as such"),
-    "--host": _value(
-        "NAME",
-        parse_host,
-        "another machine, over ssh; NAME is a host such as gpu-1 or ada@gpu-1; repeat --host for "
-        "several; `localhost` is this machine, without ssh",
-        action="append",
-    ),
-    "--remote-command": _value(
-        "CMD",
-        parse_command,
-        "command that starts gputop there, such as ~/venv/bin/gputop (default: gputop)",
-    ),
-    "--prometheus": _value(
-        "URL",
-        "gputop.fleet.server:parse_url",
-        "GPUs known to a Prometheus server; URL is such as http://prometheus:9090; to sign in, set "
-        "GPUTOP_PROMETHEUS_TOKEN_FILE, _USER and _PASSWORD, _CERT, _KEY and _CA, or use ~/.netrc; "
-        "GPUTOP_PROMETHEUS_HEADERS adds headers, such as 'X-Scope-OrgID: TENANT'",
-    ),
-    "--match": _value(
-        "LABELS",
-        "gputop.fleet.server:parse_match",
-        """only these GPUs of the fleet, as PromQL matchers: 'cluster="a",rack=~"r1.*"'""",
-    ),
-    "--replay": _value(
-        "FILE", Path, "play a recording; `stream --output` or r in the dashboard makes one"
-    ),
-}
-PROCESSES = ("--user", "--pid", "--compute")
-SHORT = {"--id": "-i", "--interval": "-l", "--user": "-u", "--pid": "-p", "--compute": "-c"}
-"""Short names, as gpustat, nvitop or nvidia-smi have them."""
-SOURCE = ("--interval", "--gpm", "--id", "--only-visible", *PROCESSES, "--demo")
-HOSTS = ("--host", "--remote-command")
-FLEET = ("--prometheus", "--match")
-
-
-def add_shared(command: argparse.ArgumentParser, *names: str) -> None:
-    """Add these options of `SHARED`. Before the command they are refused unless it has them."""
-    command.set_defaults(shared=names)
-    for name in names:
-        # A default of the command would overwrite what was given before it.
-        short = [SHORT[name]] if name in SHORT else []
-        command.add_argument(name, *short, default=argparse.SUPPRESS, **SHARED[name])
 
 
 def hosts_of(arguments: argparse.Namespace) -> list[str]:
@@ -364,57 +199,3 @@ async def _recorded(path: Path) -> AsyncGenerator[Snapshot | Interruption]:
         yield Snapshot(*open_recording(path).last())
     except RecordingError as error:
         raise StreamError(error.problem) from None
-
-
-DEPENDENT = {"verbose": "", "only_visible": "", "pid": "", "compute": "", "match": ""}
-DEPENDENT |= {"gpm": "profiling counters", "remote_command": "", "record": "record the dashboard"}
-"""Options on the line of the one before them, with words of their own if its words do not do."""
-
-
-class Overview(Parser):
-    """A parser whose help has a line for each command and option, with its text's first clause.
-
-    It fits on a screen of 80 x 24. Consecutive switches share a line, as do dependent options. The
-    `--help` of a command has everything.
-    """
-
-    def format_help(self) -> str:
-        commands, options = [], []
-        # Undocumented, as all of argparse that lists a parser's content.
-        for action in vars(self)["_actions"]:
-            if isinstance(action.choices, dict):
-                helps = {each.dest: each.help for each in vars(action)["_choices_actions"]}
-                commands += [_line(f"  {name}", helps[name] or "") for name in action.choices]
-            # The last two stand there as `status` already.
-            elif action.dest not in ("help", "once", "list_gpus"):
-                options.append(action)
-        usage = f"usage: {self.prog} [OPTIONS] [COMMAND ...]   ({self.epilog})"
-        return "\n".join([f"{self.description}", usage, *commands, *_options(options), ""])
-
-
-def _options(actions: list[argparse.Action]) -> Iterator[str]:
-    kind = argparse.BooleanOptionalAction
-    switches = [each for each in actions if isinstance(each, kind) and each.dest not in DEPENDENT]
-    for number, action in enumerate(actions):
-        if action.dest in DEPENDENT:
-            continue
-        after = actions[number + 1 :]
-        if action not in switches:
-            more = [*takewhile(lambda each: each.dest in DEPENDENT, after)]
-            names = "".join(f"  {_name(each)}" for each in (action, *more))
-            yield _line(names, action.help or "", *(DEPENDENT[each.dest] for each in more))
-        elif action is switches[-1]:
-            yield "".join(f"  {_name(each)}" for each in switches)
-
-
-def _name(action: argparse.Action) -> str:
-    long = action.option_strings[0]
-    if isinstance(action, argparse.BooleanOptionalAction):
-        return f"--[no-]{long.removeprefix('--')}"
-    return f"{long} {action.metavar}" if action.metavar else long
-
-
-def _line(name: str, text: str, *more: str) -> str:
-    """Return a line with the first clause of the text, moved by a name that is too long."""
-    clauses = (text.partition(";")[0].partition(" (")[0], *more)
-    return f"{name:<22}  {', '.join(filter(None, clauses))}"

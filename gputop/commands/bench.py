@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from argparse import ArgumentParser
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -15,7 +16,9 @@ from gputop.bench.plan import request, target_choice
 from gputop.bench.plan.kinds import DEFAULT_KIND, DTYPES, KINDS, parse_dtypes
 from gputop.bench.plan.request import Request, RunRefusedError, Target
 from gputop.bench.plan.target_choice import select_targets
-from gputop.commands.arguments import Parser, count, output_width, print_text
+from gputop.commands import options
+from gputop.commands.arguments import output_width, print_text
+from gputop.commands.options import argument_type, count
 from gputop.console import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE, print_message
 from gputop.problem import Problem, ProblemError
 from gputop.text import visible
@@ -27,68 +30,172 @@ if TYPE_CHECKING:
     from gputop.commands.bench_results import Ends
 
 
-def add_arguments(parser: Parser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Add the kind of run and the options of `gputop bench`."""
+    _add_run(parser)
+    _add_suite(parser)
+    _add_devices(parser)
+    _add_verdict(parser)
+    _add_output(parser)
+
+
+def _add_run(parser: ArgumentParser) -> None:
     kinds = "; ".join(f"{kind.name}: {kind.description}" for kind in KINDS.values())
-    kind = parser.add_argument("kind", nargs="?", choices=tuple(KINDS), default=DEFAULT_KIND)
-    kind.metavar, kind.help = "KIND", f"{kinds} (default: {DEFAULT_KIND})"
-    words = (
-        "cpu, an index such as 0, or 0:1 of a MIG instance, a PCI address or the start of a UUID; "
-        "several with commas; `all`: all that CUDA_VISIBLE_DEVICES leaves (default: the first, or "
-        "the CPU)"
+    parser.add_argument(
+        "kind",
+        metavar="KIND",
+        nargs="?",
+        choices=tuple(KINDS),
+        default=DEFAULT_KIND,
+        help=f"{kinds} (default: {DEFAULT_KIND})",
     )
-    parser.value("--device", "DEVICE", target_choice.parse_devices, words)
-    usual = "for a sweep several with commas (default: the fastest usual one for training)"
-    parser.value("--dtype", "TYPE", parse_dtypes, f"{', '.join(DTYPES)}; {usual}")
-    words = "multiply N x N matrices; for sweep and peak, the largest N (default: auto)"
-    parser.value("--size", "N", request.parse_size, words, "auto")
-    how_long = f"duration (default {request.DEFAULT_SECONDS:g}; of a suite, as its level says)"
-    parser.value("--seconds", "S", request.parse_seconds, how_long)
-    hertz = f"frequency of pulse, from 0.1 to 20 (default {request.DEFAULT_HERTZ:g})"
-    parser.value("--frequency", "HZ", request.parse_hertz, hertz)
-    gpu, cpu = request.DEFAULT_MEMORY_SHARE, request.CPU_MEMORY_SHARE
-    how_much = f"most of the free memory to use, up to 1 (default {gpu:g}, of the host's {cpu:g})"
-    parser.value("--memory-share", "SHARE", request.parse_share, how_much)
-    words = "products to verify in a run of one shape: some (default; costs little) or all"
-    parser.add_argument("--verify", choices=("some", "all"), default="some", help=words)
-    levels = ("quick", "standard", "burn-in")
-    words = "length of a suite: quick (2 minutes, default), standard (10 minutes), burn-in (1 hour)"
-    parser.add_argument("--level", choices=levels, help=words)
-    parser.flag("--until-steady", "in a suite: end soak and burn once the device is steady")
-    words = "save each part of a suite to FILE; if it exists, run only the missing parts"
-    parser.value("--resume", "FILE", str, words)
-    parser.flag("--json", "print the result as one JSON document")
-    words = "processes of collective on the CPU (default: 2 to 4, depending on the cores)"
-    parser.value("--ranks", "N", count, words)
-    words = "the interpreter whose torch is used (default: the active environment's)"
-    # Without a default, which would overwrite the one before the command.
-    parser.value("--python", "PATH", request.parse_python, words, argparse.SUPPRESS)
-    parser.flag("--ignore-busy", "test even if another process uses the device")
-    words = (
-        "run on the free GPUs of a Ray cluster, all at the same time; ADDRESS is as `ray start` "
-        "prints it (default: the cluster that this machine is in)"
+    parser.add_argument(
+        "--dtype",
+        type=argument_type(parse_dtypes),
+        metavar="TYPE",
+        help=f"{', '.join(DTYPES)}; for a sweep several with commas "
+        "(default: the fastest usual one for training)",
     )
-    parser.add_argument("--ray", nargs="?", const="auto", metavar="ADDRESS", help=words)
-    parser.value("--devices", "N", count, "with --ray: how many GPUs (default: all)")
-    words = "run nothing: compare the devices in files that `gputop bench --json` wrote"
-    parser.add_argument("--collect", nargs="+", metavar="FILE", help=words)
-    words = (
-        "run nothing: show what differs between two results; each is a file that `--json` wrote, "
-        "or a number in --history, where 1 is the newest"
+    parser.add_argument(
+        "--size",
+        type=argument_type(request.parse_size),
+        metavar="N",
+        default="auto",
+        help="multiply N x N matrices; for sweep and peak, the largest N (default: auto)",
     )
-    parser.add_argument("--compare", nargs=2, metavar="RESULT", help=words)
-    words = "print numbers only; the exit status is about wrong results and failures"
-    parser.flag("--no-verdict", words)
-    least, most = request.DEFAULT_MIN_PERCENT_OF_PEAK, request.DEFAULT_TOLERANCE_PERCENT
-    peak = "the datasheet's dense peak or memory bandwidth"
-    words = f"a GPU below this share of {peak} is degraded (default {least:g})"
-    parser.value("--min-percent-of-peak", "PERCENT", request.parse_percent, words, least)
-    words = f"how far a device may be below the median of others like it (default {most:g})"
-    parser.value("--tolerance", "PERCENT", request.parse_percent, words, most)
-    parser.flag("--history", "list earlier results (of --device), newest first")
-    parser.flag("--csv", "print the result, or the history, as comma-separated values")
-    parser.value("--report", "FILE", str, "also write the run as an HTML page, to send to others")
-    parser.flag("--force", "with --report: overwrite a file that is not a report")
+    parser.add_argument(
+        "--seconds",
+        type=argument_type(request.parse_seconds),
+        metavar="S",
+        help=f"duration (default {request.DEFAULT_SECONDS:g}; of a suite, as its level says)",
+    )
+    parser.add_argument(
+        "--frequency",
+        type=argument_type(request.parse_hertz),
+        metavar="HZ",
+        help=f"frequency of pulse, from 0.1 to 20 (default {request.DEFAULT_HERTZ:g})",
+    )
+    parser.add_argument(
+        "--memory-share",
+        type=argument_type(request.parse_share),
+        metavar="SHARE",
+        help=f"most of the free memory to use, up to 1 (default {request.DEFAULT_MEMORY_SHARE:g}, "
+        f"of the host's {request.CPU_MEMORY_SHARE:g})",
+    )
+    parser.add_argument(
+        "--verify",
+        choices=("some", "all"),
+        default="some",
+        help="products to verify in a run of one shape: some (default; costs little) or all",
+    )
+    options.add_python(
+        parser, "the interpreter whose torch is used (default: the active environment's)"
+    )
+
+
+def _add_suite(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--level",
+        choices=("quick", "standard", "burn-in"),
+        help="length of a suite: quick (2 minutes, default), standard (10 minutes), "
+        "burn-in (1 hour)",
+    )
+    parser.add_argument(
+        "--until-steady",
+        action="store_true",
+        help="in a suite: end soak and burn once the device is steady",
+    )
+    parser.add_argument(
+        "--resume",
+        metavar="FILE",
+        help="save each part of a suite to FILE; if it exists, run only the missing parts",
+    )
+
+
+def _add_devices(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--device",
+        type=argument_type(target_choice.parse_devices),
+        metavar="DEVICE",
+        help="cpu, an index such as 0, or 0:1 of a MIG instance, a PCI address or the start of a "
+        "UUID; several with commas; `all`: all that CUDA_VISIBLE_DEVICES leaves "
+        "(default: the first, or the CPU)",
+    )
+    parser.add_argument(
+        "--ignore-busy", action="store_true", help="test even if another process uses the device"
+    )
+    parser.add_argument(
+        "--ranks",
+        type=count,
+        metavar="N",
+        help="processes of collective on the CPU (default: 2 to 4, depending on the cores)",
+    )
+    parser.add_argument(
+        "--ray",
+        nargs="?",
+        const="auto",
+        metavar="ADDRESS",
+        help="run on the free GPUs of a Ray cluster, all at the same time; ADDRESS is as "
+        "`ray start` prints it (default: the cluster that this machine is in)",
+    )
+    parser.add_argument(
+        "--devices", type=count, metavar="N", help="with --ray: how many GPUs (default: all)"
+    )
+
+
+def _add_verdict(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--no-verdict",
+        action="store_true",
+        help="print numbers only; the exit status is about wrong results and failures",
+    )
+    parser.add_argument(
+        "--min-percent-of-peak",
+        type=argument_type(request.parse_percent),
+        metavar="PERCENT",
+        default=request.DEFAULT_MIN_PERCENT_OF_PEAK,
+        help="a GPU below this share of the datasheet's dense peak or memory bandwidth is "
+        f"degraded (default {request.DEFAULT_MIN_PERCENT_OF_PEAK:g})",
+    )
+    parser.add_argument(
+        "--tolerance",
+        type=argument_type(request.parse_percent),
+        metavar="PERCENT",
+        default=request.DEFAULT_TOLERANCE_PERCENT,
+        help="how far a device may be below the median of others like it "
+        f"(default {request.DEFAULT_TOLERANCE_PERCENT:g})",
+    )
+
+
+def _add_output(parser: ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print the result as one JSON document")
+    parser.add_argument(
+        "--csv",
+        action="store_true",
+        help="print the result, or the history, as comma-separated values",
+    )
+    parser.add_argument(
+        "--report", metavar="FILE", help="also write the run as an HTML page, to send to others"
+    )
+    parser.add_argument(
+        "--force", action="store_true", help="with --report: overwrite a file that is not a report"
+    )
+    parser.add_argument(
+        "--history", action="store_true", help="list earlier results (of --device), newest first"
+    )
+    parser.add_argument(
+        "--collect",
+        nargs="+",
+        metavar="FILE",
+        help="run nothing: compare the devices in files that `gputop bench --json` wrote",
+    )
+    parser.add_argument(
+        "--compare",
+        nargs=2,
+        metavar="RESULT",
+        help="run nothing: show what differs between two results; each is a file that `--json` "
+        "wrote, or a number in --history, where 1 is the newest",
+    )
 
 
 def run(args: argparse.Namespace) -> int:

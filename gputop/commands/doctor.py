@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gputop import DISTRIBUTION, __version__
-from gputop.commands.arguments import Parser, output_width, print_text
+from gputop.commands.arguments import output_width, print_text
+from gputop.commands.options import add_python
 from gputop.console import FAULT, FINE, terminal_size
 from gputop.health.findings import Finding, Severity, name_devices
 from gputop.output.ansi import CYAN, GREEN, LOUD_RED, YELLOW, Piece, painted, wanted
@@ -42,13 +43,12 @@ LEAST_TEXT = 30
 """Fewest columns for the text, however narrow the terminal is."""
 
 
-def add_arguments(parser: Parser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `gputop doctor`."""
-    parser.flag("--json", "the findings as one JSON document")
-    words = "the interpreter whose torch is checked (default: the one that stress tests use)"
-    parse = "gputop.bench.plan.request:parse_python"
-    # Without a default, which would overwrite the one before the command.
-    parser.value("--python", "PATH", parse, words, argparse.SUPPRESS)
+    parser.add_argument("--json", action="store_true", help="the findings as one JSON document")
+    add_python(
+        parser, "the interpreter whose torch is checked (default: the one that stress tests use)"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -12,16 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gputop.commands.arguments import (
-    SOURCE,
-    Parser,
-    add_shared,
-    chosen_processes,
-    fail,
-    needs_extra,
-    refuse,
-    source_of,
-)
+from gputop.commands.arguments import chosen_processes, fail, needs_extra, refuse, source_of
+from gputop.commands.options import argument_type
 from gputop.console import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE, print_message
 from gputop.text import visible
 
@@ -61,21 +53,38 @@ def parse_address(text: str) -> Address:
     return Address(found[1] or found[2], int(found[3]))
 
 
-def add_arguments(parser: Parser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `gputop exporter`."""
     parser.description = ABOUT
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    where = f"where to listen (default {DEFAULT}: this machine only); :9835 is all interfaces"
-    parser.value("--listen", "HOST:PORT", parse_address, where, DEFAULT)
-    toolkit = "TLS and basic authentication, from a web configuration file of Prometheus exporters"
-    parser.value("--web-config", "FILE", str, toolkit)
-    largest = "also metrics of processes: the 32 with the most memory on each device"
-    parser.flag("--processes", largest)
-    dcgm = "the devices' metrics under the names, units and labels of dcgm-exporter instead"
-    parser.flag("--dcgm-names", dcgm)
-    kubelet = "the kubelet's socket, which tells the pods of the devices, for labels"
-    parser.value("--pod-resources-kubelet-socket", "FILE", str, f"{kubelet} (default {SOCKET})")
-    add_shared(parser, *SOURCE)
+    parser.add_argument(
+        "--listen",
+        type=argument_type(parse_address),
+        metavar="HOST:PORT",
+        default=DEFAULT,
+        help=f"where to listen (default {DEFAULT}: this machine only); :9835 is all interfaces",
+    )
+    parser.add_argument(
+        "--web-config",
+        metavar="FILE",
+        help="TLS and basic authentication, from a web configuration file of Prometheus exporters",
+    )
+    parser.add_argument(
+        "--processes",
+        action="store_true",
+        help="also metrics of processes: the 32 with the most memory on each device",
+    )
+    parser.add_argument(
+        "--dcgm-names",
+        action="store_true",
+        help="the devices' metrics under the names, units and labels of dcgm-exporter instead",
+    )
+    parser.add_argument(
+        "--pod-resources-kubelet-socket",
+        metavar="FILE",
+        help="the kubelet's socket, which tells the pods of the devices, for labels "
+        f"(default {SOCKET})",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -13,13 +13,14 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gputop.commands.arguments import Parser, add_shared, count, fail, print_text, snapshots
+from gputop.commands.arguments import fail, print_text, snapshots
+from gputop.commands.options import argument_type, count
 from gputop.console import COULD_NOT_RUN, FINE, print_message
 from gputop.problem import Problem, ProblemError
 from gputop.schema.snapshot import Inventory, Sample, Source
 
 if TYPE_CHECKING:
-    from gputop.health.idle_devices import Candidate, Requirements
+    from gputop.health.idle_devices import Amount, Candidate, Requirements
     from gputop.stream.child import Interruption, Snapshot
 
 INTERVAL_SECONDS = 0.25
@@ -28,21 +29,31 @@ LOOKS = 5
 CANDIDATE_FIELDS = ("busy_percent", "memory_free_bytes", "memory_usable_bytes", "reason")
 
 
+@argument_type
 def parse_percent(text: str) -> float:
-    """Parse a percentage, with or without its sign. Raises `ValueError`."""
+    """Parse a percentage, with or without its sign."""
     if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]+)? ?%?", text) or float(text.rstrip("% ")) > 100:
         raise ValueError(f"{text!r} is not a percentage. Give a number from 0 to 100, such as 10.")
     return float(text.rstrip("% "))
 
 
+@argument_type
 def parse_wait(text: str) -> float:
-    """Parse the seconds to wait. Raises `ValueError`."""
+    """Parse the seconds to wait."""
     if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]+)?", text):
         raise ValueError(f"{text!r} is not a time to wait. Give seconds, such as 600.")
     return float(text)
 
 
-def add_arguments(parser: Parser) -> None:
+@argument_type
+def parse_amount(text: str) -> Amount:
+    """Parse an amount of memory."""
+    from gputop.health import idle_devices
+
+    return idle_devices.parse_amount(text)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `gputop pick`."""
     parser.description = (
         "Print the UUIDs of the devices that did least over a second and have most free memory: "
@@ -52,21 +63,39 @@ def add_arguments(parser: Parser) -> None:
         "error says so. "
         "Only devices that CUDA_VISIBLE_DEVICES leaves are considered. Nothing is reserved."
     )
-    parser.value("-n --count", "N", count, "how many (default 1)", 1)
-    parse = "gputop.health.idle_devices:parse_amount"
-    least = "at least this much free memory, such as 20GiB, 20GB or 80%%"
-    parser.value("--min-free", "SIZE", parse, least)
-    most = "at most this mean utilization, over a second"
-    parser.value("--max-busy", "PERCENT", parse_percent, most)
-    words = "wait until enough devices fit; without S, as long as it takes"
-    parser.value("--wait", "S", parse_wait, words, 0.0, nargs="?", const=math.inf)
-    parser.flag(
-        "--index",
-        "print indices instead of UUIDs; set CUDA_DEVICE_ORDER=PCI_BUS_ID with them: by default "
-        "CUDA counts the fastest device first",
+    parser.add_argument(
+        "-n", "--count", type=count, metavar="N", default=1, help="how many (default 1)"
     )
-    parser.flag("--json", "every device, with the reason if it does not fit")
-    add_shared(parser, "--demo")
+    parser.add_argument(
+        "--min-free",
+        type=parse_amount,
+        metavar="SIZE",
+        help="at least this much free memory, such as 20GiB, 20GB or 80%%",
+    )
+    parser.add_argument(
+        "--max-busy",
+        type=parse_percent,
+        metavar="PERCENT",
+        help="at most this mean utilization, over a second",
+    )
+    parser.add_argument(
+        "--wait",
+        type=parse_wait,
+        metavar="S",
+        nargs="?",
+        const=math.inf,
+        default=0.0,
+        help="wait until enough devices fit; without S, as long as it takes",
+    )
+    parser.add_argument(
+        "--index",
+        action="store_true",
+        help="print indices instead of UUIDs; set CUDA_DEVICE_ORDER=PCI_BUS_ID with them: by "
+        "default CUDA counts the fastest device first",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="every device, with the reason if it does not fit"
+    )
 
 
 class Outcome(NamedTuple):

@@ -13,15 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gputop.commands.arguments import (
-    FLEET,
-    HOSTS,
-    PROCESSES,
-    Parser,
-    add_shared,
     chosen_processes,
     fail,
     hosts_of,
-    interval,
     needs_extra,
     output_width,
     print_again,
@@ -29,13 +23,14 @@ from gputop.commands.arguments import (
     refuse,
     snapshots,
 )
+from gputop.commands.options import argument_type, interval
 from gputop.console import COULD_NOT_RUN, FINE, USAGE, print_message
 from gputop.text import visible
 
 if TYPE_CHECKING:
     from gputop.fleet.model import Fleet
     from gputop.fleet.watch import FleetWatch
-    from gputop.output.status_page import Processes
+    from gputop.output.status_page import Processes, TableColumn
     from gputop.problem import Problem
     from gputop.stream.child import Interruption, Snapshot
 
@@ -51,36 +46,57 @@ NO_GPUS = (
 )
 
 
-def add_arguments(parser: Parser) -> None:
+@argument_type
+def parse_columns(text: str) -> tuple[TableColumn, ...]:
+    """Parse names of columns."""
+    from gputop.output import status_page
+
+    return status_page.parse_columns(text)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `gputop status`."""
-    parser.flag("--json", "one JSON document; with --watch, one on each line")
-    words = "the GPUs and their MIG instances with their UUIDs, as nvidia-smi lists them"
-    # A default would overwrite what was given before the command.
     parser.add_argument(
-        "-L", "--list-gpus", action="store_true", default=argparse.SUPPRESS, help=words
+        "--json", action="store_true", help="one JSON document; with --watch, one on each line"
     )
-    words = "every S seconds (default 1), in place on a terminal; Ctrl+C ends it"
-    parser.value("--watch -l -w", "S", interval, words, nargs="?", const=1.0)
-    words = (
-        "these columns, such as GPU,busy,memory,power,sm-active,pcie-rx: readings by their names "
-        "on a device's page or in the JSON (a wrong name lists them all)"
+    parser.add_argument(
+        "-L",
+        "--list-gpus",
+        action="store_true",
+        default=argparse.SUPPRESS,  # it may stand before the command
+        help="the GPUs and their MIG instances with their UUIDs, as nvidia-smi lists them",
     )
-    parser.value("--columns", "NAME,...", "gputop.output.status_page:parse_columns", words)
-    words = "each process on a line of its own, or none (default: on the line of its device)"
-    parser.switch("--processes", words)
-    parser.switch("--color", "in colour, or not (default: on a terminal, unless NO_COLOR is set)")
-    source = ("--gpm", "--id", "--only-visible", *PROCESSES, "--demo")
-    add_shared(parser, *source, *HOSTS, "--replay", *FLEET)
-    # Before the command, --interval is --watch.
-    before = ("--interval", "--once", "--list-gpus")
-    parser.set_defaults(shared=(*source, *HOSTS, "--replay", *FLEET, *before))
-
-
-def run_without_options(arguments: argparse.Namespace) -> int:
-    """Run `gputop` where there is no terminal: the same without options of its own."""
-    parser = Parser()
-    add_arguments(parser)
-    return run(parser.parse_args([], arguments))
+    parser.add_argument(
+        "--watch",
+        "-l",
+        "-w",
+        type=interval,
+        metavar="S",
+        nargs="?",
+        const=1.0,
+        help="every S seconds (default 1), in place on a terminal; Ctrl+C ends it",
+    )
+    parser.add_argument(
+        "--columns",
+        type=parse_columns,
+        metavar="NAME,...",
+        help="these columns, such as GPU,busy,memory,power,sm-active,pcie-rx: readings by their "
+        "names on a device's page or in the JSON (a wrong name lists them all)",
+    )
+    parser.add_argument(
+        "--processes",
+        action=argparse.BooleanOptionalAction,
+        help="each process on a line of its own, or none (default: on the line of its device)",
+    )
+    parser.add_argument(
+        "--color",
+        action=argparse.BooleanOptionalAction,
+        help="in colour, or not (default: on a terminal, unless NO_COLOR is set)",
+    )
+    # Before the command, --interval is --watch, and --once is the same as the command.
+    suppressed: dict[str, Any] = {"default": argparse.SUPPRESS, "help": argparse.SUPPRESS}
+    parser.add_argument("--interval", type=interval, **suppressed)
+    parser.add_argument("--once", action="store_true", **suppressed)
 
 
 def run(arguments: argparse.Namespace) -> int:

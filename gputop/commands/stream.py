@@ -13,24 +13,14 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from gputop.commands.arguments import (
-    HOSTS,
-    SOURCE,
-    Parser,
-    add_shared,
-    chosen_processes,
-    count,
-    fail,
-    hosts_of,
-    open_recording,
-    source_of,
-)
+from gputop.commands.arguments import chosen_processes, fail, hosts_of, open_recording, source_of
+from gputop.commands.options import argument_type, count
 from gputop.console import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE, print_message
 from gputop.text import count as plural
 from gputop.text import fold_list
 
 if TYPE_CHECKING:
-    from gputop.output.csv_lines import CsvLines
+    from gputop.output.csv_lines import Column, CsvLines
     from gputop.problem import Problem
     from gputop.recording.reader import Recording
     from gputop.schema.snapshot import Record
@@ -39,30 +29,49 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 CSV_WORDS = ("noheader", "nounits")
 
 
+@argument_type
 def parse_format(text: str) -> tuple[str, ...]:
-    """Parse `jsonl`, or `csv` with nvidia-smi's modifiers, into words. Raises `ValueError`."""
+    """Parse `jsonl`, or `csv` with nvidia-smi's modifiers, into words."""
     words = tuple(word.strip() for word in text.split(","))
     if text == "jsonl" or (words[0] == "csv" and {*words[1:]} <= {*CSV_WORDS}):
         return words
     raise ValueError(f"{text!r} is not a format: give jsonl, or csv with ,noheader or ,nounits.")
 
 
-def add_arguments(parser: Parser) -> None:
+@argument_type
+def parse_query(text: str) -> tuple[Column, ...]:
+    """Parse the columns of CSV."""
+    from gputop.output import csv_lines
+
+    return csv_lines.parse_query(text)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `gputop stream`."""
-    add_shared(parser, *SOURCE, *HOSTS, "--replay")
-    parser.value("--count", "N", count, "stop after N samples")
-    forms = "jsonl (default), or csv with nvidia-smi's modifiers: csv[,noheader][,nounits]"
-    parser.value("--format", "FORMAT", parse_format, forms)
-    about = (
-        "the columns of CSV, separated by commas: readings under nvidia-smi's names, such as "
-        "timestamp,index,utilization.gpu,memory.used, or under their own, such as "
-        "sm_active_percent"
+    parser.add_argument("--count", type=count, metavar="N", help="stop after N samples")
+    parser.add_argument(
+        "--format",
+        type=parse_format,
+        metavar="FORMAT",
+        help="jsonl (default), or csv with nvidia-smi's modifiers: csv[,noheader][,nounits]",
     )
-    parser.value("--query --query-gpu", "LIST", "gputop.output.csv_lines:parse_query", about)
-    file = "write to a new file, compressed if its name ends in .gz; `--replay` plays it"
-    parser.value("--output", "FILE", Path, file)
-    parser.flag("--control", argparse.SUPPRESS)
-    parser.flag("--unmasked", argparse.SUPPRESS)
+    parser.add_argument(
+        "--query",
+        "--query-gpu",
+        type=parse_query,
+        metavar="LIST",
+        help="the columns of CSV, separated by commas: readings under nvidia-smi's names, such as "
+        "timestamp,index,utilization.gpu,memory.used, or under their own, such as "
+        "sm_active_percent",
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="write to a new file, compressed if its name ends in .gz; `--replay` plays it",
+    )
+    parser.add_argument("--control", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--unmasked", action="store_true", help=argparse.SUPPRESS)
 
 
 def run(arguments: argparse.Namespace) -> int:

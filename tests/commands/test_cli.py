@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop import __version__, cli
-from gputop.commands.arguments import chosen_processes, interval
+from gputop.commands.arguments import chosen_processes
+from gputop.commands.options import UNSET, interval
+from gputop.commands.parser import COMMANDS, parse, parser
 from gputop.compat import module_command
 from gputop.schema.snapshot import Host, Process, ProcessKind, Sample
 from gputop.settings import Settings
@@ -190,6 +192,7 @@ def test_an_argument_that_is_not_utf8() -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
+        (["--config", "/none.toml", "status"], "the settings file /none.toml does not exist. Cr"),
         (["statsu"], "statsu is not known. Did you mean status?"),
         (["status", "--colmns", "x"], "--colmns is not known. Did you mean --columns?"),
         (["--theme", "drak"], "drak is not known. Did you mean dark?"),
@@ -307,7 +310,7 @@ HONOURED = {
 NEEDED = {"completion": ["bash"], "exporter": ["--processes"], "schema": ["status"]}
 
 
-@pytest.mark.parametrize("command", cli.COMMANDS)
+@pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("option", SHARED_OPTIONS)
 def test_an_option_before_a_command_is_its_own_or_refused(
     option: str, command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -330,7 +333,7 @@ def test_an_option_before_a_command_is_its_own_or_refused(
     name = option[2:].replace("no-", "").replace("-", "_")
     if option in HONOURED.get(command, ()):
         assert (status, said.err) == (0, "")
-        assert getattr(given[0], name) != cli.UNSET[name]
+        assert getattr(given[0], name) != UNSET[name]
     else:
         assert (status, said.out, given) == (2, "", [])
         (line,) = said.err.splitlines()
@@ -381,7 +384,7 @@ def test_only_the_chosen_processes_are_kept(words: list[str], kept: set[int]) ->
         Process(pid, "GPU-1", kind, user=users[pid]) for pid, kind in zip(users, kinds, strict=True)
     )
     sample = Sample(0.0, Host(), processes=found)
-    arguments = cli.parser(()).parse_args(words)
+    arguments = parse(words)
     assert {each.pid for each in chosen_processes(arguments, sample).processes} == kept
 
 
@@ -440,31 +443,6 @@ def test_help_names_every_option(command: list[str], capsys: pytest.CaptureFixtu
     assert all(option in shown for option in ("--help", *WITH_COMMAND[" ".join(command)]))
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 14), reason="argparse has its own colours")
-@pytest.mark.parametrize("words", [["--help"], ["status", "--help"], ["bench", "--help"]])
-@pytest.mark.parametrize("no_color", ["", "1"])
-def test_help_is_in_colour_on_a_terminal_only(
-    words: list[str],
-    no_color: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setenv("NO_COLOR", no_color)
-    monkeypatch.setenv("TERM", "xterm")
-
-    def shown(*, terminal: bool) -> str:
-        monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
-        with pytest.raises(SystemExit, match=r"^0$"):
-            cli.main(words)
-        return capsys.readouterr().out
-
-    plain, painted = shown(terminal=False), shown(terminal=True)
-    assert "\x1b" not in plain
-    assert re.sub(r"\x1b\[\d*m", "", painted) == plain
-    assert ("\x1b[1musage:\x1b[0m gputop" in painted) is (not no_color)
-    assert ("\x1b[36m--json\x1b[0m" in painted) is (not no_color and len(words) > 1)
-
-
 WITH_COMMAND = {
     "status": ("--json", "--demo", "--watch", "--columns", "--no-processes", "--no-color"),
     "stream": ("--interval", "--demo", "--count"),
@@ -490,7 +468,7 @@ WITH_COMMAND = {
 def test_an_option_counts_before_and_after_the_command(
     arguments: list[str], wanted: dict[str, object]
 ) -> None:
-    given = vars(cli.parser().parse_args(arguments))
+    given = vars(parse(arguments))
     assert {name: given[name] for name in wanted} == wanted
 
 
@@ -532,6 +510,24 @@ def test_the_command_line_counts_before_the_file_in_both_directions(
     assert started.config == file
     (problem,) = started.problems
     assert str(problem).startswith(f"theme = 7 in {file} is not used")
+
+
+def test_a_settings_file_that_is_named_must_exist(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    started = Started(monkeypatch)
+    file = tmp_path / "mine.toml"
+    with pytest.raises(SystemExit, match=r"^2$"):
+        cli.main(["--config", str(file)])
+    said = f"gputop: error: the settings file {file} does not exist. "
+    assert capsys.readouterr().err == f"{said}Create it, or leave out --config.\n"
+    file.touch()
+    assert cli.main(["--config", str(file)]) == 0
+    assert started.problems == []
+    file.unlink()
+    monkeypatch.setenv("GPUTOP_CONFIG", str(file))  # S creates it
+    assert cli.main([]) == 0
+    assert started.config == file
 
 
 def test_in_ascii_on_a_console_of_16_colours() -> None:
@@ -701,7 +697,7 @@ def test_a_page_in_a_locale_that_lacks_its_characters() -> None:
     assert done.stdout.count("H100") == 8
 
 
-@pytest.mark.parametrize("moment", ["parser", "run"])
+@pytest.mark.parametrize("moment", ["parse", "run"])
 def test_an_interruption_has_a_status_and_no_traceback(
     monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
@@ -721,24 +717,13 @@ def test_other_faults_of_the_system_are_not_hidden(monkeypatch: pytest.MonkeyPat
         cli.main([])
 
 
-LIKE_STATUS = {"--once", "--list-gpus"}
-"""Options that do the same as `gputop status`, which the help has."""
-
-
-def test_the_help_is_one_screen_and_has_everything() -> None:
-    lines = cli.parser().format_help().splitlines()
-    assert len(lines) < 24  # and the next prompt
-    assert [line for line in lines if len(line) > 80] == []
-    words = re.findall(r"[\w\[\]-]+", "\n".join(lines))
-    shown = {word.replace("[no-]", "") for word in words}
-    assert set(cli.COMMANDS) <= shown
-    assert {f"--{name}" for name in options()} <= {*shown, "--help", *LIKE_STATUS}
-
-
-def options() -> set[str]:
-    """Those before a command, without those that say no."""
-    usage = argparse.ArgumentParser.format_usage(cli.parser())
-    return {name for name in re.findall(r"--([\w-]+)", usage) if not name.startswith("no-")}
+def test_the_help_has_every_command_and_option_of_the_dashboard() -> None:
+    top = parser(())
+    text = " ".join(top.format_help().split())
+    assert [name for name, about in COMMANDS.items() if f"{name} {about}" not in text] == []
+    options = [action for action in top._actions if action.option_strings]
+    assert [each.dest for each in options if each.option_strings[0] not in text] == []
+    assert len(options) > 25
 
 
 def test_the_help_of_a_command_is_whole() -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from gputop.cli import COMMANDS, parser
 from gputop.commands.completion import SHELLS, script
+from gputop.commands.parser import COMMANDS, parser
 from gputop.compat import module_command
 from tests.terminal import Terminal
 
@@ -64,7 +63,7 @@ def test_bash_offers_what_fits(bash: Path, words: tuple[str, ...], offered: set[
     assert completed(bash, *words) == offered
 
 
-def test_what_only_scripts_ask_for_is_not_offered(bash: Path) -> None:
+def test_bash_offers_the_shells(bash: Path) -> None:
     assert completed(bash, "completion", "") == {*SHELLS}
 
 
@@ -73,13 +72,9 @@ def test_bash_offers_files_where_a_file_is_wanted(bash: Path, tmp_path: Path) ->
     assert completed(bash, "--config", f"{tmp_path}/se") == {f"{tmp_path}/settings.toml"}
 
 
-PATH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-"""Where `gputop` is, which the completion asks for hosts and devices."""
-
-
 def write_hosts(home: Path) -> None:
     (home / ".ssh").mkdir()
-    text = "# Host none\nHost gpu-1 web\n  HostName 10.0.0.1\nhost=*.example !bad\n"
+    text = "# Host none\nHost gpu-1 web\n  HostName 10.0.0.1\nhost=*.example !bad\n\tHOST =\tx.y\n"
     (home / ".ssh" / "config").write_text(text)
 
 
@@ -88,8 +83,7 @@ def test_bash_offers_the_hosts_of_ssh(
 ) -> None:
     write_hosts(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("PATH", PATH)
-    assert completed(bash, "--host", "") == {"gpu-1", "web"}
+    assert completed(bash, "--host", "") == {"gpu-1", "web", "x.y"}
     assert completed(bash, "--host", "gp") == {"gpu-1"}
 
 
@@ -116,7 +110,7 @@ def offered_by_fish(tmp_path: Path, *words: str) -> set[str]:
         capture_output=True,
         text=True,
         timeout=60,
-        env={**os.environ, "HOME": str(tmp_path), "PATH": PATH},
+        env={**os.environ, "HOME": str(tmp_path)},
     )
     return {line.partition("\t")[0] for line in done.stdout.splitlines()}
 
@@ -127,7 +121,7 @@ def test_zsh_completes_what_is_typed(tmp_path: Path) -> None:
     (tmp_path / "settings.toml").touch()
     write_hosts(tmp_path)
     setup = f"fpath=({tmp_path} $fpath); autoload -Uz compinit; compinit -D -u; PS1=rea''dy; clear"
-    env = {"HOME": str(tmp_path), "PATH": PATH}
+    env = {"HOME": str(tmp_path)}
     with Terminal(["zsh", "-f", "-i"], env, 200, 30) as terminal:
         terminal.send(f"{setup}\r")
         terminal.wait_for("ready")

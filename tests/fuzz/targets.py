@@ -10,7 +10,7 @@ import json
 import math
 import shutil
 import tempfile
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from itertools import chain, pairwise
 from pathlib import Path
@@ -326,7 +326,7 @@ def check_settings(content: bytes) -> bool:
     _, problems = settings.load(file, {})
     assert all(str(problem).isprintable() for problem in problems)
     try:
-        settings.save(file, WANTED)
+        settings.save(file, asdict(WANTED))
     except ProblemError as error:
         assert str(error).isprintable()  # noqa: PT017 - either way is right
         assert file.read_bytes() == content

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputop.cli import COMMANDS, parser
+from gputop.commands.parser import COMMANDS, parser
 from gputop.console import FINE, USAGE
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import pytest
@@ -31,7 +32,7 @@ def loaded_and_kept(file: Path) -> None:
     _, problems = settings.load(file, {"GPUTOP_INTERVAL": "9" * 5000})
     assert all(str(problem).isprintable() for problem in problems)
     try:
-        settings.save(file, WANTED)
+        settings.save(file, asdict(WANTED))
     except ProblemError as error:
         assert str(error).isprintable()  # noqa: PT017 - either way is right
         assert file.read_bytes() == before

@@ -230,6 +230,22 @@ async def test_the_settings_are_kept(tmp_path: Path) -> None:
     assert file.read_text() == 'theme = "light"\n'
 
 
+async def test_settings_of_the_command_line_are_not_kept(tmp_path: Path) -> None:
+    """`gputop --readonly`, `T` and `S`: the next gputop may signal processes."""
+    file = tmp_path / "config.toml"
+    given = Settings(readonly=True, interval=5.0, density="row")
+    app = GputopApp(PreparedStream(inventory(1), sample(1)), settings=given, config=file)
+    async with app.run_test(notifications=True) as pilot:
+        await dashboard_of(app).action_save()
+        await settle(pilot)
+        (note,) = app._notifications
+        assert note.message == "Nothing to save: no setting was changed here"
+        assert not file.exists()
+        app.action_theme("light")
+        await dashboard_of(app).action_save()
+    assert file.read_text() == 'theme = "light"\n'
+
+
 async def test_settings_that_cannot_be_kept_are_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     config = tmp_path / "file" / "config.toml"

@@ -109,7 +109,9 @@ class GputopApp(App[None], inherit_bindings=False):  # Ctrl+Q is for who pressed
         self.stylesheet = Sheet(variables=self.get_css_variables())
         self.theme = next(name for name in ANSI_THEMES if name in self.available_themes)
         self.settings = settings
-        """The settings as they are now, which `S` saves."""
+        """The settings as they are now, also from the command line and the environment."""
+        self._changes: dict[str, Any] = {}
+        """The settings that the user changed in the dashboard, which `S` saves."""
         self._problems = problems
         self._config = config or path()
         self._terminal = terminal
@@ -235,6 +237,10 @@ class GputopApp(App[None], inherit_bindings=False):  # Ctrl+Q is for who pressed
     # Look and settings.
 
     def change_settings(self, **changes: Any) -> None:
+        """Apply settings that the user chose. Only those that differ from before are saved."""
+        for key, value in changes.items():
+            if getattr(self.settings, key) != value:
+                self._changes[key] = value
         self.settings = replace(self.settings, **changes)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
@@ -270,11 +276,14 @@ class GputopApp(App[None], inherit_bindings=False):  # Ctrl+Q is for who pressed
 
     async def action_save(self) -> None:
         try:
-            await asyncio.to_thread(save, self._config, self.settings)  # the home may be far away
+            await asyncio.to_thread(save, self._config, self._changes)  # the home may be far away
         except ProblemError as error:
             self.notify(str(error), title="Not saved", severity="error")
-        else:
-            self.notify(f"Saved in {visible(str(self._config))}", title="Settings")
+            return
+        done = "Nothing to save: no setting was changed here"
+        if self._changes:
+            done = f"Saved in {visible(str(self._config))}"
+        self.notify(done, title="Settings")
 
     # Notifications and faults.
 
