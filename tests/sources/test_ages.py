@@ -53,14 +53,6 @@ def test_what_is_asked_every_second_has_one_at_short_intervals(nvml: FakeDriver)
     assert ages(reader, clock, 0.0, 0.25, 0.25, 0.25) == [None, 0.25, 0.5, 0.75]
 
 
-def test_what_was_asked_ahead_is_as_old_as_that(nvml: FakeDriver) -> None:
-    reader, clock = started(nvml, WITHOUT_LINKS)
-    ages(reader, clock, 0.0)
-    clock.seconds += 4.0
-    reader.look_ahead(1.0)
-    assert ages(reader, clock, 1.0) == [1.0]
-
-
 @pytest.mark.parametrize(("counted", "age"), [(True, None), (False, 1.0)])
 def test_a_measured_rate_is_as_old_as_its_measurement(
     counted: bool, age: float | None, nvml: FakeDriver

@@ -81,29 +81,6 @@ def test_every_type_is_one_of_the_table() -> None:
     assert {getattr(pynvml, name) for name in names if "COUNT" not in name} == {*VALUE_TYPES}
 
 
-SLOW_CALLS = ("nvmlDeviceGetBAR1MemoryInfo", "nvmlDeviceGetComputeMode")
-
-
-def test_devices_are_not_all_asked_what_is_slow_at_the_same_tick(nvml: FakeDriver) -> None:
-    device = FakeDevice()
-    nvml.write(*(dataclasses.replace(device, uuid=f"GPU-{n}") for n in range(8)))
-    start()
-    clock = Clock()
-    readers = [NvmlReader(index, clock=clock) for index in range(8)]
-    for reader in readers:
-        reader.read(gpm=False)
-    most = 0
-    for _ in range(10):
-        clock.seconds += 1.0
-        nvml.forget_calls()
-        for reader in readers:
-            reader.look_ahead(1.0)
-            reader.read(gpm=False)
-        calls = nvml.calls()
-        most = max(most, *(calls[name] for name in SLOW_CALLS))
-    assert most == 2
-
-
 def test_each_link_is_looked_at_less_often_than_all_together(
     nvml: FakeDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:

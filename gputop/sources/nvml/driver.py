@@ -25,7 +25,6 @@ from gputop.sources.nvml.mig import Instances
 from gputop.sources.nvml.processes import device_reading, merge_processes, process_queries
 from gputop.sources.nvml.query import (
     DRIVER_IS_GONE,
-    SLOW,
     Clock,
     QueryCache,
     absence_of,
@@ -254,22 +253,12 @@ class NvmlReader:
         """Time of the device's last answer, by the clock."""
         return self._cache.heard_at
 
-    def look_ahead(self, seconds: float) -> None:
-        """Ask now what is slow and due within that time, so that `read` is quick."""
-        if self._handle is None:
-            return
-        # An error of the device as a whole is returned to the next `read` as well.
-        with contextlib.suppress(nvml.NVMLError):
-            self._cache.ask_due(self._handle, self._slow, seconds)
-            self._pcie.look_ahead(self._handle, seconds)
-
     def _start_counting(self) -> None:
         self._memory_check, self._zero_check = MemoryCheck(), ZeroCheck()
         self._processes = process_queries(self._version, self._clock)
         self._pcie = Pcie(self._clock)
         self._nvlink = NvLink()
         self._queries = reading_queries(self._version, self._clock, self._pcie, self._nvlink)
-        self._slow = [query for query in (*MODES, *self._queries) if query.seconds >= SLOW]
 
     def _mark_disabled(self, found: dict[str, Any]) -> None:
         if self.device.ecc_enabled is False:
