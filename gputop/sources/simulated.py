@@ -138,7 +138,7 @@ class SimulatedReader:
         """Return the device, which has no instances."""
         return (self.device,)
 
-    def read(self, *, gpm: bool, smi: tuple[str, ...] = ()) -> tuple[DeviceReading, ...]:  # noqa: ARG002 - it has none
+    def read(self, *, gpm: bool) -> tuple[DeviceReading, ...]:
         """Return the device now, moved on by the time since the last read."""
         now = time.monotonic() - self.began
         load = self.loads.get(self.device.uuid)

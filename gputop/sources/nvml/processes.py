@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
-import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -14,12 +12,11 @@ from gputop.schema.device import Absence, Device, DeviceSample
 from gputop.schema.snapshot import Process, ProcessKind
 from gputop.sources.interface import UTILIZATIONS, DeviceReading
 from gputop.sources.nvml.query import (
-    SECOND,
+    EVERY_SECOND,
     Clock,
-    NvmlQuery,
+    Question,
     Source,
     absence_of,
-    call_directly,
     nvml,
     schema_fields,
     state_of,
@@ -27,10 +24,6 @@ from gputop.sources.nvml.query import (
     value_of,
 )
 
-_LISTS = ("Compute", "Graphics", "MPSCompute")
-_ROW = struct.Struct("I4xQII")
-_ROOM, _MOST = 32, 1 << 20
-"""Room for processes at first, and the largest plausible number of them."""
 _NONE = (nvml.NVML_SUCCESS, nvml.NVML_ERROR_NOT_FOUND)
 """Codes of an empty answer: nvidia-ml-py raises the first one, too."""
 _LONGEST_PERIOD = 1.25
@@ -49,47 +42,30 @@ _NOTHING: Percentages = (None, None, None, None)
 _Newest = dict[int, tuple[int, Percentages]]
 
 
-def process_queries(driver_version: tuple[int, ...], clock: Clock) -> list[NvmlQuery]:
+def process_queries(driver_version: tuple[int, ...], clock: Clock) -> list[Question]:
     """Return the queries for `merge_processes`: three lists, and utilization, of one device."""
     # These drivers fill in a wider struct for version 3 than nvidia-ml-py and all others know.
     versions = ("v2", "v3") if (535, 43) <= driver_version <= (535, 86) else ("v3", "v2")
-    lists: list[list[Source]] = [
-        [partial(_listed, f"nvmlDeviceGet{word}RunningProcesses_{v}") for v in versions]
-        for word in _LISTS
-    ]
-    calls = nvml.nvmlDeviceGetProcessesUtilizationInfo, nvml.nvmlDeviceGetProcessUtilization
+    questions = []
+    for word in ("Compute", "Graphics", "MPSCompute"):
+        calls = [getattr(nvml, f"nvmlDeviceGet{word}RunningProcesses_{v}") for v in versions]
+        lists: list[Source] = [partial(_with_room, call) for call in calls]
+        questions.append(Question("", *lists, interval=EVERY_SECOND))
     usage = _Usage(clock)
-    lists.append([partial(usage.since, call) for call in calls])
-    return [NvmlQuery("", *sources, seconds=SECOND) for sources in lists]
+    calls = [nvml.nvmlDeviceGetProcessesUtilizationInfo, nvml.nvmlDeviceGetProcessUtilization]
+    sources = [partial(usage.since, call) for call in calls]
+    questions.append(Question("", *sources, interval=EVERY_SECOND))
+    return questions
 
 
-class Listed(NamedTuple):
-    """A row of a list, with nvidia-ml-py's names of the fields of `nvmlProcessInfo_t`."""
-
-    pid: int
-    usedGpuMemory: int  # noqa: N815
-    gpuInstanceId: int  # noqa: N815
-    computeInstanceId: int  # noqa: N815
-
-
-def _listed(name: str, handle: Any) -> list[Listed]:
-    """Return the processes that this function lists. Raises `NVMLError`.
-
-    nvidia-ml-py's own wrapper takes two calls, the first for the number of processes.
-    """
-    count = ctypes.c_uint(_ROOM)
-    while True:
-        size = _ROW.size * count.value
-        room = ctypes.create_string_buffer(2 * size)  # some drivers wrote wider rows than they said
-        try:
-            call_directly(name, handle, ctypes.byref(count), room)
-            break
-        except nvml.NVMLError as error:
-            if error.value != nvml.NVML_ERROR_INSUFFICIENT_SIZE or count.value > _MOST:
-                raise
-        count.value = 2 * count.value + _ROOM
-    rows = ctypes.string_at(room, min(size, _ROW.size * count.value))
-    return [Listed(*row) for row in _ROW.iter_unpack(rows)]
+def _with_room(call: Callable[..., Any], *arguments: Any) -> Any:
+    """Call again if nvidia-ml-py made room for the rows that there were, and another came."""
+    try:
+        return call(*arguments)
+    except nvml.NVMLError as error:
+        if error.value != nvml.NVML_ERROR_INSUFFICIENT_SIZE:
+            raise
+    return call(*arguments)
 
 
 class _Usage:
@@ -159,14 +135,11 @@ def _plausible(sm: int, memory: int, encoder: int, decoder: int) -> Percentages:
 
 def _fetch_rows(call: Callable[[Any, int], Any], handle: Any, seen: int) -> Any:
     try:
-        return call(handle, seen)
+        return _with_room(call, handle, seen)
     except nvml.NVMLError as error:
         if error.value in _NONE:
             return ()
-        if error.value != nvml.NVML_ERROR_INSUFFICIENT_SIZE:
-            raise
-    # nvidia-ml-py allocates as many rows as there were, and another came in between.
-    return call(handle, seen)
+        raise
 
 
 class ProcessList(NamedTuple):
