@@ -6,6 +6,7 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.bounds import EVENTS, IDENTIFY_SECONDS
@@ -124,7 +125,7 @@ class Opening:
             threads.choose(dict.fromkeys(slots))
             return Opened(driver, threads)
         if identifies:
-            threads.identify(_enough_for(selection), IDENTIFY_SECONDS)
+            threads.identify(lambda: _is_enough(selection, slots), IDENTIFY_SECONDS)
         while True:
             with threads.changed:
                 identities = {slot: slot.identity for slot in slots}
@@ -135,11 +136,10 @@ class Opening:
             except ProblemError as error:
                 problem = error.problem
             else:
-                instances = {
-                    slot: chosen[gpu.uuid]
-                    for slot, (gpu, *_) in identities.items()
-                    if gpu.uuid in chosen
-                }
+                instances = {}
+                for slot, (gpu, *_) in identities.items():
+                    if gpu.uuid in chosen:
+                        instances[slot] = chosen[gpu.uuid]
                 threads.choose(instances)
                 return Opened(driver, threads, left_out=len(slots) - len(instances))
             if not silent:
@@ -148,7 +148,7 @@ class Opening:
                 raise DriverError(problem)
             # A new start of the driver could not help a device that hangs: wait for it instead.
             self._set(Opened(problem=problem))
-            threads.identify(_any_identified(silent), math.inf)
+            threads.identify(partial(_is_any_identified, silent), math.inf)
 
 
 def _all_devices(identities: Iterable[Sequence[Device]]) -> list[Device]:
@@ -158,17 +158,12 @@ def _all_devices(identities: Iterable[Sequence[Device]]) -> list[Device]:
     return devices
 
 
-def _enough_for(selection: Selection) -> Callable[[Sequence[Slot]], bool]:
-    """Return a function that returns True if the selection does not depend on further answers."""
-
-    def is_enough(slots: Sequence[Slot]) -> bool:
-        if all(slot.identified for slot in slots):
-            return True
-        return selection.is_certain(_all_devices(slot.identity for slot in slots))
-
-    return is_enough
+def _is_enough(selection: Selection, slots: Sequence[Slot]) -> bool:
+    """Return True if the selection does not depend on further answers."""
+    if all(slot.identified for slot in slots):
+        return True
+    return selection.is_certain(_all_devices(slot.identity for slot in slots))
 
 
-def _any_identified(silent: Sequence[Slot]) -> Callable[[Sequence[Slot]], bool]:
-    """Return a function that returns True if one of these has been identified."""
-    return lambda _: any(slot.identified for slot in silent)
+def _is_any_identified(slots: Sequence[Slot]) -> bool:
+    return any(slot.identified for slot in slots)

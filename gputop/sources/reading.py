@@ -120,11 +120,11 @@ class ReadingThreads:
                 group[:] = [slot for slot in group if slot in chosen]
             self.changed.notify_all()
 
-    def identify(self, is_enough: Callable[[Sequence[Slot]], bool], seconds: float) -> None:
+    def identify(self, is_enough: Callable[[], bool], seconds: float) -> None:
         """Identify all devices. Wait until that is enough, but not longer than `seconds`."""
         with self.changed:
             self._ask(time.monotonic())
-            self._wait_for(lambda: is_enough(self.slots), seconds)
+            self._wait_for(is_enough, seconds)
 
     def read_all(self, patience: float) -> None:
         """Read all devices. Wait for those that are quick, but not longer than `patience`."""
@@ -171,11 +171,12 @@ class ReadingThreads:
         """Give the other devices of each thread that is stuck to a new thread."""
         now = time.monotonic()
         for group in [*self._groups]:
-            stuck = next((slot for slot in group if slot.is_stuck(now)), None)
-            if stuck is not None and len(group) > 1:
-                others = [slot for slot in group if slot is not stuck]
-                self._start_thread(others)
-                group[:] = [stuck]
+            for slot in [*group]:
+                if slot.is_stuck(now) and len(group) > 1:
+                    group.remove(slot)
+                    others = [*group]
+                    group[:] = [slot]
+                    self._start_thread(others)
 
     def _start_thread(self, group: list[Slot]) -> None:
         thread = threading.Thread(target=self._run, args=(group,), name="reading", daemon=True)

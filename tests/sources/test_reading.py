@@ -201,7 +201,7 @@ def test_a_device_that_hangs_while_it_is_identified_stops_no_other(
     machine = Machine(readers, identifies=True)
     threads = machine.threads
 
-    def is_enough(slots: object) -> bool:
+    def is_enough() -> bool:
         clock.now += 0.2
         return sum(slot.identified for slot in threads.slots) == 7
 

@@ -214,8 +214,10 @@ class _Instance:
         self._began = self._clock()
         self.answers = self.cache.ask_due(handle, _READINGS)
         self._lists = self.cache.ask_due(handle, self._queries)
-        missing = all_missing(Absence.NOT_SUPPORTED if gpm else Absence.DISABLED)
-        self._percentages = self._gpm.read(wanted=gpm) if self._gpm else missing
+        if self._gpm is not None:
+            self._percentages = self._gpm.read(wanted=gpm)
+        else:
+            self._percentages = all_missing(Absence.NOT_SUPPORTED if gpm else Absence.DISABLED)
 
     def close(self) -> None:
         """Free its GPM samples."""
@@ -242,7 +244,9 @@ class _Instance:
         if isinstance(own, list):
             unnamed = None in self._ids
             return [row for row in own if unnamed or self.owns(row, _NOWHERE)]
-        return [row for row in gpu if self.owns(row)] if isinstance(gpu, list) else own
+        if isinstance(gpu, list):
+            return [row for row in gpu if self.owns(row)]
+        return own
 
     def reading(self, held: int | Absence) -> DeviceReading:
         """Return its reading; `held` are the bytes held by processes in the memory it shares."""
@@ -260,5 +264,8 @@ def _others(rows: Any, instances: Sequence[_Instance]) -> Any:
     """Return the rows of the GPU's list that belong to no instance: a process is listed once."""
     if not isinstance(rows, list):
         return rows
-    pids = {process.pid for instance in instances for process in instance.listed.processes}
-    return [row for row in rows if row.pid not in pids and not any(i.owns(row) for i in instances)]
+    left = rows
+    for instance in instances:
+        pids = {process.pid for process in instance.listed.processes}
+        left = [row for row in left if row.pid not in pids and not instance.owns(row)]
+    return left

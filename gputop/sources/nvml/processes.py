@@ -36,9 +36,10 @@ _DRIFT = 0.01
 _LARGEST_PID = 1 << 22
 """Largest pid of Linux. Beyond it, and 0, mean "not available"."""
 
-Percentages = tuple[int | None, int | None, int | None, int | None]
+Percentages = tuple[int | None, ...]
 """Percentages of SMs, memory, encoder and decoder."""
 _NOTHING: Percentages = (None, None, None, None)
+_IDLE: Percentages = (0, 0, 0, 0)
 _Newest = dict[int, tuple[int, Percentages]]
 
 
@@ -104,7 +105,9 @@ class _Usage:
                 newest[pid] = when, percentages
         begun, self._begun = self._begun, True
         self._seen = max((when for when, _ in newest.values()), default=seen)
-        self._recent = self._recently_busy(self._recent | newest if begun else newest)
+        if begun:
+            newest = self._recent | newest
+        self._recent = self._recently_busy(newest)
         if newest and not begun:
             # The first answer covers all the time that the ring goes back.
             return Absence.NO_DATA_YET
@@ -123,14 +126,9 @@ class _Usage:
         return {pid: row for pid, row in rows.items() if row[0] / 1e6 > oldest}
 
 
-def _plausible(sm: int, memory: int, encoder: int, decoder: int) -> Percentages:
+def _plausible(*percentages: int) -> Percentages:
     """Return percentages with None for those that are impossible."""
-    return (
-        sm if sm <= 100 else None,
-        memory if memory <= 100 else None,
-        encoder if encoder <= 100 else None,
-        decoder if decoder <= 100 else None,
-    )
+    return tuple(each if each <= 100 else None for each in percentages)
 
 
 def _fetch_rows(call: Callable[[Any, int], Any], handle: Any, seen: int) -> Any:
@@ -180,25 +178,36 @@ def merge_processes(uuid: str, compute: Any, graphics: Any, mps: Any, usage: Any
             if not 0 < row.pid <= _LARGEST_PID:
                 missing = missing or Absence.ERROR  # a process without a pid
                 continue
-            known = kinds.get(row.pid, kind)
-            kinds[row.pid] = known if known in (kind, ProcessKind.MPS) else ProcessKind.BOTH
+            if kinds.get(row.pid, kind) not in (kind, ProcessKind.MPS):
+                kinds[row.pid] = ProcessKind.BOTH
+            else:
+                kinds.setdefault(row.pid, kind)
             used = value_of("memory_used_bytes", row.usedGpuMemory)
             if not isinstance(used, Absence):
                 # Each list has all memory of the process: a sum would count it twice.
                 memory[row.pid] = max(used, memory.get(row.pid, 0))
-    reason = absence_of(usage) if isinstance(usage, int) else usage
-    unknown = reason if isinstance(reason, Absence) else None
-    percentages: Mapping[int, Percentages] = {} if unknown else usage
-    idle: Percentages = _NOTHING if unknown else (0, 0, 0, 0)
     processes = []
     for pid, kind in sorted(kinds.items()):
-        used = dict[str, Any](zip(UTILIZATIONS, percentages.get(pid, idle), strict=True))
-        # The driver said something impossible of those that it did answer for.
-        absent = {name: unknown or Absence.ERROR for name in UTILIZATIONS if used[name] is None}
+        used, absent = _utilization(usage, pid)
         if pid not in memory:
             absent["memory_used_bytes"] = Absence.NOT_SUPPORTED
         processes.append(Process(pid, uuid, kind, memory.get(pid), **used, absent=absent))
     return ProcessList(tuple(processes), missing)
+
+
+def _utilization(usage: Any, pid: int) -> tuple[dict[str, Any], dict[str, Absence]]:
+    """Return the utilization of a process by name, and the reasons for what is missing."""
+    if isinstance(usage, int):
+        usage = absence_of(usage)
+    if isinstance(usage, Absence):
+        return {}, dict.fromkeys(UTILIZATIONS, usage)
+    used: dict[str, Any] = {}
+    absent: dict[str, Absence] = {}
+    for name, value in zip(UTILIZATIONS, usage.get(pid, _IDLE), strict=True):
+        used[name] = value
+        if value is None:  # the driver returned something impossible
+            absent[name] = Absence.ERROR
+    return used, absent
 
 
 def device_reading(
@@ -217,9 +226,10 @@ def device_reading(
         found["processes"] = listed.missing
     found["memory_attributed_bytes"] = attributed
     used = found["memory_used_bytes"]
-    known = total(used, held)
-    # The lists are older than the memory, by up to a second.
-    rest = known if isinstance(known, Absence) else max(0, used - held)
+    rest = total(used, held)
+    if not isinstance(rest, Absence):
+        # The lists are older than the memory, by up to a second.
+        rest = max(0, used - held)
     found["memory_unattributed_bytes"] = rest
     state, fields = state_of(answers), schema_fields(found)
     sample = DeviceSample(device.uuid, state, age_seconds=0.0, **fields)

@@ -93,20 +93,21 @@ class Pcie(FieldReading):
     @property
     def oldest(self) -> float:
         """Time of the measurement in place of a counter; infinite if there is none."""
-        measured = [self._measured.get(key, Absence.NOT_SUPPORTED) for key in self._needed]
-        is_supported = any(each is not Absence.NOT_SUPPORTED for each in measured)
-        return self._measured_at if is_supported else math.inf
+        for key in self._needed:
+            if self._measured.get(key, Absence.NOT_SUPPORTED) is not Absence.NOT_SUPPORTED:
+                return self._measured_at
+        return math.inf
 
     def wanted(self, found: FieldValues) -> Iterator[FieldKey]:  # noqa: ARG002 - a `FieldReading`
         yield from self._counters
 
     def values(self, found: FieldValues, handle: Any, asked: Asked) -> Sequence[Any]:
-        rates = {key: counter.rate(found[key], asked) for key, counter in self._counters.items()}
-        self._needed = {
-            key
-            for key, counter in self._counters.items()
-            if found[key] is Absence.NOT_SUPPORTED or counter.ambiguous
-        }
+        rates = {}
+        self._needed = set()
+        for key, counter in self._counters.items():
+            rates[key] = counter.rate(found[key], asked)
+            if found[key] is Absence.NOT_SUPPORTED or counter.ambiguous:
+                self._needed.add(key)
         self._measure_due(handle)
         for key in self._needed:
             if self._measured[key] is not Absence.NOT_SUPPORTED:
@@ -170,9 +171,10 @@ class _Direction:
         total = self._rate(all_links, scale, found, asked)
         rates = [rate for rate in each if not isinstance(rate, Absence)]
         reason = first_reason(each)
+        is_missing = isinstance(total, Absence)
         if not rates or reason is not Absence.NOT_SUPPORTED:  # a link without an answer just now
-            return reason if isinstance(total, Absence) else total, reason
-        if isinstance(total, Absence):
+            return (reason if is_missing else total), reason
+        if is_missing:
             total = sum(rates)
         elif _sum_of_counters(found, keys) > 1.5 * found[all_links]:
             # The driver ignores the link number, and returns the sum for each.
