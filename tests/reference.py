@@ -21,7 +21,7 @@ from gputop.output.csv_lines import ALIASES, COLUMNS
 from gputop.schema.catalogue import CATALOGUE
 from gputop.schema.snapshot import DriverState, Source
 from gputop.sources.nvml.device_queries import reading_queries
-from gputop.sources.nvml.query import SLOW
+from gputop.sources.nvml.query import EVERY_SECOND
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "reference.md"
@@ -46,10 +46,10 @@ TYPES = (
 
 
 INTERVALS = {
-    name: "Read every second." if query.seconds < SLOW else "Read every 5 s."
+    name: "Read every second." if query.interval == EVERY_SECOND else "Read every 10 s."
     for query in reading_queries()
     for name in query.names
-    if query.seconds
+    if query.interval
 }
 """Sentences for readings that can be older than `age_seconds`."""
 INTERVALS |= dict.fromkeys(

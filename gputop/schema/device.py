@@ -183,8 +183,8 @@ class DeviceSample:
     age_seconds: float | None = None
     """None before the first reading. If that is overdue, the time since the start."""
     slow_age_seconds: float | None = None
-    """Age of the oldest of the readings that the driver is asked for every second or every 5 s, and
-    the process list; None if it is `age_seconds`."""
+    """Age of the oldest of the readings that the driver is asked for every second or every 10 s,
+    and the process list; None if it is `age_seconds`."""
     gpu_utilization_percent: int | None = None
     """Shown as *busy*."""
     gpu_utilization_samples_percent: tuple[int, ...] | None = None

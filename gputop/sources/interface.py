@@ -79,7 +79,7 @@ class OwnerLookup(Protocol):
 
 
 class Reader(Protocol):
-    """One GPU, read by one thread."""
+    """One GPU, read by one thread at a time."""
 
     @property
     def heard_at(self) -> float:
@@ -101,9 +101,6 @@ class Reader(Protocol):
         May block. Raises `DriverError` if the driver itself is gone or was replaced, never for
         what the driver says of the device.
         """
-
-    def look_ahead(self, seconds: float) -> None:
-        """Ask now what takes long and is due within that time, so that `read` need not."""
 
 
 class Driver(Protocol):

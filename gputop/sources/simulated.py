@@ -138,9 +138,6 @@ class SimulatedReader:
         """Return the device, which has no instances."""
         return (self.device,)
 
-    def look_ahead(self, seconds: float) -> None:
-        """Do nothing: nothing takes long."""
-
     def read(self, *, gpm: bool) -> tuple[DeviceReading, ...]:
         """Return the device now, moved on by the time since the last read."""
         now = time.monotonic() - self.began

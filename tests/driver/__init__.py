@@ -256,9 +256,7 @@ class FakeDevice:
     """Besides, samples by the clock: milliseconds from one to the next and of a wave, and the
     values of its two halves, as in `200 800 95 2`."""
     samples_type: int | None = None
-    """Of the values; -1 is none, and without it they are unsigned integers."""
-    samples_count: int | None = None
-    """What the driver says how many there are, however many it hands out."""
+    """Of the values; without it they are unsigned integers."""
     gpm_supported: int | None = 1
     gpm: Mapping[int | str, float] = field(default_factory=lambda: dict(GPM))
     """What each metric would be at this moment; `5.2` is metric 5 of GPU instance 2."""

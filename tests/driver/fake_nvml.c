@@ -27,8 +27,7 @@
  *                                        in us, and the value, which may be any number, or nan
  *   device.0.samples_wave 200 800 95 2   besides, from the clock since boot: one each 200 ms, of a
  *                                        wave of 800 ms whose halves are 95 and 2
- *   device.0.samples_type 1              NVML_VALUE_TYPE_...; -1 leaves it as it was
- *   device.0.samples_count 4000000000    what it says how many there are, whatever it hands out
+ *   device.0.samples_type 1              NVML_VALUE_TYPE_...
  *   device.0.gpm_supported 1
  *   device.0.gpm.5 61.25                 a GPM metric now; gpm.5.2 is that of GPU instance 2
  *   device.0.fail.gpm.5 3                return code of one metric
@@ -783,15 +782,14 @@ int nvmlDeviceGetSamples(device_t device, unsigned type, u64 last_seen_us, unsig
     if (type != GPU_UTILIZATION
         || (!find(index, "samples.0") && !find(index, "samples_wave")))
         return leave(NOT_SUPPORTED);
-    const char *said_type = find(index, "samples_type"), *said = find(index, "samples_count");
+    const char *said_type = find(index, "samples_type");
     int kind = said_type ? (int)number(said_type) : UNSIGNED_INT;
     unsigned room = out ? *count : 0;
     unsigned found = busy(index, kind, out ? last_seen_us : 0, out, room);
     if (!found)
         return leave(NOT_FOUND);
-    if (kind >= 0)
-        *value_type = (unsigned)kind;
-    *count = said ? (unsigned)strtoull(said, NULL, 0) : out && found > room ? room : found;
+    *value_type = (unsigned)kind;
+    *count = out && found > room ? room : found;
     return leave(SUCCESS);
 }
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tests.sources.test_nvml import EVERY_FIVE_SECONDS, EVERY_SECOND, EVERY_TICK
+from tests.sources.test_nvml import ASKED_EVERY_10_SECONDS, ASKED_EVERY_SECOND, ASKED_EVERY_TICK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 TURNS = {
-    "at every tick": EVERY_TICK,
-    "every second": EVERY_SECOND,
-    "every five seconds": EVERY_FIVE_SECONDS,
+    "at every tick": ASKED_EVERY_TICK,
+    "every second": ASKED_EVERY_SECOND,
+    "every 10 seconds": ASKED_EVERY_10_SECONDS,
 }
 """How often gputop asks what."""
 CLASSES = (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gputop.schema.device import Device
-from gputop.sources import sampler as module
+from gputop.sources import opening, reading, sampler
 from gputop.sources.sampler import Sampler
 from tests.sources.fakes import INTERVAL, Clock, FakeOwners, FakeReader, Open, Stream, answer
 
@@ -21,17 +21,19 @@ if TYPE_CHECKING:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
     clock = Clock()
-    monkeypatch.setattr(module, "pause", clock.pause)
+    monkeypatch.setattr(sampler, "pause", clock.pause)
+    monkeypatch.setattr(opening, "pause", clock.pause)
     wall = SimpleNamespace(
         monotonic=lambda: clock.now,
         time=lambda: 1e9 + clock.now,
         clock_gettime=lambda _: clock.now,
         CLOCK_BOOTTIME=7,
     )
-    monkeypatch.setattr(module, "time", wall)
+    monkeypatch.setattr(sampler, "time", wall)
+    monkeypatch.setattr(reading, "time", wall)
     # A reader whose gate is open answers, however busy this machine is.
-    monkeypatch.setattr(module, "GRACE_SECONDS", 60.0)
-    monkeypatch.setattr(module, "FIRST_GRACE_SECONDS", 60.0)
+    monkeypatch.setattr(sampler, "PATIENCE", 1e5)
+    monkeypatch.setattr(sampler, "LONGEST_PATIENCE", 60.0)
     yield clock
     clock.end()
 
@@ -44,7 +46,6 @@ def readers() -> Iterator[list[FakeReader]]:
     yield readers
     for reader in readers:
         reader.gate.set()
-        reader.ahead_gate.set()
 
 
 @pytest.fixture
@@ -55,8 +56,8 @@ def opened(clock: Clock) -> Iterator[Open]:
     def open_stream(
         start: Callable[[], Driver], interval: float = INTERVAL, selection: Selection | None = None
     ) -> Stream:
-        sampler = Sampler(start, interval, owners=FakeOwners, selection=selection)
-        streams.append(Stream(sampler))
+        made = Sampler(start, interval, owners=FakeOwners, selection=selection)
+        streams.append(Stream(made))
         return streams[-1]
 
     yield open_stream

@@ -80,9 +80,6 @@ class FakeReader:
     gate: threading.Event = field(default_factory=threading.Event)
     asked: threading.Event = field(default_factory=threading.Event)
     gpm: bool | None = None
-    ahead: float | None = None
-    ahead_gate: threading.Event = field(default_factory=opened)
-    """While it is shut, `look_ahead` waits at it."""
     identity_gate: threading.Event = field(default_factory=opened)
     """While it is shut, `identify` waits at it."""
     instances: tuple[DeviceReading, ...] = ()
@@ -102,10 +99,6 @@ class FakeReader:
         assert self.identity_gate.wait(60)
         self.device = self.reading.device
         return (self.device, *(each.device for each in self.instances))
-
-    def look_ahead(self, seconds: float) -> None:
-        self.ahead = seconds
-        assert self.ahead_gate.wait(60)
 
 
 class FakeDriver:
@@ -207,9 +200,11 @@ class Stream:
 
     def wait_for(self, *readers: FakeReader) -> None:
         """Returns when these have answered what they were asked."""
-        slots = [slot for slot in self.sampler._opened.slots if slot.reader in readers]
-        with self.sampler._changed:
-            assert self.sampler._changed.wait_for(
+        threads = self.sampler._opening.opened.threads
+        assert threads is not None
+        slots = [slot for slot in threads.slots if slot.reader in readers]
+        with threads.changed:
+            assert threads.changed.wait_for(
                 lambda: all(slot.answered == slot.asked for slot in slots), BOUND
             )
 

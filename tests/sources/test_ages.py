@@ -9,7 +9,7 @@ import pytest
 
 from gputop.schema.device import DeviceSample
 from gputop.sources.nvml.driver import NvmlReader, start
-from gputop.sources.nvml.query import SLOW, NvmlQuery, QueryCache
+from gputop.sources.nvml.query import EVERY_10_SECONDS, ONCE, Answers, Question
 from tests.driver import NOT_SUPPORTED, FakeDevice, FakeDriver, platforms
 from tests.sources.test_nvml import Clock
 
@@ -38,11 +38,11 @@ def ages(reader: NvmlReader, clock: Clock, *steps: float) -> list[float | None]:
     return found
 
 
-def test_what_is_asked_every_5_s_has_an_age_of_its_own(nvml: FakeDriver) -> None:
+def test_what_is_asked_every_10_s_has_an_age_of_its_own(nvml: FakeDriver) -> None:
     reader, clock = started(nvml, FakeDevice())
-    assert ages(reader, clock, 0.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0) == [
+    assert ages(reader, clock, 0.0, *[1.0] * 11) == [
         None,
-        *(1.0, 2.0, 3.0, 4.0),
+        *(1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0),
         None,
         1.0,
     ]
@@ -53,31 +53,21 @@ def test_what_is_asked_every_second_has_one_at_short_intervals(nvml: FakeDriver)
     assert ages(reader, clock, 0.0, 0.25, 0.25, 0.25) == [None, 0.25, 0.5, 0.75]
 
 
-def test_what_was_asked_ahead_is_as_old_as_that(nvml: FakeDriver) -> None:
-    reader, clock = started(nvml, WITHOUT_LINKS)
-    ages(reader, clock, 0.0)
-    clock.seconds += 4.0
-    reader.look_ahead(1.0)
-    assert ages(reader, clock, 1.0) == [1.0]
-
-
-@pytest.mark.parametrize(("counted", "age"), [(True, None), (False, 1.0)])
+@pytest.mark.parametrize(("counted", "age"), [(True, None), (False, 3.0)])
 def test_a_measured_rate_is_as_old_as_its_measurement(
     counted: bool, age: float | None, nvml: FakeDriver
 ) -> None:
-    """All else is asked for every 5 s, and PCIe had been measured a second ahead."""
+    """PCIe is measured for the first time 7 s after all else was asked."""
     measured = {"pcie_throughput_kib.0": 3, "pcie_throughput_kib.1": 4}
-    reader, clock = started(nvml, WITHOUT_LINKS if counted else FakeDevice(values=measured))
+    values = WITHOUT_LINKS.values
+    reader, clock = started(nvml, WITHOUT_LINKS)
     ages(reader, clock, 0.0)
-    clock.seconds += 4.0
-    reader._pcie.look_ahead(reader._handle, 1.0)
-    assert ages(reader, clock, 1.0) == [age]
-
-
-def test_the_rates_of_each_link_are_as_old_as_they_are(nvml: FakeDriver) -> None:
-    """Only their sum is read each second. After a gap they are read with the next sum."""
-    reader, clock = started(nvml, FakeDevice())
-    assert ages(reader, clock, 0.0, 10.0, 1.0) == [None, 10.0, 1.0]
+    clock.seconds += 7.0
+    if not counted:
+        nvml.change(0, values=measured)
+    read(reader)
+    nvml.change(0, values={**values, **measured} if counted else measured)
+    assert ages(reader, clock, 3.0) == [age]
 
 
 def test_what_a_device_does_not_have_has_no_age() -> None:
@@ -85,11 +75,12 @@ def test_what_a_device_does_not_have_has_no_age() -> None:
         raise pynvml.NVMLError(NOT_SUPPORTED)
 
     clock = Clock()
-    cache = QueryCache(clock)
-    cache.ask_due(None, [NvmlQuery("fan_percent", lacks, seconds=SLOW)])
-    assert cache.oldest == math.inf
-    cache.ask_due(None, [NvmlQuery("pcie_width", lambda _: (16,), seconds=SLOW)])
-    assert cache.oldest == clock.seconds
+    answers = Answers(clock)
+    answers.ask_due(None, [Question("fan_percent", lacks, interval=EVERY_10_SECONDS)])
+    answers.ask_due(None, [Question("name", lambda _: ("A GPU",), interval=ONCE)])
+    assert answers.oldest == math.inf
+    answers.ask_due(None, [Question("pcie_width", lambda _: (16,), interval=EVERY_10_SECONDS)])
+    assert answers.oldest == clock.seconds
 
 
 def test_an_instance_has_the_age_of_its_own(nvml: FakeDriver) -> None:

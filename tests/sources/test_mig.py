@@ -17,9 +17,7 @@ from hypothesis import strategies as st
 from gputop.schema.device import GPM_READINGS, READINGS, Absence, DeviceState
 from gputop.schema.snapshot import Process, ProcessKind
 from gputop.sources.interface import UTILIZATIONS, DeviceReading
-from gputop.sources.nvml import processes
 from gputop.sources.nvml.driver import NvmlReader, start
-from gputop.sources.nvml.query import call_directly
 from tests.driver import (
     FUNCTION_NOT_FOUND,
     GPU_IS_LOST,
@@ -327,7 +325,6 @@ def before(monkeypatch: pytest.MonkeyPatch, function: str, nth: int, do: Any) ->
         return noted
 
     monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer", noting(pynvml._nvmlGetFunctionPointer))
-    monkeypatch.setattr(processes, "call_directly", noting(call_directly))
 
 
 # The GPU's memory is asked for first; its uuid no longer.
@@ -446,7 +443,7 @@ def test_the_modes_are_followed(nvml: FakeDriver) -> None:
     modes = (device.compute_mode, device.persistence_mode, device.ecc_enabled)
     assert modes == ("default", "enabled", True)
     nvml.change(0, compute_mode=3, persistence_mode=0, ecc_mode=0)
-    clock.seconds += 4.0
+    clock.seconds += 9.0
     read(reader)
     assert reader.device is device
     clock.seconds += 1.0
@@ -622,18 +619,19 @@ def test_an_instance_is_asked_for_little_and_that_not_too_often(nvml: FakeDriver
     reader = reader_of(nvml, gpu(SMALL), clock=clock)
     read(reader)
     nvml.forget_calls()
-    for _ in range(20):  # 10 s, twice a second
+    for _ in range(40):  # 20 s, twice a second
         clock.seconds += 0.5
         read(reader)
     assert nvml.calls(0, instance=0) == {
-        "nvmlDeviceGetUUID": 20,
-        "nvmlDeviceGetMemoryInfo_v2": 20,
+        "nvmlDeviceGetUUID": 40,
+        "nvmlDeviceGetMemoryInfo_v2": 40,
         "nvmlDeviceGetBAR1MemoryInfo": 2,
-        "nvmlDeviceGetComputeRunningProcesses_v3": 10,
-        "nvmlDeviceGetGraphicsRunningProcesses_v3": 10,
-        "nvmlDeviceGetMPSComputeRunningProcesses_v3": 10,
+        # Once for the size of a list that is not empty, and once for the list.
+        "nvmlDeviceGetComputeRunningProcesses_v3": 40,
+        "nvmlDeviceGetGraphicsRunningProcesses_v3": 20,
+        "nvmlDeviceGetMPSComputeRunningProcesses_v3": 20,
     }
-    assert nvml.calls(0)[HANDLE] == 20 * 7
+    assert nvml.calls(0)[HANDLE] == 40 * 7
 
 
 def run(driver: FakeDriver, *command: str) -> str:

@@ -30,7 +30,7 @@ from gputop.sources.linux.driver_files import inspect_system
 from gputop.sources.nvml import driver as module
 from gputop.sources.nvml.device_queries import reading_queries
 from gputop.sources.nvml.driver import NvmlDriver, NvmlReader, start
-from gputop.sources.nvml.query import SECOND, SLOW, string
+from gputop.sources.nvml.query import EVERY_10_SECONDS, EVERY_SAMPLE, EVERY_SECOND, string
 from gputop.sources.nvml.xid_events import XidEvents
 from tests.driver import (
     DRIVER_NOT_LOADED,
@@ -688,39 +688,43 @@ def test_what_costs_more_is_asked_less_often(nvml: FakeDriver) -> None:
     reader.read(gpm=False)[0]
     nvml.forget_calls()
     nvml.change(0, fan_percent=50, power_milliwatts=1_000, processes=(FakeProcess(2),))
-    for _ in range(20):  # 10 s, twice a second
+    for _ in range(40):  # 20 s, twice a second
         clock.seconds += 0.5
         reading = reader.read(gpm=False)[0]
         if clock.seconds < 101:
             assert reading.processes[0].pid == 1
-        if clock.seconds < 104.9:
+        if clock.seconds < 109.8:
             assert reading.sample.fan_percent == 38
         assert reading.sample.power_watts == 1.0
     assert reading.sample.fan_percent == 50
     assert reading.processes[0].pid == 2
     assert nvml.calls(0) == {
-        **calls_in_ten_seconds(),
-        **dict.fromkeys(EVERY_TICK, 20),
-        **dict.fromkeys(EVERY_SECOND, 10),
-        **dict.fromkeys(EVERY_FIVE_SECONDS, 2),
-        "nvmlDeviceGetFieldValues": 20 + 10 + 2,
+        **calls_in_twenty_seconds(),
+        **dict.fromkeys(ASKED_EVERY_TICK, 40),
+        **dict.fromkeys(ASKED_EVERY_SECOND, 20),
+        **dict.fromkeys(ASKED_EVERY_10_SECONDS, 2),
+        # Once for the size of a list that is not empty, and once for the list.
+        "nvmlDeviceGetComputeRunningProcesses_v3": 40,
+        "nvmlDeviceGetSamples": 80,
+        "nvmlDeviceGetFieldValues": 40 + 20 + 2,
         "nvmlDeviceGetFanSpeed_v2": 4,  # for each fan
     }
 
 
-def calls_in_ten_seconds() -> Counter[str]:
+def calls_in_twenty_seconds() -> Counter[str]:
     """Calls for the readings that a `FakeDevice` supports, asked twice a second."""
     calls: Counter[str] = Counter()
+    times = {EVERY_SAMPLE: 40, EVERY_SECOND: 20, EVERY_10_SECONDS: 2}
     for query, function in FUNCTION_OF.items():
         if query.names[0] not in WITHOUT_A_DEFAULT:
-            calls[function] += {0.0: 20, SECOND: 10, SLOW: 2}[query.seconds]
+            calls[function] += times[query.interval]
     return calls
 
 
 def test_the_video_clock_is_asked_less_often_than_the_others() -> None:
-    seconds = {query.names[0]: query.seconds for query in FUNCTION_OF}
-    assert seconds["sm_clock_mhz"] == seconds["memory_clock_mhz"] == 0.0
-    assert seconds["video_clock_mhz"] == SLOW
+    interval = {query.names[0]: query.interval for query in FUNCTION_OF}
+    assert interval["sm_clock_mhz"] == interval["memory_clock_mhz"] == EVERY_SAMPLE
+    assert interval["video_clock_mhz"] == EVERY_10_SECONDS
 
 
 @pytest.mark.parametrize("interval", [0.25, 0.5, 1.0, 2.0])
@@ -741,10 +745,10 @@ def test_a_tick_that_comes_late_does_not_make_the_next_one_too_early(
         reader.read(gpm=False)
     calls = nvml.calls(0)
     assert calls["nvmlDeviceGetEncoderUtilization"] == min(ticks, 20)
-    assert calls["nvmlDeviceGetBAR1MemoryInfo"] == (4 if interval <= 1.0 else 3)
+    assert calls["nvmlDeviceGetBAR1MemoryInfo"] == 2
 
 
-EVERY_TICK = (
+ASKED_EVERY_TICK = (
     "nvmlDeviceGetUtilizationRates",
     "nvmlDeviceGetMemoryInfo_v2",
     "nvmlDeviceGetTemperatureV",
@@ -753,7 +757,7 @@ EVERY_TICK = (
     "nvmlDeviceGetPerformanceState",
     "nvmlDeviceGetCurrentClocksEventReasons",
 )
-EVERY_SECOND = (
+ASKED_EVERY_SECOND = (
     "nvmlDeviceGetEncoderUtilization",
     "nvmlDeviceGetDecoderUtilization",
     "nvmlDeviceGetMarginTemperature",
@@ -761,8 +765,9 @@ EVERY_SECOND = (
     "nvmlDeviceGetGraphicsRunningProcesses_v3",
     "nvmlDeviceGetMPSComputeRunningProcesses_v3",
     "nvmlDeviceGetProcessesUtilizationInfo",
+    "nvmlDeviceGetMigMode",
 )
-EVERY_FIVE_SECONDS = (
+ASKED_EVERY_10_SECONDS = (
     "nvmlDeviceGetJpgUtilization",
     "nvmlDeviceGetOfaUtilization",
     "nvmlDeviceGetFanSpeed",
@@ -774,7 +779,6 @@ EVERY_FIVE_SECONDS = (
     "nvmlDeviceGetPowerManagementLimit",
     "nvmlDeviceGetComputeMode",
     "nvmlDeviceGetPersistenceMode",
-    "nvmlDeviceGetMigMode",
     "nvmlDeviceGetEccMode",
 )
 

@@ -375,7 +375,7 @@ def test_version_2_of_the_list_where_there_is_no_other(nvml: FakeDriver) -> None
 def test_they_are_all_asked_for_at_the_same_moments() -> None:
     questions = process_queries((580, 95), Clock())
     assert len(questions) == 4
-    assert len({question.seconds for question in questions}) == 1
+    assert len({question.interval for question in questions}) == 1
 
 
 def test_the_stream_has_what_they_use(driver: FakeDriver) -> None:

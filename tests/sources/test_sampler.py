@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import queue
 import threading
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ import pytest
 from gputop import __version__
 from gputop.schema.device import READINGS, Absence, DeviceSample, DeviceState, silence_limit
 from gputop.schema.snapshot import DriverState, Event, Inventory, ProcessKind, Sample, Source
-from gputop.sources import owner_thread
+from gputop.sources import opening, owner_thread
 from gputop.sources import sampler as module
 from gputop.sources.interface import OWNER_FIELDS, DeviceReading, DriverError, ReplacedError
 from gputop.sources.linux.host import Owners
@@ -56,7 +57,7 @@ def hang(stream: Stream, reader: FakeReader, patch: pytest.MonkeyPatch) -> None:
     reader.gate.clear()
     reader.asked.clear()
     with patch.context() as short:
-        short.setattr(module, "GRACE_SECONDS", 0.05)
+        short.setattr(module, "LONGEST_PATIENCE", 0.05)
         stream.until(lambda _: reader.asked.is_set())
 
 
@@ -152,11 +153,13 @@ def test_samples_of_utilization_come_once(
     assert late.devices[1].gpu_utilization_percent == 7  # as it was
     second.gate.set()
     stream.wait_for(second)
-    slot = next(slot for slot in stream.sampler._opened.slots if slot.reader is second)
+    threads = stream.sampler._opening.opened.threads
+    assert threads is not None
+    slot = next(slot for slot in threads.slots if slot.reader is second)
     with_samples(second, 5)
-    with stream.sampler._changed:  # asked, and answered again, before anything is sent
+    with threads.changed:  # asked, and answered again, before anything is sent
         slot.asked += 1
-        slot.ask.notify()
+        threads.changed.notify_all()
     stream.wait_for(second)
     # What it was asked as it hung, and since then, and this.
     assert fine(stream.sample(), "GPU-1") == (3, 4, 3, 4, 5)
@@ -275,10 +278,8 @@ def test_a_driver_that_answers_within_a_tick(
     def just_before(self: Sampler, *arguments: object) -> object:
         result = usual(self, *arguments)
         ready.set()
-        with self._changed:
-            assert self._changed.wait_for(
-                lambda: self._opened.state is not DriverState.STARTING, 60
-            )
+        while self._opening.opened.state is DriverState.STARTING:
+            time.sleep(0.001)
         return result
 
     def start() -> FakeDriver:
@@ -367,7 +368,6 @@ def test_a_hung_reader_holds_up_nobody_else(
     stream.sample()
     hung = readers[1]
     hang(stream, hung, monkeypatch)
-    stream.wait_for(readers[0], readers[2])
     limit = silence_limit(INTERVAL)
     times = []
     # From here on a tick that waited for it would wait for a minute.
@@ -449,8 +449,8 @@ def test_a_driver_that_is_gone_takes_its_devices_with_it(
 
     stream = opened(start)
     stream.until(lambda sample: len(sample.processes) == 6)
-    reading = {each for each in threading.enumerate() if each.name == "device"} - before
-    assert len(reading) == 3
+    reading = {each for each in threading.enumerate() if each.name == "reading"} - before
+    assert len(reading) == 1
     readers[2].problem = replace(NO_DRIVER, what="Gone")
     sample = stream.until(lambda _: stream.state() is DriverState.UNAVAILABLE)
     assert (sample.devices, sample.processes) == ((), ())
@@ -528,8 +528,7 @@ def test_who_was_not_asked_owes_no_answer(
     stream.sample()
     for reader in readers:
         reader.gate.clear()
-    monkeypatch.setattr(module, "GRACE_SECONDS", 0.01)
-    monkeypatch.setattr(module, "FIRST_GRACE_SECONDS", 0.01)
+    monkeypatch.setattr(module, "LONGEST_PATIENCE", 0.01)
     stream.wait_for(*readers)
     clock.now += 59.0
     stream.sampler.set_interval(INTERVAL)
@@ -542,18 +541,11 @@ def test_who_was_not_asked_owes_no_answer(
     assert hung.devices[0].absent["temperature_celsius"] is Absence.TIMED_OUT
 
 
-def test_where_ticks_are_far_apart_they_wait_longer() -> None:
-    """Or a device that takes a moment too long would be a minute old in each sample."""
-    assert module._grace(0.25) == module._grace(1.0) == module.GRACE_SECONDS
-    assert module._grace(5.0) == 0.5
-    assert module._grace(60.0) == module.FIRST_GRACE_SECONDS
-
-
 def test_a_reader_that_never_answered(
     opened: Open, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     readers[2].gate.clear()
-    monkeypatch.setattr(module, "FIRST_GRACE_SECONDS", 0.05)
+    monkeypatch.setattr(module, "LONGEST_PATIENCE", 0.05)
     stream = started(opened, readers)
     stream.wait_for(readers[0], readers[1])
     young = stream.sample()
@@ -590,7 +582,7 @@ def test_the_first_devices_are_waited_for(
         return FakeDriver(*readers)
 
     clock.retry.set()
-    monkeypatch.setattr(module, "GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(module, "PATIENCE", 0.0)
     first = opened(start).until(lambda sample: bool(sample.devices))
     assert [device.age_seconds for device in first.devices] == [0.0] * 3
 
@@ -651,8 +643,7 @@ def test_a_process_that_cannot_be_looked_at_holds_up_no_device(
     clock: Clock, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Readings are complete and on time, and processes have what the driver says of them."""
-    monkeypatch.setattr(module, "GRACE_SECONDS", 0.01)
-    monkeypatch.setattr(module, "FIRST_GRACE_SECONDS", 0.5)
+    monkeypatch.setattr(module, "LONGEST_PATIENCE", 0.01)
     asked, released = threading.Event(), threading.Event()
 
     class Stuck(FakeOwners):
@@ -685,7 +676,7 @@ def test_owners_of_long_ago_are_those_of_nobody(
     clock: Clock, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process may have the pid by now."""
-    monkeypatch.setattr(module, "GRACE_SECONDS", 0.01)
+    monkeypatch.setattr(module, "LONGEST_PATIENCE", 0.01)
     monkeypatch.setattr(owner_thread, "OLD_SECONDS", 0.0)
     released, stuck = threading.Event(), threading.Event()
     released.set()
@@ -766,35 +757,8 @@ def test_a_pause_is_as_long_as_it_should_be(monkeypatch: pytest.MonkeyPatch) -> 
     waited: list[float] = []
     monkeypatch.setattr(threading.Event, "wait", lambda _, seconds: waited.append(seconds))
     for seconds in (0.5, 0.0, -1.0):
-        module.pause(seconds)
+        opening.pause(seconds)
     assert waited == [0.5, 0.0, 0.0]
-
-
-def test_a_reading_is_handed_over_before_what_takes_long_is_asked(
-    opened: Open, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stream = started(opened, readers)
-    slow = readers[1]
-    usual = slow.read
-
-    def read(*, gpm: bool) -> tuple[DeviceReading, ...]:
-        slow.ahead_gate.clear()
-        return usual(gpm=gpm)
-
-    slow.reading = answer("GPU-1", temperature_celsius=50)
-    monkeypatch.setattr(slow, "read", read)
-    sample = stream.until(lambda sample: sample.devices[1].temperature_celsius == 50)
-    assert sample.devices[1].age_seconds == 0.0
-
-
-@pytest.mark.parametrize(("interval", "ahead"), [(0.5, 0.5), (60.0, 2.0)])
-def test_what_takes_long_is_asked_ahead_of_the_next_tick(
-    opened: Open, readers: list[FakeReader], interval: float, ahead: float
-) -> None:
-    stream = opened(lambda: FakeDriver(*readers), interval)
-    stream.until(lambda sample: len(sample.devices) == 3)
-    stream.sample()
-    assert [reader.ahead for reader in readers] == [ahead] * 3
 
 
 def test_gpus_that_the_driver_does_not_list_are_in_the_inventory(

@@ -8,6 +8,7 @@ import pytest
 
 from gputop.schema.device import Absence, Device, DeviceState
 from gputop.schema.snapshot import DriverState, Sample
+from gputop.sources import opening
 from gputop.sources import sampler as module
 from gputop.sources.interface import DeviceReading
 from gputop.sources.selection import Selection
@@ -66,7 +67,7 @@ def test_a_device_that_hangs_is_not_waited_for(
     opened: Open, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     """The other ids are certain without it."""
-    monkeypatch.setattr(module, "IDENTIFY_SECONDS", 3600.0)
+    monkeypatch.setattr(opening, "IDENTIFY_SECONDS", 3600.0)
     readers[0].identity_gate.clear()
     stream = opened(lambda: FakeDriver(*readers), selection=Selection(tuple(text.split(","))))
     assert indices(stream, first(stream)) == ([1, 2] if "," in text else [1])
@@ -77,7 +78,7 @@ def test_a_short_start_of_a_uuid_waits_for_a_while(
     opened: Open, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The device that hangs may begin like this, too."""
-    monkeypatch.setattr(module, "IDENTIFY_SECONDS", 0.2)
+    monkeypatch.setattr(opening, "IDENTIFY_SECONDS", 0.2)
     readers[0].identity_gate.clear()
     stream = opened(lambda: FakeDriver(*readers), selection=Selection(("GPU-1",)))
     assert indices(stream, first(stream)) == [1]
@@ -87,9 +88,8 @@ def test_a_short_start_of_a_uuid_waits_for_a_while(
 def test_a_device_that_hangs_can_be_chosen_by_its_address(
     opened: Open, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "IDENTIFY_SECONDS", 0.2)
-    monkeypatch.setattr(module, "FIRST_GRACE_SECONDS", 0.05)
-    monkeypatch.setattr(module, "GRACE_SECONDS", 0.05)
+    monkeypatch.setattr(opening, "IDENTIFY_SECONDS", 0.2)
+    monkeypatch.setattr(module, "LONGEST_PATIENCE", 0.05)
     readers[1].identity_gate.clear()
     driver = FakeDriver(*readers)
     driver.addresses = ADDRESSES
@@ -106,7 +106,7 @@ def test_a_device_that_answers_late_is_found_then(
     opened: Open, readers: list[FakeReader], clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Until then one line says which device does not answer. The driver is not started again."""
-    monkeypatch.setattr(module, "IDENTIFY_SECONDS", 0.2)
+    monkeypatch.setattr(opening, "IDENTIFY_SECONDS", 0.2)
     readers[1].identity_gate.clear()
     starts: list[FakeDriver] = []
 

@@ -209,7 +209,7 @@ def _states(devices: Sequence[LabelledDevice], sample: Sample, waited: float) ->
     yield family("gputop_reading_age_seconds", about, ages)
     known = values_of([(each.labels, each.sample) for each in devices], "slow_age_seconds")
     ages = [(own, age + waited) for own, age in known]
-    about = "Age of the oldest of its readings that are read every second or every 5 s."
+    about = "Age of the oldest of its readings that are read every second or every 10 s."
     yield family("gputop_slow_reading_age_seconds", about, ages)
     listed = [
         (each.labels, float(len(_processes_on(each, sample))))

@@ -1,7 +1,4 @@
-"""NVML's queries for each reading, in tiers by their cost for the driver.
-
-The tiers are: at every tick, every `SECOND`, every `SLOW` seconds, and once.
-"""
+"""The questions to a GPU: the names of the readings, the interval, and the calls that answer."""
 
 from __future__ import annotations
 
@@ -15,11 +12,12 @@ from gputop.schema.clock_events import words_of
 from gputop.schema.device import Absence
 from gputop.sources.nvml.fields import Durations, FieldBatch, FieldSum, FirstField, signed
 from gputop.sources.nvml.query import (
-    SECOND,
-    SLOW,
+    EVERY_10_SECONDS,
+    EVERY_SECOND,
+    ONCE,
     UNAVAILABLE,
     Clock,
-    NvmlQuery,
+    Question,
     nvml,
     scalar,
     string,
@@ -149,74 +147,67 @@ def _margin_thresholds(handle: Any) -> tuple[Any, ...]:
     return FieldBatch(time.monotonic, *fields)(handle)
 
 
-each_second, slowly = (partial(NvmlQuery, seconds=seconds) for seconds in (SECOND, SLOW))
+once = partial(Question, interval=ONCE)
+each_second = partial(Question, interval=EVERY_SECOND)
+slowly = partial(Question, interval=EVERY_10_SECONDS)
 
-MEMORY = NvmlQuery(
+MEMORY = Question(
     "memory_total_bytes memory_used_bytes memory_free_bytes memory_reserved_bytes",
     _memory_v2,
     _memory,
 )
 BAR1 = slowly("bar1_used_bytes", lambda h: (nvml.nvmlDeviceGetBAR1MemoryInfo(h).bar1Used,))
-MEMORY_TOTAL = NvmlQuery(
-    "memory_total_bytes", lambda h: _memory_v2(h)[:1], lambda h: _memory(h)[:1]
-)
-BAR1_TOTAL = NvmlQuery(
-    "bar1_total_bytes", lambda h: (nvml.nvmlDeviceGetBAR1MemoryInfo(h).bar1Total,)
-)
+MEMORY_TOTAL = once("memory_total_bytes", lambda h: _memory_v2(h)[:1], lambda h: _memory(h)[:1])
+BAR1_TOTAL = once("bar1_total_bytes", lambda h: (nvml.nvmlDeviceGetBAR1MemoryInfo(h).bar1Total,))
 """Total of BAR1 memory. MIG instances are asked these four, too."""
 
 IDENTITY = (
-    NvmlQuery("uuid", string(nvml.nvmlDeviceGetUUID)),
-    NvmlQuery("name", string(nvml.nvmlDeviceGetName)),
-    NvmlQuery("pci_bus_id pci_device_id", _pci),
-    NvmlQuery("minor_number", scalar(nvml.nvmlDeviceGetMinorNumber)),
-    NvmlQuery("architecture", _mode(nvml.nvmlDeviceGetArchitecture, _ARCHITECTURES)),
-    NvmlQuery(
+    once("uuid", string(nvml.nvmlDeviceGetUUID)),
+    once("name", string(nvml.nvmlDeviceGetName)),
+    once("pci_bus_id pci_device_id", _pci),
+    once("minor_number", scalar(nvml.nvmlDeviceGetMinorNumber)),
+    once("architecture", _mode(nvml.nvmlDeviceGetArchitecture, _ARCHITECTURES)),
+    once(
         "compute_capability",
         lambda h: ("{}.{}".format(*nvml.nvmlDeviceGetCudaComputeCapability(h)),),
     ),
-    NvmlQuery("sm_count", _sm_count),
+    once("sm_count", _sm_count),
     MEMORY_TOTAL,
     BAR1_TOTAL,
-    NvmlQuery("sm_clock_max_mhz", scalar(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_SM)),
-    NvmlQuery(
+    once("sm_clock_max_mhz", scalar(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_SM)),
+    once(
         "graphics_clock_max_mhz", scalar(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_GRAPHICS)
     ),
-    NvmlQuery("memory_clock_max_mhz", scalar(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_MEM)),
-    NvmlQuery("video_clock_max_mhz", scalar(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_VIDEO)),
-    NvmlQuery("power_limit_default_watts", scalar(nvml.nvmlDeviceGetPowerManagementDefaultLimit)),
-    NvmlQuery(
+    once("memory_clock_max_mhz", scalar(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_MEM)),
+    once("video_clock_max_mhz", scalar(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_VIDEO)),
+    once("power_limit_default_watts", scalar(nvml.nvmlDeviceGetPowerManagementDefaultLimit)),
+    once(
         "power_limit_min_watts power_limit_max_watts",
         nvml.nvmlDeviceGetPowerManagementLimitConstraints,
     ),
-    NvmlQuery("temperature_slowdown_celsius", _threshold(nvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN)),
-    NvmlQuery("temperature_shutdown_celsius", _threshold(nvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN)),
-    NvmlQuery(
-        "memory_temperature_max_celsius", _threshold(nvml.NVML_TEMPERATURE_THRESHOLD_MEM_MAX)
-    ),
-    NvmlQuery(" ".join(_MARGIN_THRESHOLDS), _margin_thresholds),
-    NvmlQuery("pcie_generation_max", scalar(nvml.nvmlDeviceGetMaxPcieLinkGeneration)),
-    NvmlQuery("pcie_width_max", scalar(nvml.nvmlDeviceGetMaxPcieLinkWidth)),
-    NvmlQuery("virtualization", _mode(nvml.nvmlDeviceGetVirtualizationMode, _VIRTUALIZATIONS)),
+    once("temperature_slowdown_celsius", _threshold(nvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN)),
+    once("temperature_shutdown_celsius", _threshold(nvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN)),
+    once("memory_temperature_max_celsius", _threshold(nvml.NVML_TEMPERATURE_THRESHOLD_MEM_MAX)),
+    once(" ".join(_MARGIN_THRESHOLDS), _margin_thresholds),
+    once("pcie_generation_max", scalar(nvml.nvmlDeviceGetMaxPcieLinkGeneration)),
+    once("pcie_width_max", scalar(nvml.nvmlDeviceGetMaxPcieLinkWidth)),
+    once("virtualization", _mode(nvml.nvmlDeviceGetVirtualizationMode, _VIRTUALIZATIONS)),
 )
-"""Queries that identify a device, asked once."""
+"""Questions that identify a device."""
 
 MODES = (
     slowly("compute_mode", _mode(nvml.nvmlDeviceGetComputeMode, _COMPUTE_MODES)),
     slowly("persistence_mode", _mode(nvml.nvmlDeviceGetPersistenceMode)),
-    slowly("mig_mode", _mode(lambda h: nvml.nvmlDeviceGetMigMode(h)[0])),
+    each_second("mig_mode", _mode(lambda h: nvml.nvmlDeviceGetMigMode(h)[0])),
     slowly("ecc_enabled", lambda h: (bool(nvml.nvmlDeviceGetEccMode(h)[0]),)),
 )
-"""Queries for settings that an administrator changes while the device runs."""
+"""Questions for settings that an administrator changes while the device runs."""
 
 
 def reading_queries(
-    driver_version: tuple[int, ...] = (),
-    clock: Clock = time.monotonic,
-    pcie: Pcie | None = None,
-    nvlink: NvLink | None = None,
-) -> tuple[NvmlQuery, ...]:
-    """Return the queries that one device is asked repeatedly, with new counters."""
+    driver_version: tuple[int, ...] = (), clock: Clock = time.monotonic, pcie: Pcie | None = None
+) -> tuple[Question, ...]:
+    """Return the questions that one device is asked repeatedly, with new counters."""
     samples = BusySamples(clock)
     often = FieldBatch(
         clock,
@@ -230,16 +221,11 @@ def reading_queries(
         clock,
         FirstField("power_average_watts", nvml.NVML_FI_DEV_POWER_AVERAGE),
         pcie or Pcie(clock),
-        nvlink or NvLink(),
-    )
-    slow = FieldBatch(
-        clock,
+        NvLink(),
+        # A benchmark judges by these: what happens in its last seconds counts.
         Durations("clock_event_seconds", clock_event_times(driver_version)),
-        FirstField("pcie_replays", nvml.NVML_FI_DEV_PCIE_REPLAY_COUNTER),
         FirstField("ecc_corrected", nvml.NVML_FI_DEV_ECC_SBE_VOL_TOTAL),
         FirstField("ecc_uncorrected", nvml.NVML_FI_DEV_ECC_DBE_VOL_TOTAL),
-        FirstField("ecc_corrected_lifetime", nvml.NVML_FI_DEV_ECC_SBE_AGG_TOTAL),
-        FirstField("ecc_uncorrected_lifetime", nvml.NVML_FI_DEV_ECC_DBE_AGG_TOTAL),
         FieldSum("remapped_rows", nvml.NVML_FI_DEV_REMAPPED_COR, nvml.NVML_FI_DEV_REMAPPED_UNC),
         FirstField("remapped_rows_uncorrected", nvml.NVML_FI_DEV_REMAPPED_UNC),
         FirstField("remap_pending", nvml.NVML_FI_DEV_REMAPPED_PENDING, convert=bool),
@@ -250,28 +236,34 @@ def reading_queries(
             convert=lambda number: _word(_RECOVERY_ACTIONS, number),
         ),
     )
+    slow = FieldBatch(
+        clock,
+        FirstField("pcie_replays", nvml.NVML_FI_DEV_PCIE_REPLAY_COUNTER),
+        FirstField("ecc_corrected_lifetime", nvml.NVML_FI_DEV_ECC_SBE_AGG_TOTAL),
+        FirstField("ecc_uncorrected_lifetime", nvml.NVML_FI_DEV_ECC_DBE_AGG_TOTAL),
+    )
     return (
-        NvmlQuery("gpu_utilization_percent memory_utilization_percent", _utilization),
-        NvmlQuery(samples.names, samples),
+        Question("gpu_utilization_percent memory_utilization_percent", _utilization),
+        Question(samples.names, samples),
         MEMORY,
-        NvmlQuery(
+        Question(
             "temperature_celsius",
             scalar(nvml.nvmlDeviceGetTemperatureV, nvml.NVML_TEMPERATURE_GPU),
             scalar(nvml.nvmlDeviceGetTemperature, nvml.NVML_TEMPERATURE_GPU),
         ),
-        NvmlQuery("power_watts", scalar(nvml.nvmlDeviceGetPowerUsage)),
-        NvmlQuery("sm_clock_mhz", scalar(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_SM)),
-        NvmlQuery(
+        Question("power_watts", scalar(nvml.nvmlDeviceGetPowerUsage)),
+        Question("sm_clock_mhz", scalar(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_SM)),
+        Question(
             "graphics_clock_mhz", scalar(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_GRAPHICS)
         ),
-        NvmlQuery("memory_clock_mhz", scalar(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_MEM)),
-        NvmlQuery("performance_state", scalar(nvml.nvmlDeviceGetPerformanceState)),
-        NvmlQuery(
+        Question("memory_clock_mhz", scalar(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_MEM)),
+        Question("performance_state", scalar(nvml.nvmlDeviceGetPerformanceState)),
+        Question(
             "clock_event_reasons",
             partial(_clock_events, nvml.nvmlDeviceGetCurrentClocksEventReasons),
             partial(_clock_events, nvml.nvmlDeviceGetCurrentClocksThrottleReasons),
         ),
-        NvmlQuery(often.names, often),
+        Question(often.names, often),
         each_second("encoder_utilization_percent", _first(nvml.nvmlDeviceGetEncoderUtilization)),
         each_second("decoder_utilization_percent", _first(nvml.nvmlDeviceGetDecoderUtilization)),
         # A stress test ends by it: heat rises several degrees in a few seconds.

@@ -25,9 +25,8 @@ from gputop.sources.nvml.mig import Instances
 from gputop.sources.nvml.processes import device_reading, merge_processes, process_queries
 from gputop.sources.nvml.query import (
     DRIVER_IS_GONE,
-    SLOW,
+    Answers,
     Clock,
-    QueryCache,
     absence_of,
     answers_by_name,
     common_failure,
@@ -37,12 +36,9 @@ from gputop.sources.nvml.query import (
     total,
     unreadable,
 )
-from gputop.sources.nvml.traffic import NvLink, Pcie
+from gputop.sources.nvml.traffic import Pcie
 from gputop.sources.nvml.utilization import Gpm
 from gputop.sources.nvml.xid_events import XidEvents
-
-SHARES = 4
-"""Groups of devices that are asked slow queries at different ticks."""
 
 _DIAGNOSES = {
     nvml.NVML_ERROR_LIBRARY_NOT_FOUND: diagnosis.no_library,
@@ -192,7 +188,7 @@ class NvmlReader:
         self._gpm: Gpm | None = None
         self._start_counting()
         self._handle: Any = None
-        self._cache = QueryCache(clock, 1 - index % SHARES / SHARES)
+        self._cache = Answers(clock)
         self._identity: dict[str, Any] = {}
         self._instances = Instances(self._processes[:-1], clock)
 
@@ -214,7 +210,7 @@ class NvmlReader:
             *lists, usage = self._cache.ask_due(self._handle, self._processes)
             # Only those that are asked every time: others may have been answered before.
             pairs = zip(answers, queries, strict=True)
-            _raise_common_failure(answer for answer, query in pairs if not query.seconds)
+            _raise_common_failure(answer for answer, query in pairs if not query.interval)
             found = answers_by_name(queries, answers)
             self._update_modes()
             self._gpm = self._gpm or Gpm(self._handle, clock=self._clock)
@@ -233,8 +229,7 @@ class NvmlReader:
         self._mark_disabled(found)
         found |= percentages
         self._remove_untrue(found, held)
-        oldest = self._cache.oldest, self._pcie.oldest, self._nvlink.oldest
-        found["slow_age_seconds"] = older_by(began, *oldest)
+        found["slow_age_seconds"] = older_by(began, self._cache.oldest, self._pcie.oldest)
         reading = device_reading(self.device, found, answers, listed, held, held)
         if reading.sample.state is DeviceState.NEEDS_RESET:
             self._reset()  # or its answers to slow queries would outlast the reset
@@ -254,22 +249,11 @@ class NvmlReader:
         """Time of the device's last answer, by the clock."""
         return self._cache.heard_at
 
-    def look_ahead(self, seconds: float) -> None:
-        """Ask now what is slow and due within that time, so that `read` is quick."""
-        if self._handle is None:
-            return
-        # An error of the device as a whole is returned to the next `read` as well.
-        with contextlib.suppress(nvml.NVMLError):
-            self._cache.ask_due(self._handle, self._slow, seconds)
-            self._pcie.look_ahead(self._handle, seconds)
-
     def _start_counting(self) -> None:
         self._memory_check, self._zero_check = MemoryCheck(), ZeroCheck()
         self._processes = process_queries(self._version, self._clock)
         self._pcie = Pcie(self._clock)
-        self._nvlink = NvLink()
-        self._queries = reading_queries(self._version, self._clock, self._pcie, self._nvlink)
-        self._slow = [query for query in (*MODES, *self._queries) if query.seconds >= SLOW]
+        self._queries = reading_queries(self._version, self._clock, self._pcie)
 
     def _mark_disabled(self, found: dict[str, Any]) -> None:
         if self.device.ecc_enabled is False:
@@ -294,7 +278,8 @@ class NvmlReader:
 
     def _attach(self) -> None:
         self._handle = nvml.nvmlDeviceGetHandleByIndex(self.index)
-        answers = [self._cache.ask(self._handle, q) for q in IDENTITY]
+        self._cache.forget()
+        answers = self._cache.ask_due(self._handle, IDENTITY)
         _raise_common_failure(answers)  # who it was is known better
         found = self._identity = answers_by_name(IDENTITY, answers)
         known, memory = schema_fields(found), found["memory_total_bytes"]

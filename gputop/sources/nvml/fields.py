@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
-import itertools
 import math
-import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from gputop.schema.codec import rounded
 from gputop.schema.device import Absence
-from gputop.sources.nvml.query import (
-    AGAIN,
-    UNAVAILABLE,
-    Clock,
-    absence_or_lost,
-    call_directly,
-    nvml,
-    total,
-)
+from gputop.sources.nvml.query import AGAIN, UNAVAILABLE, Clock, absence_or_lost, nvml, total
 
 
 class FieldKey(NamedTuple):
@@ -32,18 +21,21 @@ class FieldKey(NamedTuple):
 FieldValues = Mapping[FieldKey, Any]
 """The number of each field, or an `Absence`."""
 
-_ROW = struct.Struct("IIqqIi8s")
-"""`nvmlFieldValue_t`: field, scope, time, latency, type, return code, and a number of any type."""
-VALUE_TYPES: Mapping[int, str] = {
-    nvml.NVML_VALUE_TYPE_DOUBLE: "d",
-    nvml.NVML_VALUE_TYPE_UNSIGNED_INT: "I",
-    nvml.NVML_VALUE_TYPE_UNSIGNED_LONG: "Q",
-    nvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG: "Q",
-    nvml.NVML_VALUE_TYPE_SIGNED_LONG_LONG: "q",
-    nvml.NVML_VALUE_TYPE_SIGNED_INT: "i",
-    nvml.NVML_VALUE_TYPE_UNSIGNED_SHORT: "H",
+_MEMBERS: Mapping[int, str] = {
+    nvml.NVML_VALUE_TYPE_DOUBLE: "dVal",
+    nvml.NVML_VALUE_TYPE_UNSIGNED_INT: "uiVal",
+    nvml.NVML_VALUE_TYPE_UNSIGNED_LONG: "ulVal",
+    nvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG: "ullVal",
+    nvml.NVML_VALUE_TYPE_SIGNED_LONG_LONG: "sllVal",
+    nvml.NVML_VALUE_TYPE_SIGNED_INT: "siVal",
+    nvml.NVML_VALUE_TYPE_UNSIGNED_SHORT: "usVal",
 }
-"""Code of `struct` by type of a number in eight bytes."""
+
+
+def number_of(value: Any, kind: int) -> Any:
+    """Return the number in an `nvmlValue_t` of that type, or None for an unknown type."""
+    member = _MEMBERS.get(kind)
+    return None if member is None else getattr(value, member)
 
 
 class Asked(NamedTuple):
@@ -83,48 +75,60 @@ class FieldBatch:
 
     def __call__(self, handle: Any) -> tuple[Any, ...]:
         now = self._clock()
-        self._missing = {key: since for key, since in self._missing.items() if now - since < AGAIN}
-        found: dict[FieldKey, Any] = dict.fromkeys(self._missing, Absence.NOT_SUPPORTED)
+        found: dict[FieldKey, Any] = {}
+        for key, since in self._missing.items():
+            if now - since < AGAIN:
+                found[key] = Absence.NOT_SUPPORTED
         while wanted := self._wanted(found):
             for key, value in zip(wanted, fetch(handle, wanted), strict=True):
                 found[key] = value
                 if value is Absence.NOT_SUPPORTED:
                     self._missing[key] = now
         asked = Asked(now, self._clock())
-        return tuple([value for part in self._parts for value in part.values(found, handle, asked)])
+        values: list[Any] = []
+        for part in self._parts:
+            values += part.values(found, handle, asked)
+        return tuple(values)
 
-    def _wanted(self, found: FieldValues) -> tuple[FieldKey, ...]:
-        keys = itertools.chain.from_iterable(part.wanted(found) for part in self._parts)
-        return tuple(key for key in dict.fromkeys(keys) if key not in found)
+    def _wanted(self, found: FieldValues) -> list[FieldKey]:
+        """Return the fields that are still to be asked for, each once."""
+        wanted: dict[FieldKey, None] = {}
+        for part in self._parts:
+            for key in part.wanted(found):
+                if key not in found:
+                    wanted[key] = None
+        return [*wanted]
 
 
-def fetch(handle: Any, keys: tuple[FieldKey, ...]) -> list[Any]:
+def fetch(handle: Any, keys: Sequence[FieldKey]) -> list[Any]:
     """Return the number of each field, or an `Absence`. Raises `NVMLError`."""
     if not keys:
         return []
-    question = b"".join(_ROW.pack(*key, 0, 0, 0, 0, b"") for key in keys)
-    room = (ctypes.c_char * len(question)).from_buffer_copy(question)
-    call_directly("nvmlDeviceGetFieldValues", handle, len(keys), room)
-    return [_value(kind, code, raw) for *_, kind, code, raw in _ROW.iter_unpack(room.raw)]
+    return [_value(each) for each in nvml.nvmlDeviceGetFieldValues(handle, keys)]
 
 
-def _value(kind: int, code: int, raw: bytes) -> Any:
+def _value(answer: Any) -> Any:
+    code = answer.nvmlReturn
     if code == nvml.NVML_ERROR_INVALID_ARGUMENT:  # a field newer than the driver
         return Absence.NOT_SUPPORTED
     if code != nvml.NVML_SUCCESS:
         return absence_or_lost(code)
-    if kind not in VALUE_TYPES:
+    number = number_of(answer.value, answer.valueType)
+    if number is None:
         return Absence.ERROR
-    (number,) = struct.unpack_from(VALUE_TYPES[kind], raw)
     if number in UNAVAILABLE:
         return Absence.NOT_SUPPORTED
-    return number if math.isfinite(number) else Absence.ERROR
+    if not math.isfinite(number):
+        return Absence.ERROR
+    return number
 
 
 def first_value(found: FieldValues, keys: Iterable[FieldKey]) -> Any:
     """Return the number of the first of the fields that the device has, or why it is missing."""
-    values = (found[key] for key in keys)
-    return next((v for v in values if v is not Absence.NOT_SUPPORTED), Absence.NOT_SUPPORTED)
+    for key in keys:
+        if found[key] is not Absence.NOT_SUPPORTED:
+            return found[key]
+    return Absence.NOT_SUPPORTED
 
 
 class FirstField(FieldReading):
@@ -145,13 +149,17 @@ class FirstField(FieldReading):
 
     def values(self, found: FieldValues, handle: Any, asked: Asked) -> Sequence[Any]:  # noqa: ARG002 - a `FieldReading`
         value = first_value(found, self._keys)
-        return (value if isinstance(value, Absence) or not self._convert else self._convert(value),)
+        if self._convert is not None and not isinstance(value, Absence):
+            value = self._convert(value)
+        return (value,)
 
 
 def signed(number: int) -> int:
     """Return a negative number that a driver sent as an unsigned one of 32 or 64 bits."""
     bits = 64 if number >> 32 else 32
-    return number - (1 << bits) if number >> (bits - 1) == 1 else number
+    if number >> (bits - 1) == 1:
+        return number - (1 << bits)
+    return number
 
 
 class FieldSum(FirstField):
@@ -184,18 +192,17 @@ class Durations(FieldReading):
 
     def values(self, found: FieldValues, handle: Any, asked: Asked) -> Sequence[Any]:
         """Return the seconds by cause; without any, the most specific reason."""
-        rows = {
-            cause: field.values(found, handle, asked)[0] for cause, field in self._fields.items()
-        }
-        sound = {}
-        for cause, row in rows.items():
-            if isinstance(row, Absence):
-                continue
-            if self._counts_time(cause, row / 1e9, asked):
-                sound[cause] = rounded(row / 1e9)
+        sound: dict[str, float] = {}
+        reasons = []
+        for cause, field in self._fields.items():
+            (counted,) = field.values(found, handle, asked)
+            if isinstance(counted, Absence):
+                reasons.append(counted)
+            elif self._counts_time(cause, counted / 1e9, asked):
+                sound[cause] = rounded(counted / 1e9)
             else:
-                rows[cause] = Absence.ERROR
-        return (sound or first_reason(rows.values()),)
+                reasons.append(Absence.ERROR)
+        return (sound or first_reason(reasons),)
 
     def _counts_time(self, cause: str, seconds: float, asked: Asked) -> bool:
         credit = self._credit.get(cause, SLACK)
@@ -212,7 +219,9 @@ SLACK = 2.0
 """Seconds by which a counter may run ahead, since it is not updated and read at the same time."""
 
 
-def first_reason(values: Any) -> Absence:
+def first_reason(values: Iterable[Any]) -> Absence:
     """Return why these are missing: a temporary reason before a permanent one."""
-    passing = (v for v in values if isinstance(v, Absence) and v is not Absence.NOT_SUPPORTED)
-    return next(passing, Absence.NOT_SUPPORTED)
+    for value in values:
+        if isinstance(value, Absence) and value is not Absence.NOT_SUPPORTED:
+            return value
+    return Absence.NOT_SUPPORTED

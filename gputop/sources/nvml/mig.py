@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 
 from gputop.schema.device import READINGS, Absence, Device
 from gputop.sources.interface import DeviceReading
-from gputop.sources.nvml.device_queries import BAR1, BAR1_TOTAL, MEMORY, MEMORY_TOTAL
+from gputop.sources.nvml.device_queries import BAR1, BAR1_TOTAL, MEMORY, MEMORY_TOTAL, once
 from gputop.sources.nvml.processes import ProcessList, device_reading, merge_processes
 from gputop.sources.nvml.query import (
-    SLOW,
+    EVERY_10_SECONDS,
+    Answers,
     Clock,
-    NvmlQuery,
-    QueryCache,
+    Question,
     absence_of,
     answers_by_name,
     nvml,
@@ -32,18 +32,18 @@ from gputop.sources.nvml.query import (
 )
 from gputop.sources.nvml.utilization import Gpm, Percentages, all_missing
 
-_COUNT = NvmlQuery("", scalar(nvml.nvmlDeviceGetMaxMigDeviceCount), seconds=SLOW)
+_COUNT = Question("", scalar(nvml.nvmlDeviceGetMaxMigDeviceCount), interval=EVERY_10_SECONDS)
 _IDENTITY = (
-    NvmlQuery("name", string(nvml.nvmlDeviceGetName)),
-    NvmlQuery("mig_gpu_instance", scalar(nvml.nvmlDeviceGetGpuInstanceId)),
-    NvmlQuery("mig_compute_instance", scalar(nvml.nvmlDeviceGetComputeInstanceId)),
-    NvmlQuery(
+    once("name", string(nvml.nvmlDeviceGetName)),
+    once("mig_gpu_instance", scalar(nvml.nvmlDeviceGetGpuInstanceId)),
+    once("mig_compute_instance", scalar(nvml.nvmlDeviceGetComputeInstanceId)),
+    once(
         "sm_count",
         lambda h: (
             nvml.nvmlDeviceGetAttributes_v2(h).multiprocessorCount or Absence.NOT_SUPPORTED,
         ),
     ),
-    NvmlQuery(
+    once(
         "memory_total_bytes",
         *MEMORY_TOTAL.sources,
         lambda h: (nvml.nvmlDeviceGetAttributes_v2(h).memorySizeMB << 20 or Absence.NOT_SUPPORTED,),
@@ -82,10 +82,10 @@ class InstanceReadings(NamedTuple):
 class Instances:
     """The instances on one GPU, as they come and go. `lists` are the queries for processes."""
 
-    def __init__(self, lists: Sequence[NvmlQuery], clock: Clock) -> None:
+    def __init__(self, lists: Sequence[Question], clock: Clock) -> None:
         self._lists = lists
         self._clock = clock
-        self._cache = QueryCache(clock)
+        self._cache = Answers(clock)
         self._known: dict[int, _Instance] = {}
 
     def read(
@@ -158,7 +158,7 @@ class Instances:
                 # At every read: the driver reuses the handle of a destroyed instance.
                 uuid = _uuid(handle)
                 if known is None or known.device.uuid != uuid:
-                    cache = QueryCache(self._clock)
+                    cache = Answers(self._clock)
                     device = _device(cache, handle, parent, uuid=uuid, mig_index=index)
                     known = _Instance(device, cache, self._lists, gpu, self._clock)
                 known.ask(handle, gpm=gpm)
@@ -171,13 +171,13 @@ class Instances:
         return known
 
 
-def _device(cache: QueryCache, handle: Any, parent: Device, **known: Any) -> Device:
+def _device(cache: Answers, handle: Any, parent: Device, **known: Any) -> Device:
     """Identify an instance. Raises `NVMLError` if it, or the GPU, is lost."""
     names = sorted(f.name for f in dataclasses.fields(Device) if f.name != "absent")
     found = {
         **dict.fromkeys(names, Absence.NOT_SUPPORTED),
         **{name: parent.absent.get(name, getattr(parent, name)) for name in _INHERITED},
-        **answers_by_name(_IDENTITY, [cache.ask(handle, query) for query in _IDENTITY]),
+        **answers_by_name(_IDENTITY, cache.ask_due(handle, _IDENTITY)),
         "index": parent.index,
         "parent_uuid": parent.uuid,
         **known,
@@ -187,7 +187,7 @@ def _device(cache: QueryCache, handle: Any, parent: Device, **known: Any) -> Dev
 
 class _Instance:
     def __init__(
-        self, device: Device, cache: QueryCache, lists: Sequence[NvmlQuery], gpu: Any, clock: Clock
+        self, device: Device, cache: Answers, lists: Sequence[Question], gpu: Any, clock: Clock
     ) -> None:
         self.device = device
         self.cache = cache
@@ -214,8 +214,10 @@ class _Instance:
         self._began = self._clock()
         self.answers = self.cache.ask_due(handle, _READINGS)
         self._lists = self.cache.ask_due(handle, self._queries)
-        missing = all_missing(Absence.NOT_SUPPORTED if gpm else Absence.DISABLED)
-        self._percentages = self._gpm.read(wanted=gpm) if self._gpm else missing
+        if self._gpm is not None:
+            self._percentages = self._gpm.read(wanted=gpm)
+        else:
+            self._percentages = all_missing(Absence.NOT_SUPPORTED if gpm else Absence.DISABLED)
 
     def close(self) -> None:
         """Free its GPM samples."""
@@ -242,7 +244,9 @@ class _Instance:
         if isinstance(own, list):
             unnamed = None in self._ids
             return [row for row in own if unnamed or self.owns(row, _NOWHERE)]
-        return [row for row in gpu if self.owns(row)] if isinstance(gpu, list) else own
+        if isinstance(gpu, list):
+            return [row for row in gpu if self.owns(row)]
+        return own
 
     def reading(self, held: int | Absence) -> DeviceReading:
         """Return its reading; `held` are the bytes held by processes in the memory it shares."""
@@ -260,5 +264,8 @@ def _others(rows: Any, instances: Sequence[_Instance]) -> Any:
     """Return the rows of the GPU's list that belong to no instance: a process is listed once."""
     if not isinstance(rows, list):
         return rows
-    pids = {process.pid for instance in instances for process in instance.listed.processes}
-    return [row for row in rows if row.pid not in pids and not any(i.owns(row) for i in instances)]
+    left = rows
+    for instance in instances:
+        pids = {process.pid for process in instance.listed.processes}
+        left = [row for row in left if row.pid not in pids and not instance.owns(row)]
+    return left

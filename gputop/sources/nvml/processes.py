@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
-import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -14,12 +12,11 @@ from gputop.schema.device import Absence, Device, DeviceSample
 from gputop.schema.snapshot import Process, ProcessKind
 from gputop.sources.interface import UTILIZATIONS, DeviceReading
 from gputop.sources.nvml.query import (
-    SECOND,
+    EVERY_SECOND,
     Clock,
-    NvmlQuery,
+    Question,
     Source,
     absence_of,
-    call_directly,
     nvml,
     schema_fields,
     state_of,
@@ -27,10 +24,6 @@ from gputop.sources.nvml.query import (
     value_of,
 )
 
-_LISTS = ("Compute", "Graphics", "MPSCompute")
-_ROW = struct.Struct("I4xQII")
-_ROOM, _MOST = 32, 1 << 20
-"""Room for processes at first, and the largest plausible number of them."""
 _NONE = (nvml.NVML_SUCCESS, nvml.NVML_ERROR_NOT_FOUND)
 """Codes of an empty answer: nvidia-ml-py raises the first one, too."""
 _LONGEST_PERIOD = 1.25
@@ -43,53 +36,37 @@ _DRIFT = 0.01
 _LARGEST_PID = 1 << 22
 """Largest pid of Linux. Beyond it, and 0, mean "not available"."""
 
-Percentages = tuple[int | None, int | None, int | None, int | None]
+Percentages = tuple[int | None, ...]
 """Percentages of SMs, memory, encoder and decoder."""
 _NOTHING: Percentages = (None, None, None, None)
+_IDLE: Percentages = (0, 0, 0, 0)
 _Newest = dict[int, tuple[int, Percentages]]
 
 
-def process_queries(driver_version: tuple[int, ...], clock: Clock) -> list[NvmlQuery]:
+def process_queries(driver_version: tuple[int, ...], clock: Clock) -> list[Question]:
     """Return the queries for `merge_processes`: three lists, and utilization, of one device."""
     # These drivers fill in a wider struct for version 3 than nvidia-ml-py and all others know.
     versions = ("v2", "v3") if (535, 43) <= driver_version <= (535, 86) else ("v3", "v2")
-    lists: list[list[Source]] = [
-        [partial(_listed, f"nvmlDeviceGet{word}RunningProcesses_{v}") for v in versions]
-        for word in _LISTS
-    ]
-    calls = nvml.nvmlDeviceGetProcessesUtilizationInfo, nvml.nvmlDeviceGetProcessUtilization
+    questions = []
+    for word in ("Compute", "Graphics", "MPSCompute"):
+        calls = [getattr(nvml, f"nvmlDeviceGet{word}RunningProcesses_{v}") for v in versions]
+        lists: list[Source] = [partial(_with_room, call) for call in calls]
+        questions.append(Question("", *lists, interval=EVERY_SECOND))
     usage = _Usage(clock)
-    lists.append([partial(usage.since, call) for call in calls])
-    return [NvmlQuery("", *sources, seconds=SECOND) for sources in lists]
+    calls = [nvml.nvmlDeviceGetProcessesUtilizationInfo, nvml.nvmlDeviceGetProcessUtilization]
+    sources = [partial(usage.since, call) for call in calls]
+    questions.append(Question("", *sources, interval=EVERY_SECOND))
+    return questions
 
 
-class Listed(NamedTuple):
-    """A row of a list, with nvidia-ml-py's names of the fields of `nvmlProcessInfo_t`."""
-
-    pid: int
-    usedGpuMemory: int  # noqa: N815
-    gpuInstanceId: int  # noqa: N815
-    computeInstanceId: int  # noqa: N815
-
-
-def _listed(name: str, handle: Any) -> list[Listed]:
-    """Return the processes that this function lists. Raises `NVMLError`.
-
-    nvidia-ml-py's own wrapper takes two calls, the first for the number of processes.
-    """
-    count = ctypes.c_uint(_ROOM)
-    while True:
-        size = _ROW.size * count.value
-        room = ctypes.create_string_buffer(2 * size)  # some drivers wrote wider rows than they said
-        try:
-            call_directly(name, handle, ctypes.byref(count), room)
-            break
-        except nvml.NVMLError as error:
-            if error.value != nvml.NVML_ERROR_INSUFFICIENT_SIZE or count.value > _MOST:
-                raise
-        count.value = 2 * count.value + _ROOM
-    rows = ctypes.string_at(room, min(size, _ROW.size * count.value))
-    return [Listed(*row) for row in _ROW.iter_unpack(rows)]
+def _with_room(call: Callable[..., Any], *arguments: Any) -> Any:
+    """Call again if nvidia-ml-py made room for the rows that there were, and another came."""
+    try:
+        return call(*arguments)
+    except nvml.NVMLError as error:
+        if error.value != nvml.NVML_ERROR_INSUFFICIENT_SIZE:
+            raise
+    return call(*arguments)
 
 
 class _Usage:
@@ -128,7 +105,9 @@ class _Usage:
                 newest[pid] = when, percentages
         begun, self._begun = self._begun, True
         self._seen = max((when for when, _ in newest.values()), default=seen)
-        self._recent = self._recently_busy(self._recent | newest if begun else newest)
+        if begun:
+            newest = self._recent | newest
+        self._recent = self._recently_busy(newest)
         if newest and not begun:
             # The first answer covers all the time that the ring goes back.
             return Absence.NO_DATA_YET
@@ -147,26 +126,18 @@ class _Usage:
         return {pid: row for pid, row in rows.items() if row[0] / 1e6 > oldest}
 
 
-def _plausible(sm: int, memory: int, encoder: int, decoder: int) -> Percentages:
+def _plausible(*percentages: int) -> Percentages:
     """Return percentages with None for those that are impossible."""
-    return (
-        sm if sm <= 100 else None,
-        memory if memory <= 100 else None,
-        encoder if encoder <= 100 else None,
-        decoder if decoder <= 100 else None,
-    )
+    return tuple(each if each <= 100 else None for each in percentages)
 
 
 def _fetch_rows(call: Callable[[Any, int], Any], handle: Any, seen: int) -> Any:
     try:
-        return call(handle, seen)
+        return _with_room(call, handle, seen)
     except nvml.NVMLError as error:
         if error.value in _NONE:
             return ()
-        if error.value != nvml.NVML_ERROR_INSUFFICIENT_SIZE:
-            raise
-    # nvidia-ml-py allocates as many rows as there were, and another came in between.
-    return call(handle, seen)
+        raise
 
 
 class ProcessList(NamedTuple):
@@ -207,25 +178,36 @@ def merge_processes(uuid: str, compute: Any, graphics: Any, mps: Any, usage: Any
             if not 0 < row.pid <= _LARGEST_PID:
                 missing = missing or Absence.ERROR  # a process without a pid
                 continue
-            known = kinds.get(row.pid, kind)
-            kinds[row.pid] = known if known in (kind, ProcessKind.MPS) else ProcessKind.BOTH
+            if kinds.get(row.pid, kind) not in (kind, ProcessKind.MPS):
+                kinds[row.pid] = ProcessKind.BOTH
+            else:
+                kinds.setdefault(row.pid, kind)
             used = value_of("memory_used_bytes", row.usedGpuMemory)
             if not isinstance(used, Absence):
                 # Each list has all memory of the process: a sum would count it twice.
                 memory[row.pid] = max(used, memory.get(row.pid, 0))
-    reason = absence_of(usage) if isinstance(usage, int) else usage
-    unknown = reason if isinstance(reason, Absence) else None
-    percentages: Mapping[int, Percentages] = {} if unknown else usage
-    idle: Percentages = _NOTHING if unknown else (0, 0, 0, 0)
     processes = []
     for pid, kind in sorted(kinds.items()):
-        used = dict[str, Any](zip(UTILIZATIONS, percentages.get(pid, idle), strict=True))
-        # The driver said something impossible of those that it did answer for.
-        absent = {name: unknown or Absence.ERROR for name in UTILIZATIONS if used[name] is None}
+        used, absent = _utilization(usage, pid)
         if pid not in memory:
             absent["memory_used_bytes"] = Absence.NOT_SUPPORTED
         processes.append(Process(pid, uuid, kind, memory.get(pid), **used, absent=absent))
     return ProcessList(tuple(processes), missing)
+
+
+def _utilization(usage: Any, pid: int) -> tuple[dict[str, Any], dict[str, Absence]]:
+    """Return the utilization of a process by name, and the reasons for what is missing."""
+    if isinstance(usage, int):
+        usage = absence_of(usage)
+    if isinstance(usage, Absence):
+        return {}, dict.fromkeys(UTILIZATIONS, usage)
+    used: dict[str, Any] = {}
+    absent: dict[str, Absence] = {}
+    for name, value in zip(UTILIZATIONS, usage.get(pid, _IDLE), strict=True):
+        used[name] = value
+        if value is None:  # the driver returned something impossible
+            absent[name] = Absence.ERROR
+    return used, absent
 
 
 def device_reading(
@@ -244,9 +226,10 @@ def device_reading(
         found["processes"] = listed.missing
     found["memory_attributed_bytes"] = attributed
     used = found["memory_used_bytes"]
-    known = total(used, held)
-    # The lists are older than the memory, by up to a second.
-    rest = known if isinstance(known, Absence) else max(0, used - held)
+    rest = total(used, held)
+    if not isinstance(rest, Absence):
+        # The lists are older than the memory, by up to a second.
+        rest = max(0, used - held)
     found["memory_unattributed_bytes"] = rest
     state, fields = state_of(answers), schema_fields(found)
     sample = DeviceSample(device.uuid, state, age_seconds=0.0, **fields)

@@ -1,4 +1,4 @@
-"""NVML, queries to a device, and the answers as values by name or reasons for their absence.
+"""NVML, questions to a device, and the answers as values by name or reasons for their absence.
 
 `nvml` is nvidia-ml-py. Other distributions install a `pynvml` too, and hide or overwrite its file:
 importing this module raises `DriverError` if there is no usable nvidia-ml-py.
@@ -7,7 +7,6 @@ importing this module raises `DriverError` if there is no usable nvidia-ml-py.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import functools
 import math
 import sys
@@ -20,7 +19,6 @@ from typing import Any
 from gputop.schema.catalogue import ANY_NUMBER, CATALOGUE
 from gputop.schema.device import READINGS, Absence, Device, DeviceSample, DeviceState
 from gputop.sources.interface import DeviceReading, DriverError
-from gputop.sources.linux.driver_files import LIBRARY
 from gputop.sources.nvml.diagnosis import diagnose_bindings
 
 NEWEST_FUNCTION = "nvmlDeviceGetMarginTemperature"
@@ -67,25 +65,15 @@ def _modules() -> Iterator[Any]:
 nvml: Any = _load()
 
 
-def call_directly(name: str, *arguments: Any) -> None:
-    """Call the library's function without nvidia-ml-py's wrapper. Raises `NVMLError`.
-
-    A wrapper of a call that fills an array reads each field of each struct by name, in Python, and
-    takes many times as long as the driver.
-    """
-    # Where nvidia-ml-py kept it elsewhere, the loader would find the same library.
-    library = getattr(nvml, "nvmlLib", None) or ctypes.CDLL(LIBRARY)
-    function = getattr(library, name, lambda *_: nvml.NVML_ERROR_FUNCTION_NOT_FOUND)
-    code = function(*arguments)
-    if code != nvml.NVML_SUCCESS:
-        raise nvml.NVMLError(code)
-
-
-# Seconds between queries that cost the driver more than others. Under the round number: of ticks
-# one second apart, one that comes late must not make the next one come too early.
-SECOND = 0.8
-SLOW = 4.8
-AGAIN = 59.8
+EVERY_SAMPLE = 0.0
+EVERY_SECOND = 1.0
+EVERY_10_SECONDS = 10.0
+ONCE = math.inf
+"""Intervals of questions, in seconds, according to what one costs the driver."""
+EARLY = 0.2
+"""Seconds before which a question is due: of ticks one second apart, one that comes late must not
+make the next one come too early."""
+AGAIN = 60.0 - EARLY
 """Seconds until an unsupported value is asked for again: a link comes up, MIG is switched off."""
 
 UNAVAILABLE = (-1, 0xFFFF_FFFF, 0xFFFF_FFFF_FFFF_FFFF)
@@ -137,70 +125,72 @@ Source = Callable[[Any], Any]
 """Function that asks a handle: returns a row of values, or raises `NVMLError`."""
 
 
-class NvmlQuery:
-    """A question for the values of `names`, answered by the first source that is supported.
+class Question:
+    """A question to a device for the values of `names`, asked again after `interval` seconds.
 
-    A source returns the values in order, each perhaps an `Absence`. `seconds` pass between two
-    calls, according to what one costs the driver.
+    The first source that is supported answers it. A source returns the values in order, each
+    perhaps an `Absence`.
     """
 
-    def __init__(self, names: str, *sources: Source, seconds: float = 0.0) -> None:
+    def __init__(self, names: str, *sources: Source, interval: float = EVERY_SAMPLE) -> None:
         self.names = names.split()
         self.sources = sources
-        self.seconds = seconds
+        self.interval = interval
 
 
-class QueryCache:
-    """Asks one device, no query more often than it is due. For one thread."""
+class Answers:
+    """The last answers of one device. For one thread at a time."""
 
-    def __init__(self, clock: Clock, share: float = 1.0) -> None:
-        """Wait that `share` of the time before a slow query is asked for the second time.
-
-        With different shares, devices are not all asked at the same tick.
-        """
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._share = share
         self.heard_at = 0.0
         """Time of the last answer, by the clock."""
         self._missing: set[Source] = set()
         """Sources that the driver lacks: never called again."""
-        self._answers: dict[NvmlQuery, Any] = {}
-        """The last answer to each: a row of values, or a return code."""
-        self._due: dict[NvmlQuery, float] = {}
-        self._asked: dict[NvmlQuery, float] = {}
-        """When each was last asked, of those that the device has an answer to."""
+        self._last: dict[Question, Any] = {}
+        """The last answer to each question: a row of values, or a return code."""
+        self._asked_at: dict[Question, float] = {}
 
     @property
     def oldest(self) -> float:
-        """Time of the oldest of the last answers; infinite before the first."""
-        return min(self._asked.values(), default=math.inf)
+        """Time of the oldest of the last answers with a value; infinite without any."""
+        times = [math.inf]
+        for question, asked_at in self._asked_at.items():
+            if question.interval < ONCE and not _is_unsupported(self._last[question]):
+                times.append(asked_at)
+        return min(times)
 
-    def ask_due(self, handle: Any, queries: Iterable[NvmlQuery], ahead: float = 0.0) -> list[Any]:
-        """Return the last answers, after asking again for those that are due in `ahead` seconds."""
-        now, due, answers = self._clock(), self._due, self._answers
-        end = now + ahead
-        for query in queries:
-            if query in due and end < due[query]:
-                continue
-            answer = self.ask(handle, query)
-            unsupported = isinstance(answer, int) and absence_of(answer) is Absence.NOT_SUPPORTED
-            seconds = AGAIN if unsupported else query.seconds
-            if query not in answers and seconds >= SLOW:
-                seconds *= self._share
-            answers[query], due[query] = answer, now + seconds
-            if unsupported:
-                self._asked.pop(query, None)
-            else:
-                self._asked[query] = now
-        return [answers[query] for query in queries]
-
-    def ask(self, handle: Any, query: NvmlQuery) -> Any:
-        """Return the values of the first supported source, or the return code if none is.
+    def ask_due(self, handle: Any, questions: Iterable[Question]) -> list[Any]:
+        """Ask the questions that are due, and return the last answers to all of them.
 
         Raises `NVMLError` if the device is lost.
         """
+        now = self._clock()
+        answers = []
+        for question in questions:
+            if self._is_due(question, now):
+                self._last[question] = self._ask(handle, question)
+                self._asked_at[question] = now
+            answers.append(self._last[question])
+        return answers
+
+    def forget(self) -> None:
+        """Make every question due."""
+        self._last.clear()
+        self._asked_at.clear()
+
+    def _is_due(self, question: Question, now: float) -> bool:
+        if question not in self._last:
+            return True
+        since = now - self._asked_at[question]
+        if _is_unsupported(self._last[question]):
+            return since >= AGAIN
+        return since >= question.interval - EARLY
+
+    def _ask(self, handle: Any, question: Question) -> Any:
+        """Return the values of the first supported source, or the return code if none is."""
         code = nvml.NVML_ERROR_FUNCTION_NOT_FOUND
-        for source in query.sources:
+        for source in question.sources:
             if source in self._missing:
                 continue
             try:
@@ -217,11 +207,9 @@ class QueryCache:
                 break
         return code
 
-    def forget(self) -> None:
-        """Make every query due."""
-        self._answers.clear()
-        self._due.clear()
-        self._asked.clear()
+
+def _is_unsupported(answer: Any) -> bool:
+    return isinstance(answer, int) and absence_of(answer) is Absence.NOT_SUPPORTED
 
 
 def absence_of(code: int) -> Absence:
@@ -277,25 +265,33 @@ def unreadable(device: Device, code: int) -> DeviceReading:
     return DeviceReading(device, sample)
 
 
-def answers_by_name(queries: Iterable[NvmlQuery], answers: Iterable[Any]) -> dict[str, Any]:
+def answers_by_name(questions: Iterable[Question], answers: Iterable[Any]) -> dict[str, Any]:
     """Return the value of each name, perhaps an `Absence`.
 
     Each answer is a row of NVML's values, or a return code for all of them.
     """
     found = {}
-    for query, answer in zip(queries, answers, strict=True):
-        if query.names:
-            many = len(query.names)
-            row = [absence_of(answer)] * many if isinstance(answer, int) else answer
-            for name, raw in zip(query.names, row, strict=True):
-                found[name] = value_of(name, raw)
+    for question, answer in zip(questions, answers, strict=True):
+        if not question.names:
+            continue
+        row = answer
+        if isinstance(answer, int):
+            row = [absence_of(answer)] * len(question.names)
+        for name, raw in zip(question.names, row, strict=True):
+            found[name] = value_of(name, raw)
     return found
 
 
 def schema_fields(found: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values as fields of a dataclass, with the reasons for the others as `absent`."""
-    absent = {name: value for name, value in found.items() if value.__class__ is Absence}
-    return {name: value for name, value in found.items() if name not in absent} | {"absent": absent}
+    known: dict[str, Any] = {}
+    absent: dict[str, Absence] = {}
+    for name, value in found.items():
+        if isinstance(value, Absence):
+            absent[name] = value
+        else:
+            known[name] = value
+    return {**known, "absent": absent}
 
 
 OLDER_SECONDS = 0.05
@@ -310,8 +306,12 @@ def older_by(began: float, *oldest: float) -> float | None:
 
 def total(*parts: int | Absence) -> int | Absence:
     """Return the sum, or the reason of the first missing part."""
-    reason = next((part for part in parts if isinstance(part, Absence)), None)
-    return reason or sum(part for part in parts if not isinstance(part, Absence))
+    found = 0
+    for part in parts:
+        if isinstance(part, Absence):
+            return part
+        found += part
+    return found
 
 
 def value_of(name: str, raw: Any) -> Any:

@@ -8,7 +8,15 @@ from typing import Any
 
 from gputop.schema.device import Absence
 from gputop.sources.nvml.fields import Asked, FieldKey, FieldReading, FieldValues, first_reason
-from gputop.sources.nvml.query import AGAIN, SECOND, SLOW, UNAVAILABLE, Clock, absence_or_lost, nvml
+from gputop.sources.nvml.query import (
+    AGAIN,
+    EARLY,
+    EVERY_10_SECONDS,
+    UNAVAILABLE,
+    Clock,
+    absence_or_lost,
+    nvml,
+)
 
 SHORTEST_SECONDS = 0.25
 """Shortest time between two readings of a counter that gives a rate."""
@@ -85,35 +93,36 @@ class Pcie(FieldReading):
     @property
     def oldest(self) -> float:
         """Time of the measurement in place of a counter; infinite if there is none."""
-        measured = [self._measured.get(key, Absence.NOT_SUPPORTED) for key in self._needed]
-        is_supported = any(each is not Absence.NOT_SUPPORTED for each in measured)
-        return self._measured_at if is_supported else math.inf
+        for key in self._needed:
+            if self._measured.get(key, Absence.NOT_SUPPORTED) is not Absence.NOT_SUPPORTED:
+                return self._measured_at
+        return math.inf
 
     def wanted(self, found: FieldValues) -> Iterator[FieldKey]:  # noqa: ARG002 - a `FieldReading`
         yield from self._counters
 
     def values(self, found: FieldValues, handle: Any, asked: Asked) -> Sequence[Any]:
-        rates = {key: counter.rate(found[key], asked) for key, counter in self._counters.items()}
-        self._needed = {
-            key
-            for key, counter in self._counters.items()
-            if found[key] is Absence.NOT_SUPPORTED or counter.ambiguous
-        }
-        self.look_ahead(handle, 0.0)
+        rates = {}
+        self._needed = set()
+        for key, counter in self._counters.items():
+            rates[key] = counter.rate(found[key], asked)
+            if found[key] is Absence.NOT_SUPPORTED or counter.ambiguous:
+                self._needed.add(key)
+        self._measure_due(handle)
         for key in self._needed:
             if self._measured[key] is not Absence.NOT_SUPPORTED:
                 rates[key] = self._measured[key]
         return [*rates.values()]
 
-    def look_ahead(self, handle: Any, seconds: float) -> None:
-        """Measure now what is due within that time, if it is needed."""
+    def _measure_due(self, handle: Any) -> None:
         now = self._clock()
-        due = now + seconds >= self._due or not self._needed <= self._measured.keys()
-        if self._needed and due:
+        is_new = not self._needed <= self._measured.keys()
+        if self._needed and (is_new or now >= self._due):
             self._measured_at = now
             self._measured = {key: _measure(handle, key) for key in self._needed}
-            missing = Absence.NOT_SUPPORTED in self._measured.values()
-            self._due = now + (AGAIN if missing else SLOW)
+            self._due = now + EVERY_10_SECONDS - EARLY
+            if Absence.NOT_SUPPORTED in self._measured.values():
+                self._due = now + AGAIN
 
 
 def _measure(handle: Any, key: FieldKey) -> int | Absence:
@@ -140,59 +149,56 @@ class _Direction:
     """One direction of NVLink, from the first family of counters that the links have."""
 
     def __init__(self, *families: tuple[int, int]) -> None:
+        """Set the families: the field, and its unit in bytes."""
         self._families = families
         self._counters: dict[FieldKey, RateCounter] = {}
-        self.summed: tuple[int, int] | None = None
-        """Family of which the device has the sum."""
-        self._each: Any = Absence.NO_DATA_YET
-        """Rates of the links when they were last read."""
 
-    def wanted(self, found: FieldValues, links: int, *, each: bool) -> Iterator[FieldKey]:
-        """Yield the counters of `each` link, or only their sum if the device has it."""
-        if self.summed and not each:
-            yield FieldKey(self.summed[0], _ALL_LINKS)
-            return
+    def wanted(self, found: FieldValues, links: int) -> Iterator[FieldKey]:
+        """Yield the counters of each link and of all together."""
         for field, _ in self._families:
-            keys = [FieldKey(field, link) for link in (*range(links), _ALL_LINKS)]
+            keys = [FieldKey(field, link) for link in range(links)]
             yield from keys
-            if any(found.get(key) is not Absence.NOT_SUPPORTED for key in keys[:-1]):
+            yield FieldKey(field, _ALL_LINKS)
+            if any(found.get(key) is not Absence.NOT_SUPPORTED for key in keys):
                 return
 
-    def rates(self, found: FieldValues, links: int, asked: Asked, *, each: bool) -> tuple[Any, Any]:
+    def rates(self, found: FieldValues, links: int, asked: Asked) -> tuple[Any, Any]:
         """Return the total rate, and that of each link: None for one that is down."""
-        if self.summed and not each:
-            field, scale = self.summed
-            total = self._rate(FieldKey(field, _ALL_LINKS), scale, found, asked)
-        else:
-            total, self._each = self._look(found, links, asked)
-        return total, self._each
-
-    def _look(self, found: FieldValues, links: int, asked: Asked) -> tuple[Any, Any]:
-        def answers(family: tuple[int, int]) -> bool:
-            counters = (found.get(FieldKey(family[0], link)) for link in range(links))
-            return any(isinstance(counter, int) for counter in counters)
-
-        field, scale = max(self._families, key=answers)  # the first one that does, or the first
-        keys, all_links = [FieldKey(field, n) for n in range(links)], FieldKey(field, _ALL_LINKS)
+        field, scale = self._family(found, links)
+        keys = [FieldKey(field, link) for link in range(links)]
+        all_links = FieldKey(field, _ALL_LINKS)
         each = [self._rate(key, scale, found, asked) for key in keys]
         total = self._rate(all_links, scale, found, asked)
-        self.summed = None if isinstance(total, Absence) else (field, scale)
+        rates = [rate for rate in each if not isinstance(rate, Absence)]
         reason = first_reason(each)
-        nothing = all(isinstance(rate, Absence) for rate in each)
-        if nothing or reason is not Absence.NOT_SUPPORTED:  # a link without an answer just now
-            return reason if isinstance(total, Absence) else total, reason
-        if isinstance(total, Absence):
-            total = sum(rate for rate in each if not isinstance(rate, Absence))
-        elif sum(n for n in map(found.get, keys) if isinstance(n, int)) > 1.5 * found[all_links]:
+        is_missing = isinstance(total, Absence)
+        if not rates or reason is not Absence.NOT_SUPPORTED:  # a link without an answer just now
+            return (reason if is_missing else total), reason
+        if is_missing:
+            total = sum(rates)
+        elif _sum_of_counters(found, keys) > 1.5 * found[all_links]:
             # The driver ignores the link number, and returns the sum for each.
             return total, Absence.NOT_SUPPORTED
         return total, tuple(None if isinstance(rate, Absence) else rate for rate in each)
+
+    def _family(self, found: FieldValues, links: int) -> tuple[int, int]:
+        """Return the first family of which a link has a counter, or the first."""
+        for family in self._families:
+            for link in range(links):
+                if isinstance(found.get(FieldKey(family[0], link)), int):
+                    return family
+        return self._families[0]
 
     def _rate(self, key: FieldKey, scale: int, found: FieldValues, asked: Asked) -> int | Absence:
         if key not in self._counters:
             fastest = _NVLINK_FASTEST if key.scope == _ALL_LINKS else _LINK_FASTEST
             self._counters[key] = RateCounter(scale, fastest)
         return self._counters[key].rate(found.get(key, Absence.NOT_SUPPORTED), asked)
+
+
+def _sum_of_counters(found: FieldValues, keys: Sequence[FieldKey]) -> int:
+    counters = [found.get(key) for key in keys]
+    return sum(counter for counter in counters if isinstance(counter, int))
 
 
 class NvLink(FieldReading):
@@ -205,11 +211,6 @@ class NvLink(FieldReading):
 
     def __init__(self) -> None:
         self._links = 0
-        self._due = -math.inf
-        """Time at which each link is read again; their sum is read more often."""
-        self._of_each = True
-        self.oldest = math.inf
-        """Time at which each link was last read; infinite before."""
         # In KiB up to NVLink 4, in bytes since.
         self._received = _Direction(
             (nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, 1024),
@@ -225,21 +226,17 @@ class NvLink(FieldReading):
         if not self._links:
             yield _LINK_COUNT
             count = found.get(_LINK_COUNT)
-            self._links = count if isinstance(count, int) and 0 < count <= _MOST_LINKS else 0
+            if isinstance(count, int) and 0 < count <= _MOST_LINKS:
+                self._links = count
         if self._links:
-            yield from self._received.wanted(found, self._links, each=self._of_each)
-            yield from self._sent.wanted(found, self._links, each=self._of_each)
+            yield from self._received.wanted(found, self._links)
+            yield from self._sent.wanted(found, self._links)
 
     def values(self, found: FieldValues, handle: Any, asked: Asked) -> Sequence[Any]:  # noqa: ARG002 - a `FieldReading`
         """Return the totals received and sent, then the same of each link."""
         if not self._links:
             count = found[_LINK_COUNT]
             return [count if isinstance(count, Absence) else Absence.NOT_SUPPORTED] * 4
-        each = self._of_each
-        received, received_each = self._received.rates(found, self._links, asked, each=each)
-        sent, sent_each = self._sent.rates(found, self._links, asked, each=each)
-        if each:
-            self.oldest = asked.began
-            self._due = asked.ended + SLOW
-        self._of_each = asked.ended + SECOND >= self._due
+        received, received_each = self._received.rates(found, self._links, asked)
+        sent, sent_each = self._sent.rates(found, self._links, asked)
         return received, sent, received_each, sent_each

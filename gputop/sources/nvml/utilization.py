@@ -13,10 +13,8 @@ https://docs.nvidia.com/deploy/nvml-api/group__nvmlGpmFunctions.html.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import functools
 import math
-import struct
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,15 +23,12 @@ from typing import Any
 
 from gputop.schema.codec import rounded
 from gputop.schema.device import GPM_READINGS, SERIES_READINGS, Absence
-from gputop.sources.nvml.fields import VALUE_TYPES
-from gputop.sources.nvml.query import AGAIN, SLOW, Clock, absence_or_lost, call_directly, nvml
+from gputop.sources.nvml.fields import number_of
+from gputop.sources.nvml.query import AGAIN, Clock, absence_or_lost, nvml
 
-_ROOM = 256
-"""Room for samples: more than the driver keeps of utilization (100), or of anything (120)."""
-_ROW = struct.Struct("Q8s")
-"""Layout of `nvmlSample_t`: the time in microseconds, and a number of any type."""
-_NO_TYPE = 0xFFFF_FFFF
 _BUSY = nvml.NVML_GPU_UTILIZATION_SAMPLES
+_SILENT_SECONDS = 4.8
+"""Seconds without a new sample after which all are asked for: their clock may be set back."""
 
 
 class BusySamples:
@@ -46,7 +41,6 @@ class BusySamples:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._rows = ctypes.create_string_buffer(_ROW.size * _ROOM)
         self._begun = False
         self._seen = 0
         """Time of the newest sample so far, in microseconds."""
@@ -58,14 +52,14 @@ class BusySamples:
     def __call__(self, handle: Any) -> tuple[tuple[int, ...] | Absence, float | Absence]:
         now = self._clock()
         # All of them if none comes: their clock may have been set back.
-        wants_all = not self._begun or now - self._new_at > SLOW
+        wants_all = not self._begun or now - self._new_at > _SILENT_SECONDS
         return self.select_new(self._fetch(handle, 0 if wants_all else self._seen), now)
 
     def select_new(
         self, rows: Sequence[tuple[int, int | None]], now: float
     ) -> tuple[tuple[int, ...] | Absence, float | Absence]:
         """Return the new ones of these samples, in order of time; None is an impossible value."""
-        silent = now - self._new_at > SLOW
+        silent = now - self._new_at > _SILENT_SECONDS
         set_back = silent and bool(rows) and rows[-1][0] < self._seen
         if set_back:
             self._seen = 0
@@ -90,23 +84,18 @@ class BusySamples:
         return sound, rounded(step) or step
 
     def _fetch(self, handle: Any, since: int) -> list[tuple[int, int | None]]:
-        """Return time and percentage of the driver's samples after that time, oldest first.
-
-        nvidia-ml-py's own function takes two calls, the first for the number of samples, and
-        allocates whatever the driver says.
-        """
-        kind, count = ctypes.c_uint(_NO_TYPE), ctypes.c_uint(_ROOM)
-        room = ctypes.byref(kind), ctypes.byref(count), self._rows
+        """Return the time and percentage of each sample since then, in order of time."""
         try:
-            call_directly("nvmlDeviceGetSamples", handle, _BUSY, ctypes.c_ulonglong(since), *room)
+            kind, samples = nvml.nvmlDeviceGetSamples(handle, _BUSY, since)
         except nvml.NVMLError_NotFound:  # nothing new: some take none while it is idle
             return []
-        found = ctypes.string_at(self._rows, _ROW.size * min(count.value, _ROOM))
-        # Without a type it is the documented one.
-        number = VALUE_TYPES.get(kind.value, VALUE_TYPES[nvml.NVML_VALUE_TYPE_UNSIGNED_INT])
-        rows = _ROW.iter_unpack(found)
-        percents = [(time, _percent(*struct.unpack_from(number, raw))) for time, raw in rows]
-        return sorted(percents, key=itemgetter(0))
+        rows = []
+        for sample in samples:
+            value = number_of(sample.sampleValue, kind)
+            if value is None:  # without a type it is the documented one
+                value = sample.sampleValue.uiVal
+            rows.append((sample.timeStamp, _percent(value)))
+        return sorted(rows, key=itemgetter(0))
 
 
 def _percent(value: float) -> int | None:
@@ -218,32 +207,25 @@ class Gpm:
         return values
 
     def _between(self, before: Any, newest: Any) -> Percentages:
-        request, answers = self._request
-        request.sample1, request.sample2 = before, newest
-        answers[:] = _UNANSWERED
+        request = self._request
+        request.sample1 = before
+        request.sample2 = newest
+        for metric, number in zip(request.metrics, _METRICS.values(), strict=False):
+            metric.metricId = number
+            metric.value = math.nan
         nvml.nvmlGpmMetricsGet(request)
-        rows = _METRIC.iter_unpack(answers)
-        return {
-            name: _metric_percent(code, value)
-            for name, (_, code, value) in zip(_METRICS, rows, strict=True)
-        }
+        found = {}
+        for metric, name in zip(request.metrics, _METRICS, strict=False):
+            found[name] = _metric_percent(metric.nvmlReturn, metric.value)
+        return found
 
     @functools.cached_property
-    def _request(self) -> tuple[Any, memoryview]:
-        """Request of 19 KB, and the bytes of the metrics in it that are asked for.
-
-        As bytes, since nvidia-ml-py's structs look up each field by name, in Python.
-        """
+    def _request(self) -> Any:
+        """Request of 19 KB, which is used again."""
         request = nvml.c_nvmlGpmMetricsGet_t()
         request.version = nvml.NVML_GPM_METRICS_GET_VERSION
         request.numMetrics = len(_METRICS)
-        begin = nvml.c_nvmlGpmMetricsGet_t.metrics.offset
-        return request, memoryview(request).cast("B")[begin : begin + len(_UNANSWERED)]
-
-
-_METRIC = struct.Struct(f"IId{ctypes.sizeof(nvml.c_nvmlGpmMetric_t) - 16}x")
-"""Layout of `nvmlGpmMetric_t`: number, return code, value, and names."""
-_UNANSWERED = b"".join(_METRIC.pack(number, 0, math.nan) for number in _METRICS.values())
+        return request
 
 
 def _metric_percent(code: int, value: float) -> float | Absence:
