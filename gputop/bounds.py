@@ -17,13 +17,9 @@ UNREADABLE_LINES = 1000
 """Consecutive unreadable lines after which a child process is ended."""
 LINES_PER_SECOND = 500
 """Lines per second of a child process; one that writes more has to wait."""
-DAMAGES = 10_000
-"""Unreadable lines of a recording that are counted, and consecutive ones after which reading ends.
-It is more than that of a stream, since data after a damaged disk block is worth reading."""
-SKIPPED_BYTES = 64 << 20
-"""Bytes of damaged compressed data within which the next readable part must begin."""
-SAMPLES = 10_000_000
-"""Samples in a recording: four months at one per second. The index takes 12 bytes for each."""
+RECORDS = 10_000_000
+"""Lines of a recording that are read: four months at one per second. The index takes 24 bytes for
+each."""
 WORKER_LINE_BYTES = 1 << 16
 """Bytes of one line of a stress test's worker."""
 WORKER_LINES = 2000

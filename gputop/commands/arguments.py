@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from gputop import from_checkout
-from gputop.console import COULD_NOT_RUN, USAGE, terminal_size
+from gputop.console import COULD_NOT_RUN, USAGE, print_message, terminal_size
 from gputop.stream.ssh import REMOTE_COMMAND
 from gputop.text import visible
 from gputop.ui.terminal.skeleton import SKELETON
@@ -142,6 +142,12 @@ def open_recording(path: Path) -> Recording:
         fail(f"{error}.", COULD_NOT_RUN)
 
 
+def print_ending(recording: Recording) -> None:
+    """Print where the recording is damaged, if it is not read to the end of its file."""
+    if recording.ending is not None:
+        print_message(f"{recording.path}: {recording.ending}")
+
+
 def output_width() -> int | None:
     """Return the columns of the terminal on standard output, or what COLUMNS says without one.
 
@@ -196,6 +202,9 @@ async def _recorded(path: Path) -> AsyncGenerator[Snapshot | Interruption]:
     from gputop.stream.child import Snapshot, StreamError
 
     try:
-        yield Snapshot(*open_recording(path).last())
+        recording = open_recording(path)
+        last = recording.last()
+        print_ending(recording)
+        yield Snapshot(*last)
     except RecordingError as error:
         raise StreamError(error.problem) from None

@@ -13,16 +13,21 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from gputop.commands.arguments import chosen_processes, fail, hosts_of, open_recording, source_of
+from gputop.commands.arguments import (
+    chosen_processes,
+    fail,
+    hosts_of,
+    open_recording,
+    print_ending,
+    source_of,
+)
 from gputop.commands.options import argument_type, count
 from gputop.console import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE, print_message
-from gputop.text import count as plural
 from gputop.text import fold_list
 
 if TYPE_CHECKING:
     from gputop.output.csv_lines import Column, CsvLines
     from gputop.problem import Problem
-    from gputop.recording.reader import Recording
     from gputop.schema.snapshot import Record
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -106,7 +111,7 @@ def run(arguments: argparse.Namespace) -> int:
     finally:
         close()
     if recording is not None:
-        _print_losses(recording)
+        print_ending(recording)
         return status
     if status == FINE and remarks and not remarks.has_devices:
         status = COULD_NOT_RUN
@@ -245,13 +250,6 @@ class Remarks:
         if silent and not self._noted:
             self._noted = True
             print_message(f"note: no answer yet from {fold_list(silent, 4)}")
-
-
-def _print_losses(recording: Recording) -> None:
-    if recording.damaged:
-        print_message(f"skipped {plural(recording.damaged, 'damaged line')} of {recording.path}")
-    if recording.unread:
-        print_message(f"{recording.path}: {recording.unread}")
 
 
 def _csv_lines(arguments: argparse.Namespace) -> CsvLines | None:

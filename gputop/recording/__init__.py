@@ -1,1 +1,1 @@
-"""Recordings: written, read where they are damaged, and replayed."""
+"""Recordings: gzip and JSON lines, good up to their first damaged line."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from bisect import bisect_left
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
-from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gputop.schema.snapshot import Event, Record, Sample, load_fast
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 SLOWEST, FASTEST = 0.25, 64.0
 FRAME_SECONDS = 0.1
-"""Seconds between two frames: what becomes due within them is shown together."""
+"""Seconds between two frames. All samples that become due within a frame are shown together."""
 MOST_AT_ONCE = 64
-"""Samples per frame; if more are due, time waits for them."""
+"""Samples per frame. If more are due, time waits for them."""
 REBUILT_SAMPLES = 300
 """Samples for the charts before a position that was sought: five minutes at one a second."""
 EARLIER_EVENTS = 20
-"""Samples with events before those: an event is an alert for an hour."""
+"""Samples with events that are read before those: an event is an alert for an hour."""
 
 
 class Played(NamedTuple):
@@ -47,24 +47,24 @@ class Replay:
         self.paused = False
         self.ended = False
         self._clock = clock
-        self._base, self._since = 0.0, clock()
-        self._next = 0.0
-        """Position of the next sample: time waits for it."""
-        self._taking: float | None = None
+        self._position = 0.0
+        self._moved_at = clock()
+        """Time by the clock when the position was last moved."""
+        self._record_position: float | None = None
         """Position of the record that is being processed right now."""
         self._wanted: float | None = None
-        """Position to seek to, once the current step is done."""
+        """Position to seek to, once the current frame is done."""
         self._changed = asyncio.Event()
-        self._grown = asyncio.Event()
-        self._source = recording.play(0)
-        self._ahead: NumberedRecord | None = None
+        self._source = recording.play()
+        self._next: NumberedRecord | None = None
         """Next record, already read."""
-        self._closed = False
 
     @property
     def position(self) -> float:
         """Current position, or the one that it seeks."""
-        return min(self._reached, self._next) if self._wanted is None else self._wanted
+        if self._wanted is not None:
+            return self._wanted
+        return self._position
 
     @property
     def playing(self) -> bool:
@@ -76,15 +76,11 @@ class Replay:
         """Position of the last known sample."""
         return self.recording.index.end
 
-    @property
-    def _reached(self) -> float:
-        if self.paused:
-            return self._base
-        return self._base + (self._clock() - self._since) * self.speed
-
     def now(self) -> float:
-        """Return the time by which data on the screen is new or old: not yet one that it seeks."""
-        return min(self._reached, self._next) if self._taking is None else self._taking
+        """Return the time by which data on the screen is new or old."""
+        if self._record_position is not None:
+            return self._record_position
+        return self._position
 
     def pause(self) -> None:
         """Pause, resume, or at the end start again."""
@@ -92,13 +88,11 @@ class Replay:
             self.paused = False
             self.seek(-self.end)
             return
-        self._rebase(self.position)
         self.paused = not self.paused
         self._changed.set()
 
     def change_speed(self, step: int) -> None:
         """Double the speed, or halve it for a negative `step`."""
-        self._rebase(self.position)
         self.speed = max(SLOWEST, min(FASTEST, self.speed * 2.0**step))
         self._changed.set()
 
@@ -111,115 +105,91 @@ class Replay:
         """Do nothing: a recording has only what is in it."""
 
     async def close(self) -> None:
-        """End reading in a thread; all else ends with `records`."""
-        self._closed = True
+        """Do nothing: all ends with `records`."""
 
     async def records(self) -> AsyncGenerator[Played]:
         """Yield what becomes due, forever."""
-        indexing = asyncio.create_task(self._index())
-        shown = -FRAME_SECONDS
-        try:
-            while True:
-                if self._wanted is not None:
-                    yield self._jump(self._wanted)
-                    continue
-                if self._ahead is None:
-                    self._ahead = await self._read(indexing)
-                self.ended = self._ahead is None
-                self._next = self._next_due()
-                left = (self._next - self._reached) / self.speed
-                left = max(left, shown + FRAME_SECONDS - self._clock())
-                if self.ended or self.paused or left > 0:
-                    await self._wait(None if self.ended or self.paused else left)
-                    continue
-                due = await self._due(indexing)
-                self._next = self._next_due()
-                yield Played(self._played(due))
-                shown = self._clock()
-        finally:
-            indexing.cancel()
-
-    def _rebase(self, position: float) -> None:
-        self._base, self._since = position, self._clock()
-
-    def _due_at(self, numbered: NumberedRecord) -> float:
-        return self.recording.index.positions[numbered.number]
-
-    def _next_due(self) -> float:
-        return self.end if self._ahead is None else self._due_at(self._ahead)
+        await asyncio.to_thread(load_fast)
+        while True:
+            if self._wanted is not None:
+                yield self._jump(self._wanted)
+                self._moved_at = self._clock()
+                continue
+            due = await self._advance()
+            if due:
+                yield Played(self._process(due))
+            if not self.recording.index.complete:
+                await asyncio.to_thread(self.recording.extend_index)
+            elif self.playing:
+                await self._wait(FRAME_SECONDS)
+            else:
+                await self._wait(None)
 
     async def _wait(self, seconds: float | None) -> None:
-        """Wait for a request, that long at most."""
+        """Wait for a key, that long at most."""
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._changed.wait(), seconds)
         self._changed.clear()
 
-    async def _index(self) -> None:
-        try:
-            await asyncio.to_thread(load_fast)
-            while not self.recording.index.complete:
-                await asyncio.to_thread(self.recording.index.extend)
-                self._has_grown()
-        finally:
-            asyncio.get_running_loop().call_soon(self._has_grown)  # once the task is done
-
-    def _has_grown(self) -> None:
-        self._grown.set()
-        self._grown = asyncio.Event()
-
-    async def _read(self, indexing: asyncio.Task[None]) -> NumberedRecord | None:
-        """Return the next record once its position is known, or None at the end."""
-        found = await asyncio.to_thread(next, self._source, None)
-        while found is not None and self.recording.index.count <= found.number:
-            if indexing.done():
-                indexing.result()  # raises what went wrong
-                return None
-            await self._grown.wait()
-        return found
-
-    async def _due(self, indexing: asyncio.Task[None]) -> list[NumberedRecord]:
-        reached, due = self._reached, [self._ahead] if self._ahead else []
+    async def _advance(self) -> list[NumberedRecord]:
+        """Move the position by the time that has passed; return what has become due."""
+        now = self._clock()
+        reached = self._position
+        if self.playing:
+            reached += (now - self._moved_at) * self.speed
+        self._moved_at = now
+        due: list[NumberedRecord] = []
         while len(due) < MOST_AT_ONCE:
-            self._ahead = await self._read(indexing)
-            if self._ahead is None or self._due_at(self._ahead) > reached:
+            if self._next is None:
+                self._next = await asyncio.to_thread(next, self._source, None)
+            if self._next is None:
+                self.ended = True
+                self._position = self.end
                 return due
-            due.append(self._ahead)
-        self._ahead = None
-        self._rebase(self._due_at(due[-1]))
+            next_position = self.recording.index.positions[self._next.number]
+            if next_position > reached:
+                self._position = reached
+                return due
+            due.append(self._next)
+            self._next = None
+            self._position = next_position
         return due
 
-    def _played(self, due: Iterable[NumberedRecord]) -> Iterator[Record]:
+    def _process(
+        self, records: Iterable[NumberedRecord], first: int = 0
+    ) -> Iterator[Record | Event]:
+        """Yield the records, but only the events of samples before the sample `first`.
+
+        The time is that of each record while it is processed.
+        """
         try:
-            for numbered in due:
-                if self._closed:
-                    return
-                self._taking = self._due_at(numbered)
-                yield numbered.record
+            for number, record in records:
+                if isinstance(record, Sample) and number < first:
+                    yield from record.events
+                    continue
+                self._record_position = self.recording.index.positions[number]
+                yield record
         finally:
-            self._taking = None
+            self._record_position = None
+            self._position = min(self._position, self.end)  # a damage may have been found
 
     def _jump(self, position: float) -> Played:
+        """Go to a position, and return the records that rebuild the state there."""
         index = self.recording.index
         last = index.sample_at(position)
         first = max(0, last - REBUILT_SAMPLES + 1)
-        self._wanted, self._ahead, self.ended = None, None, False
-        self._rebase(position)
-        self._next = index.positions[last + 1] if last + 1 < index.count else index.end
-        self._source = self.recording.play(first)
-        return Played(self._rebuilt(first, last), restarted=True)
+        events_end = bisect_left(index.events, first)
+        earlier = index.events[max(0, events_end - EARLIER_EVENTS) : events_end]
+        self._source = self.recording.play(first, earlier)
+        self._next = None
+        self._wanted = None
+        self._position = position
+        self.ended = False
+        return Played(self._process(self._read_up_to(last), first), restarted=True)
 
-    def _rebuilt(self, first: int, last: int) -> Iterator[Record | Event]:
-        """Yield the records that rebuild the state at that sample."""
-        earlier = [n for n in self.recording.index.events if n < first][-EARLIER_EVENTS:]
-        for number in earlier:
-            samples = (r for n, r in self.recording.play(number) if isinstance(r, Sample))
-            for sample in islice(samples, 1):
-                yield from sample.events
-        yield from self._played(self._until(last))
-
-    def _until(self, last: int) -> Iterator[NumberedRecord]:
+    def _read_up_to(self, last: int) -> Iterator[NumberedRecord]:
         for numbered in self._source:
             if numbered.number > last:
-                self._ahead = numbered
+                self._next = numbered
                 return
             yield numbered

@@ -17,6 +17,8 @@ from gputop.schema.snapshot import Inventory, Record, encode
 
 GZIP = 31
 """Window bits of zlib for a gzip header and trailer around the largest window."""
+SAMPLES_A_CHECKSUM = 64
+"""Samples after which gzip's checksum is written, so that wrong data does not stay unnoticed."""
 
 
 class OutputError(ProblemError):
@@ -26,7 +28,7 @@ class OutputError(ProblemError):
 class GrowingFile:
     """A new file, compressed if its name ends in `.gz`, for its user alone: mode 0600.
 
-    Raises `OutputError`. A partial write is undone: the file ends where the last whole one did.
+    Raises `OutputError`. The file then ends where the last whole write did, and can only be closed.
     """
 
     def __init__(self, path: Path) -> None:
@@ -43,27 +45,23 @@ class GrowingFile:
 
     def write(self, data: bytes) -> None:
         """Append data. It is readable at once, and survives this process."""
-        if not self.compressed:
-            self._put(data)
-            return
-        self._deflate = self._deflate or zlib.compressobj(wbits=GZIP)
-        before = self._deflate.copy()
-        try:
-            self._put(self._deflate.compress(data) + self._deflate.flush(zlib.Z_SYNC_FLUSH))
-        except OutputError:
-            self._deflate = before
-            raise
+        if self.compressed:
+            if self._deflate is None:
+                self._deflate = zlib.compressobj(wbits=GZIP)
+            data = self._deflate.compress(data) + self._deflate.flush(zlib.Z_SYNC_FLUSH)
+        self._put(data)
 
-    def start_part(self) -> None:
-        """Begin a new part, which is readable even if data before it is damaged."""
-        deflate, self._deflate = self._deflate, None
-        if deflate is not None:
-            self._put(deflate.flush())
+    def end_member(self) -> None:
+        """End a gzip member with its checksum. The next write begins another one."""
+        if self._deflate is not None:
+            data = self._deflate.flush()
+            self._deflate = None
+            self._put(data)
 
     def close(self) -> None:
         """End the file. Without room for gzip's trailer, all before it is readable."""
         with contextlib.suppress(OutputError):
-            self.start_part()
+            self.end_member()
         with contextlib.suppress(OSError):
             os.close(self._descriptor)
 
@@ -74,11 +72,12 @@ class GrowingFile:
         view = memoryview(data)
         try:
             while view:
-                view = view[os.write(self._descriptor, view) :]
+                written = os.write(self._descriptor, view)
+                view = view[written:]
         except OSError as error:
+            self._deflate = None  # its trailer would not fit to what the file has
             with contextlib.suppress(OSError):  # a pipe has no length
                 os.ftruncate(self._descriptor, self.size)
-                os.lseek(self._descriptor, self.size, os.SEEK_SET)
             raise self._failed(error) from None
         self.size += len(data)
 
@@ -86,11 +85,9 @@ class GrowingFile:
         what = f"{self.path} cannot be written"
         if isinstance(error, FileExistsError):
             return OutputError(Problem(what, "it is there already", "Remove it, or name another"))
-        remedy = (
-            "Free some space, or name a file elsewhere"
-            if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-            else "Name a file where you may write"
-        )
+        remedy = "Name a file where you may write"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            remedy = "Free some space, or name a file elsewhere"
         return OutputError(Problem(what, error.strerror or str(error), remedy))
 
 
@@ -101,23 +98,25 @@ def _create(path: Path) -> int:
     file is refused: it may have been left in a shared folder for whoever records there.
     """
     flags = os.O_WRONLY | os.O_CLOEXEC
+    linked = False
     try:
         return os.open(path, flags | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     except FileExistsError:
         linked = path.is_symlink()  # such as /dev/fd/63, which a shell makes of >(command)
-        descriptor = os.open(path, flags | (0 if linked else os.O_NOFOLLOW))
+    if not linked:
+        flags |= os.O_NOFOLLOW
+    descriptor = os.open(path, flags)
     try:
-        _check_opened(os.fstat(descriptor), linked=linked)
-        if stat.S_ISREG(os.fstat(descriptor).st_mode):
-            os.fchmod(descriptor, 0o600)
+        _check_opened(descriptor, linked=linked)
     except OSError:
         os.close(descriptor)
         raise
     return descriptor
 
 
-def _check_opened(status: os.stat_result, *, linked: bool) -> None:
+def _check_opened(descriptor: int, *, linked: bool) -> None:
     """Raise `OSError` unless it can be written to without harm to this user or to anybody else."""
+    status = os.fstat(descriptor)
     if stat.S_ISCHR(status.st_mode):  # /dev/null, a terminal: written through
         return
     if stat.S_ISFIFO(status.st_mode):
@@ -126,40 +125,34 @@ def _check_opened(status: os.stat_result, *, linked: bool) -> None:
         return
     if linked:
         raise OSError(errno.ELOOP, "it is a link")
-    if reason := refusal(status):
+    reason = refusal(status)
+    if reason:
         raise OSError(errno.EPERM, reason)
     if status.st_size:
         raise FileExistsError
-
-
-SAMPLES_A_PART = 64
-"""Samples between two repetitions of the inventory: one damage costs at most so many."""
+    os.fchmod(descriptor, 0o600)
 
 
 class Recorder:
-    """Writes records to a new file. Raises `OutputError`."""
+    """Writes records to a new file. Raises `OutputError`.
+
+    Each record is in the file once it is written: a process that is killed loses at most the record
+    that it was writing.
+    """
 
     def __init__(self, path: Path) -> None:
         self.file = GrowingFile(path)
-        self._inventory: Inventory | None = None
         self._samples = 0
 
     def write(self, record: Record) -> None:
-        """Append a record, which is kept even if the file is cut off after it."""
-        if isinstance(record, Inventory):
-            self._inventory = record
-            self._line(record)
-            return
-        if self._samples == SAMPLES_A_PART:
-            self._samples = 0
-            self.file.start_part()
-            if self._inventory is not None:
-                self._line(self._inventory)
-        self._line(record.with_secrets(shown=False))
-        self._samples += 1
-
-    def _line(self, record: Record) -> None:
+        """Append a record."""
+        if not isinstance(record, Inventory):
+            record = record.with_secrets(shown=False)
+            self._samples += 1
         self.file.write(encode(record).encode() + b"\n")
+        if self._samples == SAMPLES_A_CHECKSUM:
+            self._samples = 0
+            self.file.end_member()
 
     def close(self) -> None:
         """End the file."""

@@ -268,7 +268,7 @@ REPLAYS = tuple(
         never=("a gap in the recording", "A fault in gputop"),
     )
     for what, fault, says in (
-        ("is cut off", cut_off, ("it became shorter. Play it again from the start",)),
+        ("is cut off", cut_off, ("damaged at line",)),
         ("is removed", gone, ("    1:0", " of 9:59")),
         ("grows", grown, ("    1:0", " of 9:59")),
     )

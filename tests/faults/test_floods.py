@@ -382,41 +382,33 @@ def written(path: Path, *parts: bytes) -> Path:
     ids=["newlines", "objects", "zeros"],
 )
 def test_a_recording_is_not_read_on_where_nothing_is_in_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, flood: bytes
+    tmp_path: Path, name: str, flood: bytes
 ) -> None:
-    monkeypatch.setattr(reader, "DAMAGES", 100)
     recording = Recording(written(tmp_path / name, flood, TINY.encode()))
-    recording.index.finish()
-    assert recording.index.count == 3
-    assert recording.damaged <= 101
-    assert recording.unread == "not read on after 100 damaged lines"
-    assert len([*recording.records()]) == len([*recording.play(0)]) == 4
+    assert len([*recording.records()]) == 4
+    assert (recording.index.count, recording.index.complete) == (3, True)
+    assert recording.ending is not None
+    assert recording.ending.startswith("damaged at line 5; ")
 
 
-def test_damage_between_good_lines_is_passed_over(tmp_path: Path) -> None:
-    path = written(tmp_path / "a.jsonl", b"x\n" * bounds.DAMAGES, TINY.encode())
-    recording = Recording(path)
-    recording.index.finish()
-    assert (recording.index.count, recording.unread) == (4, "")
-
-
-def test_a_recording_of_too_many_samples_is_read_up_to_there(
+def test_a_recording_of_too_many_lines_is_read_up_to_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reader, "SAMPLES", 100)
+    monkeypatch.setattr(reader, "RECORDS", 100)
     recording = Recording(written(tmp_path / "a.jsonl", f"{TINY}\n".encode() * 200))
-    recording.index.finish()
-    assert recording.index.count == 100
-    assert recording.unread == "not read on after 100 samples"
+    recording.finish_index()
+    assert recording.index.count == 99
+    assert recording.ending is not None
+    assert recording.ending.startswith("over 100 lines; played up to ")
 
 
-def test_members_without_content_end(tmp_path: Path) -> None:
+def test_members_without_content_are_no_damage(tmp_path: Path) -> None:
     path = written(tmp_path / "a.jsonl.gz")
     with path.open("ab") as file:
-        file.write(gzip.compress(b"") * (bounds.DAMAGES + 10) + gzip.compress(TINY.encode()))
+        file.write(gzip.compress(b"") * 10_000 + gzip.compress(TINY.encode()))
     recording = Recording(path)
-    recording.index.finish()
-    assert recording.index.count == 3
+    recording.finish_index()
+    assert (recording.index.count, recording.ending) == (4, None)
 
 
 def test_a_pipe_in_the_place_of_a_recording_is_not_waited_for(
@@ -425,7 +417,7 @@ def test_a_pipe_in_the_place_of_a_recording_is_not_waited_for(
     """It can be exchanged after it was looked at, and some files of the kernel are as pipes."""
     monkeypatch.setattr(stat, "S_ISREG", lambda _: True)
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(RecordingError, match="cannot be played: File or stream is not seekable"):
+    with pytest.raises(RecordingError, match="cannot be played: it is no recording"):
         Recording(tmp_path / "pipe")
 
 
@@ -517,5 +509,5 @@ def test_a_host_of_too_many_events(tmp_path: Path) -> None:
 def test_keys_are_answered_where_a_recording_has_nothing_more_in_it(tmp_path: Path) -> None:
     path = written(tmp_path / "a.jsonl.gz", b"\n" * (64 << 20))
     with dashboard("--replay", str(path)) as terminal:
-        see(terminal, "REPLAY", "not read on after 10,000 damaged lines")
+        see(terminal, "REPLAY", "damaged at line 5")
         leave_after_keys(terminal)

@@ -121,7 +121,7 @@ def test_damaged_streams(lines: list[bytes]) -> None:
 @many
 @given(st.lists(damaged(), min_size=1, max_size=5), st.booleans(), st.integers(0, 1 << 20))
 def test_damaged_recordings(tmp_path: Path, lines: list[bytes], whole: bool, at: int) -> None:
-    """Whatever is between two good samples, both are read; times are in order, and finite."""
+    """A good sample before the damage is read."""
     one, two = encode(GOOD).encode(), encode(streams.sample(0)).encode()
     data = b"\n".join([LINES[0].encode(), one, *lines, two, b""])
     for compressed in (False, True):
@@ -131,11 +131,11 @@ def test_damaged_recordings(tmp_path: Path, lines: list[bytes], whole: bool, at:
         try:
             recording = Recording(path)
         except RecordingError:
-            assert not whole or b'"schema": 2' in data
+            assert not whole
             continue
         found = list(recording.records())
-        assert not whole or (GOOD in found and found[-1] == streams.sample(0))
-        recording.index.finish()
+        assert not whole or GOOD in found
+        assert not whole or (found[-1] == streams.sample(0)) == (recording.ending is None)
         assert all(isinstance(record, Inventory | Sample) for record in found)
         assert all(a.number <= b.number for a, b in pairwise(recording.play(0)))
         assert 0 <= recording.index.end < 1 << 63

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import errno
 import os
-from typing import TYPE_CHECKING, NoReturn
+from itertools import islice
+from typing import TYPE_CHECKING, BinaryIO
 
 import pytest
 
@@ -19,7 +21,7 @@ from gputop.schema.snapshot import Event, Sample
 from tests import recordings, streams
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator, Iterator
     from pathlib import Path
 
     from gputop.schema.snapshot import Record
@@ -34,10 +36,13 @@ class Turned(Replay):
         self.time = 1000.0
         self.stalled = asyncio.Event()
         """Set while it waits to be asked."""
+        self.seen: list[float] = []
+        """Its time at each frame."""
         super().__init__(Recording(path), lambda: self.time)
-        self.recording.index.finish()
+        self.recording.finish_index()
 
     async def _wait(self, seconds: float | None) -> None:
+        self.seen.append(round(self.now(), 3))
         if self._changed.is_set():
             seconds = 0.0
         elif seconds is None:
@@ -119,16 +124,11 @@ async def test_its_clock_is_the_recordings(tmp_path: Path) -> None:
             for _ in (played := await anext(received)).records:
                 assert replay.now() == position
             assert not played.restarted
-        replay.time += 30  # into the gap
-        assert replay.now() == pytest.approx(31.0)
-        replay.pause()
-        replay.time += 1000
-        assert replay.now() == pytest.approx(31.0)
-        replay.pause()
-        replay.time += 1000  # the next sample is waited for, however late it comes
-        assert replay.now() == 62.0
-        replay.seek(-50.0)  # what is on the screen grows no older by that
-        assert (replay.position, replay.now()) == (12.0, 62.0)
+        assert numbers(await taken(received)) == [2]
+        assert {30.0, 31.0, 61.9} <= {*replay.seen}  # time goes on in the gap
+        now = replay.now()
+        replay.seek(-50.0)  # the data on the screen does not get older by that
+        assert (replay.position, replay.now()) == (now - 50.0, now)
 
 
 async def test_paused_it_stands_still(tmp_path: Path) -> None:
@@ -138,7 +138,8 @@ async def test_paused_it_stands_still(tmp_path: Path) -> None:
         replay.pause()
         waiting = asyncio.ensure_future(taken(received))
         await replay.stalled.wait()
-        assert (replay.position, replay.playing) == (0.0, False)
+        replay.time += 1000
+        assert (replay.position, replay.now(), replay.playing) == (0.0, 0.0, False)
         replay.seek(4)
         assert numbers(await waiting) == [0, 1, 2, 3, 4]
         assert (replay.position, replay.playing) == (4.0, False)
@@ -176,7 +177,7 @@ async def test_into_a_gap(tmp_path: Path) -> None:
         assert numbers(await taken(received)) == [0, 1]
         assert replay.now() == 40.0
         assert numbers(await taken(received)) == [2]
-        assert replay.now() == 62.0
+        assert replay.now() == pytest.approx(62.0, abs=player.FRAME_SECONDS)
 
 
 async def test_at_the_end_it_stands_and_begins_again(tmp_path: Path) -> None:
@@ -204,24 +205,42 @@ async def test_what_happened_before_is_told(tmp_path: Path) -> None:
         await taken(received)
         replay.seek(REBUILT_SAMPLES + 40)
         records = await taken(received)
-        assert records[0] == event
+        assert records[:2] == [streams.inventory(1), event]
         assert numbers(records)[0] == 41
 
 
-async def test_damaged_samples_are_passed_over(tmp_path: Path) -> None:
+async def test_it_ends_at_the_damage(tmp_path: Path) -> None:
     path = recordings.make(tmp_path / "a.jsonl", 6)
-    written = path.read_bytes().replace(
-        b'"gpu_utilization_percent":3,', b'"gpu_utilization_percent":[],'
-    )
-    path.write_bytes(written[:-400])
+    path.write_bytes(path.read_bytes()[:-400])
     replay = Turned(path)
     async with playing(replay) as received:
-        heard = [number for _ in range(4) for number in numbers(await taken(received))]
-        assert heard == [0, 1, 2, 4]
-        assert replay.recording.damaged == 2
+        heard = [number for _ in range(5) for number in numbers(await taken(received))]
+        assert heard == [0, 1, 2, 3, 4]
         waiting = asyncio.ensure_future(taken(received))
         await replay.stalled.wait()
-        assert replay.ended
+        assert (replay.ended, replay.end, replay.now()) == (True, 4.0, 4.0)
+        replay.pause()
+        assert numbers(await waiting) == [0]
+
+
+async def test_a_line_with_wrong_types_ends_it_where_it_is_played(tmp_path: Path) -> None:
+    """The index reads no more of a line than its time."""
+    path = recordings.make(tmp_path / "a.jsonl", 6)
+    wrong = path.read_bytes().replace(
+        b'"gpu_utilization_percent":3,', b'"gpu_utilization_percent":[],'
+    )
+    path.write_bytes(wrong)
+    replay = Turned(path)
+    assert replay.end == 5.0
+    async with playing(replay) as received:
+        assert [*numbers(await taken(received)), *numbers(await taken(received))] == [0, 1]
+        replay.seek(99)
+        assert numbers(await taken(received)) == [0, 1, 2]
+        waiting = asyncio.ensure_future(taken(received))
+        await replay.stalled.wait()
+        assert (replay.ended, replay.end, replay.position) == (True, 2.0, 2.0)
+        assert replay.recording.ending is not None
+        assert replay.recording.ending.startswith("damaged at line 5; played up to ")
         waiting.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await waiting
@@ -252,19 +271,24 @@ async def test_a_file_that_is_removed_is_played_to_its_end(tmp_path: Path) -> No
 async def test_a_file_that_became_shorter_is_said(tmp_path: Path, left: int) -> None:
     path = recordings.make(tmp_path / "a.jsonl", 400)
     recording = Recording(path)
-    recording.index.finish()
+    recording.finish_index()
     os.truncate(path, left)
-    with pytest.raises(RecordingError, match="it became shorter"):
+    with pytest.raises(RecordingError, match=r"it is damaged at line 302\. Play it again"):
         [*recording.play(300)]
 
 
-async def test_a_file_that_fails_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    replay = Replay(Recording(recordings.make(tmp_path / "a.jsonl", 4)))
+async def test_a_disk_that_fails_ends_it_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bad block is a damage as any other."""
+    lines = reader.read_lines
 
-    def fails(*_: object, **__: object) -> NoReturn:
-        raise OSError("the disk is gone")
+    def fails(file: BinaryIO) -> Iterator[bytes]:
+        yield from islice(lines(file), 4)
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    monkeypatch.setattr(reader, "lines", fails)
-    async with playing(replay) as received:
-        with pytest.raises(OSError, match="the disk is gone"):
-            await anext(received)
+    monkeypatch.setattr(reader, "read_lines", fails)
+    recording = Recording(recordings.make(tmp_path / "a.jsonl", 9))
+    assert recordings.numbers([*recording.records()]) == [0, 1, 2]
+    assert recording.ending is not None
+    assert recording.ending.startswith("damaged at line 5")

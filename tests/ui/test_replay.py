@@ -42,7 +42,7 @@ class Watched(Replay):
         self.waits = False
         """True while nothing more happens before the clock is turned."""
         super().__init__(Recording(path), lambda: self.time)
-        self.recording.index.finish()
+        self.recording.finish_index()
 
     def turn(self, seconds: float) -> None:
         """Lets so much time pass."""
@@ -167,7 +167,7 @@ async def test_a_gap_shows_as_one_and_a_pause_does_not(tmp_path: Path) -> None:
 async def test_what_is_sought_is_no_gap_before_it_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut_off: bool
 ) -> None:
-    """The screen may be drawn while another thread reads, and after what it reads is at fault."""
+    """The screen may be drawn while another thread reads, and while a file becomes shorter."""
     headers: list[str] = []
     restart = Telemetry.restart
 
@@ -183,15 +183,18 @@ async def test_what_is_sought_is_no_gap_before_it_is_read(
             pilot.app.call_from_thread(draw)
 
     path = recordings.make(tmp_path / "a.jsonl", 300)
-    async with dashboard(path) as (pilot, _):
+    async with dashboard(path) as (pilot, replay):
         monkeypatch.setattr(Telemetry, "restart", watched)
         if cut_off:
             os.truncate(path, 9000)
         await pilot.press("shift+right")
         await until(pilot, lambda: len(headers) == 2)
         assert not any("No data" in header for header in headers)
-        expected = "it became shorter" if cut_off else "12:01:00"
-        await until(pilot, lambda: expected in shown(pilot, Header))
+        if cut_off:
+            await until(pilot, lambda: " damaged at line " in shown(pilot, ReplayBar))
+            await until(pilot, lambda: replay.ended)
+        else:
+            await until(pilot, lambda: "12:01:00" in shown(pilot, Header))
 
 
 async def test_alerts_are_those_of_the_recordings_time(tmp_path: Path) -> None:
@@ -259,11 +262,15 @@ async def test_a_machine_without_devices_can_be_sought_in(tmp_path: Path) -> Non
         assert replay.position == 10
 
 
-async def test_what_is_damaged_is_counted_on_screen(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("width", "text"),
+    [(80, "─  damaged at line 6"), (120, "─  damaged at line 6; played up to 2025-11-20 12:00:03")],
+)
+async def test_the_bar_says_where_it_is_damaged(tmp_path: Path, width: int, text: str) -> None:
     path = recordings.make(tmp_path / "a.jsonl", 5)
     path.write_bytes(path.read_bytes()[:-100])
-    async with dashboard(path) as (pilot, _):
-        assert "1 damaged" in shown(pilot, ReplayBar)
+    async with dashboard(path, (width, 24)) as (pilot, _):
+        assert shown(pilot, ReplayBar).endswith(text)
 
 
 async def test_the_end_is_said(tmp_path: Path) -> None:

@@ -245,14 +245,17 @@ class ReplayBar(TelemetryView):
         row.append(Span(f"{pace:<7}", ACCENT))
         end = duration(replay.end)
         row.append(Span(f"{duration(replay.position):>{len(end)}} of {end} "))
-        damaged = replay.recording.damaged
-        lost = [Span(f" {damaged} damaged ", WARN)] if damaged else []
-        lost += [Span(f" {replay.recording.unread} ", WARN)] if replay.recording.unread else []
-        room = width - width_of(row) - width_of(lost) - 1
+        ending = ""
+        if replay.recording.ending:
+            ending = f" {replay.recording.ending} "
+        if width_of(row) + len(ending) > width:
+            ending = f"{ending.partition(';')[0]} "  # without the time
+        room = width - width_of(row) - len(ending) - 1
         if room >= SHORTEST_BAR:
             share = replay.position / replay.end if replay.end else 1.0
             row += [*bar(share, room, DIM), Span(" ")]
-        return [fit([*row, *lost], width)]
+        row.append(Span(ending, WARN))
+        return [fit(row, width)]
 
     def _moment(self) -> str:
         telemetry = self._telemetry

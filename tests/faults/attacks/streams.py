@@ -177,7 +177,7 @@ def flipped(seed: int, compressed: bool, _: Scene) -> bytes:
     return bytes(data)
 
 
-PLAYED = r"\d+ damaged|cannot be played|H100"
+PLAYED = r"damaged (at|before) line \d+|cannot be played|H100"
 RECORDINGS = (
     Attack(
         name="a 1 MB gzip of 1 GiB of newlines: --replay",
