@@ -163,7 +163,7 @@ TABLE = [
         "versions",
         PROBLEM,
         "the kernel runs 550.54.14, the library is 580.95.05",
-        "Reboot the machine, or",
+        "Reboot, or",
         fails(VERSION_MISMATCH, {**LOADED, **LIBRARY}),
     ),
     Row("permission", OK, "2 device files", "", Machine()),

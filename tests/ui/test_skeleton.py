@@ -57,7 +57,11 @@ def test_each_theme_has_its_colours(name: str) -> None:
     ],
     ids=str,
 )
-def test_the_colours_are_those_that_the_terminal_has(env: dict[str, str]) -> None:
+def test_the_colours_are_those_that_the_terminal_has(
+    env: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # It would read the TERM of this process.
+    monkeypatch.setattr("gputop.console.terminfo_colours", lambda: None)
     look = choose_look("auto", None, Terminal.detect(env))
     assert skeleton.colours_of([], {"XDG_CONFIG_HOME": "/nonexistent", **env}) == of(look)
 
