@@ -17,10 +17,10 @@ def from_checkout(what: str = ".") -> str:
 
 FROM_CHECKOUT = from_checkout()
 _PUBLIC = {
-    **dict.fromkeys(("Absence", "Device", "DeviceSample", "DeviceState"), "schema.device"),
-    **dict.fromkeys(("Event", "Host", "Inventory", "Process"), "schema.snapshot"),
-    **dict.fromkeys(("ProcessKind", "Sample"), "schema.snapshot"),
-    **dict.fromkeys(("Problem", "ProblemError"), "problem"),
+    **dict.fromkeys(("Absence", "Device", "DeviceSample", "DeviceState"), "agent.device"),
+    **dict.fromkeys(("Event", "Host", "Inventory", "Process"), "agent.snapshot"),
+    **dict.fromkeys(("ProcessKind", "Sample"), "agent.snapshot"),
+    **dict.fromkeys(("Problem", "ProblemError"), "agent.problem"),
     **dict.fromkeys(("Stream", "pick", "snapshot", "snapshots"), "api"),
     "Snapshot": "stream.child",
 }

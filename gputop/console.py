@@ -13,8 +13,8 @@ import sys
 from collections.abc import Mapping
 from types import ModuleType
 
+from gputop.agent.problem import Problem
 from gputop.bounds import COLUMNS, ROWS
-from gputop.problem import Problem
 from gputop.text import visible
 
 FINE = 0

@@ -13,14 +13,14 @@ import math
 import os
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from gputop.bounds import LONGEST_INTERVAL, SHORTEST_INTERVAL
+from gputop.agent.problem import Problem, ProblemError
+from gputop.agent.times import LONGEST_INTERVAL, SHORTEST_INTERVAL
 from gputop.compat import parse_toml
 from gputop.files import NoHomeError, read_at_once, user_folder, write_whole
-from gputop.frozen import dataclass, fields, replace
-from gputop.problem import Problem, ProblemError
 from gputop.text import visible
 
 AUTO = "auto"

@@ -24,7 +24,8 @@ from rich.console import Console
 from rich.style import Style
 from rich.text import Text
 
-from gputop.schema.snapshot import Sample, encode
+from gputop.agent.lines import to_line
+from gputop.agent.snapshot import Sample
 from screenshots.make import FONT, with_local_font
 from tests.terminal import Terminal
 from tests.ui.scenes import LATENESS, job, training
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
 
     from pyte.screens import Char
 
-    from gputop.schema.device import DeviceSample
-    from gputop.schema.snapshot import Record
+    from gputop.agent.device import DeviceSample
+    from gputop.agent.snapshot import Record
 
 SIZES = ((80, 24), (120, 40), (160, 50), (200, 60))
 DRAWN = (120, 40)
@@ -115,7 +116,7 @@ def screens(gputop: str, name: str, folder: Path) -> Iterator[tuple[tuple[int, i
     make = SCENES[name]
     arguments = [] if make is None else ["--host", "gpu-7"]
     if make is not None:
-        (folder / "stream").write_text("\n".join(map(encode, make())))
+        (folder / "stream").write_text("\n".join(map(to_line, make())))
         ssh = folder / "ssh"
         ssh.write_text(SENDS.format(python=sys.executable, file=str(folder / "stream")))
         ssh.chmod(0o755)

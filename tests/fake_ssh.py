@@ -8,13 +8,13 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from gputop.schema.snapshot import encode
+from gputop.agent.lines import to_line
 from tests import streams
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gputop.schema.snapshot import Inventory, Sample
+    from gputop.agent.snapshot import Inventory, Sample
 
 SCRIPT = """\
 #!/bin/sh
@@ -82,7 +82,7 @@ def stream(
     """What to run as a remote gputop; the words that follow do not matter to it."""
     return [
         *(sys.executable, "-S", "-c", STREAM),
-        encode(inventory or streams.inventory(2)),
-        encode(sample or streams.sample(2)),
+        to_line(inventory or streams.inventory(2)),
+        to_line(sample or streams.sample(2)),
         f"{seconds}",
     ]

@@ -7,9 +7,9 @@ from functools import cache
 from random import Random
 from typing import Any
 
+from gputop.agent.problem import Problem
 from gputop.fleet.model import Fleet, Gpu
 from gputop.health.findings import Finding, Severity
-from gputop.problem import Problem
 from tests.streams import GIB, NOW
 
 HOST_GPUS, RACK_HOSTS = 8, 8

@@ -5,15 +5,15 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from gputop.agent.snapshot import Sample
 from gputop.recording.writer import Recorder
-from gputop.schema.snapshot import Sample
 from tests import streams
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from gputop.schema.snapshot import Record
+    from gputop.agent.snapshot import Record
 
 
 def samples(count: int, devices: int = 1, gaps: dict[int, float] | None = None) -> list[Sample]:

@@ -15,9 +15,9 @@ from tests.sessions import PLANNED, RESULT
 from tests.streams import NOW, host, inventory, readings, sample
 
 if TYPE_CHECKING:
+    from gputop.agent.snapshot import Sample
     from gputop.bench.events import Event, Result
     from gputop.bench.run.trace import Trace
-    from gputop.schema.snapshot import Sample
 
 WINDOW = 0.25
 

@@ -17,9 +17,7 @@ BOUND = 150.0
 
 @cache
 def schema(name: str) -> Any:
-    """The schema as it is printed. Another process makes it: msgspec keeps what it learns of a
-    class, and the quick codec of this one would find it.
-    """
+    """Return the schema as the command prints it."""
     return json.loads(printed("schema", name))
 
 

@@ -6,22 +6,14 @@ import asyncio
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from gputop.problem import Problem
-from gputop.schema.device import READINGS, Absence, Device, DeviceSample, DeviceState
-from gputop.schema.snapshot import (
-    DriverState,
-    Host,
-    Inventory,
-    Process,
-    ProcessKind,
-    Sample,
-    Source,
-)
+from gputop.agent.device import READINGS, Absence, Device, DeviceSample, DeviceState
+from gputop.agent.problem import Problem
+from gputop.agent.snapshot import DriverState, Host, Inventory, Process, ProcessKind, Sample, Source
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable
 
-    from gputop.schema.snapshot import Record
+    from gputop.agent.snapshot import Record
     from gputop.stream.child import Interruption
 
 GIB = 1 << 30

@@ -17,15 +17,15 @@ import psutil
 import pytest
 
 import gputop
-from gputop.schema.device import DeviceState
-from gputop.schema.snapshot import DriverState
+from gputop.agent.device import DeviceState
+from gputop.agent.snapshot import DriverState
 from tests.driver import FakeDevice
 from tests.reference import LIBRARY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gputop.schema.snapshot import Sample
+    from gputop.agent.snapshot import Sample
     from tests.driver import FakeDriver
 
 BOUND = 60.0

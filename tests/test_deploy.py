@@ -16,12 +16,12 @@ from urllib.request import urlopen
 import pytest
 import yaml
 
+from gputop.agent.device import DeviceState
 from gputop.commands.exporter import SOCKET
 from gputop.compat import module_command
 from gputop.console import INTERRUPTED
 from gputop.health.judge import BY_NAME
 from gputop.schema.clock_events import BY_WORD
-from gputop.schema.device import DeviceState
 from gputop.sources.simulated import SimulatedReader
 from tests import streams
 from tests.e2e.shipped import SOON

@@ -14,12 +14,12 @@ import pytest
 
 import gputop
 from gputop import api
+from gputop.agent.problem import ProblemError
 from gputop.bench.run import worker_launch
 from gputop.cli import main
 from gputop.commands import status
 from gputop.console import process_limit_problem, says_process_limit
 from gputop.health.doctor.doctor_facts import torch_facts
-from gputop.problem import ProblemError
 
 USED_UP = RuntimeError("can't start new thread")
 NO_FORK = BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))

@@ -15,15 +15,15 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from gputop import settings
-from gputop.bounds import LONGEST_INTERVAL, SHORTEST_INTERVAL
+from gputop.agent.problem import ProblemError
+from gputop.agent.times import LONGEST_INTERVAL, SHORTEST_INTERVAL
 from gputop.compat import parse_toml
-from gputop.problem import ProblemError
 from gputop.settings import AUTO, CHARTS, DEFAULT, DENSITIES, KEYS, THEMES, Settings
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gputop.problem import Problem
+    from gputop.agent.problem import Problem
 
 NOTHING: dict[str, str] = {}
 ANY = st.builds(

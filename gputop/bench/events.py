@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from gputop.frozen import dataclass, field
-from gputop.problem import Problem
+from gputop.agent.problem import Problem
 
 OK, DEGRADED, FAULTY, NOT_JUDGED = "ok", "degraded", "faulty", "not judged"
 """States of a verdict and of its parts."""

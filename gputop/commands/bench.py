@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gputop.agent.problem import Problem, ProblemError
 from gputop.bench.plan import request, target_choice
 from gputop.bench.plan.kinds import DEFAULT_KIND, DTYPES, KINDS, parse_dtypes
 from gputop.bench.plan.request import Request, RunRefusedError, Target
@@ -20,7 +21,6 @@ from gputop.commands import options
 from gputop.commands.arguments import output_width, print_text
 from gputop.commands.options import argument_type, count
 from gputop.console import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE, print_message
-from gputop.problem import Problem, ProblemError
 from gputop.text import visible
 
 if TYPE_CHECKING:

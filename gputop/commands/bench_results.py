@@ -16,6 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gputop.agent.lines import to_plain
+from gputop.agent.problem import ProblemError
 from gputop.bench.events import SCHEMA, Done
 from gputop.bench.plan.kinds import KINDS
 from gputop.bench.plan.request import Request, RunRefusedError, Target
@@ -54,8 +56,6 @@ from gputop.console import (
     print_output,
 )
 from gputop.files import NoHomeError, user_folder, write_whole
-from gputop.problem import ProblemError
-from gputop.schema.codec import to_json
 from gputop.text import visible
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ def _document(run: RunState) -> dict[str, Any]:
         "device": target.name,
         "device_uuid": target.uuid,
         "host": target.host or platform.node() or None,
-        "problem": to_json(run.problem),
+        "problem": to_plain(run.problem),
         "status": run.status,
         **rows,
     }

@@ -24,11 +24,12 @@ from gputop.commands.options import add_python
 from gputop.console import FAULT, FINE, terminal_size
 from gputop.health.findings import Finding, Severity, name_devices
 from gputop.output.ansi import CYAN, GREEN, LOUD_RED, YELLOW, Piece, painted, wanted
+from gputop.schema.derived import label_of
 from gputop.text import count, visible
 
 if TYPE_CHECKING:
+    from gputop.agent.device import Device
     from gputop.health.doctor.doctor_facts import DoctorFacts
-    from gputop.schema.device import Device
 
 WAITING = "Checking driver, devices and torch ..."
 STATUSES = {
@@ -174,7 +175,7 @@ def _named(devices: Sequence[Device], gpus: int) -> str:
         return ""
     if len(devices) == gpus:
         return "all: "
-    return f"{name_devices([device.label for device in devices])}: "
+    return f"{name_devices([label_of(device) for device in devices])}: "
 
 
 def _texts(

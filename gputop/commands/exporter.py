@@ -18,9 +18,9 @@ from gputop.console import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE, print_messag
 from gputop.text import visible
 
 if TYPE_CHECKING:
+    from gputop.agent.problem import Problem
     from gputop.output.prometheus.metrics import Family
     from gputop.output.prometheus.scrape import Server
-    from gputop.problem import Problem
     from gputop.stream.child import StreamChild
 
 ABOUT = """\

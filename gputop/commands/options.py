@@ -14,7 +14,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
-from gputop.bounds import LONGEST_INTERVAL, SHORTEST_INTERVAL
+from gputop.agent.times import LONGEST_INTERVAL, SHORTEST_INTERVAL
 from gputop.commands.arguments import Parser
 from gputop.stream.ssh import REMOTE_COMMAND, parse_command, parse_host
 

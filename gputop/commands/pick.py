@@ -13,11 +13,11 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from gputop.agent.problem import Problem, ProblemError
+from gputop.agent.snapshot import Inventory, Sample, Source
 from gputop.commands.arguments import fail, print_text, snapshots
 from gputop.commands.options import argument_type, count
 from gputop.console import COULD_NOT_RUN, FINE, print_message
-from gputop.problem import Problem, ProblemError
-from gputop.schema.snapshot import Inventory, Sample, Source
 
 if TYPE_CHECKING:
     from gputop.health.idle_devices import Amount, Candidate, Requirements
@@ -168,7 +168,7 @@ async def look(
     """
     from contextlib import aclosing
 
-    from gputop.bounds import IDENTIFY_SECONDS
+    from gputop.agent.times import IDENTIFY_SECONDS
     from gputop.sources.visible_devices import VARIABLE
     from gputop.stream.child import Snapshot, awaits_identity
 

@@ -39,12 +39,12 @@ def schema(name: str) -> Schema:
     """Return the JSON Schema of the documents of that name, made from the types."""
     from msgspec.json import schema_components
 
+    from gputop.agent.problem import Problem
+    from gputop.agent.snapshot import Inventory, Sample
     from gputop.bench.events import Result
     from gputop.bench.run.run_state import RunCurves
     from gputop.bench.run.suite import Suite
     from gputop.fleet.model import Gpu
-    from gputop.problem import Problem
-    from gputop.schema.snapshot import Inventory, Sample
 
     known: dict[str, tuple[Callable[..., Schema], tuple[type, ...]]] = {
         "stream": (_stream, (Inventory, Sample)),

@@ -28,10 +28,10 @@ from gputop.console import COULD_NOT_RUN, FINE, USAGE, print_message
 from gputop.text import visible
 
 if TYPE_CHECKING:
+    from gputop.agent.problem import Problem
     from gputop.fleet.model import Fleet
     from gputop.fleet.watch import FleetWatch
     from gputop.output.status_page import Processes, TableColumn
-    from gputop.problem import Problem
     from gputop.stream.child import Interruption, Snapshot
 
     SnapshotStream = AsyncGenerator[Snapshot | Interruption]
@@ -239,11 +239,11 @@ def _chosen(arguments: argparse.Namespace) -> str:
 
 
 def _document(arguments: argparse.Namespace, seen: Snapshot | Problem) -> dict[str, Any]:
+    from gputop.agent.lines import to_plain
     from gputop.output.status_page import document
-    from gputop.schema.codec import to_json
 
     if not isinstance(seen, tuple):
-        return {"problem": to_json(seen)}
+        return {"problem": to_plain(seen)}
     return document(seen.inventory, chosen_processes(arguments, seen.sample))
 
 

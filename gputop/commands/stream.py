@@ -23,12 +23,13 @@ from gputop.commands.arguments import (
 )
 from gputop.commands.options import argument_type, count
 from gputop.console import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE, print_message
+from gputop.schema.derived import label_of
 from gputop.text import fold_list
 
 if TYPE_CHECKING:
+    from gputop.agent.problem import Problem
+    from gputop.agent.snapshot import Record
     from gputop.output.csv_lines import Column, CsvLines
-    from gputop.problem import Problem
-    from gputop.schema.snapshot import Record
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 CSV_WORDS = ("noheader", "nounits")
@@ -234,7 +235,7 @@ class Remarks:
 
     def write(self, record: Record) -> None:
         """Write a record, and print what is new about it."""
-        from gputop.schema.snapshot import Inventory
+        from gputop.agent.snapshot import Inventory
 
         if record.problem not in (None, self.problem):
             self.problem = record.problem
@@ -242,7 +243,7 @@ class Remarks:
         self._write(record)
         if isinstance(record, Inventory):
             gpus = (each for each in record.devices if each.parent_uuid is None)
-            self._gpus = {each.uuid: f"GPU {each.label}" for each in gpus}
+            self._gpus = {each.uuid: f"GPU {label_of(each)}" for each in gpus}
             return
         self.has_devices |= bool(record.devices)
         hang = [each.uuid for each in record.devices if each.age_seconds is None]

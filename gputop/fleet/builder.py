@@ -9,13 +9,12 @@ from operator import itemgetter
 from statistics import median
 from typing import Any
 
-from gputop.bounds import SERIES
+from gputop.agent.problem import Problem
 from gputop.fleet import parse
-from gputop.fleet.client import FEWER, AskError
+from gputop.fleet.client import FEWER, SERIES, AskError
 from gputop.fleet.fleet_findings import Known, find
 from gputop.fleet.model import Fleet, Gpu
 from gputop.fleet.queries import ALWAYS, ANY, EVERY, LIMITS, NUMBERS, READ_AS, SELDOM
-from gputop.problem import Problem
 from gputop.schema.clock_events import words_of
 from gputop.text import brief, fold_list, visible
 

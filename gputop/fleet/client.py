@@ -24,10 +24,16 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import HTTPError, ProtocolError, ReadTimeoutError
 
 from gputop import __version__
-from gputop.bounds import ANSWER_BYTES, JSON_VALUES, SERIES
+from gputop.agent.problem import Problem, ProblemError
 from gputop.fleet.server import AUTHORIZATION, CA, CERT, PrometheusServer
-from gputop.problem import Problem, ProblemError
 from gputop.text import visible
+
+ANSWER_BYTES = 64 << 20
+"""Bytes of one answer of a Prometheus server, decompressed."""
+JSON_VALUES = 1 << 20
+"""Values of one such answer, roughly. Each takes some 100 bytes of memory."""
+SERIES = 100_000
+"""Series of one such answer, and GPUs of a fleet."""
 
 SECONDS = 10.0
 """Seconds for one answer, from its question to its last byte."""

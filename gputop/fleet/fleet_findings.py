@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from gputop.bench.results.statistics import robust_sigma
-from gputop.frozen import dataclass, field, replace
 from gputop.health import conditions
 from gputop.health import thresholds as t
 from gputop.health.findings import Finding, Severity

@@ -7,12 +7,12 @@ from contextlib import suppress
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
+from gputop.agent.device import READINGS, Absence, Device, DeviceSample, DeviceState
+from gputop.agent.problem import Problem
+from gputop.agent.snapshot import DriverState, Event, Inventory, Record, Sample, Source
 from gputop.fleet.client import AskError
 from gputop.fleet.queries import NUMBERS
 from gputop.fleet.server import one_of
-from gputop.problem import Problem
-from gputop.schema.device import READINGS, Absence, Device, DeviceSample, DeviceState
-from gputop.schema.snapshot import DriverState, Event, Inventory, Record, Sample, Source
 from gputop.stream.child import Interruption
 from gputop.stream.merge import no_host
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
-from gputop.frozen import dataclass, field
+from gputop.agent.problem import Problem
 from gputop.health.findings import Finding, Severity
-from gputop.problem import Problem
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,12 @@ from itertools import chain
 from typing import Any
 
 from gputop import __version__
+from gputop.agent.lines import to_plain
 from gputop.fleet.distributions import POWER, TEMPERATURE, distributions
 from gputop.fleet.model import Fleet, Gpu, totals
 from gputop.health.findings import Finding, Severity
 from gputop.output import ansi
 from gputop.output.ansi import Line, Piece
-from gputop.schema.codec import to_json
 from gputop.text import (
     ABSENT,
     cells,
@@ -46,14 +46,14 @@ _LABELS = ("cluster", "rack", "namespace", "pod", "hpc_job")
 def document(fleet: Fleet) -> dict[str, Any]:
     """Return a fleet as JSON values: totals, findings with where they are, and every GPU."""
     gpus = {gpu.key: gpu for gpu in fleet.gpus}
-    rest = to_json(replace(fleet, gpus=(), findings=()))
+    rest = to_plain(replace(fleet, gpus=(), findings=()))
     del rest["gpus"], rest["findings"]
     sums = totals(fleet.gpus, fleet.findings)
     return {
         "schema": SCHEMA,
         "gputop_version": __version__,
         "time": rest.pop("time"),
-        "totals": to_json(sums)
+        "totals": to_plain(sums)
         | {"findings": {severity.word: many for severity, many in sums.findings.items()}},
         "wrong": [
             {
@@ -69,7 +69,7 @@ def document(fleet: Fleet) -> dict[str, Any]:
             for each in fleet.findings
         ],
         **rest,
-        "gpus": [to_json(gpu) for gpu in fleet.gpus],
+        "gpus": [to_plain(gpu) for gpu in fleet.gpus],
     }
 
 

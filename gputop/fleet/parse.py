@@ -15,10 +15,10 @@ from itertools import chain
 from sys import intern
 from typing import Any, NamedTuple
 
-from gputop.bounds import STRING_CHARACTERS
 from gputop.fleet.model import Gpu
 from gputop.fleet.queries import ANY, LIMITS, NAMES, READING_OF, TIMES
 from gputop.schema.clock_events import BITS
+from gputop.schema.limits import STRING_CHARACTERS
 
 Labels = Mapping[str, str]
 

@@ -12,10 +12,10 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from gputop.agent.device import READINGS, DeviceSample
 from gputop.health import thresholds as t
 from gputop.schema.catalogue import ANY_NUMBER, CATALOGUE, Limits
 from gputop.schema.clock_events import BITS, HEAT_REASONS, SLOWDOWNS
-from gputop.schema.device import READINGS, DeviceSample
 
 DCGM, OWN = "DCGM_FI_", "gputop_"
 SELDOM = 6

@@ -7,12 +7,12 @@ import netrc
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from gputop.frozen import dataclass, field
-from gputop.problem import Problem, ProblemError
+from gputop.agent.problem import Problem, ProblemError
 from gputop.text import visible
 
 if TYPE_CHECKING:

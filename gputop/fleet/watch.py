@@ -14,18 +14,20 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from gputop.bounds import ANSWER_BYTES, ANSWERS_BYTES
+from gputop.agent.problem import Problem
 from gputop.console import process_limit_problem, says_process_limit
 from gputop.fleet.builder import FleetBuilder
-from gputop.fleet.client import AWAY, LATER, SECONDS, AskError, Client, slow
+from gputop.fleet.client import ANSWER_BYTES, AWAY, LATER, SECONDS, AskError, Client, slow
 from gputop.fleet.fleet_findings import LOOK_BACK_SECONDS, STEP_SECONDS, StartTimes
 from gputop.fleet.model import Fleet
 from gputop.fleet.parse import Checked, Moments, RefreshMoment, moment_of
 from gputop.fleet.queries import CLOCK, FIRST, SELDOM, Query, all_of, gone_of, names_of, values_of
 from gputop.fleet.server import PrometheusServer, one_of
-from gputop.problem import Problem
 from gputop.text import visible
 from gputop.threads import call_in_thread
+
+ANSWERS_BYTES = 128 << 20
+"""Bytes of all answers that are read at the same time."""
 
 REFRESH_SECONDS = 20.0
 """Seconds for all answers of one refresh."""

@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from gputop.agent.device import Absence, Device, DeviceSample, DeviceState
+from gputop.agent.snapshot import Event, Host, Inventory, Machine, MachineState, Sample
 from gputop.health import thresholds as t
 from gputop.health.findings import Finding, Severity
 from gputop.schema.advice import REBOOT, RESET, fill_in, state_advice
 from gputop.schema.catalogue import RECOVERIES
 from gputop.schema.clock_events import gravest
-from gputop.schema.device import Absence, Device, DeviceSample, DeviceState
-from gputop.schema.snapshot import Event, Host, Inventory, Machine, MachineState, Sample
+from gputop.schema.derived import label_of
 from gputop.text import count, duration, fold_list, visible
 
 
@@ -249,7 +250,7 @@ def usable_memory(device: Device, sample: DeviceSample, host: Host) -> tuple[int
 
 
 def _device_alerts(device: Device, sample: DeviceSample, host: Host) -> Iterator[Finding]:
-    alert = partial(Finding, device_uuid=device.uuid, label=device.label)
+    alert = partial(Finding, device_uuid=device.uuid, label=label_of(device))
     state = sample.state
     # An instance is lost with its GPU, which says so.
     if state is not DeviceState.OK and device.parent_uuid is None:
@@ -289,6 +290,6 @@ def _xid_alerts(
             f"Xid {'unknown' if event.code is None else event.code}",
             rule=f"xid at {event.time}",  # each is news
             device_uuid=uuid,
-            label=devices[uuid].label,
+            label=label_of(devices[uuid]),
             verb="had",
         )

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cache
 from itertools import groupby, takewhile
 from typing import NamedTuple
 
-from gputop.frozen import dataclass, replace
 from gputop.schema.advice import REBOOT
 from gputop.schema.values import span_text
 from gputop.text import number, percentage, quantity, size

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import NamedTuple
 
-from gputop.frozen import dataclass, replace
+from gputop.agent.device import Device, DeviceSample, DeviceState
+from gputop.agent.snapshot import Inventory, Process, ProcessKind, Sample
 from gputop.health.conditions import NO_SPARE_ROWS, ROW_PENDING, STATES, ecc_text, recovery_text
 from gputop.health.findings import lower_first, name_devices
 from gputop.health.thresholds import FULL_MARK, WORKS
-from gputop.schema.device import Device, DeviceSample, DeviceState
-from gputop.schema.snapshot import Inventory, Process, ProcessKind, Sample
+from gputop.schema.derived import label_of, model_of
 from gputop.text import fold_list, percentage, size, visible
 
 MOST_USERS = 3
@@ -119,7 +120,7 @@ class Candidate:
             memory = f"{size(free)} of {size(usable)} free"
         users = [_user(each) for each in self.processes]
         by = f"used by {fold_list(users, MOST_USERS)}" if users else "no process is listed"
-        name = f"GPU {self.device.label} ({self.device.short_name})"
+        name = f"GPU {label_of(self.device)} ({model_of(self.device)})"
         return f"{name} is {load}, {memory}: {by}"
 
 
@@ -287,7 +288,7 @@ def explain(found: Iterable[Candidate]) -> str:
     """Return why devices are out, as sentences; devices with the same reason share one."""
     labels: dict[str, list[str]] = {}
     for each in found:
-        labels.setdefault(each.reason or "fits", []).append(each.device.label)
+        labels.setdefault(each.reason or "fits", []).append(label_of(each.device))
     return " ".join(f"{name_devices(names)}: {reason}." for reason, names in labels.items())
 
 

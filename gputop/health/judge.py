@@ -4,27 +4,21 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from math import ceil
 from operator import attrgetter
 from typing import NamedTuple
 
-from gputop.frozen import dataclass, field, replace
+from gputop.agent.device import Absence, DeviceSample, DeviceState
+from gputop.agent.snapshot import Event, Inventory, Sample
 from gputop.health.findings import Finding
 from gputop.health.rule_view import NoEvidence, RuleView, SampleWindows
 from gputop.health.rules import hardware, memory_use, workload
 from gputop.health.rules.hardware import REASONS
 from gputop.health.rules.workload import BUSY, CLOCK, DRAM, POWER, SM, TENSOR, USED
-from gputop.schema.device import Absence, DeviceSample, DeviceState
-from gputop.schema.snapshot import (
-    PROCESS_COUNT,
-    PROCESS_CPU,
-    PROCESS_IO_WAIT,
-    Event,
-    Inventory,
-    Sample,
-)
+from gputop.schema.derived import PROCESS_COUNT, PROCESS_CPU, PROCESS_IO_WAIT
 from gputop.stream.history import History
 
 

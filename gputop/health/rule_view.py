@@ -6,17 +6,18 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from gputop.agent.snapshot import Host
 from gputop.health import thresholds as t
 from gputop.health.findings import Evidence, unit_of
 from gputop.schema.clock_events import mask_of
-from gputop.schema.snapshot import DERIVED, PROCESS_CPU, PROCESS_IO_WAIT, SLOWDOWN_BITS, Host
+from gputop.schema.derived import DERIVED, PROCESS_CPU, PROCESS_IO_WAIT, SLOWDOWN_BITS
 
 if TYPE_CHECKING:
     from array import array
     from collections.abc import Callable, Sequence
 
-    from gputop.schema.device import Absence, Device, DeviceSample
-    from gputop.schema.snapshot import Event, Process
+    from gputop.agent.device import Absence, Device, DeviceSample
+    from gputop.agent.snapshot import Event, Process
     from gputop.stream.history import History
 
 

@@ -15,11 +15,11 @@ from difflib import get_close_matches
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from gputop.agent.device import GPM_READINGS, Absence, Device, DeviceSample, DeviceState
+from gputop.agent.lines import rounded
+from gputop.agent.snapshot import Inventory, Record, Sample
 from gputop.schema.catalogue import CATALOGUE, RECOVERIES, Reading
 from gputop.schema.clock_events import CLOCK_EVENTS, mask_of
-from gputop.schema.codec import rounded
-from gputop.schema.device import GPM_READINGS, Absence, Device, DeviceSample, DeviceState
-from gputop.schema.snapshot import Inventory, Record, Sample
 from gputop.text import csv_field, moment, visible
 
 DEFAULT_QUERY = (

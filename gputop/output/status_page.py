@@ -5,19 +5,20 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import PurePosixPath
 from typing import Any, Literal, NamedTuple
 
-from gputop.frozen import dataclass, fields
+from gputop.agent.device import GPM_READINGS, Absence, Device, DeviceSample, DeviceState
+from gputop.agent.lines import to_plain
+from gputop.agent.snapshot import DriverState, Inventory, Process, Sample, Source
 from gputop.health import thresholds as t
 from gputop.health.conditions import STATES, find_alerts, unlisted_alert
 from gputop.health.findings import Severity, summarize
 from gputop.output import ansi
 from gputop.output.ansi import Line, Piece
-from gputop.schema.codec import to_json
-from gputop.schema.device import GPM_READINGS, Absence, Device, DeviceSample, DeviceState
+from gputop.schema.derived import gpus_text, label_of, model_of
 from gputop.schema.labels import ROWS, DetailRow, value_of
-from gputop.schema.snapshot import DriverState, Inventory, Process, Sample, Source
 from gputop.schema.values import degrees_to_slowdown, unseen
 from gputop.text import (
     ABSENT,
@@ -95,8 +96,8 @@ def _state(_: Device, readings: DeviceSample) -> Piece:
 PROCESSES = TableColumn("processes", lambda *_: Piece(""), left=True)
 """The column of processes. `table_lines` fills its cells, because they depend on the width."""
 OWN = (
-    TableColumn("GPU", lambda device, _: Piece(device.label), ("index",)),
-    TableColumn("name", lambda device, _: Piece(device.short_name), ("name",), left=True),
+    TableColumn("GPU", lambda device, _: Piece(label_of(device)), ("index",)),
+    TableColumn("name", lambda device, _: Piece(model_of(device)), ("name",), left=True),
     TableColumn("busy", _busy, ("gpu_utilization_percent",)),
     TableColumn("memory", _memory, ("memory_used_bytes",)),
     TableColumn("temp", _temperature, ("temperature_celsius",)),
@@ -287,7 +288,7 @@ PLAIN = View()
 
 def document(inventory: Inventory, sample: Sample) -> dict[str, Any]:
     """Return the snapshot as one JSON document with the fields of the stream."""
-    return {"inventory": to_json(inventory), "sample": to_json(sample)}
+    return {"inventory": to_plain(inventory), "sample": to_plain(sample)}
 
 
 def gpu_list(inventory: Inventory, sample: Sample) -> str:
@@ -335,7 +336,7 @@ def _heading(inventory: Inventory, sample: Sample, view: View) -> Line:
     first = Piece(visible(inventory.hostname), ansi.BOLD)
     spans = [
         Piece("SIMULATED" if inventory.source is Source.SIMULATED else "", ansi.LOUD_YELLOW),
-        Piece(inventory.gpus_text if inventory.devices_left_out else ""),
+        Piece(gpus_text(inventory) if inventory.devices_left_out else ""),
         Piece(visible(view.chosen), ansi.YELLOW),
         Piece(moment(sample.time, "%Y-%m-%d %H:%M:%S")),
         Piece(f"driver {visible(driver)}" if driver else ""),

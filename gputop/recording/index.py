@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from gputop.schema.codec import LIMIT
+from gputop.schema.limits import NUMBER_LIMIT
 
 LONGEST_STEP_SECONDS = 3600.0
 """Longest time from one sample to the next. A longer one is a break, or a wrong clock."""
@@ -18,7 +18,7 @@ class Head(msgspec.Struct):
     """The part of a line that the index needs. The rest is only checked to be JSON."""
 
     type: Literal["inventory", "sample"]
-    time: Annotated[float, msgspec.Meta(gt=-LIMIT, lt=LIMIT)]
+    time: Annotated[float, msgspec.Meta(gt=-NUMBER_LIMIT, lt=NUMBER_LIMIT)]
     events: list[Any] | None = None
 
 

@@ -18,12 +18,16 @@ from typing import BinaryIO, NamedTuple, TypeVar, cast
 
 import msgspec
 
-from gputop.bounds import LINE_BYTES, RECORDS
-from gputop.problem import Problem, ProblemError
+from gputop.agent.problem import Problem, ProblemError
+from gputop.agent.snapshot import Inventory, Record, Sample
 from gputop.recording.index import Index, read_head
-from gputop.schema.codec import DecodeError
-from gputop.schema.snapshot import Inventory, NewerSchemaError, Record, Sample, decode
+from gputop.schema.decode import NewerSchemaError, decode
+from gputop.schema.limits import LINE_BYTES, DecodeError
 from gputop.text import moment
+
+RECORDS = 10_000_000
+"""Lines of a recording that are read: four months at one per second. The index takes 24 bytes for
+each."""
 
 GZIP_MAGIC = b"\x1f\x8b"
 CHUNK_BYTES = 1 << 16

@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gputop.schema.snapshot import Event, Record, Sample, load_fast
+from gputop.agent.snapshot import Event, Record, Sample
 
 if TYPE_CHECKING:
     from gputop.recording.reader import NumberedRecord, Recording
@@ -109,7 +109,6 @@ class Replay:
 
     async def records(self) -> AsyncGenerator[Played]:
         """Yield what becomes due, forever."""
-        await asyncio.to_thread(load_fast)
         while True:
             if self._wanted is not None:
                 yield self._jump(self._wanted)

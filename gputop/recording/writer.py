@@ -11,9 +11,10 @@ import time
 import zlib
 from pathlib import Path
 
+from gputop.agent.lines import to_line
+from gputop.agent.problem import Problem, ProblemError
+from gputop.agent.snapshot import Inventory, Record
 from gputop.files import refusal
-from gputop.problem import Problem, ProblemError
-from gputop.schema.snapshot import Inventory, Record, encode
 
 GZIP = 31
 """Window bits of zlib for a gzip header and trailer around the largest window."""
@@ -149,7 +150,7 @@ class Recorder:
         if not isinstance(record, Inventory):
             record = record.with_secrets(shown=False)
             self._samples += 1
-        self.file.write(encode(record).encode() + b"\n")
+        self.file.write(to_line(record).encode() + b"\n")
         if self._samples == SAMPLES_A_CHECKSUM:
             self._samples = 0
             self.file.end_member()

@@ -5,7 +5,7 @@ Without `-i`, nvidia-smi changes every GPU of the machine. A test looks for comm
 
 from __future__ import annotations
 
-from gputop.schema.device import Absence, Device, DeviceSample, DeviceState
+from gputop.agent.device import Absence, Device, DeviceSample, DeviceState
 from gputop.text import visible
 
 INDEX = "{index}"

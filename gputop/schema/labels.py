@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from gputop.frozen import dataclass
+from gputop.agent.device import READINGS, Absence, Device, DeviceSample
+from gputop.agent.snapshot import Host
 from gputop.schema.catalogue import CATALOGUE, OF, PAGE_GROUPS, Reading
-from gputop.schema.device import READINGS, Absence, Device, DeviceSample
-from gputop.schema.snapshot import Host
 from gputop.schema.values import CAUSES, Statistics, absence_text, span_text, value_text
 from gputop.text import ABSENT, UNITS, in_unit_of
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from gputop.frozen import dataclass
+from gputop.agent.device import GPM_READINGS, READINGS, Absence, Device, DeviceSample
+from gputop.agent.snapshot import Host, Process
 from gputop.schema.advice import smi_command
 from gputop.schema.catalogue import CATALOGUE
 from gputop.schema.clock_events import CLOCK_EVENTS
-from gputop.schema.device import GPM_READINGS, READINGS, Absence, Device, DeviceSample
-from gputop.schema.snapshot import Host, Process
 from gputop.text import ABSENT, duration, number, percentage, size, used_of, visible
 
 LANE_BYTES = {1: 250e6, 2: 500e6, 3: 984.6e6, 4: 1969e6, 5: 3938e6, 6: 7563e6}

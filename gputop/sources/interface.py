@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from gputop.frozen import dataclass, replace
-from gputop.problem import Problem, ProblemError
-from gputop.schema.device import Absence, Device, DeviceSample
-from gputop.schema.snapshot import Event, Process
+from gputop.agent.device import Absence, Device, DeviceSample
+from gputop.agent.problem import Problem, ProblemError
+from gputop.agent.snapshot import Event, Process
 
 
 class DriverError(ProblemError):

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from gputop.bounds import EVENTS, IDENTIFY_SECONDS
-from gputop.problem import Problem, ProblemError
-from gputop.schema.device import Device
-from gputop.schema.snapshot import DriverState, Event
+from gputop.agent.device import Device
+from gputop.agent.problem import Problem, ProblemError
+from gputop.agent.snapshot import EVENTS, DriverState, Event
+from gputop.agent.times import IDENTIFY_SECONDS
 from gputop.sources.interface import Driver, DriverError, ReplacedError
 from gputop.sources.reading import Read, ReadingThreads, Slot
 

@@ -6,8 +6,8 @@ import threading
 import time
 from collections.abc import Iterable
 
-from gputop.schema.device import Absence
-from gputop.schema.snapshot import Process
+from gputop.agent.device import Absence
+from gputop.agent.snapshot import Process
 from gputop.sources.interface import OwnerLookup, unseen, with_same_owner
 
 OLD_SECONDS = 10.0

@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from gputop.problem import Problem
-from gputop.schema.device import Device, DeviceSample
-from gputop.schema.snapshot import Process, carry_samples
+from gputop.agent.device import Device, DeviceSample
+from gputop.agent.problem import Problem
+from gputop.agent.snapshot import Process, carry_samples
 from gputop.sources.interface import DeviceReading, DriverError, Reader
 
 STUCK_SECONDS = 0.3

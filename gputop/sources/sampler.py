@@ -10,12 +10,14 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gputop import __version__, frozen
-from gputop.schema.codec import rounded
-from gputop.schema.device import READINGS, Absence, Device, DeviceSample, DeviceState, silence_limit
-from gputop.schema.snapshot import Inventory, Process, Record, Sample, Source, without_samples
+from gputop import __version__
+from gputop.agent.device import READINGS, Absence, Device, DeviceSample, DeviceState
+from gputop.agent.lines import rounded
+from gputop.agent.snapshot import Inventory, Process, Record, Sample, Source, without_samples
+from gputop.agent.times import silence_limit
 from gputop.sources.interface import DeviceReading, Driver, OwnerLookup, Reader, unanswered_process
 from gputop.sources.linux.host import WINDOW_SECONDS, HostReader, Owners
 from gputop.sources.linux.machine import cpu_name
@@ -72,7 +74,7 @@ class Sampler:
             # Both at one moment: a reader may learn more about its device between them.
             devices, sample = self._current(opened)
             inventory = self._inventory(opened, devices)
-            if sent is None or frozen.replace(inventory, time=sent.time) != sent:
+            if sent is None or replace(inventory, time=sent.time) != sent:
                 sent = inventory
                 yield inventory
             yield sample

@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
-from gputop.frozen import dataclass, replace
-from gputop.problem import Problem, ProblemError
-from gputop.schema.device import Device
+from gputop.agent.device import Device
+from gputop.agent.problem import Problem, ProblemError
 from gputop.sources.linux.driver_files import same_address
 from gputop.sources.visible_devices import VARIABLE, is_identified, old_instance_id, seen
 from gputop.text import fold_list, visible

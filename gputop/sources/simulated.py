@@ -12,11 +12,11 @@ import random
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from gputop.frozen import dataclass, replace
-from gputop.schema.device import GPM_READINGS, READINGS, Absence, Device, DeviceSample
-from gputop.schema.snapshot import Event, Process, ProcessKind
+from gputop.agent.device import GPM_READINGS, READINGS, Absence, Device, DeviceSample
+from gputop.agent.snapshot import Event, Process, ProcessKind
 from gputop.sources.interface import DeviceReading, with_owner
 
 GIB = 1 << 30

@@ -13,25 +13,22 @@ from dataclasses import replace
 from signal import SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGTERM
 from typing import Any, NamedTuple, SupportsIndex
 
-from gputop.bounds import IDENTIFY_SECONDS, LINE_BYTES, LINES_PER_SECOND, UNREADABLE_LINES
+from gputop.agent.device import Absence, DeviceState
+from gputop.agent.problem import Problem, ProblemError
+from gputop.agent.snapshot import DriverState, Inventory, Record, Sample
+from gputop.agent.times import IDENTIFY_SECONDS, silence_limit
 from gputop.compat import timeout, timeout_at
 from gputop.console import process_limit_problem, says_process_limit, signal_name
-from gputop.problem import Problem, ProblemError
-from gputop.schema.codec import DecodeError
-from gputop.schema.device import Absence, DeviceState, silence_limit
-from gputop.schema.snapshot import (
-    DriverState,
-    Inventory,
-    NewerSchemaError,
-    Record,
-    Sample,
-    decode,
-    load_fast,
-    wants_fast,
-)
+from gputop.schema.decode import NewerSchemaError, decode
+from gputop.schema.limits import LINE_BYTES, DecodeError
 from gputop.stream.launch import StreamOptions, launch
 from gputop.stream.ssh import STARTUP_FILE
 from gputop.text import visible
+
+UNREADABLE_LINES = 1000
+"""Consecutive unreadable lines after which a child process is ended."""
+LINES_PER_SECOND = 500
+"""Lines per second of a child process; one that writes more has to wait."""
 
 LONG_LIFE_SECONDS = 10.0
 """Seconds that a crashing child never lives: its first records come before it asks the driver."""
@@ -177,7 +174,7 @@ class StreamChild:
         process = self._process
         assert process is not None
         loop = asyncio.get_running_loop()
-        reader, unreadable, records = _Lines(LINE_BYTES, self._note_printed), 0, 0
+        reader, unreadable = _Lines(LINE_BYTES, self._note_printed), 0
         burst, due = 0, loop.time()
         limit = self._patience.start
         with contextlib.ExitStack() as pipes:
@@ -202,9 +199,6 @@ class StreamChild:
                     self._spoke, unreadable = True, 0
                     limit = self._limit  # what a shell says before it is no record
                     yield record
-                    records += 1
-                    if wants_fast(record, records):
-                        await _in_thread(load_fast)
                 # A line that is there already lets nothing else, such as a key, have its turn.
                 burst = (burst + 1) % BURST_LINES
                 await asyncio.sleep(0 if burst else max(0.0, due - loop.time()))

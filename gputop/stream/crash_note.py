@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 
-from gputop.problem import Problem
+from gputop.agent.problem import Problem
 
 FATAL = "Fatal Python error: "
 """Beginning of what faulthandler writes; the rest of the line is the signal in words."""

@@ -10,12 +10,13 @@ from array import array
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import fields
 from operator import attrgetter
 
-from gputop.frozen import fields
+from gputop.agent.device import READINGS, DeviceSample
+from gputop.agent.snapshot import Sample
 from gputop.schema.catalogue import CATALOGUE
-from gputop.schema.device import READINGS, DeviceSample
-from gputop.schema.snapshot import DERIVED, Sample, derive
+from gputop.schema.derived import DERIVED, derive
 from gputop.schema.values import Statistics
 
 CAPACITY = 1200

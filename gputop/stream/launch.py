@@ -14,9 +14,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from gputop.compat import module_command
-from gputop.frozen import dataclass
 
 PARENT = "GPUTOP_PARENT"
 """Variable with the pid of the parent that a child of gputop's own ends with."""

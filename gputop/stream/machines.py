@@ -11,9 +11,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from gputop.agent.device import THIS_MACHINE
+from gputop.agent.problem import Problem
+from gputop.agent.times import old_after
 from gputop.compat import timeout
-from gputop.problem import Problem
-from gputop.schema.device import THIS_MACHINE, old_after
 from gputop.stream.child import Interruption, Patience, StreamChild, StreamError, first_snapshot
 from gputop.stream.launch import StreamOptions
 from gputop.stream.merge import MachineStream, inventory_of, sample_of, uptime
@@ -26,7 +27,7 @@ from gputop.stream.ssh import (
 )
 
 if TYPE_CHECKING:
-    from gputop.schema.snapshot import Inventory, Record
+    from gputop.agent.snapshot import Inventory, Record
     from gputop.stream.child import Snapshot
 
 PATIENCE = Patience(start=CONNECT_SECONDS + 15.0, first_pause=1.0, longest_pause=60.0)

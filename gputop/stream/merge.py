@@ -5,21 +5,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Collection, Sequence
+from dataclasses import fields, replace
 
-from gputop.bounds import EVENTS
-from gputop.frozen import fields, replace
-from gputop.problem import Problem
-from gputop.schema.codec import LIMIT
-from gputop.schema.device import (
-    READINGS,
-    THIS_MACHINE,
-    Absence,
-    Device,
-    DeviceSample,
-    qualified,
-    silence_limit,
-)
-from gputop.schema.snapshot import (
+from gputop.agent.device import READINGS, THIS_MACHINE, Absence, Device, DeviceSample, qualified
+from gputop.agent.problem import Problem
+from gputop.agent.snapshot import (
+    EVENTS,
     DriverState,
     Event,
     Host,
@@ -33,6 +24,8 @@ from gputop.schema.snapshot import (
     carry_samples,
     without_samples,
 )
+from gputop.agent.times import silence_limit
+from gputop.schema.limits import NUMBER_LIMIT
 from gputop.stream.child import Interruption
 from gputop.stream.ssh import explain_absence
 
@@ -239,7 +232,7 @@ class MachineStream:
 
     def _event(self, event: Event, ahead: float, now: float) -> Event:
         at = event.time + ahead
-        at = at if abs(at) < LIMIT else now  # or nobody could decode the merged sample
+        at = at if abs(at) < NUMBER_LIMIT else now  # or nobody could decode the merged sample
         uuid = event.device_uuid and qualified(self.name, event.device_uuid)
         return replace(event, machine=self.name, device_uuid=uuid, time=at)
 

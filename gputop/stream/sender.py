@@ -21,25 +21,22 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from gputop.bounds import LONGEST_INTERVAL, SHORTEST_INTERVAL
-from gputop.console import COULD_NOT_RUN, process_limit_problem, says_process_limit
-from gputop.frozen import replace
-from gputop.schema.codec import rounded
-from gputop.schema.snapshot import (
+from gputop.agent.lines import rounded, to_line
+from gputop.agent.snapshot import (
     DriverState,
     Inventory,
     MachineState,
     Record,
     Sample,
     Source,
-    encode,
-    load_fast,
     merge_samples,
-    wants_fast,
 )
+from gputop.agent.times import LONGEST_INTERVAL, SHORTEST_INTERVAL
+from gputop.console import COULD_NOT_RUN, process_limit_problem, says_process_limit
 from gputop.sources.interface import Driver, ReplacedError
 from gputop.sources.linux.host import Owners
 from gputop.sources.sampler import Sampler
@@ -63,7 +60,7 @@ would only wait for each other."""
 
 def write_to_stdout(record: Record) -> None:
     """Write a record as a line of JSON; unbuffered, so that it arrives when it is written."""
-    write_all(sys.stdout.fileno(), encode(record).encode() + b"\n")
+    write_all(sys.stdout.fileno(), to_line(record).encode() + b"\n")
 
 
 def run(options: StreamOptions, write: Callable[[Record], None] = write_to_stdout) -> None:
@@ -87,8 +84,6 @@ def run(options: StreamOptions, write: Callable[[Record], None] = write_to_stdou
                 gc.collect()
             for each in window.select(record):
                 write(each)
-            if wants_fast(record, number):
-                load_fast()
 
 
 def run_several(

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gputop import FROM_CHECKOUT
+from gputop.agent.device import THIS_MACHINE
+from gputop.agent.problem import Problem
 from gputop.console import says_process_limit
-from gputop.frozen import replace
-from gputop.problem import Problem
-from gputop.schema.device import THIS_MACHINE
 from gputop.text import visible
 
 if TYPE_CHECKING:

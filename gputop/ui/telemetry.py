@@ -8,18 +8,27 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gputop.bounds import DEVICES, EVENTS
+from gputop.agent.device import Device, DeviceSample, DeviceState, qualified
+from gputop.agent.snapshot import (
+    EVENTS,
+    DriverState,
+    Event,
+    Inventory,
+    MachineState,
+    Sample,
+    Source,
+)
+from gputop.agent.times import is_old, silence_limit
 from gputop.health.conditions import find_alerts, machine_alerts
 from gputop.health.findings import Cause, Finding, Severity, find_causes
-from gputop.schema.device import Device, DeviceSample, DeviceState, is_old, qualified, silence_limit
-from gputop.schema.snapshot import DriverState, Event, Inventory, MachineState, Sample, Source
+from gputop.schema.limits import DEVICES
 from gputop.stream.child import Interruption
 from gputop.stream.history import CAPACITY, History
 
 if TYPE_CHECKING:
+    from gputop.agent.problem import Problem
+    from gputop.agent.snapshot import Host, Machine, Record
     from gputop.health.judge import Judge, Judgement
-    from gputop.problem import Problem
-    from gputop.schema.snapshot import Host, Machine, Record
 
 MOST_HELD = CAPACITY
 """Most records that a pause holds back."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from gputop.schema.device import READINGS, Absence, Device, DeviceSample
-from gputop.schema.snapshot import Inventory, Process, ProcessKind, Sample
+from gputop.agent.device import READINGS, Absence, Device, DeviceSample
+from gputop.agent.snapshot import Inventory, Process, ProcessKind, Sample
 from tests.streams import GIB, device, inventory, readings, sample
 
 WHOLE = device(

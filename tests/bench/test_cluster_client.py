@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
+from gputop.agent.problem import ProblemError
 from gputop.bench.cluster import run
 from gputop.bench.cluster.run import Cluster
-from gputop.problem import ProblemError
 from tests.bench.commands import COMMAND, environment
 
 if TYPE_CHECKING:

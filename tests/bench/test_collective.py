@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gputop.agent.problem import Problem
 from gputop.bench.events import Done, Event, Failed, Hello, Point
 from gputop.bench.plan.request import Request, RunRefusedError, Target, check_together, cpu_ranks
 from gputop.bench.plan.target_choice import targets, with_peers
@@ -25,7 +26,6 @@ from gputop.bench.run.worker_launch import worker_environment
 from gputop.bench.worker import collective, errors, rows
 from gputop.commands import bench as command
 from gputop.compat import timeout
-from gputop.problem import Problem
 from tests.bench.commands import ran
 from tests.bench.forked import load_torch
 from tests.bench.machines import divided, seen

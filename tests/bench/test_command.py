@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gputop.agent.device import Device, DeviceSample, DeviceState
+from gputop.agent.problem import Problem
+from gputop.agent.snapshot import DriverState, Host, Inventory, Process, ProcessKind, Sample, Source
 from gputop.bench.events import Done, Failed, Point
 from gputop.bench.plan.kinds import KINDS
 from gputop.bench.results import store
@@ -22,17 +25,6 @@ from gputop.cli import main
 from gputop.commands import bench as command
 from gputop.commands.arguments import Parser
 from gputop.commands.bench_results import report_runs
-from gputop.problem import Problem
-from gputop.schema.device import Device, DeviceSample, DeviceState
-from gputop.schema.snapshot import (
-    DriverState,
-    Host,
-    Inventory,
-    Process,
-    ProcessKind,
-    Sample,
-    Source,
-)
 from gputop.stream import child as snapshots
 from tests.bench.commands import COMMAND, InTerminal, ends, environment, ran
 from tests.bench.machines import divided, instance, seen, trainer, undivided

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gputop.agent.device import Absence, Device
 from gputop.bench.plan import kinds
 from gputop.bench.plan.peaks import (
     AT_LIVE_CLOCK,
@@ -24,7 +25,6 @@ from gputop.bench.plan.peaks import (
     percent_lines,
     percent_of_peak,
 )
-from gputop.schema.device import Absence, Device
 from gputop.sources.nvml.driver import NvmlReader, start
 from tests.bench.chips import CHIPS, Chip
 from tests.driver import FakeDevice, FakeDriver

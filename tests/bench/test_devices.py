@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gputop.agent.device import Absence, Device, DeviceSample
 from gputop.bench.plan import request, target_choice
 from gputop.bench.plan.request import Request, Target
-from gputop.schema.device import Absence, Device, DeviceSample
 from tests.bench.machines import WHOLE, divided, instance, seen, trainer, undivided
 from tests.streams import GIB, device, inventory, readings, sample
 
 if TYPE_CHECKING:
-    from gputop.schema.snapshot import Inventory
+    from gputop.agent.snapshot import Inventory
 
 TWO = dataclasses.replace(
     inventory(), devices=(Device(0, "GPU-aa01", "one"), Device(1, "GPU-ab02", "another"))

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gputop.agent.problem import Problem
 from gputop.bench.events import Done, Failed, Progress
 from gputop.bench.results import store
 from gputop.commands import bench as command
 from gputop.commands.arguments import Parser
-from gputop.problem import Problem
 from tests.bench.commands import COMMAND, environment, ran
 from tests.bench.kept import SWEEP, soak, table
 from tests.bench.workers import RESULT, needs_torch

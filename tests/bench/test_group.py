@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from gputop.agent.problem import Problem
 from gputop.bench.events import Done, Event, Failed, Hello, Planned, Progress, Verified
 from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request, Target
@@ -17,7 +18,6 @@ from gputop.bench.run import group, supervision
 from gputop.bench.run.group import DeviceGroup, GroupState
 from gputop.bench.run.session import worker_request
 from gputop.compat import timeout
-from gputop.problem import Problem
 from tests.bench.workers import CPU, RawWorker, fake_interpreter, needs_torch, request
 from tests.runs import Clock, gpu_result, gpu_sample
 from tests.sessions import EVENTS, PLANNED, EndlessSession, PreparedSession

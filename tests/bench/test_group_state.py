@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from gputop.agent.problem import Problem
 from gputop.bench.events import Done, Event, Failed, Hello, Progress, Verified
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.run.group import GroupState
 from gputop.bench.run.progress import many_devices
 from gputop.bench.run.run_state import RECENT_WINDOWS
-from gputop.problem import Problem
 from tests.bench.workers import RESULT
 from tests.sessions import PLANNED
 

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from gputop.agent.device import Device
 from gputop.bench.events import Result
 from gputop.bench.plan.peaks import PEAKS
 from gputop.bench.plan.request import Target
 from gputop.bench.results.verdict import judge, status, with_verdicts
 from gputop.bench.run.trace import Trace
-from gputop.schema.device import Device
 from tests.bench.chips import CHIPS, Chip
 from tests.runs import Clock, gpu_result, gpu_sample
 from tests.sessions import PLANNED

@@ -17,14 +17,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gputop.agent.device import Device
+from gputop.agent.problem import Problem
+from gputop.agent.snapshot import DriverState, Host, Inventory, Sample, Source
 from gputop.bench.events import Conditions, Point
 from gputop.bench.results import facts, store
 from gputop.bench.results.facts import COLUMNS, DEVICE, fitting_columns
 from gputop.commands import bench as command
 from gputop.commands.arguments import Parser
-from gputop.problem import Problem
-from gputop.schema.device import Device
-from gputop.schema.snapshot import DriverState, Host, Inventory, Sample, Source
 from gputop.stream import child as snapshots
 from tests.bench.kept import BASE, COPY, SWEEP, soak, table, with_comparisons
 from tests.bench.workers import RESULT

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from gputop.agent.device import Absence, Device, DeviceState
+from gputop.agent.snapshot import Inventory, ProcessKind, Sample
 from gputop.bench.cluster.node_readings import thresholds
 from gputop.bench.plan import request, target_choice
 from gputop.bench.plan.peaks import heat_in_short, heat_in_words, heat_limits, reached_limit
-from gputop.schema.device import Absence, Device, DeviceState
-from gputop.schema.snapshot import Inventory, ProcessKind, Sample
 from tests.bench import heat
 from tests.bench.machines import WHOLE, divided, seen, undivided
 from tests.streams import device, inventory, process, readings, sample

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gputop.agent.problem import Problem
 from gputop.bench.events import Conditions, Done, Event, Failed, Planned, Result
 from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request, Target, check_pairs
@@ -16,7 +17,6 @@ from gputop.bench.results.verdict import judge
 from gputop.bench.run import group, supervision
 from gputop.bench.run.group import GroupState, Pairs
 from gputop.compat import timeout
-from gputop.problem import Problem
 from tests.bench.workers import CPU, needs_torch, request
 from tests.sessions import EVENTS, RESULT
 from tests.streams import PreparedStream, inventory, sample

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from gputop.agent.problem import ProblemError
 from gputop.bench.events import Comparison, Conditions, Point, Result
 from gputop.bench.results import compare, store
-from gputop.problem import ProblemError
 from tests.bench.kept import BASE, COPY, SWEEP, soak, table
 from tests.bench.workers import RESULT
 
@@ -105,7 +105,7 @@ def test_a_folder_that_cannot_be_made(file: Path) -> None:
     ("document", "says"),
     [
         ('{"device": 7}', "device"),
-        ("[]", "expected an object"),
+        ("[]", "Expected `object`, got `array`"),
         ("{", "Expecting property name"),
         ("[" * 100_000, "recursion"),
         (b"\xff", "utf-8"),

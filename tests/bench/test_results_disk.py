@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gputop.agent.problem import ProblemError
 from gputop.bench.results import store
-from gputop.problem import ProblemError
 from tests.bench.workers import RESULT
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ KEEP = """
 import sys
 from dataclasses import replace
 from gputop.bench.results import store
-from gputop.problem import ProblemError
+from gputop.agent.problem import ProblemError
 from tests.bench.workers import RESULT
 try:
     for n in range(int(sys.argv[1])):

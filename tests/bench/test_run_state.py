@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gputop.agent.problem import Problem
 from gputop.bench.events import Done, Failed, Planned, Progress, Verified
 from gputop.bench.plan.request import Request, cpu_target
 from gputop.bench.run.run_state import KEPT_ITEMS, RunCurves, RunState, merge_windows
 from gputop.bench.run.series import MOST_ITEMS, MergedSeries
 from gputop.bench.run.trace import TraceMoment
-from gputop.problem import Problem
 from tests.runs import gpu_result, gpu_run
 from tests.sessions import PLANNED
 

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gputop.agent.device import Absence, DeviceState
+from gputop.agent.snapshot import Sample
 from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request
 from gputop.bench.plan.target_choice import busy_question, usable_requests
-from gputop.schema.device import Absence, DeviceState
-from gputop.schema.snapshot import Sample
 from tests.bench.workers import CPU
 from tests.streams import inventory, process, readings, sample
 
 if TYPE_CHECKING:
-    from gputop.schema.snapshot import Sample
+    from gputop.agent.snapshot import Sample
 
 GPUS = target_choice.targets(inventory(4), sample(4))[:4]
 

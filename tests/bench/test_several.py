@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gputop.agent.device import DeviceState
+from gputop.agent.problem import Problem
 from gputop.bench.events import Conditions, Done, Failed, Point, Progress, Result
 from gputop.bench.plan import target_choice
 from gputop.bench.results import store
@@ -18,8 +20,6 @@ from gputop.commands import bench as command
 from gputop.commands import bench_results
 from gputop.commands.arguments import Parser
 from gputop.commands.bench_results import gravest, report_runs
-from gputop.problem import Problem
-from gputop.schema.device import DeviceState
 from gputop.stream import child as snapshots
 from tests import runs
 from tests.bench.commands import ran

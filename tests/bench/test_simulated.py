@@ -34,9 +34,9 @@ from tests.streams import inventory, sample
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from gputop.agent.device import DeviceSample
+    from gputop.agent.snapshot import Inventory, Sample
     from gputop.bench.events import Result
-    from gputop.schema.device import DeviceSample
-    from gputop.schema.snapshot import Inventory, Sample
 
 
 @given(st.floats(20, 90), st.lists(st.floats(0, 600), min_size=2))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gputop.agent.problem import Problem
 from gputop.bench.events import Done, Failed, Progress
 from gputop.bench.plan import request as plan
 from gputop.bench.plan import target_choice
@@ -27,7 +28,6 @@ from gputop.bench.worker import copies
 from gputop.commands import bench as command
 from gputop.commands.arguments import Parser
 from gputop.console import COULD_NOT_RUN, INTERRUPTED, USAGE
-from gputop.problem import Problem
 from tests.runs import begin, gpu_result, take
 from tests.schemas import problem_of
 from tests.sessions import RESULT, table_result

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gputop.agent.device import Absence, DeviceState
+from gputop.agent.problem import Problem
 from gputop.bench.events import Done, Event, Planned
 from gputop.bench.plan import request, target_choice
 from gputop.bench.plan.request import Request
@@ -20,8 +22,6 @@ from gputop.commands import bench as command
 from gputop.commands.arguments import Parser
 from gputop.commands.bench_results import report_runs
 from gputop.compat import timeout
-from gputop.problem import Problem
-from gputop.schema.device import Absence, DeviceState
 from gputop.stream.child import Interruption
 from tests.sessions import EVENTS, RESULT
 from tests.streams import PreparedStream, inventory, readings, sample
@@ -29,8 +29,8 @@ from tests.streams import PreparedStream, inventory, readings, sample
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
 
+    from gputop.agent.snapshot import Record
     from gputop.bench.run.supervision import RunLimit
-    from gputop.schema.snapshot import Record
 
 GPU = target_choice.targets(inventory(2), sample(2))[0]
 CPU = request.cpu_target()

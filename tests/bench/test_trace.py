@@ -11,14 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gputop.agent.device import Device
+from gputop.agent.lines import to_plain
+from gputop.agent.snapshot import Sample
 from gputop.bench.events import Conditions, Point, Progress
 from gputop.bench.plan import request, target_choice
 from gputop.bench.plan.peaks import AT_LIVE_CLOCK, AT_MAXIMUM_CLOCK, BANDWIDTH, DATASHEET
 from gputop.bench.run.series import MOST_ITEMS
 from gputop.bench.run.trace import LONGEST_SECONDS, WITHIN, Trace, TraceMoment
-from gputop.schema.codec import from_json, to_json
-from gputop.schema.device import Device
-from gputop.schema.snapshot import Sample
+from gputop.schema.decode import from_plain
 from tests.bench.workers import CPU, RESULT
 from tests.runs import Clock, cpu_run, gpu_result, gpu_run, gpu_sample
 from tests.sessions import PLANNED
@@ -87,7 +88,7 @@ def test_a_state_of_the_memory_that_was_bad_before_is_kept() -> None:
     samples = [gpu_sample(NOW + n, remap_pending=True, ecc_corrected=7) for n in range(-1, 10)]
     found = conditions(traced(*samples))
     assert found.memory_errors == {"remap_pending": (1, 1)}
-    read = from_json(Conditions, to_json(found))  # from the file of earlier results
+    read = from_plain(Conditions, to_plain(found))  # from the file of earlier results
     assert read.memory_errors == found.memory_errors
 
 

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from gputop.schema.snapshot import Process
+    from gputop.agent.snapshot import Process
 
 SECONDS, PEAK = 60, 989.0
 OWN_PID = 4242

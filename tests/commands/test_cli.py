@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop import __version__, cli
+from gputop.agent.snapshot import Host, Process, ProcessKind, Sample
 from gputop.commands.arguments import chosen_processes
 from gputop.commands.options import UNSET, interval
 from gputop.commands.parser import COMMANDS, parse, parser
 from gputop.compat import module_command
-from gputop.schema.snapshot import Host, Process, ProcessKind, Sample
 from gputop.settings import Settings
 from tests.terminal import ALTERNATE_SCREEN, Terminal
 

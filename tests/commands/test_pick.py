@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop import cli
+from gputop.agent.problem import Problem
 from gputop.commands import pick
 from gputop.compat import module_command
-from gputop.problem import Problem
 from gputop.stream.child import Interruption, Snapshot, StreamError
 from tests.driver import (
     DRIVER_NOT_LOADED,

@@ -7,10 +7,10 @@ import json
 import pytest
 from jsonschema import Draft202012Validator
 
+from gputop.agent.lines import to_line
 from gputop.commands import bench_results
 from gputop.commands.schema import DOCUMENTS
 from gputop.fleet.page import document as fleet_document
-from gputop.schema.snapshot import encode
 from tests import fleets, streams
 from tests.output.test_metrics import EVERY
 from tests.runs import gpu_run
@@ -26,7 +26,7 @@ def test_it_prints_a_schema(name: str) -> None:
 
 def test_the_stream() -> None:
     lines = printed("stream", "--demo", "--count", "2", "--interval", "0.25").splitlines()
-    lines += [encode(streams.inventory(3)), encode(EVERY), encode(streams.sample())]
+    lines += [to_line(streams.inventory(3)), to_line(EVERY), to_line(streams.sample())]
     assert {json.loads(line)["type"] for line in lines} == {"inventory", "sample"}
     for line in lines:
         assert problem_of("stream", json.loads(line)) is None

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop import cli
+from gputop.agent.device import Absence
+from gputop.agent.problem import Problem
 from gputop.commands import status
 from gputop.compat import module_command
-from gputop.problem import Problem
-from gputop.schema.device import Absence
 from gputop.stream.child import Interruption, Snapshot, StreamError
 from tests.driver import GPU_IS_LOST, FakeDevice, FakeProcess, platforms
 from tests.streams import NO_DRIVER, device, inventory, no_driver, readings, sample

@@ -16,7 +16,7 @@ from tests import streams
 from tests.driver import FakeDevice
 
 if TYPE_CHECKING:
-    from gputop.schema.snapshot import Record
+    from gputop.agent.snapshot import Record
     from tests.driver import FakeDriver
 
 STREAM = [*module_command("gputop"), "stream"]

@@ -18,6 +18,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from gputop.agent.snapshot import Inventory, Sample
 from gputop.compat import module_command
 from gputop.fleet.client import Client
 from gputop.fleet.host_stream import HostStream
@@ -25,7 +26,6 @@ from gputop.fleet.parse import SETTLE_SECONDS
 from gputop.fleet.queries import SELDOM
 from gputop.fleet.server import PrometheusServer, quoted
 from gputop.fleet.watch import FleetWatch, Refresher
-from gputop.schema.snapshot import Inventory, Sample
 from tests.demo_fleet.exporter import Simulator
 from tests.demo_fleet.site import Flaw
 from tests.e2e.shipped import SOON

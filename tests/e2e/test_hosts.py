@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.schema.snapshot import MachineState, Sample, decode
+from gputop.agent.snapshot import MachineState, Sample
+from gputop.schema.decode import decode
 from tests import fake_ssh, streams
 from tests.e2e import sshd
 from tests.e2e.shipped import DOWN, ENTER, F9, GPUTOP, NO_DRIVER, SOON, TAB, dashboard, device, see

@@ -13,7 +13,8 @@ from typing import IO, Any
 
 import pytest
 
-from gputop.schema.snapshot import Sample, decode
+from gputop.agent.snapshot import Sample
+from gputop.schema.decode import decode
 from gputop.stream.history import History
 from tests.driver import FakeDevice, FakeDriver, FakeSample
 from tests.sources.fakes import BOUND

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.schema.device import old_after
-from gputop.schema.snapshot import MachineState, Sample, decode
+from gputop.agent.snapshot import MachineState, Sample
+from gputop.agent.times import old_after
+from gputop.schema.decode import decode
 from gputop.stream.merge import ACK_SECONDS
 from tests.e2e import sshd
 from tests.e2e.shipped import GPUTOP, NO_DRIVER, dashboard, device

@@ -14,7 +14,7 @@ from tests.e2e.shipped import ENTER, ESCAPE
 from tests.faults.scenario import KEYS, Key, Scenario, hides, shows, three
 
 if TYPE_CHECKING:
-    from gputop.problem import Problem
+    from gputop.agent.problem import Problem
     from gputop.sources.linux.driver_files import System
     from tests.driver import FakeDevice
     from tests.faults.stage import Stage

@@ -7,7 +7,7 @@ import resource
 import sqlite3
 from typing import TYPE_CHECKING
 
-from gputop.schema.snapshot import encode
+from gputop.agent.lines import to_line
 from tests import recordings
 from tests.e2e.pretender import worker
 from tests.e2e.shipped import GPUTOP
@@ -150,7 +150,7 @@ def grown(stage: Stage) -> None:
     """It is written on."""
     *_, last = recordings.samples(700)
     with (stage.folder / "a.jsonl").open("ab") as file:
-        file.write(encode(last).encode() + b"\n")
+        file.write(to_line(last).encode() + b"\n")
     stage.terminal.send(FAR_ON)
 
 

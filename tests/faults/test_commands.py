@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from gputop.agent.lines import to_line
 from gputop.bench.plan.request import Target
 from gputop.bench.results.text_report import comparison_table, result_page
 from gputop.console import print_message, print_output
-from gputop.schema.snapshot import encode
 from gputop.text import cells
 from tests import fake_ssh
 from tests.bench.workers import RESULT
@@ -145,7 +145,7 @@ def test_a_recording_is_inert(arguments: list[str], tmp_path: Path) -> None:
     inventory, sample = records()
     file = tmp_path / "recorded.jsonl"
     later = (dataclasses.replace(sample, time=sample.time + n) for n in range(3))
-    file.write_text("".join(f"{encode(record)}\n" for record in (inventory, *later)))
+    file.write_text("".join(f"{to_line(record)}\n" for record in (inventory, *later)))
     assert inert(*arguments, "--replay", str(file), env=NO_DRIVER)
 
 

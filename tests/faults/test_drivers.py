@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gputop.agent.device import GPM_READINGS
 from gputop.console import COULD_NOT_RUN, FAULT
-from gputop.schema.device import GPM_READINGS
 from gputop.sources.linux.driver_files import inspect_system
 from gputop.sources.nvml import diagnosis
 from tests.driver import DRIVER_NOT_LOADED, UNKNOWN, FakeDriver

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gputop.agent.snapshot import Process, ProcessKind
 from gputop.masking import MASK
-from gputop.schema.snapshot import Process, ProcessKind
 from gputop.sources.linux.host import Owners
 from tests.e2e.shipped import ENTER, ESCAPE, GPUTOP, dashboard, device, held_by, see
 

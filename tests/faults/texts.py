@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from gputop.schema.snapshot import Event
+from gputop.agent.snapshot import Event
 from tests import fake_ssh, streams
 from tests.driver import FakeProcess
 from tests.e2e.shipped import DOWN, ENTER, ESCAPE, F9, GIB

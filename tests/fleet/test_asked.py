@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gputop.agent.problem import ProblemError
 from gputop.fleet.queries import FIRST, READ_AS, READING_OF, SELDOM, gone_of, names_of, values_of
 from gputop.fleet.server import PrometheusServer, one_of, parse_match, parse_url, quoted
 from gputop.fleet.watch import due
-from gputop.problem import ProblemError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.bounds import JSON_VALUES, SERIES
+from gputop.agent.device import Absence
 from gputop.fleet import builder, client, host_stream, watch
 from gputop.fleet.builder import FleetBuilder
-from gputop.fleet.client import AskError, Client
+from gputop.fleet.client import JSON_VALUES, SERIES, AskError, Client
 from gputop.fleet.parse import (
     RefreshMoment,
     moment_of,
@@ -29,7 +29,6 @@ from gputop.fleet.parse import (
 from gputop.fleet.queries import ALWAYS, LIMITS, NUMBERS, READ_AS
 from gputop.fleet.server import PrometheusServer
 from gputop.fleet.watch import Refresher
-from gputop.schema.device import Absence
 from tests.prometheus import (
     EMPTY,
     NOW,

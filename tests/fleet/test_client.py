@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.bounds import ANSWER_BYTES
-from gputop.fleet.client import AskError, Client
+from gputop.fleet.client import ANSWER_BYTES, AskError, Client
 from gputop.fleet.server import PrometheusServer
 from tests.prometheus import EMPTY, FakePrometheus, Request, Response, answer, error, vector
 

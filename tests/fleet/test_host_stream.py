@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gputop.agent.device import Absence, DeviceState
+from gputop.agent.lines import to_line
+from gputop.agent.snapshot import DriverState, Inventory, Sample
 from gputop.fleet.host_stream import HostStream
 from gputop.fleet.server import PrometheusServer
 from gputop.fleet.watch import FleetWatch
-from gputop.schema.device import Absence, DeviceState
-from gputop.schema.snapshot import DriverState, Inventory, Sample, decode, encode
+from gputop.schema.decode import decode
 from gputop.stream.child import Interruption
 from gputop.ui.telemetry import Telemetry
 from tests.prometheus import (
@@ -29,7 +31,7 @@ from tests.prometheus import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gputop.schema.snapshot import Record
+    from gputop.agent.snapshot import Record
 
 
 @pytest.fixture(autouse=True)
@@ -124,7 +126,7 @@ async def test_its_records_are_those_of_any_stream() -> None:
     telemetry = Telemetry()
     for record in found:
         assert not isinstance(record, Interruption)
-        assert encode(decode(encode(record))) == encode(record)  # but for rounding
+        assert to_line(decode(to_line(record))) == to_line(record)  # but for rounding
         telemetry.receive(record)
     power = telemetry.history.series(uuid(8), "power_watts")
     assert [value for value in power if value is not None] == [1.0, 2.0, 600.5]

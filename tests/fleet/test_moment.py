@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gputop.agent.snapshot import Sample
 from gputop.fleet.client import Client
 from gputop.fleet.host_stream import HostStream
 from gputop.fleet.parse import SETTLE_SECONDS, RefreshMoment, moment_of
 from gputop.fleet.queries import SELDOM
 from gputop.fleet.server import PrometheusServer
 from gputop.fleet.watch import FleetWatch, Refresher
-from gputop.schema.snapshot import Sample
 from tests.demo_fleet.exporter import Simulator
 from tests.fleet.moments import contradictions
 from tests.prometheus import EMPTY, NOW, FakePrometheus, Request, Response, Site, uuid, vector

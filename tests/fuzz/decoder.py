@@ -14,14 +14,20 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-TYPES = ("Inventory", "Sample", "Device", "DeviceSample", "Host", "Process", "Machine", "Event")
+TYPES = {
+    "gputop.agent.device": ("Device", "DeviceSample"),
+    "gputop.agent.snapshot": ("Inventory", "Sample", "Host", "Process", "Machine", "Event"),
+}
 VALUES = ("null", "true", "1e999", "NaN", "-1", "9223372036854775807", "0.0005", "{}", "[]", '"ok"')
 
 
 def dictionary() -> str:
     """The schema's words, as libFuzzer takes them."""
-    schema = import_module("gputop.schema.snapshot")
-    names = {field.name for name in TYPES for field in fields(getattr(schema, name))}
+    names: set[str] = set()
+    for module, classes in TYPES.items():
+        records = import_module(module)
+        for cls in classes:
+            names.update(field.name for field in fields(getattr(records, cls)))
     words = [f'"{name}":' for name in sorted(names)] + ['"type":"sample"', '"type":"inventory"']
     words += [*VALUES, "\n", "\x1f\x8b\x08", "\\ud800", '{"interval":', '{"gpm":']
     return "".join(f'"{_escaped(word)}"\n' for word in words)

@@ -9,18 +9,11 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from hypothesis import strategies as st
 
+from gputop.agent.device import READINGS, Absence, DeviceState
+from gputop.agent.lines import to_line
+from gputop.agent.snapshot import Event, Inventory, Machine, MachineState, Sample, Source
 from gputop.compat import StrEnum
-from gputop.schema.device import READINGS, Absence, DeviceState
-from gputop.schema.snapshot import (
-    Event,
-    Inventory,
-    Machine,
-    MachineState,
-    Sample,
-    Source,
-    decode,
-    encode,
-)
+from gputop.schema.decode import decode
 from tests import streams
 
 LARGEST = (1 << 63) - 1
@@ -109,7 +102,7 @@ def machines(draw: st.DrawFn, most: int = 9) -> list[Inventory | Sample]:
     records += [draw(_sample(many, few, tick)) for tick in range(draw(st.integers(1, 3)))]
     if draw(st.integers(0, 3)) == 0:
         records = [dataclasses.replace(each, **_several(each)) for each in records]
-    return [decode(encode(record)) for record in records]
+    return [decode(to_line(record)) for record in records]
 
 
 @st.composite

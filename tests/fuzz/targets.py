@@ -19,17 +19,17 @@ from typing import TYPE_CHECKING, Any
 from urllib3 import HTTPResponse
 
 from gputop import settings
-from gputop.bounds import ANSWER_BYTES
-from gputop.fleet.client import AskError, Client
+from gputop.agent.lines import to_line
+from gputop.agent.problem import ProblemError
+from gputop.agent.snapshot import Inventory, Sample
+from gputop.fleet.client import ANSWER_BYTES, AskError, Client
 from gputop.fleet.model import Fleet, Gpu
 from gputop.fleet.page import page
 from gputop.fleet.parse import readings_of, readings_over_time, result_of
 from gputop.fleet.queries import CLOCK, gone_of, names_of, values_of
 from gputop.fleet.server import PrometheusServer
 from gputop.fleet.watch import Refresher
-from gputop.problem import ProblemError
 from gputop.recording.reader import Recording, RecordingError
-from gputop.schema.snapshot import Inventory, Sample, encode
 from gputop.settings import KEYS, Settings
 from tests import streams
 from tests.fuzz import mutation
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from random import Random
 
-    from gputop.schema.snapshot import Record
+    from gputop.agent.snapshot import Record
 
 CORPUS = Path(__file__).with_name("corpus")
 SHM = Path("/dev/shm")
@@ -68,7 +68,7 @@ def _lines() -> tuple[bytes, ...]:
     """Return lines of streams that are JSON: our own, and those of the corpus."""
     kept = chain.from_iterable(file.read_bytes().splitlines() for file in sorted(CORPUS.iterdir()))
     whole = [line for line in kept if line.startswith(b'{"type":') and line.endswith(b"}")]
-    return (*(encode(record).encode() for record in MADE), *filter(_is_json, whole))
+    return (*(to_line(record).encode() for record in MADE), *filter(_is_json, whole))
 
 
 def _is_json(line: bytes) -> bool:
@@ -99,13 +99,13 @@ def check_record(line: bytes) -> bool:
 
 
 def _recording(chance: Random) -> bytes:
-    lines = [encode(MADE[0]).encode()] if chance.random() < 0.9 else []
+    lines = [to_line(MADE[0]).encode()] if chance.random() < 0.9 else []
     for n in range(chance.choice((0, 1, 2, 3, 5))):
         if chance.random() < 0.4:
             lines.append(_line(chance))
         else:
             time = streams.NOW + n * chance.choice((1, 1, 1, -1, 1e6, 0))
-            lines.append(encode(streams.sample(1, time=time)).encode())
+            lines.append(to_line(streams.sample(1, time=time)).encode())
     data = b"\n".join([*lines, b""])
     if data and chance.random() < 0.3:
         data = mutation.damaged(chance, data, [data, *_lines()])

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gputop.agent.lines import to_plain
 from gputop.bench.events import (
     EVENTS,
     Done,
@@ -29,7 +30,6 @@ from gputop.bench.run.group import GroupState
 from gputop.bench.run.run_state import RunCurves, RunState
 from gputop.bench.run.session import Session, _NoResultError
 from gputop.bench.run.worker_launch import Interpreter
-from gputop.schema.codec import to_json
 from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
@@ -100,7 +100,7 @@ def lines(draw: st.DrawFn) -> list[bytes]:
     """What a worker says, from its first word to its last."""
     said: list[Any] = [("hello", draw(altered(HELLO))), ("plan", draw(altered(PLAN)))]
     said += draw(st.lists(SAID, max_size=8))
-    written = [{"event": name, **to_json(event)} for name, event in said]
+    written = [{"event": name, **to_plain(event)} for name, event in said]
     end = draw(st.sampled_from(("done", "done", "error", "")))
     if end == "done":
         hints = get_type_hints(Result)
@@ -108,7 +108,7 @@ def lines(draw: st.DrawFn) -> list[bytes]:
         changed = {name: draw(value_of(hints[name])) for name in names}
         conditions = changed.get("conditions")
         if conditions is not None:
-            changed["conditions"] = to_json(conditions)
+            changed["conditions"] = to_plain(conditions)
         written.append({"event": "done", **DONE, **changed})
     elif end:
         written.append({"event": "error", "kind": "device", "what": "\x1b", "why": 7, "remedy": []})

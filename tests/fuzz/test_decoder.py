@@ -15,8 +15,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from gputop.agent.lines import to_line
+from gputop.agent.snapshot import Inventory, Sample
 from gputop.recording.reader import Recording, RecordingError
-from gputop.schema.snapshot import Inventory, Sample, encode
 from gputop.stream.child import Interruption, StreamChild
 from tests import streams
 from tests.fuzz.invariants import GOOD, check_stream
@@ -24,7 +25,7 @@ from tests.fuzz.invariants import GOOD, check_stream
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gputop.schema.snapshot import Record
+    from gputop.agent.snapshot import Record
 
 pytestmark = pytest.mark.slow  # half a minute for all of them
 
@@ -42,7 +43,7 @@ def test_the_corpus(path: Path) -> None:
 
 
 LINES = tuple(
-    encode(record)
+    to_line(record)
     for record in (streams.inventory(2), streams.sample(2), streams.sample(0), streams.no_driver())
 )
 TEXTS = (
@@ -122,7 +123,7 @@ def test_damaged_streams(lines: list[bytes]) -> None:
 @given(st.lists(damaged(), min_size=1, max_size=5), st.booleans(), st.integers(0, 1 << 20))
 def test_damaged_recordings(tmp_path: Path, lines: list[bytes], whole: bool, at: int) -> None:
     """A good sample before the damage is read."""
-    one, two = encode(GOOD).encode(), encode(streams.sample(0)).encode()
+    one, two = to_line(GOOD).encode(), to_line(streams.sample(0)).encode()
     data = b"\n".join([LINES[0].encode(), one, *lines, two, b""])
     for compressed in (False, True):
         path = tmp_path / "a.jsonl"
@@ -159,7 +160,7 @@ async def received(path: Path) -> list[Record | Interruption]:
 def test_a_child_that_says_such_things(tmp_path: Path, lines: list[bytes]) -> None:
     """Each line is a record, or is left out and said so; the good one after each is there."""
     path = tmp_path / "stream"
-    one = encode(GOOD).encode()
+    one = to_line(GOOD).encode()
     path.write_bytes(b"".join(line + b"\n" + one + b"\n" for line in lines))
     found = asyncio.run(received(path))
     *said, end = found
@@ -172,7 +173,7 @@ def test_a_child_that_says_such_things(tmp_path: Path, lines: list[bytes]) -> No
 def test_a_long_line_is_read_and_its_memory_given_back(tmp_path: Path) -> None:
     path = tmp_path / "stream"
     long = b'{"type":"sample","time":1,"host":{"moon":"' + b"x" * (6 << 20) + b'"}}'
-    path.write_bytes(b"\n".join([long, b"x" * (6 << 20), encode(GOOD).encode(), b""]))
+    path.write_bytes(b"\n".join([long, b"x" * (6 << 20), to_line(GOOD).encode(), b""]))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for _ in range(3):
         *said, _ = asyncio.run(received(path))

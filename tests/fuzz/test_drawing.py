@@ -10,10 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from gputop.agent.device import DeviceState
+from gputop.agent.lines import to_line
 from gputop.output import status_page as pages
 from gputop.output.csv_lines import DEFAULT_QUERY, CsvLines, parse_query
-from gputop.schema.device import DeviceState
-from gputop.schema.snapshot import decode, encode
+from gputop.schema.decode import decode
 from gputop.settings import AUTO
 from gputop.stream.merge import MachineStream, inventory_of, sample_of
 from gputop.ui.device.screen import DetailsView, DeviceTitle, EventsView
@@ -30,7 +31,7 @@ from tests import streams
 from tests.fuzz.strategies import SIZES, machines
 
 if TYPE_CHECKING:
-    from gputop.schema.snapshot import Inventory, Sample
+    from gputop.agent.snapshot import Inventory, Sample
     from gputop.ui.drawing.live import LiveView
 
 pytestmark = pytest.mark.slow  # half a minute for all of them
@@ -151,7 +152,7 @@ def test_several_machines_put_together(
         inventory_of(found.values(), 1.0, streams.NOW),
         sample_of(found.values(), 2.0, streams.NOW),
     ]
-    telemetry = known([decode(encode(record)) for record in merged])
+    telemetry = known([decode(to_line(record)) for record in merged])
     for view in monitor(telemetry, *size):
         drawn(view, *size)
 

@@ -11,7 +11,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from gputop import settings
-from gputop.problem import ProblemError
+from gputop.agent.problem import ProblemError
 from gputop.settings import KEYS, LARGEST_BYTES, Settings
 
 if TYPE_CHECKING:

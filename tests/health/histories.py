@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from gputop.agent.device import READINGS, Absence, Device, DeviceSample, DeviceState
+from gputop.agent.snapshot import Event, Host, Inventory, Process, Sample
 from gputop.health.findings import Finding
 from gputop.health.judge import Judge, Judgement, NoFinding, Verdict
-from gputop.schema.device import READINGS, Absence, Device, DeviceSample, DeviceState
-from gputop.schema.snapshot import Event, Host, Inventory, Process, Sample
 from gputop.stream.history import History
 from tests import streams
 from tests.streams import GIB, NOW

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gputop.agent.problem import Problem
+from gputop.agent.snapshot import DriverState, Host, Inventory, Sample, Source
 from gputop.bench.run.worker_launch import Interpreter, InterpreterSearch
 from gputop.health.doctor.doctor_facts import CudaDevice, DoctorFacts, TorchFacts
-from gputop.problem import Problem
-from gputop.schema.snapshot import DriverState, Host, Inventory, Sample, Source
 from gputop.sources.interface import DriverError
 from gputop.sources.linux.driver_files import inspect_system
 from gputop.sources.linux.kernel_log import read_kernel_log

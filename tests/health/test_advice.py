@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gputop.agent.device import Absence, Device, DeviceSample, DeviceState
+from gputop.agent.snapshot import Event, Sample
 from gputop.bench.plan.request import Target
 from gputop.bench.plan.target_choice import why_unusable
 from gputop.health.conditions import XIDS, event_text, fault_of
@@ -16,8 +18,6 @@ from gputop.health.findings import Finding, Severity, find_causes
 from gputop.health.judge import judge_snapshot
 from gputop.schema.advice import INDEX, fill_in, mig_command, reset_advice, smi_command
 from gputop.schema.catalogue import RECOVERIES
-from gputop.schema.device import Absence, Device, DeviceSample, DeviceState
-from gputop.schema.snapshot import Event, Sample
 from gputop.schema.values import value_text
 from tests import streams
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gputop.agent.device import DeviceSample, DeviceState
+from gputop.agent.snapshot import Event, Host, Machine, MachineState
 from gputop.health.conditions import find_alerts, machine_alerts
 from gputop.health.findings import Severity, summarize
 from gputop.health.thresholds import XID_SECONDS
-from gputop.schema.device import DeviceSample, DeviceState
-from gputop.schema.snapshot import Event, Host, Machine, MachineState
 from tests.streams import GIB, NOW, device, inventory, lost, readings, sample
 
 UUID = device(0).uuid

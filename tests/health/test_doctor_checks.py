@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
+from gputop.agent.problem import Problem
 from gputop.bench.run.worker_launch import Interpreter, InterpreterSearch
 from gputop.commands.doctor import remedy as remedy_of
 from gputop.health.doctor import BY_NAME, CHECKS, examine
@@ -19,7 +20,6 @@ from gputop.health.doctor.doctor_facts import (
 )
 from gputop.health.findings import Finding, Severity
 from gputop.health.judge import RULES
-from gputop.problem import Problem
 from tests.driver import (
     DRIVER_NOT_LOADED,
     GPU_IS_LOST,

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gputop.agent.device import Absence
 from gputop.health.findings import Finding
 from gputop.health.rule_view import EvenSamples
-from gputop.schema.device import Absence
 from tests.health.histories import WORKING, Machine, finding, noise, one, saw, trainer
 
 FULL_CORE = trainer(cpu_percent=99.0)

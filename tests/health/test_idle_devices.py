@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gputop.agent.device import Absence, Device, DeviceSample, DeviceState
+from gputop.agent.snapshot import Host, Inventory, Process, ProcessKind, Sample
 from gputop.health.idle_devices import Candidate, Requirements, candidates, parse_amount
-from gputop.schema.device import Absence, Device, DeviceSample, DeviceState
-from gputop.schema.snapshot import Host, Inventory, Process, ProcessKind, Sample
 from tests.streams import GIB, device, inventory, process, readings, sample
 
 ANY = Requirements()

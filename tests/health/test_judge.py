@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gputop.agent.device import READINGS, Absence, Device, DeviceSample, DeviceState
+from gputop.agent.snapshot import Event, Host, Process, ProcessKind, Sample
 from gputop.health.findings import Finding, Severity
 from gputop.health.judge import RULES, Judge, judge_snapshot
 from gputop.health.thresholds import Limit
-from gputop.schema.device import READINGS, Absence, Device, DeviceSample, DeviceState
-from gputop.schema.snapshot import Event, Host, Process, ProcessKind, Sample
 from gputop.stream.history import CAPACITY, History
 from tests import streams
 from tests.health.histories import IDLE, WORKING, Machine, device, noise, one, saw, trainer

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gputop.agent.device import DeviceState
+from gputop.agent.snapshot import Event, Sample
 from gputop.health.judge import AT_A_TIME, ROUND_SECONDS, RULES, Judge, Schedule
-from gputop.schema.device import DeviceState
-from gputop.schema.snapshot import Event, Sample
 from gputop.stream.history import History
 from tests.health.histories import WORKING, Machine, device, noise, saw, trainer
 from tests.health.test_judge import devices, events, samples

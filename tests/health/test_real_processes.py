@@ -16,12 +16,14 @@ from contextlib import contextmanager
 
 import pytest
 
+from gputop.agent.snapshot import Inventory, Sample
 from gputop.compat import module_command
 from gputop.health import thresholds
 from gputop.health.findings import Finding
 from gputop.health.judge import Judge, Judgement, NoFinding, Verdict
 from gputop.health.thresholds import Limit
-from gputop.schema.snapshot import PROCESS_CPU, Inventory, Sample, decode
+from gputop.schema.decode import decode
+from gputop.schema.derived import PROCESS_CPU
 from gputop.stream.history import History
 from tests.driver import FakeDevice, FakeDriver, FakeProcess
 

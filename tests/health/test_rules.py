@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from gputop.agent.device import Absence
+from gputop.agent.snapshot import Event, ProcessKind
 from gputop.health.findings import Finding, Severity
 from gputop.health.judge import BY_NAME, RULES
-from gputop.schema.device import Absence
-from gputop.schema.snapshot import Event, ProcessKind
 from tests.health.histories import (
     GPM_OFF,
     IDLE,

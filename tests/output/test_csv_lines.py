@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gputop.agent.device import Absence, DeviceSample, DeviceState
+from gputop.agent.lines import to_line
+from gputop.agent.snapshot import Sample
 from gputop.output.csv_lines import ALIASES, COLUMNS, DEFAULT_QUERY, CsvLines, parse_query
-from gputop.schema.device import Absence, DeviceSample, DeviceState
-from gputop.schema.snapshot import Sample, decode, encode
+from gputop.schema.decode import decode
 from gputop.schema.values import value_text
 from tests import streams
 
@@ -153,7 +155,7 @@ def test_the_reasons_are_a_mask_and_words() -> None:
 def test_a_recording_with_the_words_of_gputop_0_1() -> None:
     """It had names for two bits that nvml.h does not name."""
     old = streams.readings(0, clock_event_reasons=("sw_power_cap", "board_limit", "reliability"))
-    sample = decode(encode(_with(old)))
+    sample = decode(to_line(_with(old)))
     assert isinstance(sample, Sample)
     csv = CsvLines(parse_query("clocks_event_reasons.active"), header=False)
     list(csv.lines_of(streams.inventory(1)))

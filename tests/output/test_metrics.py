@@ -16,15 +16,7 @@ from prometheus_client.openmetrics.exposition import generate_latest as openmetr
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from gputop.fleet.queries import BEATS, MASKS, READ_AS, XID
-from gputop.health.judge import BY_NAME, RULES
-from gputop.output.prometheus.metrics import MOST_PROCESSES, families
-from gputop.output.prometheus.scrape import dcgm_text, registry_of
-from gputop.output.prometheus.state import ExporterState, PodContainer, StreamFollower
-from gputop.problem import Problem
-from gputop.schema.catalogue import CATALOGUE, PROCESS_READINGS
-from gputop.schema.clock_events import BITS
-from gputop.schema.device import (
+from gputop.agent.device import (
     READINGS,
     SERIES_READINGS,
     Absence,
@@ -32,7 +24,15 @@ from gputop.schema.device import (
     DeviceSample,
     DeviceState,
 )
-from gputop.schema.snapshot import DriverState, Event, Inventory, Process, Record, Sample, Source
+from gputop.agent.problem import Problem
+from gputop.agent.snapshot import DriverState, Event, Inventory, Process, Record, Sample, Source
+from gputop.fleet.queries import BEATS, MASKS, READ_AS, XID
+from gputop.health.judge import BY_NAME, RULES
+from gputop.output.prometheus.metrics import MOST_PROCESSES, families
+from gputop.output.prometheus.scrape import dcgm_text, registry_of
+from gputop.output.prometheus.state import ExporterState, PodContainer, StreamFollower
+from gputop.schema.catalogue import CATALOGUE, PROCESS_READINGS
+from gputop.schema.clock_events import BITS
 from gputop.sources.nvml import device_queries as nvml_readings
 from gputop.stream.child import Interruption
 from gputop.text import visible

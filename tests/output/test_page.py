@@ -13,6 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gputop.agent.device import (
+    READINGS,
+    SERIES_READINGS,
+    Absence,
+    Device,
+    DeviceSample,
+    DeviceState,
+)
+from gputop.agent.snapshot import DriverState, Host, Inventory, Process, ProcessKind, Sample, Source
 from gputop.output.ansi import LOUD_RED, YELLOW, frame, wanted
 from gputop.output.status_page import (
     COLUMNS,
@@ -23,24 +32,7 @@ from gputop.output.status_page import (
     processes_text,
     slug,
 )
-from gputop.schema.device import (
-    READINGS,
-    SERIES_READINGS,
-    Absence,
-    Device,
-    DeviceSample,
-    DeviceState,
-)
 from gputop.schema.labels import ROWS
-from gputop.schema.snapshot import (
-    DriverState,
-    Host,
-    Inventory,
-    Process,
-    ProcessKind,
-    Sample,
-    Source,
-)
 from gputop.text import cells
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gputop.agent.device import Device
 from gputop.compat import timeout
 from gputop.output.prometheus import state as module
 from gputop.output.prometheus.state import (
@@ -23,7 +24,6 @@ from gputop.output.prometheus.state import (
     holders_of,
     parse_answer,
 )
-from gputop.schema.device import Device
 from tests.kubelet import Hang, container, devices, kubelet, pod
 
 if TYPE_CHECKING:

@@ -17,14 +17,7 @@ from zlib import crc32
 import pytest
 from prometheus_client import generate_latest
 
-from gputop.fleet.queries import LIMITS, READ_AS, all_of, gone_of, names_of, values_of
-from gputop.output.csv_lines import ALIASES, COLUMNS, CsvLines, parse_query
-from gputop.output.prometheus.metrics import families
-from gputop.output.prometheus.scrape import dcgm_text, registry_of
-from gputop.output.prometheus.state import StreamFollower
-from gputop.output.status_page import COLUMNS as STATUS_COLUMNS
-from gputop.output.status_page import View, document, page
-from gputop.schema.device import (
+from gputop.agent.device import (
     READINGS,
     SERIES_READINGS,
     Absence,
@@ -32,8 +25,15 @@ from gputop.schema.device import (
     DeviceSample,
     DeviceState,
 )
+from gputop.agent.snapshot import Event
+from gputop.fleet.queries import LIMITS, READ_AS, all_of, gone_of, names_of, values_of
+from gputop.output.csv_lines import ALIASES, COLUMNS, CsvLines, parse_query
+from gputop.output.prometheus.metrics import families
+from gputop.output.prometheus.scrape import dcgm_text, registry_of
+from gputop.output.prometheus.state import StreamFollower
+from gputop.output.status_page import COLUMNS as STATUS_COLUMNS
+from gputop.output.status_page import View, document, page
 from gputop.schema.labels import GROUPS, LEGEND, since_start
-from gputop.schema.snapshot import Event
 from gputop.schema.values import Statistics, absence_text, value_text
 from tests import streams
 

@@ -19,8 +19,9 @@ from pathlib import Path
 from shutil import which
 from typing import Any
 
+from gputop.agent.snapshot import Sample
 from gputop.compat import module_command
-from gputop.schema.snapshot import Sample, decode
+from gputop.schema.decode import decode
 from tests.driver import FakeDevice, FakeDriver, build
 
 ALLOWED_INTERVALS = 1.2

@@ -3,7 +3,7 @@
 Processor time of `gputop stream` per second, of this checkout and another one at the same time, on
 the same driver and the same real processes: of all its threads, of the one that emits, and of the
 one that waits for events, which is left out of the ratio: the fake driver looks for them 20 times a
-second, where a real one sleeps. Then what a sample of that scene costs with either codec.
+second, where a real one sleeps. Then what a sample of that scene costs to encode and decode.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from pathlib import Path
 from shutil import which
 from typing import TYPE_CHECKING
 
+from gputop.agent.lines import to_line
 from gputop.compat import module_command
-from gputop.schema import snapshot
+from gputop.schema.decode import decode
 from tests.driver import FakeDriver, build
 from tests.perf.machine import Machine, Scene
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parents[2]
 SCENES = {8: Scene(True, 8, 160, 50), 64: Scene(True, 64, 160, 50, processes=8)}
 SETTLED = 12.0
-"""Seconds after which every tier of queries has been asked, and the codec is loaded."""
+"""Seconds after which every tier of queries has been asked."""
 
 
 @contextlib.contextmanager
@@ -96,16 +97,12 @@ def each_ms(call: Callable[[], object], seconds: float = 1.0) -> float:
     return best
 
 
-def codecs(scene: Scene, line: bytes) -> None:
-    """Print what a sample of a scene takes with either codec."""
-    record = snapshot.decode(line)
-    slow = [each_ms(lambda: snapshot.encode(record)), each_ms(lambda: snapshot.decode(line))]
-    snapshot.load_fast()
-    fast = [each_ms(lambda: snapshot.encode(record)), each_ms(lambda: snapshot.decode(line))]
-    snapshot._FAST.clear()
-    print(f"{scene}, {len(line):,} bytes, ms a sample{'':6}json  msgspec  times")
-    for what, one, two in zip(("encode", "decode"), slow, fast, strict=True):
-        print(f"{what:40}{one:8.3f} {two:8.3f} {two / one:6.2f}")
+def coding(scene: Scene, line: bytes) -> None:
+    """Print what encoding and decoding a sample of a scene take."""
+    record = decode(line)
+    print(f"{scene}, {len(line):,} bytes, ms a sample")
+    print(f"{'encode':40}{each_ms(lambda: to_line(record)):8.3f}")
+    print(f"{'decode':40}{each_ms(lambda: decode(line)):8.3f}")
 
 
 def a_sample(scene: Scene) -> bytes:
@@ -141,7 +138,7 @@ def main() -> int:
     checkouts = [HERE, *([options.against.resolve()] if options.against else [])]
     for count in options.devices:
         samplers(SCENES[count], checkouts, options.seconds)
-        codecs(SCENES[count], a_sample(SCENES[count]))
+        coding(SCENES[count], a_sample(SCENES[count]))
     return 0
 
 

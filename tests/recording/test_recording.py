@@ -17,6 +17,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gputop.agent.lines import to_line
+from gputop.agent.snapshot import SCHEMA, Event, Inventory, Sample
 from gputop.recording import reader
 from gputop.recording.index import LONGEST_STEP_SECONDS
 from gputop.recording.reader import Recording, RecordingError
@@ -27,14 +29,13 @@ from gputop.recording.writer import (
     Recorder,
     default_name,
 )
-from gputop.schema.snapshot import SCHEMA, Event, Inventory, Sample, encode
 from gputop.text import moment
 from tests import recordings, streams
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gputop.schema.snapshot import Record
+    from gputop.agent.snapshot import Record
 
 NAMES = ["a.jsonl", "a.jsonl.gz"]
 PROCESSES = (streams.process(4000, 0, command="python trainer.py"),)
@@ -82,7 +83,7 @@ def test_it_can_be_read_from_every_sample_on(tmp_path: Path, name: str) -> None:
 def test_a_stream_from_a_shell_has_one_inventory(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     records = recordings.records(LONG)
-    path.write_text("".join(f"{encode(record)}\n" for record in records))
+    path.write_text("".join(f"{to_line(record)}\n" for record in records))
     recording = Recording(path)
     recording.finish_index()
     assert next(recording.play(LONG - 2)).record == records[0]
@@ -92,7 +93,7 @@ def test_a_stream_from_a_shell_has_one_inventory(tmp_path: Path) -> None:
 def test_json_in_another_order(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     records = recordings.records(3)
-    documents = [json.dumps(json.loads(encode(record)), sort_keys=True) for record in records]
+    documents = [json.dumps(json.loads(to_line(record)), sort_keys=True) for record in records]
     path.write_text("\n".join(documents))
     recording = Recording(path)
     assert list(recording.records()) == records
@@ -239,9 +240,9 @@ def test_it_is_good_up_to_a_damaged_line_and_says_where(
 ) -> None:
     made = [dataclasses.replace(each, processes=PROCESSES) for each in recordings.samples(9)]
     records: list[Record] = [streams.inventory(1), *made]
-    written = [encode(record).encode() for record in records]
+    written = [to_line(record).encode() for record in records]
     written[5] = _damaged(written[5], how)
-    assert written[5] != encode(made[4]).encode()
+    assert written[5] != to_line(made[4]).encode()
     path = tmp_path / name
     data = b"\n".join([*written, b""])
     path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
@@ -257,7 +258,7 @@ def test_the_last_sample_is_before_the_damage(tmp_path: Path) -> None:
     *records, last = recordings.records(4)
     path = recordings.write(tmp_path / "a.jsonl", records)
     with path.open("ab") as file:
-        file.write(encode(last).encode().replace(b'"host":{', b'"host":[],"x":{') + b"\n")
+        file.write(to_line(last).encode().replace(b'"host":{', b'"host":[],"x":{') + b"\n")
     recording = Recording(path)
     assert recording.last() == (records[0], records[-1])
     assert recording.ending is not None
@@ -266,7 +267,7 @@ def test_the_last_sample_is_before_the_damage(tmp_path: Path) -> None:
 
 def test_a_wrong_checksum_is_before_the_line_that_follows_it(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl.gz"
-    data = [encode(record).encode() + b"\n" for record in recordings.records(4)]
+    data = [to_line(record).encode() + b"\n" for record in recordings.records(4)]
     first = bytearray(gzip.compress(b"".join(data[:3])))
     first[-8] ^= 1
     path.write_bytes(bytes(first) + gzip.compress(b"".join(data[3:])))
@@ -300,8 +301,8 @@ def test_a_line_without_an_end_takes_no_memory(
 
 def test_an_older_recording_plays(tmp_path: Path) -> None:
     """Fields that were not there yet have their defaults; unknown ones are left alone."""
-    inventory = json.loads(encode(streams.inventory(1)))
-    sample = json.loads(encode(recordings.samples(1)[0]))
+    inventory = json.loads(to_line(streams.inventory(1)))
+    sample = json.loads(to_line(recordings.samples(1)[0]))
     inventory["schema"] = SCHEMA - 1
     del inventory["cpu_name"], inventory["devices"][0]["temperature_slowdown_celsius"]
     del sample["events"], sample["devices"][0]["energy_joules"]
@@ -315,7 +316,7 @@ def test_an_older_recording_plays(tmp_path: Path) -> None:
 
 
 def test_a_newer_recording_says_so(tmp_path: Path) -> None:
-    inventory = json.loads(encode(streams.inventory(1))) | {"schema": SCHEMA + 1}
+    inventory = json.loads(to_line(streams.inventory(1))) | {"schema": SCHEMA + 1}
     path = tmp_path / "a.jsonl"
     path.write_text(f"{json.dumps(inventory)}\n")
     with pytest.raises(RecordingError) as error:
@@ -336,13 +337,13 @@ def test_a_newer_recording_says_so(tmp_path: Path) -> None:
         (b"\0" * 100_000, "it is no recording"),
         (b"[1]\n{}\n3\n", "it is no recording"),
         (b'{"type":"sample","time":1.0,"host":{}}\n', "it is no recording"),
-        (encode(streams.inventory(1)).encode(), "it has no sample that can be read"),
+        (to_line(streams.inventory(1)).encode(), "it has no sample that can be read"),
         (
-            encode(streams.inventory(1)).encode() + b'\n{"type":"sam',
+            to_line(streams.inventory(1)).encode() + b'\n{"type":"sam',
             "it has no sample that can be read",
         ),
         (
-            encode(streams.inventory(1)).encode() + b'\n{"type":"sample","time":1,"host":7}',
+            to_line(streams.inventory(1)).encode() + b'\n{"type":"sample","time":1,"host":7}',
             "it has no sample that can be read",
         ),
     ],

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import pytest
 
+from gputop.agent.snapshot import Event, Sample
 from gputop.compat import timeout
 from gputop.recording import reader
 from gputop.recording import replay as player
 from gputop.recording.reader import Recording, RecordingError
 from gputop.recording.replay import FASTEST, MOST_AT_ONCE, REBUILT_SAMPLES, SLOWEST, Played, Replay
-from gputop.schema.snapshot import Event, Sample
 from tests import recordings, streams
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Iterator
     from pathlib import Path
 
-    from gputop.schema.snapshot import Record
+    from gputop.agent.snapshot import Record
 
 BOUND = 30.0
 

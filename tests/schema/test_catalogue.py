@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gputop.agent.device import READINGS, SERIES_READINGS, Device
 from gputop.fleet.queries import LIMITS, NUMBERS, READ_AS, all_of
 from gputop.output.csv_lines import COLUMNS as CSV_COLUMNS
 from gputop.output.prometheus.metrics import families
 from gputop.output.prometheus.state import ExporterState
 from gputop.output.status_page import COLUMNS, parse_columns
 from gputop.schema.catalogue import CATALOGUE, UNITS
-from gputop.schema.device import READINGS, SERIES_READINGS, Device
 from gputop.schema.labels import LEGEND, ROWS, since_start
 from gputop.schema.values import Statistics, value_text
 from gputop.stream.history import KEPT, History

@@ -11,9 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.health.conditions import XIDS, event_text, fault_of
-from gputop.schema.clock_events import BITS
-from gputop.schema.device import (
+from gputop.agent.device import (
     GPM_READINGS,
     READINGS,
     SERIES_READINGS,
@@ -22,8 +20,10 @@ from gputop.schema.device import (
     DeviceSample,
     DeviceState,
 )
+from gputop.agent.snapshot import Event, Host
+from gputop.health.conditions import XIDS, event_text, fault_of
+from gputop.schema.clock_events import BITS
 from gputop.schema.labels import GROUPS, LEGEND, ROWS, since_start, value_of
-from gputop.schema.snapshot import Event, Host
 from gputop.schema.values import CAUSES, Statistics, absence_text, value_text
 from gputop.sources.nvml.device_queries import _RECOVERY_ACTIONS, clock_event_times
 from tests import streams

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from gputop.agent.device import Device, DeviceSample
 from gputop.output.ansi import LOUD_RED, YELLOW
 from gputop.output.status_page import parse_columns
-from gputop.schema.device import Device, DeviceSample
 from gputop.schema.values import degrees_to_slowdown
 from gputop.ui.drawing.palette import TEXT, WARN
 from gputop.ui.monitor.panel import heat_style

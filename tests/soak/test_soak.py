@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.schema.device import DeviceState
-from gputop.schema.snapshot import Event
+from gputop.agent.device import DeviceState
+from gputop.agent.snapshot import Event
 from gputop.ui.telemetry import EVENTS_KEPT, Telemetry
 from tests import streams
 from tests.fuzz.test_drawing import monitor
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from gputop.schema.snapshot import Sample
+    from gputop.agent.snapshot import Sample
     from tests.driver import FakeDriver
 
 SECONDS, EVERY, WARM = 30.0, 4.0, 0.15

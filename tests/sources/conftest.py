@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.schema.device import Device
+from gputop.agent.device import Device
 from gputop.sources import opening, reading, sampler
 from gputop.sources.sampler import Sampler
 from tests.sources.fakes import INTERVAL, Clock, FakeOwners, FakeReader, Open, Stream, answer

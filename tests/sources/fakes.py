@@ -10,9 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from gputop.problem import Problem
-from gputop.schema.device import READINGS, Absence, Device, DeviceSample
-from gputop.schema.snapshot import (
+from gputop.agent.device import READINGS, Absence, Device, DeviceSample
+from gputop.agent.lines import to_line
+from gputop.agent.problem import Problem
+from gputop.agent.snapshot import (
     DriverState,
     Event,
     Inventory,
@@ -20,9 +21,8 @@ from gputop.schema.snapshot import (
     ProcessKind,
     Record,
     Sample,
-    decode,
-    encode,
 )
+from gputop.schema.decode import decode
 from gputop.sources.interface import DeviceReading, DriverError, unseen
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ class Stream:
 
     def next(self) -> Record:
         record = self._thread.submit(next, self._records).result(BOUND)
-        decode(encode(record))
+        decode(to_line(record))
         if isinstance(record, Inventory):
             self.inventory = record
             self.inventories += 1

@@ -7,7 +7,7 @@ import math
 import pynvml
 import pytest
 
-from gputop.schema.device import DeviceSample
+from gputop.agent.device import DeviceSample
 from gputop.sources.nvml.driver import NvmlReader, start
 from gputop.sources.nvml.query import EVERY_10_SECONDS, ONCE, Answers, Question
 from tests.driver import NOT_SUPPORTED, FakeDevice, FakeDriver, platforms

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gputop.agent.problem import Problem
 from gputop.health.doctor import BY_NAME as NAMES
-from gputop.problem import Problem
 from gputop.sources.linux.driver_files import BrokenLibrary, PciGpu, Refusal, System
 from gputop.sources.nvml import diagnosis
 

@@ -14,7 +14,7 @@ from typing import Any
 import pynvml
 import pytest
 
-from gputop.schema.device import GPM_READINGS, Absence, DeviceSample, DeviceState
+from gputop.agent.device import GPM_READINGS, Absence, DeviceSample, DeviceState
 from gputop.sources.nvml.driver import NvmlReader, start
 from gputop.sources.nvml.utilization import Gpm
 from tests.driver import (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.schema.device import Absence
+from gputop.agent.device import Absence
 from gputop.sources.linux import host as module
 from gputop.sources.linux.host import HostReader
 from tests.fake_root import fake_root
@@ -16,7 +16,7 @@ from tests.sources import machines
 from tests.sources.machines import cpuinfo, stat
 
 if TYPE_CHECKING:
-    from gputop.schema.snapshot import Host
+    from gputop.agent.snapshot import Host
 
 
 class Clock:

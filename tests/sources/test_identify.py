@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gputop.schema.device import Absence
+from gputop.agent.device import Absence
 from gputop.sources.linux.driver_files import PciGpu, System
 from gputop.sources.nvml import driver as module
 from gputop.sources.nvml.driver import NvmlReader, start

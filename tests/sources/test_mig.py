@@ -14,8 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gputop.schema.device import GPM_READINGS, READINGS, Absence, DeviceState
-from gputop.schema.snapshot import Process, ProcessKind
+from gputop.agent.device import GPM_READINGS, READINGS, Absence, DeviceState
+from gputop.agent.snapshot import Process, ProcessKind
+from gputop.schema.derived import label_of
 from gputop.sources.interface import UTILIZATIONS, DeviceReading
 from gputop.sources.nvml.driver import NvmlReader, start
 from tests.driver import (
@@ -107,7 +108,7 @@ def read(reader: NvmlReader, *, gpm: bool = False) -> tuple[DeviceReading, ...]:
 
 
 def labels(readings: tuple[DeviceReading, ...]) -> list[str]:
-    return [reading.device.label for reading in readings]
+    return [label_of(reading.device) for reading in readings]
 
 
 def pids(reading: DeviceReading) -> list[int]:
@@ -120,7 +121,7 @@ def test_who_an_instance_is(nvml: FakeDriver) -> None:
     assert (parent.mig_index, parent.parent_uuid, parent.mig_mode) == (None, None, "enabled")
     assert reader.device is parent
     assert [device.index for device in (small, large)] == [0, 0]
-    assert [device.label for device in (parent, small, large)] == ["0", "0:0", "0:1"]
+    assert [label_of(device) for device in (parent, small, large)] == ["0", "0:0", "0:1"]
     assert [device.mig_index for device in (small, large)] == [0, 1]
     assert {small.parent_uuid, large.parent_uuid} == {parent.uuid}
     assert small.uuid == "MIG-00000000-0000-5d7e-9a51-000000000000"
@@ -288,7 +289,7 @@ def test_instances_come_and_go_and_leave_gaps(nvml: FakeDriver) -> None:
     assert labels(read(reader)) == ["0", "0:0", "0:1"]
     nvml.change(0, instances=(None, LARGE))
     parent, large = read(reader)
-    assert large.device.label == "0:1"
+    assert label_of(large.device) == "0:1"
     assert parent.sample.state is DeviceState.OK
     nvml.change(0, instances=(replace(SMALL, uuid="MIG-new", sm_count=32), LARGE))
     _, small, large = read(reader)

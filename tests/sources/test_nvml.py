@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gputop.schema.device import (
+from gputop.agent.device import (
     GPM_READINGS,
     READINGS,
     SERIES_READINGS,
@@ -24,7 +24,9 @@ from gputop.schema.device import (
     DeviceSample,
     DeviceState,
 )
-from gputop.schema.snapshot import Host, Process, ProcessKind, Sample, decode, encode
+from gputop.agent.lines import to_line
+from gputop.agent.snapshot import Host, Process, ProcessKind, Sample
+from gputop.schema.decode import decode
 from gputop.sources.interface import UTILIZATIONS, DeviceReading, DriverError
 from gputop.sources.linux.driver_files import inspect_system
 from gputop.sources.nvml import driver as module
@@ -55,7 +57,7 @@ from tests.fake_root import fake_root, gpu
 from tests.sources.readings import FUNCTIONS, OLDER, RATES, WITHOUT_A_DEFAULT
 
 if TYPE_CHECKING:
-    from gputop.problem import Problem
+    from gputop.agent.problem import Problem
 
 pytestmark = pytest.mark.driver
 
@@ -107,7 +109,7 @@ def check(reading: DeviceReading) -> None:
         "processes"
     }
     record = Sample(time=1.0, host=Host(), devices=(sample,))
-    assert isinstance(decode(encode(record)), Sample)
+    assert isinstance(decode(to_line(record)), Sample)
 
 
 def test_the_driver_and_who_its_devices_are(nvml: FakeDriver) -> None:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 import pynvml
 import pytest
 
-from gputop.schema.device import Absence
-from gputop.schema.snapshot import Sample, encode
+from gputop.agent.device import Absence
+from gputop.agent.lines import to_line
+from gputop.agent.snapshot import Sample
+from gputop.schema.decode import decode
 from gputop.sources.linux.host import HostReader, Owners
 from gputop.sources.nvml.driver import NvmlReader, start
 from gputop.sources.nvml.fields import number_of
-from tests import codecs
 from tests.driver import GPU_IS_LOST, RESET_REQUIRED, FakeDevice, FakeDriver, FakeProcess
 from tests.sources.test_nvml import Clock
 
@@ -71,8 +72,7 @@ def test_every_type_of_a_number_is_known() -> None:
     assert number_of(value, 99) is None
 
 
-def test_what_is_read_is_sent_by_the_quick_codec(nvml: FakeDriver) -> None:
-    """Numbers are rounded where they are made, or the codec of msgspec leaves them to the other."""
+def test_numbers_are_rounded_where_they_are_read(nvml: FakeDriver) -> None:
     nvml.write(FakeDevice(processes=(FakeProcess(os.getpid()),)))
     start()
     clock, owners, host = Clock(), Owners(), HostReader()
@@ -83,7 +83,7 @@ def test_what_is_read_is_sent_by_the_quick_codec(nvml: FakeDriver) -> None:
         (process,) = map(owners.complete, read.processes)
     sample = Sample(1.5, host.read(), (read.sample,), (process,))
     assert read.sample.sm_active_percent is not None
-    assert codecs.fast().encode(sample) == encode(sample)
+    assert decode(to_line(sample)) == sample
 
 
 def test_a_device_is_asked_for_its_fields_in_one_call(nvml: FakeDriver) -> None:

@@ -17,8 +17,9 @@ from typing import Any
 import pynvml
 import pytest
 
-from gputop.schema.device import Absence, DeviceState
-from gputop.schema.snapshot import Event, Sample, decode
+from gputop.agent.device import Absence, DeviceState
+from gputop.agent.snapshot import Event, Sample
+from gputop.schema.decode import decode
 from gputop.sources.nvml import xid_events as nvml_events
 from gputop.sources.nvml.driver import NvmlDriver, NvmlReader, start
 from tests.driver import (

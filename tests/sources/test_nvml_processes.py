@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import pynvml
 import pytest
 
-from gputop.schema.device import Absence
-from gputop.schema.snapshot import Process, ProcessKind
+from gputop.agent.device import Absence
+from gputop.agent.snapshot import Process, ProcessKind
 from gputop.sources.interface import UTILIZATIONS
 from gputop.sources.nvml import processes as nvml_processes
 from gputop.sources.nvml.driver import NvmlReader, start

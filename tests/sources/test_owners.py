@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from gputop.schema.device import Absence
+from gputop.agent.device import Absence
 from gputop.sources.interface import OWNER_FIELDS, unseen
 from gputop.sources.linux import host as module
 from gputop.sources.linux import identity, procfs
@@ -36,7 +36,7 @@ from tests.sources.fake_proc import FakeProc, stat_line
 from tests.sources.fakes import listed
 
 if TYPE_CHECKING:
-    from gputop.schema.snapshot import Process
+    from gputop.agent.snapshot import Process
 
 BOUND = 60.0
 NOBODY = 0x7FFFFFFF
@@ -357,7 +357,7 @@ def test_one_file_is_opened_at_a_look() -> None:
     """Not by the standard library either, as the interpreter itself reports it."""
     script = """
 import json, os, sys
-from gputop.schema.snapshot import Process, ProcessKind
+from gputop.agent.snapshot import Process, ProcessKind
 from gputop.sources.linux.host import Owners
 owners = Owners()
 listed = Process(os.getppid(), "GPU-1", ProcessKind.COMPUTE)

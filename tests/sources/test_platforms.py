@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.schema.device import GPM_READINGS, READINGS, SERIES_READINGS, Absence, DeviceState
-from gputop.schema.snapshot import Host, Sample, decode, encode
+from gputop.agent.device import GPM_READINGS, READINGS, SERIES_READINGS, Absence, DeviceState
+from gputop.agent.lines import to_line
+from gputop.agent.snapshot import Host, Sample
+from gputop.schema.decode import decode
+from gputop.schema.derived import label_of
 from gputop.sources.nvml.driver import NvmlReader, start
 from gputop.sources.nvml.integrated import memory_is_shared
 from tests.driver import NOT_SUPPORTED, FakeDevice, FakeDriver, FakeInstance, FakeProcess
@@ -171,7 +174,7 @@ def read(nvml: FakeDriver, *devices: FakeDevice) -> tuple[DeviceReading, ...]:
         r for n in range(len(devices)) for r in NvmlReader(n, "580.95.05").read(gpm=False)
     )
     record = Sample(1.0, Host(), tuple(reading.sample for reading in readings))
-    assert decode(encode(record)) == record
+    assert decode(to_line(record)) == record
     for reading in readings:
         missing = {name for name in READINGS if getattr(reading.sample, name) is None}
         assert missing == set(reading.sample.absent) - {"processes"}
@@ -215,7 +218,7 @@ def test_what_a_device_is(nvml: FakeDriver, platform: str) -> None:
 def test_instances_have_their_own_memory_and_nothing_of_the_gpus(nvml: FakeDriver) -> None:
     device = PLATFORMS["a100_mig"]()
     parent, *readings = read(nvml, device)
-    assert [reading.device.label for reading in readings] == ["0:0", "0:1", "0:3"]
+    assert [label_of(reading.device) for reading in readings] == ["0:0", "0:1", "0:3"]
     instances = [instance for instance in device.instances if instance is not None]
     for instance, reading in zip(instances, readings, strict=True):
         check_instance(instance, reading)

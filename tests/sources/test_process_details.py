@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gputop.agent.problem import ProblemError
 from gputop.masking import MASK
-from gputop.problem import ProblemError
 from gputop.sources.linux.process_details import COMMAND_BYTES, MOST_PARENTS, read_details
 from gputop.sources.linux.procfs import TICKS_PER_SECOND
 from tests.sources.test_procfs import NOBODY, cat, child, proc, start_of

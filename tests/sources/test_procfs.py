@@ -18,9 +18,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.problem import ProblemError
-from gputop.schema.codec import to_json
-from gputop.schema.snapshot import Process, ProcessKind
+from gputop.agent.lines import to_plain
+from gputop.agent.problem import ProblemError
+from gputop.agent.snapshot import Process, ProcessKind
 from gputop.sources.linux import procfs
 from gputop.sources.linux.process_details import read_details
 from gputop.sources.linux.procfs import (
@@ -142,7 +142,7 @@ def test_a_process_is_known_across_the_stream(child: subprocess.Popen[bytes]) ->
     """Where floats are rounded."""
     stat = read_stat(child.pid)
     process = Process(child.pid, "GPU-1", ProcessKind.COMPUTE, start_time=stat.started(BOOT_TIME))
-    assert is_process(stat, to_json(process)["start_time"])
+    assert is_process(stat, to_plain(process)["start_time"])
 
 
 @pytest.mark.parametrize("step", [-7200, 1, 86400])

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from gputop.problem import Problem
-from gputop.schema.device import Device
+from gputop.agent.device import Device
+from gputop.agent.problem import Problem
 from gputop.sources import reading as module
 from gputop.sources.interface import DeviceReading, Reader
 from gputop.sources.reading import STUCK_SECONDS, ReadingThreads

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from gputop.schema.codec import to_json
-from gputop.schema.device import GPM_READINGS, READINGS, SERIES_READINGS, Absence, Device
-from gputop.schema.snapshot import Host, Sample, decode, encode
+from gputop.agent.device import GPM_READINGS, READINGS, SERIES_READINGS, Absence, Device
+from gputop.agent.lines import to_line, to_plain
+from gputop.agent.snapshot import Host, Sample
+from gputop.schema.decode import decode
 from gputop.sources.nvml.driver import NvmlReader, start
 from gputop.sources.nvml.fields import Durations, FieldBatch, FieldKey
 from tests.driver import (
@@ -72,7 +73,7 @@ def later(
         samples=nvml.devices[0].samples + fresh,
     )
     clock.seconds += 1.0
-    return to_json(reader.read(gpm=True)[0].sample), reader
+    return to_plain(reader.read(gpm=True)[0].sample), reader
 
 
 def test_the_table_has_every_reading() -> None:
@@ -85,7 +86,7 @@ def test_every_reading_has_the_drivers_value(nvml: FakeDriver) -> None:
     sample, reader = later(nvml)
     assert "absent" not in sample
     assert {row.name: sample[row.name] for row in SAMPLE} == {row.name: row.value for row in SAMPLE}
-    found = to_json(reader.device)
+    found = to_plain(reader.device)
     assert "absent" not in found
     assert {row.name: found[row.name] for row in INVENTORY} == {
         row.name: row.value for row in INVENTORY
@@ -146,7 +147,7 @@ def test_every_reading_says_why_it_is_missing(nvml: FakeDriver, row: Row, code: 
 def test_what_a_device_is_says_why_it_is_missing(nvml: FakeDriver, row: Row, code: int) -> None:
     fails = (*row.fails, *(OLDER[name] for name in row.fails if name in OLDER))
     _, reader = later(nvml, dict.fromkeys(fails, code))
-    found = to_json(reader.device)
+    found = to_plain(reader.device)
     assert found[row.name] is None
     assert found["absent"][row.name] == REASONS[code]
 
@@ -161,7 +162,7 @@ def test_errors_are_not_counted_where_ecc_is_off(nvml: FakeDriver) -> None:
     nvml.write(device(ecc_mode_pending=0, fail=codes))
     nvml.change(0, ecc_mode=0)
     start()
-    absent = to_json(NvmlReader(0).read(gpm=False)[0].sample)["absent"]
+    absent = to_plain(NvmlReader(0).read(gpm=False)[0].sample)["absent"]
     assert absent["ecc_corrected"] == absent["ecc_uncorrected"] == "disabled"
     assert absent["ecc_corrected_lifetime"] == "disabled"
     assert absent["ecc_uncorrected_lifetime"] == "no_permission"
@@ -293,7 +294,7 @@ def test_causes_that_a_device_does_not_count_are_left_out(nvml: FakeDriver) -> N
 def test_reasons_combine_and_none_is_a_value(nvml: FakeDriver, mask: int, words: list[str]) -> None:
     nvml.write(FakeDevice(clock_event_reasons=mask))
     start()
-    sample = to_json(NvmlReader(0).read(gpm=False)[0].sample)
+    sample = to_plain(NvmlReader(0).read(gpm=False)[0].sample)
     assert sample["clock_event_reasons"] == words
 
 
@@ -353,7 +354,7 @@ def test_all_bits_set_is_not_available(nvml: FakeDriver) -> None:
     )
     start()
     reader = NvmlReader(0)
-    absent = to_json(reader.read(gpm=False)[0].sample)["absent"]
+    absent = to_plain(reader.read(gpm=False)[0].sample)["absent"]
     names = ("clock_event_reasons", "fans_percent", "recovery_action", "power_instant_watts")
     assert {absent[name] for name in names} == {"not_supported"}
     assert reader.device.absent["architecture"] == "not_supported"
@@ -391,7 +392,7 @@ def test_what_is_counted_comes_as_an_integer(nvml: FakeDriver) -> None:
     start()
     sample = NvmlReader(0).read(gpm=False)[0].sample
     assert (sample.pcie_replays, sample.remapped_rows) == (3, 6)
-    decode(encode(Sample(0.0, Host(), (sample,))))
+    decode(to_line(Sample(0.0, Host(), (sample,))))
 
 
 @pytest.mark.parametrize("bits", [0x7FF8 << 48, 0x7FF0 << 48], ids=["NaN", "infinity"])
@@ -405,7 +406,7 @@ def test_a_field_that_is_no_number_is_an_error(nvml: FakeDriver, bits: int) -> N
     start()
     reader = NvmlReader(0, "580.95.05")
     sample = [reader.read(gpm=False)[0].sample for _ in range(2)][-1]
-    encode(Sample(0.0, Host(), (sample,)))
+    to_line(Sample(0.0, Host(), (sample,)))
     for name in ("energy_joules", "remapped_rows", "power_instant_watts"):
         assert sample.absent[name] is Absence.ERROR
     assert "sw_power_cap" not in (sample.clock_event_seconds or {})
@@ -431,7 +432,7 @@ def test_memory_that_no_listed_process_explains(
     processes = tuple(FakeProcess(pid, memory_bytes=size) for pid, size in enumerate(held, 1))
     nvml.write(FakeDevice(memory_used_bytes=used, processes=processes))
     start()
-    sample = to_json(NvmlReader(0).read(gpm=False)[0].sample)
+    sample = to_plain(NvmlReader(0).read(gpm=False)[0].sample)
     assert sample["memory_attributed_bytes"] == attributed
     assert sample["memory_unattributed_bytes"] == unattributed
     assert sample["absent"].get("memory_attributed_bytes") == reason

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gputop import __version__
-from gputop.schema.device import READINGS, Absence, DeviceSample, DeviceState, silence_limit
-from gputop.schema.snapshot import DriverState, Event, Inventory, ProcessKind, Sample, Source
+from gputop.agent.device import READINGS, Absence, DeviceSample, DeviceState
+from gputop.agent.snapshot import DriverState, Event, Inventory, ProcessKind, Sample, Source
+from gputop.agent.times import silence_limit
+from gputop.schema.derived import label_of
 from gputop.sources import opening, owner_thread
 from gputop.sources import sampler as module
 from gputop.sources.interface import OWNER_FIELDS, DeviceReading, DriverError, ReplacedError
@@ -38,7 +40,7 @@ from tests.sources.fakes import (
 )
 
 if TYPE_CHECKING:
-    from gputop.schema.snapshot import Process
+    from gputop.agent.snapshot import Process
 
 
 def started(opened: Open, readers: list[FakeReader]) -> Stream:
@@ -111,7 +113,7 @@ def test_the_gpu_comes_before_its_instances(opened: Open, readers: list[FakeRead
     appeared = stream.until(lambda sample: len(sample.devices) > 3)
     assert [device.uuid for device in appeared.devices] == ["GPU-0", "GPU-1", "MIG-1", "GPU-2"]
     assert stream.inventory is not None
-    assert [device.label for device in stream.inventory.devices] == ["0", "1", "1:0", "2"]
+    assert [label_of(device) for device in stream.inventory.devices] == ["0", "1", "1:0", "2"]
     reader.instances = ()
     assert len(stream.until(lambda sample: len(sample.devices) == 3).devices) == 3
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from gputop.schema.device import Absence, Device, DeviceState
-from gputop.schema.snapshot import DriverState, Sample
+from gputop.agent.device import Absence, Device, DeviceState
+from gputop.agent.snapshot import DriverState, Sample
 from gputop.sources import opening
 from gputop.sources import sampler as module
 from gputop.sources.interface import DeviceReading

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from gputop.problem import ProblemError
-from gputop.schema.device import Absence, Device
+from gputop.agent.device import Absence, Device
+from gputop.agent.problem import ProblemError
 from gputop.sources.selection import Chosen, Selection, parse_ids
 from tests.sources.test_visible_devices import ALIKE, M1, M2, MIXED, A, B, C
 

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from gputop.schema.device import READINGS, DeviceSample
-from gputop.schema.snapshot import Inventory, Sample, Source, decode, encode
+from gputop.agent.device import READINGS, DeviceSample
+from gputop.agent.lines import to_line
+from gputop.agent.snapshot import Inventory, Sample, Source
+from gputop.schema.decode import decode
 from gputop.sources import simulated
 from gputop.sources.simulated import (
     CHECKPOINT_EVERY_SECONDS,
@@ -127,7 +129,7 @@ def test_the_stream_is_marked() -> None:
     assert isinstance(sample, Sample)
     assert inventory.source is Source.SIMULATED
     assert len(sample.devices) == len(sample.processes) == DEVICES
-    sent = decode(encode(inventory))
+    sent = decode(to_line(inventory))
     assert isinstance(sent, Inventory)
     assert sent.devices == inventory.devices
     assert {process.user for process in sample.processes} == {"ada", "bo"}

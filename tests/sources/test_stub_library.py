@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from gputop.schema.snapshot import Inventory, decode
+from gputop.agent.snapshot import Inventory
+from gputop.schema.decode import decode
 
 STUB = """
 #include <stdio.h>

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.schema.device import Absence, DeviceSample, DeviceState
+from gputop.agent.device import Absence, DeviceSample, DeviceState
 from gputop.sources.nvml import fields as nvml_fields
 from gputop.sources.nvml.driver import NvmlReader, start
 from gputop.sources.nvml.fields import Asked, FieldKey

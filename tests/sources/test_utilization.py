@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.schema.device import SERIES_READINGS, Absence, DeviceSample
+from gputop.agent.device import SERIES_READINGS, Absence, DeviceSample
 from gputop.sources.nvml.driver import NvmlReader, start
 from gputop.sources.nvml.utilization import BusySamples
 from tests.driver import (

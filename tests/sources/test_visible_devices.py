@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.schema.device import Absence, Device
+from gputop.agent.device import Absence, Device
 from gputop.sources.visible_devices import BY_BUS, ORDER, VARIABLE, Seen, in_bus_order, seen
 
 A, B, C = "GPU-aa11", "GPU-aa22", "GPU-bb33"

@@ -15,12 +15,13 @@ from typing import Any
 
 import pytest
 
-from gputop.bounds import LINE_BYTES
+from gputop.agent.lines import to_line
+from gputop.agent.problem import Problem
+from gputop.agent.snapshot import DriverState, Host, Inventory, Record, Sample, Source
+from gputop.agent.times import silence_limit
 from gputop.compat import module_command, timeout
 from gputop.console import process_limit_problem
-from gputop.problem import Problem
-from gputop.schema.device import silence_limit
-from gputop.schema.snapshot import DriverState, Host, Inventory, Record, Sample, Source, encode
+from gputop.schema.limits import LINE_BYTES
 from gputop.stream import child as module
 from gputop.stream.child import (
     Interruption,
@@ -43,7 +44,7 @@ PRELUDE = f"""
 import os, signal, sys
 def say(text): os.write(1, text.encode() + b"\\n")
 def until_the_end(): sys.stdin.read()
-INVENTORY, SAMPLE = {encode(INVENTORY)!r}, {encode(SAMPLE)!r}
+INVENTORY, SAMPLE = {to_line(INVENTORY)!r}, {to_line(SAMPLE)!r}
 """
 
 
@@ -153,7 +154,7 @@ until_the_end()
         assert isinstance(each, Interruption)
         assert each.problem.what == "A line of the stream cannot be read"
     assert isinstance(broken[2], Interruption)
-    assert broken[2].problem.why == "time: missing"
+    assert broken[2].problem.why == "Object missing required field `time`"
 
 
 @pytest.mark.parametrize(
@@ -533,7 +534,7 @@ async def test_one_snapshot() -> None:
 async def test_a_snapshot_is_waited_for(
     says: str, waits_for: float, time: float, spawn: Spawn
 ) -> None:
-    samples = ", ".join(repr(encode(Sample(at, Host()))) for at in (1.0, 2.0, 3.0))
+    samples = ", ".join(repr(to_line(Sample(at, Host()))) for at in (1.0, 2.0, 3.0))
     child = spawn(f"one, two, three = {samples}; say(INVENTORY); {says}")
     found = await first_snapshot(
         child, BOUND, complete=True, waits=lambda each: each.sample.time < waits_for
@@ -548,8 +549,8 @@ def prepare(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
 async def test_one_snapshot_is_not_of_a_driver_that_still_starts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    starting = encode(Inventory(1.0, "host", Source.NVML, DriverState.STARTING, 1.0))
-    early = encode(Sample(1.0, Host()))
+    starting = to_line(Inventory(1.0, "host", Source.NVML, DriverState.STARTING, 1.0))
+    early = to_line(Sample(1.0, Host()))
     prepare(
         monkeypatch,
         f"say({starting!r}); say({early!r}); say(INVENTORY); say(SAMPLE); until_the_end()",

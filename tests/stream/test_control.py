@@ -15,10 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.bounds import LONGEST_INTERVAL, SHORTEST_INTERVAL
+from gputop.agent.device import Absence
+from gputop.agent.snapshot import Inventory, Sample
+from gputop.agent.times import LONGEST_INTERVAL, SHORTEST_INTERVAL
 from gputop.compat import timeout
-from gputop.schema.device import Absence
-from gputop.schema.snapshot import Inventory, Sample, decode
+from gputop.schema.decode import decode
 from gputop.stream.child import StreamChild
 from gputop.stream.launch import StreamOptions
 from gputop.stream.sender import IN_FLIGHT, handle_requests

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.schema.device import READINGS, Absence, DeviceSample
-from gputop.schema.snapshot import (
+from gputop.agent.device import READINGS, Absence, DeviceSample
+from gputop.agent.snapshot import Host, Sample
+from gputop.schema.derived import (
     DERIVED,
     HOST_CPU,
     OTHER_SLOWDOWN,
@@ -22,8 +23,6 @@ from gputop.schema.snapshot import (
     PROCESS_CPU,
     PROCESS_IO_WAIT,
     SLOWDOWN_BITS,
-    Host,
-    Sample,
 )
 from gputop.schema.values import Statistics
 from gputop.stream.history import CAPACITY, FINE_CAPACITY, KEPT, LONGEST_WEIGHT_SECONDS, History

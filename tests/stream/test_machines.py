@@ -12,17 +12,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gputop.agent.lines import to_line
+from gputop.agent.problem import Problem
+from gputop.agent.snapshot import SCHEMA, DriverState, Inventory, MachineState, Sample, Source
 from gputop.compat import timeout
-from gputop.problem import Problem
-from gputop.schema.snapshot import (
-    SCHEMA,
-    DriverState,
-    Inventory,
-    MachineState,
-    Sample,
-    Source,
-    encode,
-)
+from gputop.schema.derived import label_of
 from gputop.stream import child
 from gputop.stream import machines as module
 from gputop.stream.child import Patience
@@ -36,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    from gputop.schema.snapshot import Machine, Record
+    from gputop.agent.snapshot import Machine, Record
 
 BOUND = 60.0
 INTERVAL = 0.25
@@ -111,7 +105,7 @@ async def test_two_machines_are_one_stream(ssh: FakeSsh) -> None:
         assert watch.driver() is DriverState.STARTING
         sample = await watch.until(all_ok)
         assert watch.inventory is not None
-        labels = [device.label for device in watch.inventory.devices]
+        labels = [label_of(device) for device in watch.inventory.devices]
         assert labels == ["a:0", "a:1", "b:0", "b:1"]
         assert watch.driver() is DriverState.OK
         assert watch.inventory.driver_version == "580.65.06"
@@ -174,7 +168,7 @@ async def test_one_that_falls_silent_delays_no_other_and_is_given_up(
     monkeypatch.setattr(child, "silence_limit", lambda _: -1.5)  # half a second, with its slack
     monkeypatch.setattr(child, "SECOND_LOOK_SECONDS", 0.0)
     monkeypatch.setattr(module, "PATIENCE", Patience(BOUND, 5.0, 5.0))
-    ssh.does("b", f"printf '%s\\n' '{encode(streams.inventory(2))}'\n{fake_ssh.HANGING}")
+    ssh.does("b", f"printf '%s\\n' '{to_line(streams.inventory(2))}'\n{fake_ssh.HANGING}")
     async with watching("a", "b") as watch:
         sample = await watch.until(lambda s: states(s) == {"a": "ok", "b": "away"})
         problem = of(sample, "b").problem
@@ -224,7 +218,7 @@ async def test_what_a_start_up_file_printed_before_the_end_is_said(ssh: FakeSsh)
 
 
 async def test_a_newer_gputop_over_there(ssh: FakeSsh) -> None:
-    newer = json.loads(encode(streams.inventory(1))) | {"schema": SCHEMA + 1}
+    newer = json.loads(to_line(streams.inventory(1))) | {"schema": SCHEMA + 1}
     ssh.does("b", f"printf '%s\\n' '{json.dumps(newer)}'\n{fake_ssh.HANGING}")
     async with watching("a", "b") as watch:
         sample = await watch.until(lambda s: states(s) == {"a": "ok", "b": "away"})
@@ -274,7 +268,7 @@ async def test_this_machine_is_one_of_them_without_ssh(
     async with watching("localhost", "b") as watch:
         sample = await watch.until(all_ok)
         assert watch.inventory is not None
-        assert [d.label for d in watch.inventory.devices if d.is_here] == [
+        assert [label_of(d) for d in watch.inventory.devices if d.is_here] == [
             *("localhost:0", "localhost:1")
         ]
         assert sample.host == streams.host()

@@ -9,20 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.problem import Problem
+from gputop.agent.device import READINGS, Absence
+from gputop.agent.lines import to_line
+from gputop.agent.problem import Problem
+from gputop.agent.snapshot import DriverState, Event, Machine, MachineState, Sample, Source
 from gputop.recording.reader import Recording
 from gputop.recording.writer import Recorder
-from gputop.schema.device import READINGS, Absence
-from gputop.schema.snapshot import (
-    DriverState,
-    Event,
-    Machine,
-    MachineState,
-    Sample,
-    Source,
-    decode,
-    encode,
-)
+from gputop.schema.decode import decode
+from gputop.schema.derived import label_of
 from gputop.stream.child import Interruption
 from gputop.stream.merge import MachineStream, inventory_of, sample_of
 from tests import streams
@@ -63,7 +57,7 @@ def test_devices_and_processes_carry_the_name_of_their_machine() -> None:
     made = answering()
     uuids = [f"b/{device.uuid}" for device in streams.inventory(2).devices]
     assert [d.uuid for d in made.devices] == uuids
-    assert [d.label for d in made.devices] == ["b:0", "b:1"]
+    assert [label_of(d) for d in made.devices] == ["b:0", "b:1"]
     assert [d.number for d in made.devices] == ["0", "1"]
     assert [d.own for d in made.devices] == [*streams.inventory(2).devices]
     assert not any(d.is_here for d in made.devices)
@@ -79,7 +73,7 @@ def test_an_instance_keeps_its_gpu() -> None:
     made = machine()
     made.add_record(dataclasses.replace(streams.inventory(), devices=(gpu, part)), 1.0, NOW)
     assert made.devices[1].parent_uuid == made.devices[0].uuid
-    assert made.devices[1].label == "b:0:1"
+    assert label_of(made.devices[1]) == "b:0:1"
     assert made.devices[1].own == part
 
 
@@ -87,7 +81,7 @@ def test_this_machine_among_others_keeps_its_uuids() -> None:
     """The stress test and signals know them by these."""
     made = answering("localhost")
     assert [d.uuid for d in made.devices] == [d.uuid for d in streams.inventory(2).devices]
-    assert [d.label for d in made.devices] == ["localhost:0", "localhost:1"]
+    assert [label_of(d) for d in made.devices] == ["localhost:0", "localhost:1"]
     assert all(d.is_here for d in made.devices)
     assert all(p.is_here for p in made.processes)
 
@@ -226,7 +220,7 @@ def test_one_that_is_away_says_why_and_keeps_its_devices_without_readings() -> N
     assert now.problem == Problem("b is unreachable", "nobody home", "`ssh b` may say more")
     assert now.driver_version == "580.65.06"  # not news
     assert now.host.cpu_percent is None
-    assert [d.label for d in made.devices] == ["b:0", "b:1"]
+    assert [label_of(d) for d in made.devices] == ["b:0", "b:1"]
     assert made.processes == ()
     for reading in made.readings(6.0):
         assert all(getattr(reading, name) is None for name in READINGS)
@@ -326,12 +320,12 @@ def test_what_several_machines_say_can_be_sent_and_read() -> None:
         *(NOW, streams.host(), made.readings(1.0), made.processes, made.pop_events()),
         machines=(made.machine(1.0),),
     )
-    assert decode(encode(inventory)) == inventory
-    assert decode(encode(sample)) == sample
+    assert decode(to_line(inventory)) == inventory
+    assert decode(to_line(sample)) == sample
 
 
 def test_a_stream_of_one_machine_has_no_word_more_than_before() -> None:
-    assert "machine" not in encode(streams.inventory(2)) + encode(streams.sample(2))
+    assert "machine" not in to_line(streams.inventory(2)) + to_line(streams.sample(2))
 
 
 MOMENTS = st.sampled_from(
@@ -356,8 +350,8 @@ def test_whatever_comes_in_whatever_order_is_one_stream(moments: list[tuple[str,
         machines[name].add_record(moment, float(second), NOW + second)
         inventory = inventory_of(machines.values(), 1.0, NOW)
         sample = sample_of(machines.values(), float(second), NOW)
-        assert decode(encode(inventory)) == inventory
-        assert decode(encode(sample)) == sample
+        assert decode(to_line(inventory)) == inventory
+        assert decode(to_line(sample)) == sample
         uuids = [device.uuid for device in inventory.devices]
         assert len({*uuids}) == len(uuids)
         assert [m.name for m in sample.machines] == [*machines]
@@ -375,6 +369,6 @@ def test_gpus_that_a_driver_does_not_list_are_of_their_machine() -> None:
     made = machine()
     made.add_record(streams.inventory(1, unlisted_gpus=("0000:27:00.0",)), 1.0, NOW)
     made.add_record(streams.sample(1), 1.0, NOW)
-    sent = decode(encode(sample_of([made, answering("c")], 1.0, NOW)))
+    sent = decode(to_line(sample_of([made, answering("c")], 1.0, NOW)))
     assert isinstance(sent, Sample)
     assert [each.unlisted_gpus for each in sent.machines] == [("0000:27:00.0",), ()]

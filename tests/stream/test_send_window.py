@@ -9,7 +9,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gputop.schema.snapshot import Event, Inventory, Record, Sample, decode, encode
+from gputop.agent.lines import to_line
+from gputop.agent.snapshot import Event, Inventory, Record, Sample
+from gputop.schema.decode import decode
 from gputop.stream.merge import ACK_SECONDS, DRIFT, ClockOffset
 from gputop.stream.sender import IN_FLIGHT, SendWindow
 from tests import streams
@@ -49,7 +51,7 @@ def test_a_reader_that_acknowledges_nothing_gets_everything_as_it_is() -> None:
     window = SendWindow()
     records: list[Record] = [streams.inventory(1), *(sample(n) for n in range(100))]
     assert [each for record in records for each in window.select(record)] == records
-    assert "echo" not in encode(sample(0))
+    assert "echo" not in to_line(sample(0))
 
 
 def test_no_more_are_on_their_way_than_the_reader_has_acknowledged() -> None:
@@ -77,7 +79,7 @@ def test_times_are_known_again_as_they_were_written() -> None:
     window = opened()
     for n in range(20):
         (written,) = window.select(sample(n + 0.123))
-        window.received(decode(encode(written)).time, READER)
+        window.received(decode(to_line(written)).time, READER)
 
 
 def test_events_utilization_and_inventories_are_kept_for_the_next_sample() -> None:

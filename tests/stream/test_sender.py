@@ -16,9 +16,10 @@ from typing import Any
 
 import pytest
 
+from gputop.agent.problem import Problem
+from gputop.agent.snapshot import DriverState, Host, Inventory, Record, Sample, Source
 from gputop.compat import module_command
-from gputop.problem import Problem
-from gputop.schema.snapshot import DriverState, Host, Inventory, Record, Sample, Source, decode
+from gputop.schema.decode import decode
 from gputop.sources.sampler import Sampler
 from gputop.stream import sender
 from tests.terminal import Terminal

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from textual.css.stylesheet import Stylesheet
 
+from gputop.agent.times import silence_limit
 from gputop.bench.run import group, supervision
-from gputop.schema.device import silence_limit
 from gputop.ui.benchmark import screen
 from gputop.ui.shell import dashboard
 from gputop.ui.shell.app import GputopApp

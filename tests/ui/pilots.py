@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from textual.pilot import Pilot
     from textual.strip import Strip
 
+    from gputop.agent.snapshot import Record
     from gputop.fleet.model import Fleet
-    from gputop.schema.snapshot import Record
     from gputop.ui.drawing.live import LiveView
     from gputop.ui.fleet.fleet_state import FleetState
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from gputop.schema.device import Absence, Device, DeviceSample, DeviceState
-from gputop.schema.snapshot import Event, Process, Sample
+from gputop.agent.device import Absence, Device, DeviceSample, DeviceState
+from gputop.agent.snapshot import Event, Process, Sample
 from gputop.sources.linux.process_details import ProcessDetails
 from tests import streams
 from tests.streams import GIB, NOW
 
 if TYPE_CHECKING:
-    from gputop.schema.snapshot import Record
+    from gputop.agent.snapshot import Record
     from gputop.sources.interface import DeviceReading
 
 MIB = 1 << 20

@@ -11,13 +11,13 @@ import pytest
 from textual.screen import Screen
 from textual.widgets import ContentSwitcher, Select
 
+from gputop.agent.device import DeviceState
+from gputop.agent.problem import Problem
+from gputop.agent.snapshot import Source
 from gputop.bench.events import Failed
 from gputop.bench.plan import request as plan
 from gputop.bench.run import supervision
 from gputop.console import INTERRUPTED
-from gputop.problem import Problem
-from gputop.schema.device import DeviceState
-from gputop.schema.snapshot import Source
 from gputop.settings import THEMES, Settings
 from gputop.stream.child import Interruption
 from gputop.ui.benchmark import screen

@@ -12,9 +12,12 @@ from hypothesis import strategies as st
 from textual.app import App
 from textual.widget import Widget
 
-from gputop.schema.device import GPM_READINGS, READINGS, Absence, Device, DeviceSample
+from gputop.agent.device import GPM_READINGS, READINGS, Absence, Device, DeviceSample
+from gputop.agent.lines import to_line
+from gputop.agent.snapshot import Event, Sample
+from gputop.schema.decode import decode
+from gputop.schema.derived import label_of
 from gputop.schema.labels import ROWS
-from gputop.schema.snapshot import Event, Sample, decode, encode
 from gputop.schema.values import absence_text
 from gputop.sources.nvml.driver import NvmlReader, start
 from gputop.ui.device.screen import DetailsView, DevicePage, DeviceTitle, EventsView
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
     from textual.geometry import Region
     from textual.pilot import Pilot
 
-    from gputop.schema.snapshot import Record
+    from gputop.agent.snapshot import Record
     from gputop.sources.interface import DeviceReading
     from tests.driver import FakeDriver
 
@@ -86,7 +89,7 @@ async def page_of(app: PageApp, pilot: Pilot[None], uuid: str = UUID) -> str:
 def recorded(reading: DeviceReading) -> tuple[Record, Record]:
     """Return the record as the dashboard gets it: through the stream's encoder and decoder."""
     inventory = dataclasses.replace(streams.inventory(), devices=(reading.device,))
-    return decode(encode(inventory)), decode(encode(said_by(reading.sample)))
+    return decode(to_line(inventory)), decode(to_line(said_by(reading.sample)))
 
 
 def read(nvml: FakeDriver, fail: dict[str, int] | None = None) -> tuple[Record, Record]:
@@ -385,7 +388,7 @@ async def test_the_next_device_round_and_round() -> None:
             await settle(pilot)
             seen.append(shown(pilot, DeviceTitle)[0])
             assert app.page.selected is not None
-            assert app.page.selected.label == seen[-1]
+            assert label_of(app.page.selected) == seen[-1]
         assert seen == ["1", "2", "0", "2"]
 
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gputop.agent.problem import Problem
 from gputop.bench.events import Conditions, Done, Failed, Progress, Verified
 from gputop.bench.plan.request import Request, cpu_target
 from gputop.bench.run.run_state import RunState
-from gputop.problem import Problem
 from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.throughput_chart import ThroughputChart

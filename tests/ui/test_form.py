@@ -9,8 +9,8 @@ import pytest
 from textual import events
 from textual.widgets import Input, Select
 
+from gputop.agent.snapshot import DriverState
 from gputop.bench.plan import request as plan
-from gputop.schema.snapshot import DriverState
 from gputop.ui.benchmark.device_choice import DevicesDialog
 from gputop.ui.benchmark.form import Form
 from gputop.ui.benchmark.screen import BenchmarkTab

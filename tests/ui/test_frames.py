@@ -10,7 +10,7 @@ import pytest
 from textual.app import App
 from textual.widget import Widget
 
-from gputop.schema.snapshot import Inventory, Sample
+from gputop.agent.snapshot import Inventory, Sample
 from gputop.ui.benchmark.screen import BenchmarkTab
 from gputop.ui.drawing.cells import half_cells
 from gputop.ui.drawing.live import LiveView
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from textual.pilot import Pilot
 
-    from gputop.schema.snapshot import Record
+    from gputop.agent.snapshot import Record
 
 SIZE = 160, 50
 PAGE_BYTES, MONITOR_BYTES, TICK_BYTES = 10_500, 14_000, 1_400

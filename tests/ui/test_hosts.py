@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.schema.snapshot import Event, Inventory, Sample, Source
+from gputop.agent.snapshot import Event, Inventory, Sample, Source
+from gputop.schema.derived import label_of
 from gputop.settings import Settings
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from gputop.ui.device.screen import DetailsView, DevicePage, DeviceTitle, EventsView
@@ -25,7 +26,7 @@ from tests.ui.pilots import app_with, dashboard_of, settle, shown, text_of_help,
 if TYPE_CHECKING:
     from textual.pilot import Pilot
 
-    from gputop.schema.snapshot import Record
+    from gputop.agent.snapshot import Record
     from tests.sessions import PreparedSession
 
 NARROW, USUAL, LARGE = (80, 24), (120, 40), (200, 60)
@@ -201,7 +202,7 @@ async def test_the_selection_goes_from_host_to_host_and_shows_its_place() -> Non
         assert "of 32 devices: ↓ ↑ for the others" in shown(pilot, DevicesView)
         for number in range(32):
             assert devices.selected is not None
-            assert devices.selected.label == f"{'abcd'[number // 8]}:{number % 8}"
+            assert label_of(devices.selected) == f"{'abcd'[number // 8]}:{number % 8}"
             rows = [row for row in shown(pilot, DevicesView).splitlines() if row[:1] == "▌"]
             assert len(rows) == 1
             await pilot.press("down")
@@ -217,9 +218,9 @@ async def test_a_click_selects_the_device_under_a_title() -> None:
         title = next(n for n, row in enumerate(rows) if row.startswith("─ gpu-2 "))
         await pilot.click(DevicesView, offset=(5, title + 1))
         assert devices.selected is not None
-        assert devices.selected.label == "gpu-2:0"
+        assert label_of(devices.selected) == "gpu-2:0"
         await pilot.click(DevicesView, offset=(5, title))  # a title is no device
-        assert devices.selected.label == "gpu-2:0"
+        assert label_of(devices.selected) == "gpu-2:0"
 
 
 @pytest.mark.parametrize(

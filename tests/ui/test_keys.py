@@ -13,7 +13,7 @@ from textual import events
 from textual.widgets import ContentSwitcher
 
 from gputop import settings
-from gputop.schema.snapshot import DriverState
+from gputop.agent.snapshot import DriverState
 from gputop.settings import THEMES, Settings
 from gputop.ui.device.screen import DevicePage
 from gputop.ui.drawing import dialogs

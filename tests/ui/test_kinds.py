@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from textual.widgets import Select
 
+from gputop.agent.problem import Problem
 from gputop.bench.events import Done, Failed, Point, Verified
 from gputop.bench.plan.request import Request, cpu_target
 from gputop.bench.run.run_state import RunState
-from gputop.problem import Problem
 from gputop.ui.benchmark import results, screen
 from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView

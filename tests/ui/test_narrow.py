@@ -7,8 +7,8 @@ import re
 import pytest
 from textual.widgets import Select
 
+from gputop.agent.snapshot import Source
 from gputop.bench.plan.kinds import KINDS
-from gputop.schema.snapshot import Source
 from gputop.settings import Settings
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from gputop.ui.drawing.dialogs import ConfirmScreen

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gputop.schema.device import GPM_READINGS, READINGS, Absence, DeviceSample, DeviceState
+from gputop.agent.device import GPM_READINGS, READINGS, Absence, DeviceSample, DeviceState
 from gputop.text import ABSENT
 from gputop.ui.drawing.cells import Row, width_of
 from gputop.ui.drawing.palette import BUSY, DIM, MEMORY, POWER, TRACK

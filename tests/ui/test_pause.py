@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from gputop.schema.snapshot import Event, Sample
+from gputop.agent.snapshot import Event, Sample
 from gputop.settings import Settings
 from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.shell.app import GputopApp

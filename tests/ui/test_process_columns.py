@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gputop.schema.device import Absence
+from gputop.agent.device import Absence
 from gputop.text import ABSENT
 from gputop.ui.processes import columns
 from gputop.ui.processes.columns import COLUMNS, GPU, ProcessColumn, ProcessContext, shown_columns

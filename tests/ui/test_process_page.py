@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from textual import events
 
+from gputop.agent.device import Absence
+from gputop.agent.problem import Problem, ProblemError
+from gputop.agent.snapshot import Source
 from gputop.masking import MASK
-from gputop.problem import Problem, ProblemError
-from gputop.schema.device import Absence
-from gputop.schema.snapshot import Source
 from gputop.sources.linux.process_details import ProcessDetails
 from gputop.ui.device.screen import DevicePage
 from gputop.ui.drawing.palette import DIM
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from textual.pilot import Pilot
 
-    from gputop.schema.snapshot import Inventory, Process
+    from gputop.agent.snapshot import Inventory, Process
 
 VARIABLES = (
     ("PATH", "/usr/bin:/bin"),

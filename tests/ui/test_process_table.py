@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.schema.snapshot import ProcessKind
+from gputop.agent.snapshot import ProcessKind
 from gputop.ui.processes import columns
 from gputop.ui.processes import table_state as process_table
 from gputop.ui.processes.columns import COLUMNS, GPU, PID, USER, ProcessColumn
@@ -18,7 +18,7 @@ from gputop.ui.processes.table_state import ProcessTable, branches, identity
 from tests.streams import NOW, crowd, device, inventory, process, sample, unseen
 
 if TYPE_CHECKING:
-    from gputop.schema.snapshot import Process
+    from gputop.agent.snapshot import Process
 
 
 FULL = process(

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from textual import events
 from textual.app import App
 
-from gputop.schema.device import Absence
+from gputop.agent.device import Absence
 from gputop.text import visible
 from gputop.ui.drawing.cells import width_of
 from gputop.ui.drawing.palette import ACCENT, CURSOR, DIM
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from textual.geometry import Region
     from textual.pilot import Pilot
 
-    from gputop.schema.snapshot import Process
+    from gputop.agent.snapshot import Process
     from gputop.ui.drawing.cells import Row
 
 

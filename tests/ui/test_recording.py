@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.problem import Problem
+from gputop.agent.problem import Problem
 from gputop.recording import writer
 from gputop.recording.reader import Recording, RecordingError
 from gputop.recording.writer import OutputError

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from textual.widgets import Static
 
-from gputop.problem import Problem
-from gputop.schema.device import READINGS, Absence, DeviceSample, DeviceState
-from gputop.schema.snapshot import DriverState
+from gputop.agent.device import READINGS, Absence, DeviceSample, DeviceState
+from gputop.agent.problem import Problem
+from gputop.agent.snapshot import DriverState
 from gputop.stream.child import Interruption
 from gputop.ui.device.screen import DeviceTitle
 from gputop.ui.monitor.device_list import DevicesView

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
+from gputop.agent.lines import to_line
+from gputop.agent.snapshot import Event
 from gputop.recording.reader import Recording
 from gputop.recording.replay import Replay
-from gputop.schema.snapshot import Event, encode
 from gputop.ui.device.screen import DevicePage
 from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.processes.process_page import ProcessDetailsView, ProcessPage, SendSignal
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from textual.pilot import Pilot
 
-    from gputop.schema.snapshot import Record
+    from gputop.agent.snapshot import Record
 
 
 class Watched(Replay):
@@ -314,7 +315,7 @@ async def test_what_plays_is_what_was_recorded(tmp_path: Path) -> None:
             list(dashboard_of(app).telemetry.history.series(uuid, "gpu_utilization_percent"))
             == busy[:11]
         )
-        assert encode(dashboard_of(app).telemetry.sample) == encode(records[11])  # type: ignore[arg-type]
+        assert to_line(dashboard_of(app).telemetry.sample) == to_line(records[11])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("key", ["f9", "e"])

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 from textual.events import MouseEvent, MouseScrollDown, MouseScrollUp
 
+from gputop.agent.problem import Problem, ProblemError
 from gputop.bench.events import Done, Verdict, VerdictPart
-from gputop.problem import Problem, ProblemError
 from gputop.ui.benchmark import screen
 from gputop.ui.benchmark.readout import TitleView
 from gputop.ui.benchmark.results import ResultsView

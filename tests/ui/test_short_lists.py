@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.schema.snapshot import Event
+from gputop.agent.snapshot import Event
 from gputop.ui.device.screen import DetailsView, EventsView
 from gputop.ui.fleet.fleet_state import FleetState
 from gputop.ui.fleet.panels import ProblemsView

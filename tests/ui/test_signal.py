@@ -13,9 +13,9 @@ from textual.app import App
 from textual.containers import Vertical
 
 import gputop.ui
+from gputop.agent.device import Absence
+from gputop.agent.snapshot import Process
 from gputop.compat import timeout
-from gputop.schema.device import Absence
-from gputop.schema.snapshot import Process
 from gputop.ui.drawing.palette import DIM
 from gputop.ui.processes.process_page import SIGNALS, SendSignal, SignalList, signal_target
 from gputop.ui.processes.screen import ProcessesView, why_untouched
@@ -28,7 +28,7 @@ from tests.ui.pilots import lines, settle, shown, text_of, until
 if TYPE_CHECKING:
     from textual.pilot import Pilot
 
-    from gputop.schema.snapshot import Process
+    from gputop.agent.snapshot import Process
 
 DEVICES = tuple(device(index) for index in range(12))
 

@@ -171,7 +171,7 @@ def test_little_is_loaded_before_it() -> None:
     ).stdout.split()
     ours = {name for name in loaded if name.startswith("gputop")}
     assert ours == {
-        *("gputop", "gputop.__main__", "gputop.bounds"),
+        *("gputop", "gputop.__main__", "gputop.agent", "gputop.agent.times", "gputop.bounds"),
         *("gputop.ui", "gputop.ui.terminal", "gputop.ui.terminal.skeleton"),
     }
     heavy = {"argparse", "ast", "contextlib", "dataclasses", "inspect", "pathlib", "re", "typing"}

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gputop.agent.snapshot import Host, Machine, MachineState, Sample
 from gputop.fleet.distributions import BUSY, MEMORY
 from gputop.fleet.model import Gpu
 from gputop.health.findings import Evidence
 from gputop.output.status_page import page
-from gputop.schema.snapshot import Host, Machine, MachineState, Sample
 from gputop.ui.device.screen import DetailsView
 from gputop.ui.device.timeline import TimelineView
 from gputop.ui.fleet import panels
@@ -29,7 +29,7 @@ from tests.ui import scenes
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gputop.schema.device import DeviceSample
+    from gputop.agent.device import DeviceSample
     from gputop.ui.drawing.cells import Row
 
 GIB, MIB = 1 << 30, 1 << 20

@@ -17,9 +17,9 @@ from rich.color import ColorSystem
 from rich.style import Style
 from textual.widgets import Input, Select
 
+from gputop.agent.snapshot import DriverState, Inventory, Sample, Source
 from gputop.bench.events import Done, Progress, Verified
 from gputop.bench.run.group import GroupState
-from gputop.schema.snapshot import DriverState, Inventory, Sample, Source
 from gputop.settings import Settings
 from gputop.sources.nvml.driver import NvmlReader, start
 from gputop.ui.benchmark import screen
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from textual.pilot import Pilot
     from textual.strip import Strip
 
+    from gputop.agent.snapshot import Record
     from gputop.bench.plan.request import Target
-    from gputop.schema.snapshot import Record
     from tests.driver import FakeDevice, FakeDriver
     from tests.sessions import PreparedSession
     from tests.ui.together import Scripted

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual.app import App
 
-from gputop.schema.device import READINGS
-from gputop.schema.snapshot import Sample
+from gputop.agent.device import READINGS
+from gputop.agent.snapshot import Sample
 from gputop.ui.device.timeline import CHARTS, GUTTER, SAMPLES_A_DOT, TimelineView, heights, round_up
 from gputop.ui.drawing.cells import Row, width_of
 from gputop.ui.telemetry import Telemetry

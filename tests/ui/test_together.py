@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import pytest
 from textual.widgets import Select
 
+from gputop.agent.device import DeviceState
+from gputop.agent.problem import Problem, ProblemError
 from gputop.bench.events import Done, Failed, Verified
 from gputop.bench.results.store import judged
 from gputop.bench.run import supervision
-from gputop.problem import Problem, ProblemError
-from gputop.schema.device import DeviceState
 from gputop.ui.benchmark import screen
 from gputop.ui.benchmark.device_choice import ALL, MORE, DevicesDialog
 from gputop.ui.benchmark.readout import ReadoutView, TitleView

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gputop.agent.device import Absence, DeviceState
+from gputop.agent.snapshot import Event, Inventory, Sample
 from gputop.health.conditions import STATES
-from gputop.schema.device import Absence, DeviceState
-from gputop.schema.snapshot import Event, Inventory, Sample
 from gputop.ui.device.why_page import FindingsView, WhyPage, WhyTitle
 from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.shell.actions import KeysView
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from textual.pilot import Pilot
 
-    from gputop.schema.snapshot import Record
+    from gputop.agent.snapshot import Record
 
 STARVED = {"gpu_utilization_percent": saw(95, 0, 8, 3)}
 HOT = {"clock_event_reasons": ("sw_thermal",), "sm_clock_mhz": 1200}

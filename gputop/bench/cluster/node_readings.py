@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
+from gputop.agent.device import Device, DeviceSample
+from gputop.agent.snapshot import DriverState, Host, Inventory, Sample, Source
 from gputop.bench.plan.request import CPU_MEMORY_SHARE, Target
 from gputop.bench.plan.target_choice import targets
-from gputop.frozen import dataclass, replace
 from gputop.schema.clock_events import words_of
-from gputop.schema.device import Device, DeviceSample
-from gputop.schema.snapshot import DriverState, Host, Inventory, Sample, Source
 from gputop.text import fold_list, size, visible
 
 INTERVAL_SECONDS = 1.0

@@ -9,11 +9,13 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from gputop import from_checkout
+from gputop.agent.problem import Problem, ProblemError
 from gputop.bench.cluster.node_readings import NodeFacts, node_facts, parse_readings
 from gputop.bench.plan.request import Request, RunRefusedError, Target
 from gputop.bench.results.outliers import DeviceOutcome
@@ -22,11 +24,9 @@ from gputop.bench.run.progress import follow_on_a_line, many_devices
 from gputop.bench.run.session import Session
 from gputop.bench.run.supervision import START_SECONDS, SupervisedRun
 from gputop.bench.run.worker_launch import GET_TORCH, STEP_SECONDS, ChildProcess, Launcher
-from gputop.bounds import RELAY_LINE_BYTES, UNREADABLE_LINES, WORKER_LINES
 from gputop.compat import module_command, timeout
 from gputop.console import COULD_NOT_RUN, FAULT, USAGE, print_message
-from gputop.frozen import dataclass, replace
-from gputop.problem import Problem, ProblemError
+from gputop.stream.child import UNREADABLE_LINES
 from gputop.stream.launch import child_environment
 from gputop.text import visible
 
@@ -41,6 +41,10 @@ if TYPE_CHECKING:
     Requesting = Callable[[Sequence[Target]], list[Request]]
     """Makes the requests for some targets; may raise `RunRefusedError`."""
 
+WORKER_LINES = 2000
+"""Lines of one worker on a node that wait to be read, more than a run writes at once."""
+RELAY_LINE_BYTES = 1 << 20
+"""Bytes of one line of the relay to a cluster."""
 CONNECT_SECONDS = 30.0
 """Timeout of the connection. Ray itself waits for two minutes, and prints meanwhile."""
 LOOK_SECONDS = 120.0

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
-
-from gputop.frozen import dataclass, field
 
 BANDWIDTH = "bytes_per_second"
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from gputop import text
+from gputop.agent.device import Device, DeviceSample
+from gputop.agent.snapshot import Inventory, Sample
 from gputop.bench.plan.kinds import is_turing_without_tensor_cores
 from gputop.bench.plan.request import Target
-from gputop.frozen import dataclass
-from gputop.schema.device import Device, DeviceSample
-from gputop.schema.snapshot import Inventory, Sample
+from gputop.schema.derived import label_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,7 +353,7 @@ def reached_limit(target: Target, inventory: Inventory | None, sample: Sample | 
     gpu, readings = inventory.device(target.gpu_uuid), sample.device(target.gpu_uuid)
     if gpu is None or readings is None:
         return None
-    what = None if target.parent_uuid is None else f"GPU {gpu.label}"
+    what = None if target.parent_uuid is None else f"GPU {label_of(gpu)}"
     for limit in heat_limits(gpu, readings):
         celsius: int = getattr(readings, limit.reading)
         over = celsius - limit.celsius

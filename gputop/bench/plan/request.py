@@ -9,9 +9,11 @@ import re
 import shutil
 from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from gputop.agent.problem import Problem
 from gputop.bench.plan.kinds import (
     DEFAULT_KIND,
     DTYPES,
@@ -21,8 +23,6 @@ from gputop.bench.plan.kinds import (
     is_turing_without_tensor_cores,
 )
 from gputop.console import COULD_NOT_RUN
-from gputop.frozen import dataclass, replace
-from gputop.problem import Problem
 from gputop.sources.linux.machine import cpu_name
 from gputop.sources.linux.memory_limit import available_bytes
 from gputop.text import size as sized

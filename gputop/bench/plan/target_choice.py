@@ -8,6 +8,9 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
+from gputop.agent.device import Device, DeviceState
+from gputop.agent.problem import Problem
+from gputop.agent.snapshot import Inventory, Process, ProcessKind, Sample
 from gputop.bench.plan import request as plan
 from gputop.bench.plan.kinds import KINDS
 from gputop.bench.plan.request import (
@@ -19,10 +22,8 @@ from gputop.bench.plan.request import (
     short_labels,
 )
 from gputop.console import print_message
-from gputop.problem import Problem
 from gputop.schema.advice import mig_command, state_advice
-from gputop.schema.device import Device, DeviceState
-from gputop.schema.snapshot import Inventory, Process, ProcessKind, Sample
+from gputop.schema.derived import label_of
 from gputop.sources.selection import has_id, is_address
 from gputop.sources.visible_devices import VARIABLE, is_identified, seen
 from gputop.text import fold_list, visible
@@ -66,14 +67,14 @@ def gpus_in_mig_mode(inventory: Inventory) -> dict[str, Problem]:
         instances = [device for device in inventory.devices if device.parent_uuid == gpu.uuid]
         if gpu.mig_mode != "enabled" and not instances:
             continue
-        what = f"GPU {gpu.label}, {gpu.name}, cannot be stress-tested as a whole"
+        what = f"GPU {label_of(gpu)}, {gpu.name}, cannot be stress-tested as a whole"
         create = mig_command("-cgi PROFILE -C", gpu)
         why, remedy = "MIG is on, and it has no instance", f"Create one with {create}"
         if instances:
             # The profile, such as `MIG 3g.20gb`, is behind the GPU's name.
             profiles = (visible(each.name.removeprefix(gpu.name).strip()) for each in instances)
             pairs = zip(instances, profiles, strict=True)
-            named = ", ".join(f"{each.label} ({profile})" for each, profile in pairs)
+            named = ", ".join(f"{label_of(each)} ({profile})" for each, profile in pairs)
             why, remedy = "MIG is on, and CUDA runs on its instances only", f"Choose one: {named}"
         found[gpu.uuid] = Problem(what, why, remedy)
     return found

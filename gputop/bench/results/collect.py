@@ -11,6 +11,7 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,8 +23,8 @@ from gputop.bench.results.statistics import robust_sigma
 from gputop.bench.results.tables import LAYOUTS, aligned
 from gputop.console import COULD_NOT_RUN, FAULT
 from gputop.files import read_at_once
-from gputop.frozen import dataclass
-from gputop.schema.codec import DecodeError, from_json
+from gputop.schema.decode import from_plain
+from gputop.schema.limits import DecodeError
 from gputop.text import duration, moment, quantity, visible
 
 MOST_BYTES = 256 << 20
@@ -101,7 +102,7 @@ def _member(document: Any, name: str) -> DeviceOutcome:
         device = (_text(document.get("device_uuid")), place, str(document["device"]))
         return DeviceOutcome(str(host or ""), *device, None, str(problem), status, _text(remedy))
     try:
-        result = from_json(Result, {key: document[key] for key in document if key != "place"})
+        result = from_plain(Result, {key: document[key] for key in document if key != "place"})
     except (DecodeError, RecursionError) as error:
         raise ValueError(f"it is not a complete result ({error})") from None
     return DeviceOutcome(result.host or "", result.device_uuid, place, result.device, result)

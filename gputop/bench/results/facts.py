@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from gputop.bench.events import FAULTY, UNWATCHED, Conditions, Point, Result
@@ -12,7 +13,6 @@ from gputop.bench.plan.kinds import BANDWIDTH, kind_of
 from gputop.bench.plan.peaks import AT_MAXIMUM_CLOCK, DATASHEET, percent_lines
 from gputop.bench.results.compare import measured, points_by_series, ranked_shapes, row_rate, score
 from gputop.bench.results.statistics import LARGE_DROOP
-from gputop.frozen import dataclass
 from gputop.schema.catalogue import CATALOGUE
 from gputop.schema.values import CAUSES, span_text, value_text
 from gputop.text import (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from bisect import insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from string import Template
@@ -18,7 +19,6 @@ from gputop.bench.results.compare import SPOILED_PERCENT
 from gputop.bench.results.outliers import find_outlier
 from gputop.bench.results.tables import BETWEEN
 from gputop.bench.results.verdict import verdict_lines
-from gputop.frozen import dataclass
 from gputop.text import UNITS, brief, flops_unit, moment, visible
 
 if TYPE_CHECKING:

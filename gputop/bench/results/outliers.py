@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gputop.bench.events import Result
@@ -13,7 +14,6 @@ from gputop.bench.results.statistics import percentile, robust_sigma
 from gputop.bench.results.verdict import DEFAULTS, VerdictLimits, status, with_verdicts
 from gputop.console import COULD_NOT_RUN, FAULT, FINE, INTERRUPTED
 from gputop.console import DEGRADED as DEGRADED_STATUS
-from gputop.frozen import dataclass, replace
 
 if TYPE_CHECKING:
     from gputop.bench.run.run_state import RunState

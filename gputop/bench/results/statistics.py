@@ -10,9 +10,9 @@ import itertools
 import math
 import statistics
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from gputop.bench.events import Result
-from gputop.frozen import dataclass, replace
 
 Window = tuple[float, float]
 """Seconds, and the mean rate in them."""

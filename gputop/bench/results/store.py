@@ -21,13 +21,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
+from gputop.agent.problem import Problem, ProblemError
 from gputop.bench.events import Conditions, Result
 from gputop.bench.results import compare
 from gputop.bench.results.facts import fitting_columns
 from gputop.bench.results.verdict import DEFAULTS, VerdictLimits, with_verdicts
 from gputop.files import NoHomeError, user_folder
-from gputop.problem import Problem, ProblemError
-from gputop.schema.codec import DecodeError, from_json
+from gputop.schema.decode import from_plain
+from gputop.schema.limits import DecodeError
 from gputop.sources.selection import has_id, is_address
 from gputop.text import ABSENT, csv_field, visible
 
@@ -143,7 +144,7 @@ def _read(where: str, values: tuple[str, ...] = (), limit: int | None = None) ->
             f"{query} ORDER BY started_at DESC, id DESC LIMIT ?",
             (*values, -1 if limit is None else limit),
         )
-        yield from (from_json(Result, json.loads(document)) for (document,) in rows)
+        yield from (from_plain(Result, json.loads(document)) for (document,) in rows)
 
 
 def _is_there() -> bool:

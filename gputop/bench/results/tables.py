@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
 from gputop.bench.events import Point
 from gputop.bench.results.compare import SPOILED_PERCENT, points_by_series, ranked_shapes
-from gputop.frozen import dataclass, replace
 from gputop.text import ABSENT, brief, percentage, size, tflops, visible
 from gputop.text import cells as room_of
 

@@ -11,6 +11,7 @@ import re
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from gputop.bench.events import (
     DEGRADED,
@@ -30,7 +31,6 @@ from gputop.bench.results.compare import FEWEST_RUNS, judged_rows, measured, met
 from gputop.bench.results.statistics import DIP_SECONDS, LARGE_DROOP, robust_sigma
 from gputop.console import COULD_NOT_RUN, FAULT, FINE
 from gputop.console import DEGRADED as DEGRADED_STATUS
-from gputop.frozen import dataclass, replace
 from gputop.text import count, percentage, visible
 
 STATUSES = {FAULTY: FAULT, DEGRADED: DEGRADED_STATUS}

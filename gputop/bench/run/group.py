@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from gputop.agent.problem import Problem
 from gputop.bench.events import Conditions, Done, Event, Failed, Planned, Point, Result
 from gputop.bench.plan.kinds import KINDS
 from gputop.bench.results.compare import ALONE, TOGETHER, percent_below, rates_of_pair
@@ -20,7 +21,6 @@ from gputop.bench.run.run_state import STATES, RunState, merge_windows
 from gputop.bench.run.session import Session
 from gputop.bench.run.trace import Trace
 from gputop.console import INTERRUPTED
-from gputop.problem import Problem
 from gputop.text import percentage
 
 if TYPE_CHECKING:

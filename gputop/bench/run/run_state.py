@@ -16,13 +16,13 @@ from gputop.bench.results.statistics import BURST_SECONDS, Window, percentile, w
 from gputop.bench.run.series import MOST_ITEMS, Mean, MergedSeries, mean_over_time
 from gputop.bench.run.trace import READINGS, Trace, TraceMoment, merge_moments
 from gputop.console import FAULT
-from gputop.schema.codec import from_json
+from gputop.schema.decode import from_plain
 from gputop.text import flops_unit, tflops, throughput
 
 if TYPE_CHECKING:
+    from gputop.agent.problem import Problem
     from gputop.bench.events import Event, Result
     from gputop.bench.run.supervision import RunLimit
-    from gputop.problem import Problem
 
 SILENT_SECONDS, SILENT_WINDOWS = 2.0, 3.0
 """Silence of a worker after its next window is due; the longer of both counts."""
@@ -208,7 +208,7 @@ class RunState:
     @classmethod
     def of_result(cls, result: Result, target: Target, curves: str | None) -> RunState:
         """Return the run of a kept result, at its end; raise `ValueError` for broken curves."""
-        kept = KeptCurves() if curves is None else from_json(KeptCurves, json.loads(curves))
+        kept = KeptCurves() if curves is None else from_plain(KeptCurves, json.loads(curves))
         dtype, *further = result.dtype.split(",")
         asked = (target, dtype, result.n, result.seconds, None, result.kind, tuple(further))
         run = cls(Request(*asked), lambda: 0.0, rows=[*result.points], end=Done(result))

@@ -13,6 +13,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from gputop import __version__
+from gputop.agent.problem import Problem, ProblemError
 from gputop.bench.events import (
     EVENTS,
     UNWATCHED,
@@ -40,8 +41,7 @@ from gputop.console import (
     says_process_limit,
     signal_name,
 )
-from gputop.problem import Problem, ProblemError
-from gputop.schema.codec import from_json
+from gputop.schema.decode import from_plain
 from gputop.text import count, visible
 
 HELLO_SECONDS = 60.0
@@ -248,11 +248,11 @@ class Session:
             document = json.loads(line)
             name = document.get("event")
             if isinstance(name, str) and name in EVENTS:
-                event = from_json(EVENTS[name], document)
+                event = from_plain(EVENTS[name], document)
             elif name in ("done", "error"):
                 self._said_its_last = True
                 if "wrong_elements" in document:
-                    self._verified = from_json(Verified, document)
+                    self._verified = from_plain(Verified, document)
                 if name == "done":
                     return Done(self._result(document, python))
                 raise self._failure(document)
@@ -311,7 +311,7 @@ class Session:
         }
         if document.get("stopped") == "user":
             known["stopped"] = self._stopped_by or "user"
-        result = from_json(Result, plan_of_run | later | document | known)
+        result = from_plain(Result, plan_of_run | later | document | known)
         if self._printed:
             note = f"the interpreter printed before the run: {self._printed}"
             result = replace(result, notes=(*result.notes, note))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,7 @@ from gputop.bench.results.outliers import DeviceOutcome, device_outcome
 from gputop.bench.results.statistics import mean_rate, second_half, time_to_steady
 from gputop.bench.run.run_state import KEPT_ITEMS, RunCurves, RunState
 from gputop.files import read_at_once, write_whole
-from gputop.frozen import asdict, dataclass, replace
-from gputop.schema.codec import from_json
+from gputop.schema.decode import from_plain
 
 MOST_BYTES = 256 << 20
 
@@ -128,7 +128,7 @@ class Suite:
 
 def read(file: Path) -> Suite:
     """Return a suite from its file; raise `OSError`, or `ValueError` for another file."""
-    suite = from_json(Suite, json.loads(read_at_once(file, MOST_BYTES)))
+    suite = from_plain(Suite, json.loads(read_at_once(file, MOST_BYTES)))
     if suite.level not in LEVELS:
         raise ValueError(f"there is no suite {suite.level}")
     return suite

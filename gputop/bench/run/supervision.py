@@ -17,13 +17,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from gputop.agent.device import DeviceState
+from gputop.agent.snapshot import Inventory, Sample
 from gputop.bench.events import UNWATCHED, Done, Event, Hello, Planned, Progress, Result, Verified
 from gputop.bench.plan import peaks
 from gputop.bench.plan.kinds import DTYPES
 from gputop.bench.plan.peaks import by_formula
 from gputop.bench.run.session import Session
-from gputop.schema.device import DeviceState
-from gputop.schema.snapshot import Inventory, Sample
 from gputop.sources import simulated as model
 from gputop.sources.simulated import SimulatedLoad
 from gputop.stream.child import StreamChild

@@ -20,10 +20,10 @@ from gputop.stream.history import FASTEST
 from gputop.text import visible
 
 if TYPE_CHECKING:
+    from gputop.agent.device import Device
+    from gputop.agent.snapshot import Inventory, Sample
     from gputop.bench.plan.peaks import HeatLimit
     from gputop.bench.plan.request import Target
-    from gputop.schema.device import Device
-    from gputop.schema.snapshot import Inventory, Sample
 
 
 READINGS = ("power_watts", "sm_clock_mhz", "temperature_celsius")

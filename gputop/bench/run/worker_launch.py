@@ -13,16 +13,18 @@ import shutil
 import signal
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gputop.bounds import WORKER_LINE_BYTES
+from gputop.agent.problem import Problem, ProblemError
 from gputop.compat import timeout
 from gputop.console import COULD_NOT_RUN, process_limit_problem, says_process_limit
-from gputop.frozen import dataclass
-from gputop.problem import Problem, ProblemError
 from gputop.stream.launch import child_environment
 from gputop.text import visible
+
+WORKER_LINE_BYTES = 1 << 16
+"""Bytes of one line of a stress test's worker."""
 
 if TYPE_CHECKING:
     from typing_extensions import Self

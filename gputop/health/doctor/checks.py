@@ -19,8 +19,8 @@ from gputop.sources.nvml.diagnosis import BINDINGS, ask_for, other_bindings
 from gputop.text import count, fold_list, visible
 
 if TYPE_CHECKING:
+    from gputop.agent.device import Device
     from gputop.health.doctor.doctor_facts import DoctorFacts
-    from gputop.schema.device import Device
 
 USER_SECONDS = 1.0
 """Seconds within which the name of a user is looked up on a machine that is well."""

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from gputop.agent.device import Absence, Device, DeviceSample, DeviceState
+from gputop.agent.snapshot import Event
 from gputop.bench.run.worker_launch import GET_TORCH
 from gputop.bench.worker.backends import runs_on
 from gputop.health.conditions import PROGRAM_XIDS, event_text, fault_of, gravest_xid
@@ -18,8 +20,7 @@ from gputop.health.judge import judge_snapshot
 from gputop.health.rules.hardware import link_text, lowered_limit
 from gputop.health.thresholds import FULL, LOG_SECONDS
 from gputop.schema.advice import smi_command
-from gputop.schema.device import Absence, Device, DeviceSample, DeviceState
-from gputop.schema.snapshot import Event
+from gputop.schema.derived import label_of
 from gputop.schema.values import absence_text, enable_ecc, value_text
 from gputop.sources.linux.driver_files import same_address
 from gputop.sources.visible_devices import BY_BUS, ORDER, VARIABLE, seen
@@ -337,7 +338,7 @@ def order(facts: DoctorFacts) -> Iterator[Finding]:
 
 
 def _row(each: CudaDevice, device: Device) -> str:
-    return f"CUDA {each.index} = NVML {device.label}  {visible(device.name, 40)}  {device.uuid}"
+    return f"CUDA {each.index} = NVML {label_of(device)}  {visible(device.name, 40)}  {device.uuid}"
 
 
 def _nvml(each: CudaDevice, facts: DoctorFacts) -> Device | None:

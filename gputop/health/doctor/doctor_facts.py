@@ -8,19 +8,20 @@ import platform
 import sys
 from collections.abc import Mapping
 from concurrent.futures import wait
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gputop.agent.problem import ProblemError
+from gputop.agent.snapshot import DriverState, Host, Inventory, Sample, Source
 from gputop.bench.run import worker_launch
 from gputop.bench.run.worker_launch import InterpreterSearch, NoAnswerError, answer_in, run_program
 from gputop.console import terminfo_colours
-from gputop.frozen import dataclass, field, replace
 from gputop.health.doctor.checks import USER_SECONDS
-from gputop.problem import ProblemError
-from gputop.schema.codec import DecodeError, from_json
-from gputop.schema.snapshot import DriverState, Host, Inventory, Sample, Source
+from gputop.schema.decode import from_plain
+from gputop.schema.limits import DecodeError
 from gputop.sources.linux.driver_files import System, inspect_system
 from gputop.sources.linux.kernel_log import KernelLog, read_kernel_log
 from gputop.sources.nvml.diagnosis import installed_bindings
@@ -29,8 +30,8 @@ from gputop.stream.child import StreamError, one_snapshot
 from gputop.threads import call_in_thread
 
 if TYPE_CHECKING:
+    from gputop.agent.device import Device
     from gputop.bench.run.worker_launch import Interpreter
-    from gputop.schema.device import Device
 
 ASK_SECONDS = 60.0
 """Seconds for torch. Importing it over a network, or starting CUDA on many devices, takes long."""
@@ -102,7 +103,7 @@ async def torch_facts(interpreter: Interpreter, seconds: float = ASK_SECONDS) ->
     except (NoAnswerError, ProblemError) as error:
         return TorchFacts(failure=str(error))
     try:
-        return from_json(TorchFacts, answer_in(output, "version", "failure"))
+        return from_plain(TorchFacts, answer_in(output, "version", "failure"))
     except (DecodeError, ValueError, RecursionError):
         return TorchFacts(failure=f"it ended without an answer (status {status})")
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from math import isfinite
 
+from gputop.agent.device import Device
 from gputop.health import conditions
 from gputop.health import thresholds as t
 from gputop.health.findings import Evidence, Finding, Severity
@@ -14,8 +15,7 @@ from gputop.health.rules.workload import BUSY, CLOCK, HEAT, POWER
 from gputop.schema.advice import RESET, fill_in, smi_command
 from gputop.schema.catalogue import RECOVERIES
 from gputop.schema.clock_events import BITS, BY_WORD, HEAT_REASONS, mask_of
-from gputop.schema.device import Device
-from gputop.schema.snapshot import SLOWDOWN_BITS
+from gputop.schema.derived import SLOWDOWN_BITS
 from gputop.schema.values import link_bytes, span_text
 from gputop.text import count, duration, percentage, size
 

@@ -6,12 +6,13 @@ import math
 from itertools import takewhile
 from typing import NamedTuple
 
+from gputop.agent.snapshot import Process
 from gputop.health import thresholds as t
 from gputop.health.conditions import ALMOST_FULL, usable_memory
 from gputop.health.findings import Evidence, Finding, Severity
 from gputop.health.rule_view import NoEvidence, RuleView, finite, needed
 from gputop.health.rules.workload import USED
-from gputop.schema.snapshot import PROCESS_COUNT, Process
+from gputop.schema.derived import PROCESS_COUNT
 from gputop.text import duration, percentage, size, visible
 
 FREE = "memory_free_bytes"

@@ -5,16 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
+from gputop.agent.snapshot import ProcessKind
 from gputop.health import thresholds as t
 from gputop.health.findings import Evidence, Finding, Severity
 from gputop.health.rule_view import NoEvidence, RuleView, needed
-from gputop.schema.snapshot import (
-    HOST_CPU,
-    PROCESS_COUNT,
-    PROCESS_CPU,
-    PROCESS_IO_WAIT,
-    ProcessKind,
-)
+from gputop.schema.derived import HOST_CPU, PROCESS_COUNT, PROCESS_CPU, PROCESS_IO_WAIT, label_of
 from gputop.text import percentage, size
 
 BUSY, SM, TENSOR = "gpu_utilization_percent", "sm_active_percent", "tensor_active_percent"
@@ -257,7 +252,7 @@ def _above_peers(view: RuleView, name: str) -> float | None:
 def _peers(view: RuleView) -> str:
     if len(view.peers) > 1:
         return f"the median of its {len(view.peers)} peers"
-    return f"its peer (GPU {view.peers[0].device.label})"
+    return f"its peer (GPU {label_of(view.peers[0].device)})"
 
 
 def _median(view: RuleView, name: str) -> float | None:

@@ -12,20 +12,20 @@ default counters only the licence of virtual GPUs is missing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from heapq import nlargest
 from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
-from gputop.frozen import dataclass
+from gputop.agent.device import READINGS, Device, DeviceSample, DeviceState
+from gputop.agent.snapshot import DriverState, Inventory, Process, Sample
 from gputop.health.conditions import XIDS
 from gputop.health.findings import Finding
 from gputop.health.judge import RULES
 from gputop.output.prometheus.state import ExporterState, Pods, XidCount, XidKey, holders_of
 from gputop.schema.catalogue import CATALOGUE, PROCESS_READINGS, Reading
 from gputop.schema.clock_events import mask_of
-from gputop.schema.device import READINGS, Device, DeviceSample, DeviceState
-from gputop.schema.snapshot import DriverState, Inventory, Process, Sample
 from gputop.text import visible
 
 Kind = Literal["gauge", "counter", "unknown"]

@@ -16,17 +16,17 @@ import re
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
 from gputop import from_checkout
-from gputop.bounds import EVENTS
-from gputop.frozen import dataclass, field, replace
+from gputop.agent.device import Device
+from gputop.agent.problem import Problem
+from gputop.agent.snapshot import EVENTS, DriverState, Event, Inventory, Record, Sample
+from gputop.agent.times import silence_limit
 from gputop.health.findings import Finding
 from gputop.health.judge import Judge
-from gputop.problem import Problem
-from gputop.schema.device import Device, silence_limit
-from gputop.schema.snapshot import DriverState, Event, Inventory, Record, Sample
 from gputop.stream.child import Interruption, Snapshot, StreamChild
 from gputop.stream.history import History
 from gputop.text import visible

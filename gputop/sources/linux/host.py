@@ -15,8 +15,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from gputop.schema.device import Absence
-from gputop.schema.snapshot import Host, Process
+from gputop.agent.device import Absence
+from gputop.agent.snapshot import Host, Process
 from gputop.sources.interface import OWNER_FIELDS, unseen, with_owner
 from gputop.sources.linux import machine, procfs
 from gputop.sources.linux.identity import Identity, IdentityReader

@@ -9,8 +9,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from gputop.agent.device import Absence
 from gputop.masking import masked_arguments
-from gputop.schema.device import Absence
 from gputop.sources.linux import procfs
 from gputop.sources.linux.cgroup import Cgroup, parse_cgroup
 from gputop.threads import SlowResults

@@ -7,7 +7,7 @@ import os
 import signal
 from collections.abc import Iterator
 
-from gputop.problem import Problem, ProblemError
+from gputop.agent.problem import Problem, ProblemError
 from gputop.sources.linux import procfs
 from gputop.sources.linux.procfs import PROC
 

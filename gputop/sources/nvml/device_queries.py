@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from gputop.agent.device import Absence
 from gputop.schema.catalogue import RECOVERIES, VIRTUALIZATIONS
 from gputop.schema.clock_events import words_of
-from gputop.schema.device import Absence
 from gputop.sources.nvml.fields import Durations, FieldBatch, FieldSum, FirstField, signed
 from gputop.sources.nvml.query import (
     EVERY_10_SECONDS,

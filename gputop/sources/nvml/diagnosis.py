@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 
 from gputop import from_checkout
-from gputop.problem import Problem
+from gputop.agent.problem import Problem
 from gputop.sources.linux.driver_files import CONTROL_FILE, LIBRARY, WSL_FOLDER, Refusal, System
 
 BINDINGS, OLDEST_BINDINGS = "nvidia-ml-py", "12.570"

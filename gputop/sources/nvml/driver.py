@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from gputop.problem import Problem
-from gputop.schema.device import Absence, Device, DeviceState
-from gputop.schema.snapshot import Event
+from gputop.agent.device import Absence, Device, DeviceState
+from gputop.agent.problem import Problem
+from gputop.agent.snapshot import Event
 from gputop.sources.interface import DeviceReading, DriverError
 from gputop.sources.linux.driver_files import System, inspect_system, loaded_stub, unlisted_gpus
 from gputop.sources.nvml import diagnosis

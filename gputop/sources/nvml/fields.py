@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from gputop.schema.codec import rounded
-from gputop.schema.device import Absence
+from gputop.agent.device import Absence
+from gputop.agent.lines import rounded
 from gputop.sources.nvml.query import AGAIN, UNAVAILABLE, Clock, absence_or_lost, nvml, total
 
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from gputop.schema.device import Absence
+from gputop.agent.device import Absence
 
 MEMORY_NAMES = tuple(f"memory_{each}_bytes" for each in ("total", "used", "free", "reserved"))
 # From Tegra K1 to Thor (twice, since it was renumbered), and GB10.

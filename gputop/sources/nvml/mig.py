@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from gputop.schema.device import READINGS, Absence, Device
+from gputop.agent.device import READINGS, Absence, Device
 from gputop.sources.interface import DeviceReading
 from gputop.sources.nvml.device_queries import BAR1, BAR1_TOTAL, MEMORY, MEMORY_TOTAL, once
 from gputop.sources.nvml.processes import ProcessList, device_reading, merge_processes

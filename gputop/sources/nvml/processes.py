@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from gputop.schema.device import Absence, Device, DeviceSample
-from gputop.schema.snapshot import Process, ProcessKind
+from gputop.agent.device import Absence, Device, DeviceSample
+from gputop.agent.snapshot import Process, ProcessKind
 from gputop.sources.interface import UTILIZATIONS, DeviceReading
 from gputop.sources.nvml.query import (
     EVERY_SECOND,

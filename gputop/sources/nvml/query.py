@@ -16,8 +16,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from gputop.agent.device import READINGS, Absence, Device, DeviceSample, DeviceState
 from gputop.schema.catalogue import ANY_NUMBER, CATALOGUE
-from gputop.schema.device import READINGS, Absence, Device, DeviceSample, DeviceState
 from gputop.sources.interface import DeviceReading, DriverError
 from gputop.sources.nvml.diagnosis import diagnose_bindings
 

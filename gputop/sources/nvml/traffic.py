@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from gputop.schema.device import Absence
+from gputop.agent.device import Absence
 from gputop.sources.nvml.fields import Asked, FieldKey, FieldReading, FieldValues, first_reason
 from gputop.sources.nvml.query import (
     AGAIN,

@@ -21,8 +21,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
-from gputop.schema.codec import rounded
-from gputop.schema.device import GPM_READINGS, SERIES_READINGS, Absence
+from gputop.agent.device import GPM_READINGS, SERIES_READINGS, Absence
+from gputop.agent.lines import rounded
 from gputop.sources.nvml.fields import number_of
 from gputop.sources.nvml.query import AGAIN, Clock, absence_or_lost, nvml
 

@@ -14,8 +14,8 @@ import threading
 import time
 from typing import Any
 
-from gputop.schema.device import Absence
-from gputop.schema.snapshot import Event
+from gputop.agent.device import Absence
+from gputop.agent.snapshot import Event
 from gputop.sources.nvml.query import absence_of, nvml
 
 WAIT_SECONDS = 1.0

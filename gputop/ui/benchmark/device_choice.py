@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from gputop.agent.problem import Problem
 from gputop.bench.plan.kinds import KINDS
 from gputop.bench.plan.request import Target, short_labels
-from gputop.problem import Problem
 from gputop.text import short_name, visible
 from gputop.ui.drawing.dialogs import Choice, ChoiceDialog
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from textual.events import Key
     from textual.widget import Widget
 
-    from gputop.problem import Problem
+    from gputop.agent.problem import Problem
 
 EDITING = {key: each.action for key, each in BindingsMap(Input.BINDINGS)}
 """Keys that edit the text, and their actions of `Input`."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from gputop.agent.snapshot import Host
 from gputop.bench.events import DEGRADED, NOT_JUDGED, OK
 from gputop.bench.plan.request import Target, short_labels
 from gputop.bench.results.compare import ALONE, TOGETHER
 from gputop.bench.results.facts import best_row, ending, percent_of_peak, rate_text, verdict
 from gputop.console import INTERRUPTED
-from gputop.schema.snapshot import Host
 from gputop.text import (
     ABSENT,
     duration,

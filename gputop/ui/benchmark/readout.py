@@ -20,9 +20,9 @@ from gputop.ui.drawing.palette import ACCENT, BUSY, DIM, FAULT, GOOD, STRONG, TE
 if TYPE_CHECKING:
     from rich.style import Style
 
+    from gputop.agent.problem import Problem
     from gputop.bench.run.group import GroupState
     from gputop.bench.run.run_state import RunState
-    from gputop.problem import Problem
 
 
 class RunView(LiveView):

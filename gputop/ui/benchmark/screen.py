@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from textual import on, work
 from textual.message import Message
 
+from gputop.agent.problem import ProblemError
 from gputop.bench.events import Done, Result
 from gputop.bench.plan import request as plan
 from gputop.bench.plan import target_choice
@@ -26,7 +27,6 @@ from gputop.bench.run.group import DeviceGroup, GroupState, Pairs, group_runner
 from gputop.bench.run.run_state import RunState
 from gputop.bench.run.suite import DEFAULT_LEVEL, LEVELS, Suite, part_requests, part_result
 from gputop.bench.run.supervision import SIMULATED, Simulation
-from gputop.problem import ProblemError
 from gputop.text import short_name, visible
 from gputop.ui.benchmark.device_choice import ALL, DevicesDialog, key_of, label
 from gputop.ui.benchmark.form import Form, field_of
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.widget import Widget
 
+    from gputop.agent.snapshot import Sample
     from gputop.bench.plan.kinds import DeviceKind
-    from gputop.schema.snapshot import Sample
 
 REDRAW_SECONDS = 0.25
 """Interval of redraws. The worker sends more windows than are worth their bytes over SSH."""

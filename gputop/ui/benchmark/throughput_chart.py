@@ -29,9 +29,9 @@ from gputop.ui.monitor.panel import limit_text
 if TYPE_CHECKING:
     from rich.style import Style
 
+    from gputop.agent.problem import Problem
     from gputop.bench.run.group import GroupState
     from gputop.bench.run.run_state import RunState
-    from gputop.problem import Problem
 
 LEFT, RIGHT = 13, 15
 """Cells beside the time axis: the row's label, and its value."""

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 from textual.containers import Container, Vertical
 
+from gputop.agent.device import Absence, Device, DeviceState
+from gputop.agent.snapshot import Event, MachineState
 from gputop.health.conditions import HANGING, event_text, fault_of
-from gputop.schema.device import Absence, Device, DeviceState
+from gputop.schema.derived import label_of, model_of
 from gputop.schema.labels import GROUPS, since_start, value_of
-from gputop.schema.snapshot import Event, MachineState
 from gputop.text import ABSENT, age, moment, visible
 from gputop.ui.device.timeline import TimelineView
 from gputop.ui.drawing import cells
@@ -48,7 +49,7 @@ class DeviceTitle(DeviceView):
         device, telemetry = self.device, self._telemetry
         if device is None:
             return [[Span("No device", WARN)]]
-        left = [Span(f"{device.label} ", ACCENT), Span(f"{device.short_name} ", STRONG)]
+        left = [Span(f"{label_of(device)} ", ACCENT), Span(f"{model_of(device)} ", STRONG)]
         since = telemetry.history.since(device.uuid)
         right = [] if since is None else [Span(f" statistics since {moment(since)} ", DIM)]
         right = right if width_of([*left, *right]) <= width else []

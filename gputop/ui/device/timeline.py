@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from rich.style import Style
 
+from gputop.agent.device import Device, DeviceSample
 from gputop.schema.catalogue import CATALOGUE
-from gputop.schema.device import Device, DeviceSample
 from gputop.schema.values import value_text
 from gputop.text import ABSENT, duration, moment
 from gputop.ui.drawing import palette

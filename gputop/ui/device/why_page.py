@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from gputop.health.conditions import fault_of
 from gputop.health.findings import Severity, cause_text, lower_first, name_devices, summarize
 from gputop.health.judge import BY_NAME, NoFinding
-from gputop.schema import snapshot
+from gputop.schema import derived
 from gputop.schema.advice import REBOOT
+from gputop.schema.derived import label_of, model_of
 from gputop.schema.labels import ROWS
 from gputop.schema.values import absence_text
 from gputop.text import duration, moment
@@ -21,16 +22,16 @@ from gputop.ui.drawing.palette import ACCENT, CPU, DIM, GOOD, MEMORY, STRONG, in
 from gputop.ui.monitor.panel import sign_of
 
 if TYPE_CHECKING:
+    from gputop.agent.device import Absence, Device
     from gputop.health.findings import Cause, Evidence, Finding
-    from gputop.schema.device import Absence, Device
     from gputop.ui.telemetry import Telemetry
 
 LABELS = {name: row.label for row in ROWS for name in row.names[:1]} | {
     "state": "device",
-    snapshot.PROCESS_COUNT: "processes",
-    snapshot.PROCESS_CPU: "CPU of processes",
-    snapshot.PROCESS_IO_WAIT: "I/O wait of processes",
-    snapshot.SLOWDOWN_BITS: "held back by",
+    derived.PROCESS_COUNT: "processes",
+    derived.PROCESS_CPU: "CPU of processes",
+    derived.PROCESS_IO_WAIT: "I/O wait of processes",
+    derived.SLOWDOWN_BITS: "held back by",
     "pcie_generation": "PCIe generation",
     "pcie_width": "PCIe lanes",
     "pcie_generation_max": "highest PCIe generation",
@@ -47,8 +48,8 @@ EVIDENCE_CHARTS = {chart.name: chart for chart in CHARTS} | {
     for chart in (
         Chart("DRAM active", "dram_active_percent", MEMORY),
         Chart("unattributed", "memory_unattributed_bytes", MEMORY),
-        Chart("CPU, of a core", snapshot.PROCESS_CPU, CPU),
-        Chart("CPU of the host", snapshot.HOST_CPU, CPU),
+        Chart("CPU, of a core", derived.PROCESS_CPU, CPU),
+        Chart("CPU of the host", derived.HOST_CPU, CPU),
         Chart("ECC corrected", "ecc_corrected", ink(167)),
         Chart("PCIe generation", "pcie_generation", ink(140)),
     )
@@ -134,7 +135,7 @@ class FindingsView(ScrolledView):
                 remedy = fault.remedy
                 if found and found.advice.startswith(REBOOT):
                     remedy = found.advice
-                yield f"GPU {device.label}: {fault.what}{more}", remedy
+                yield f"GPU {label_of(device)}: {fault.what}{more}", remedy
 
     def _silent(self) -> dict[str, list[tuple[Device, NoFinding]]]:
         """Return the verdicts by rule, without rules that have a finding or an alert above."""
@@ -156,7 +157,7 @@ class FindingsView(ScrolledView):
             for device, verdict in verdicts:
                 if verdict.missing:
                     why = self._why(device, verdict.missing)
-                    reasons.setdefault(why, []).append(device.label)
+                    reasons.setdefault(why, []).append(label_of(device))
             for why, labels in reasons.items():
                 some = len(labels) < len(self.devices)
                 reason = f"on {name_devices(labels)}, {why}" if some else why
@@ -191,7 +192,7 @@ class WhyTitle(DeviceView):
         if self._findings.of_all:
             left.append(Span(f"all {len(devices)} devices " if len(devices) > 1 else "", STRONG))
         elif device is not None:
-            left.append(Span(f"GPU {device.label} {device.short_name} ", STRONG))
+            left.append(Span(f"GPU {label_of(device)} {model_of(device)} ", STRONG))
         history = self._telemetry.history
         seconds = history.span(len(history.times))
         right = [Span(f" watched for {duration(seconds)} ", DIM)] if seconds > 0 else []
@@ -215,7 +216,7 @@ def block(finding: Finding, device: Device, telemetry: Telemetry, width: int) ->
 
 def cause_block(cause: Cause, devices: Mapping[str, Device], width: int) -> list[Row]:
     """Draw a cause with its advice, and the numbers of each of its devices."""
-    labels = {uuid: device.label for uuid, device in devices.items()}
+    labels = {uuid: label_of(device) for uuid, device in devices.items()}
     first, inner = cause.findings[0], max(1, width - INDENT)
     since = min((each.since for each in cause.findings if each.since is not None), default=None)
     advice = first.advice

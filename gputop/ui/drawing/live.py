@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.events import MouseScrollDown, MouseScrollUp
 
-    from gputop.schema.device import Device
+    from gputop.agent.device import Device
     from gputop.ui.telemetry import Telemetry
 
 

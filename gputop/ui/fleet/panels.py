@@ -37,8 +37,8 @@ from gputop.ui.fleet.grouping import EXAMPLE, GRAVEST_FIRST, SIGN_STYLES, SIGNS,
 if TYPE_CHECKING:
     from textual.events import Click
 
+    from gputop.agent.problem import Problem
     from gputop.fleet.model import Fleet, Gpu
-    from gputop.problem import Problem
     from gputop.ui.fleet.fleet_state import FleetState
 
 MOST_PROBLEMS = 3

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from gputop.frozen import dataclass, replace
-from gputop.schema.snapshot import MachineState
+from gputop.agent.snapshot import MachineState
+from gputop.schema.derived import label_of
 from gputop.settings import AUTO, CHARTS
 from gputop.text import fit_columns, quantity, size
 from gputop.ui.drawing.cells import Row, Span, beside
@@ -20,8 +21,8 @@ from gputop.ui.monitor.panel import Density, DrawingCache, Panel, PanelHistory
 if TYPE_CHECKING:
     from textual.events import Click
 
-    from gputop.schema.device import Device
-    from gputop.schema.snapshot import Machine
+    from gputop.agent.device import Device
+    from gputop.agent.snapshot import Machine
     from gputop.ui.telemetry import Telemetry
 
 NARROWEST_PANEL = 52
@@ -323,7 +324,7 @@ class DevicesView(Wheel, TelemetryView):
         for found in islice(others, MOST_FINDINGS):
             device = telemetry.find_device(found.device_uuid)
             if device is not None:
-                lines.append(panel.finding_line(found, width, device.label))
+                lines.append(panel.finding_line(found, width, label_of(device)))
         return lines
 
     def _row_layout(self, width: int) -> row.RowLayout:

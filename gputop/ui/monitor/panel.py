@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
 from rich.style import Style
 
-from gputop.frozen import dataclass, field
+from gputop.agent.device import Absence, Device, DeviceSample, DeviceState
+from gputop.agent.snapshot import Host
 from gputop.health.conditions import HANGING, Fault, fault_of
 from gputop.health.findings import Finding, Severity
 from gputop.health.thresholds import FULL_MARK, HOT_MARGIN
 from gputop.schema.clock_events import BY_WORD, CLOCK_EVENTS, gravity
-from gputop.schema.device import Absence, Device, DeviceSample, DeviceState
-from gputop.schema.snapshot import Host
+from gputop.schema.derived import label_of, model_of
 from gputop.schema.values import degrees_to_slowdown, rate
 from gputop.text import ABSENT, age, fit_columns, in_unit_of, percentage, quantity, size, visible
 from gputop.ui.drawing import cells, palette
@@ -125,7 +126,7 @@ class Panel:
 
 def name_of(device: Device) -> str:
     """Return the short name of a device; for a MIG instance, its profile."""
-    name = device.short_name
+    name = model_of(device)
     return name if device.parent_uuid is None else f"└ MIG {name.rpartition(' MIG ')[2]}"
 
 
@@ -204,7 +205,7 @@ def selection_mark(panel: Panel) -> Span:
 
 def _title(panel: Panel, width: int, *, rule: bool) -> Row:
     r = panel.readings
-    label = panel.device.label
+    label = label_of(panel.device)
     label = label.rjust(len(label) - len(str(panel.device.index)) + panel.index_cells)
     title = (f"{label} ", name_of(panel.device))
     left = [selection_mark(panel), *map(Span, title, panel.title_styles)]

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 from rich.cells import cell_len
 from rich.style import Style
 
-from gputop.problem import Problem
-from gputop.schema.device import Device, DeviceSample, DeviceState
-from gputop.schema.snapshot import DriverState, Machine, MachineState, Source
+from gputop.agent.device import Device, DeviceSample, DeviceState
+from gputop.agent.problem import Problem
+from gputop.agent.snapshot import DriverState, Machine, MachineState, Source
+from gputop.schema.derived import label_of
 from gputop.schema.values import rate
 from gputop.text import (
     ABSENT,
@@ -101,7 +102,7 @@ def row_layout(devices: Sequence[Device], samples: Sequence[DeviceSample], width
 
     A column that every answering device lacks is left out.
     """
-    label = 1 + max([2, *(len(device.label) for device in devices)])
+    label = 1 + max([2, *(len(label_of(device)) for device in devices)])
     left = width - MARK - label - BUSY_VALUE - MEMORY_VALUE
     answering = [sample for sample in samples if sample.state is DeviceState.OK]
     known = (
@@ -130,7 +131,7 @@ def draw_row(panel: panels.Panel, c: RowLayout) -> Row:
     label, name = panel.title_styles
     row: Row = [
         panels.selection_mark(panel),
-        cell(panel.device.label.rjust(2), c.label, label),
+        cell(label_of(panel.device).rjust(2), c.label, label),
         cell(panels.name_of(panel.device), c.name, name if panel.selected else TEXT),
         Span(" "),
     ]
@@ -160,7 +161,7 @@ def draw_row(panel: panels.Panel, c: RowLayout) -> Row:
 def short_row(panel: panels.Panel, width: int) -> Row:
     """Draw what fits of a device's readings on the smallest terminals, the most useful first."""
     r, device = panel.readings, panel.device
-    row = [panels.selection_mark(panel), Span(f"{device.label} ", panel.title_styles[0])]
+    row = [panels.selection_mark(panel), Span(f"{label_of(device)} ", panel.title_styles[0])]
     if panel.fault:
         return fit([*row, Span(panel.fault.what, WARN if panel.unanswered else FAULT)], width)
     used, total = panel.memory

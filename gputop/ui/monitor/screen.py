@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from textual.events import Click
     from textual.widget import Widget
 
-    from gputop.schema.device import Device
-    from gputop.schema.snapshot import Host
+    from gputop.agent.device import Device
+    from gputop.agent.snapshot import Host
     from gputop.ui.processes.table_state import ProcessTable
     from gputop.ui.telemetry import Telemetry
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from gputop.frozen import dataclass, field
-from gputop.schema.device import Absence, Device
-from gputop.schema.snapshot import Machine, Process, ProcessKind
+from gputop.agent.device import Absence, Device
+from gputop.agent.snapshot import Machine, Process, ProcessKind
 from gputop.schema.values import unseen
 from gputop.text import ABSENT, cells, fit_columns, quantity, size, visible
 

@@ -11,8 +11,9 @@ from rich.cells import chop_cells
 from textual import work
 from textual.containers import Vertical
 
+from gputop.agent.problem import Problem, ProblemError
 from gputop.masking import MASK, is_secret
-from gputop.problem import Problem, ProblemError
+from gputop.schema.derived import label_of
 from gputop.sources.linux.process_details import ProcessDetails, read_details
 from gputop.text import ABSENT, count, moment, size, visible
 from gputop.ui.drawing.cells import Row, Span, clip, is_narrow, rule_of, spread, wrap
@@ -25,8 +26,8 @@ from gputop.ui.processes.screen import ProcessTab, why_untouched
 from gputop.ui.processes.table_state import rows_of
 
 if TYPE_CHECKING:
-    from gputop.schema.device import Device
-    from gputop.schema.snapshot import Process
+    from gputop.agent.device import Device
+    from gputop.agent.snapshot import Process
     from gputop.ui.telemetry import Telemetry
 
 LABEL = 11
@@ -271,7 +272,7 @@ def signal_target(
     """Return the target with all devices that it uses."""
     memory = {p.device_uuid: p.memory_used_bytes for p in rows_of(process, processes)}
     used = (device for device in devices if device.uuid in memory)
-    return SignalTarget(process, tuple((each.label, memory[each.uuid]) for each in used))
+    return SignalTarget(process, tuple((label_of(each), memory[each.uuid]) for each in used))
 
 
 class SignalList(ChoiceList):

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from textual.message import Message
 
-from gputop.schema.device import Absence, Device, DeviceState
+from gputop.agent.device import Absence, Device, DeviceState
+from gputop.schema.derived import label_of
 from gputop.schema.values import unseen
 from gputop.text import ABSENT, fit_columns
 from gputop.ui.drawing.cells import Row, Span, cell, list_row, spread, width_of
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from textual.events import Click
     from textual.widget import Widget
 
-    from gputop.schema.snapshot import Process
+    from gputop.agent.snapshot import Process
     from gputop.ui.processes.columns import ProcessColumn, ShownColumn
     from gputop.ui.processes.process_page import ProcessDetailsView
     from gputop.ui.telemetry import Telemetry
@@ -142,7 +143,7 @@ class ProcessesView(Wheel, TelemetryView, FilterView):
         """Return why the list is empty. Devices that do not answer say so themselves."""
         telemetry = self._telemetry
         silent = {
-            device.label: r.absent["processes"]
+            label_of(device): r.absent["processes"]
             for device in telemetry.devices
             if self.device_uuid in (None, device.uuid)
             and "processes" in (r := telemetry.readings(device.uuid)).absent

@@ -8,8 +8,8 @@ from itertools import chain
 from operator import itemgetter
 from typing import NamedTuple
 
-from gputop.schema.device import Device
-from gputop.schema.snapshot import Process, Sample
+from gputop.agent.device import Device
+from gputop.agent.snapshot import Process, Sample
 from gputop.ui.processes import columns
 from gputop.ui.processes.columns import ProcessColumn, ProcessContext, search_text
 

@@ -22,8 +22,8 @@ from textual.css.stylesheet import Stylesheet
 from textual.events import Event as UiEvent
 from textual.events import Key, Paste
 
+from gputop.agent.problem import Problem, ProblemError
 from gputop.console import INTERRUPTED, process_limit_problem, says_process_limit
-from gputop.problem import Problem, ProblemError
 from gputop.settings import DEFAULT, Settings, path, save
 from gputop.text import visible
 from gputop.ui.drawing import look

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from textual import work
 
-from gputop.schema.snapshot import Event, Inventory, Record, Sample
+from gputop.agent.snapshot import Event, Inventory, Record, Sample
+from gputop.schema.derived import label_of
 from gputop.settings import AUTO, INTERVALS
 from gputop.stream.child import Interruption
 from gputop.text import visible
@@ -286,7 +287,7 @@ class Dashboard(ActionScreen):
             there = f"`ssh -t {visible(elsewhere, 64)} gputop` tests it there"
             self.notify(
                 f"It is on another machine: {there}",
-                title=f"GPU {device.label} cannot be stress-tested from here",
+                title=f"GPU {label_of(device)} cannot be stress-tested from here",
                 severity="warning",
             )
             return

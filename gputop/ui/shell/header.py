@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from gputop.agent.device import DeviceSample, DeviceState
 from gputop.health.findings import Severity, alerts_beside, cause_text, shorten, summarize
-from gputop.schema.device import DeviceSample, DeviceState
+from gputop.schema.derived import gpus_text, label_of
 from gputop.text import count, duration, fit_columns, moment, number, percentage, used_of, visible
 from gputop.ui.drawing.cells import Row, Span, bar, cells_of, clip, fit, spread, width_of
 from gputop.ui.drawing.live import TelemetryView
@@ -156,7 +157,7 @@ class Header(TelemetryView):
         old = sum(self._telemetry.old_seconds(r) is not None for _, r in pairs)
         lost = sum(r.state is not DeviceState.OK for _, r in pairs)
         inventory = self._telemetry.inventory
-        first = [Span(f" {inventory.gpus_text if inventory else ''}", STRONG)]
+        first = [Span(f" {gpus_text(inventory) if inventory else ''}", STRONG)]
         if lost:
             first.append(Span(f"  {lost} not answering", FAULT))
         if old:  # the sums are of this moment
@@ -186,7 +187,9 @@ class Header(TelemetryView):
             known = [(value, gpu) for gpu, r in pairs if (value := getattr(r, name)) is not None]
             if len(gpus) > 1 and known:
                 value, gpu = max(known, key=lambda each: each[0])
-                parts.append([Span(f"  {label} ", DIM), Span(f"GPU {gpu.label}: {value}{unit}")])
+                parts.append(
+                    [Span(f"  {label} ", DIM), Span(f"GPU {label_of(gpu)}: {value}{unit}")]
+                )
         return parts
 
     def on_click(self, event: Click) -> None:
@@ -205,7 +208,7 @@ SUMS = 4
 
 def _slowness(cause: Cause, telemetry: Telemetry, width: int) -> Row:
     hint = "w Why " if width >= ROOMY else ""
-    labels = {device.uuid: device.label for device in telemetry.devices}
+    labels = {device.uuid: label_of(device) for device in telemetry.devices}
     text = shorten(cause_text(cause, labels), width - len(hint) - 5)
     return spread([Span(f" ▲ {text}", WARN)], [Span(hint, DIM)], width)
 

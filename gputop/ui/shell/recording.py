@@ -11,8 +11,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from gputop.problem import Problem, ProblemError
-from gputop.schema.snapshot import Inventory, Record, Sample
+from gputop.agent.problem import Problem, ProblemError
+from gputop.agent.snapshot import Inventory, Record, Sample
 from gputop.text import duration, size, visible
 
 MOST_WAITING = 300

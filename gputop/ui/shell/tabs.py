@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from textual.widgets import ContentSwitcher
 
+from gputop.schema.derived import label_of, model_of
 from gputop.ui.processes.screen import ListTab
 from gputop.ui.terminal import textual_patches
 
@@ -115,7 +116,7 @@ class Tabs(ContentSwitcher):
         from gputop.ui.drawing.dialogs import Choice, NumberDialog
 
         tab, devices = self.tab, self._telemetry.devices
-        choices = [Choice(f"{d.label} {d.short_name}", "", d) for d in devices]
+        choices = [Choice(f"{label_of(d)} {model_of(d)}", "", d) for d in devices]
         if devices:
             NumberDialog("GPU", choices).ask(self.app, tab.select)
 

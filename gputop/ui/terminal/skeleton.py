@@ -13,7 +13,8 @@ import signal
 import termios
 import time
 
-from gputop.bounds import COLUMNS, LONGEST_INTERVAL, ROWS, SHORTEST_INTERVAL
+from gputop.agent.times import LONGEST_INTERVAL, SHORTEST_INTERVAL
+from gputop.bounds import COLUMNS, ROWS
 
 TYPE_CHECKING = False  # `typing` takes longer to load than all of this
 if TYPE_CHECKING:

@@ -10,14 +10,14 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from gputop.schema.snapshot import encode
+from gputop.agent.lines import to_line
 from tests import streams
 from tests.bench.workers import fake_interpreter
 from tests.faults.attacks.attack import Attack, Kind, Scene
 from tests.faults.processes import HELLO, PLAN, free
 
 if TYPE_CHECKING:
-    from gputop.schema.snapshot import Record
+    from gputop.agent.snapshot import Record
 
 GOES_ON = "q Quit"
 UNREADABLE = r"1,000 lines in a row|lines? .*cannot be read|it was left out"
@@ -28,7 +28,7 @@ TOO_LONG = r"line of it is longer than \d+ MiB"
 
 def slim(record: Record, **more: Any) -> str:
     """Return the line of a record without what it does not say, and with more fields."""
-    document = json.loads(encode(record)) | more
+    document = json.loads(to_line(record)) | more
 
     def kept(value: Any) -> Any:
         if isinstance(value, dict):

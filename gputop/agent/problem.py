@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gputop.frozen import dataclass
+from dataclasses import dataclass
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Problem:
     """A problem, its cause and its remedy: three short phrases without a full stop."""
 

@@ -8,13 +8,17 @@ is `None` (`null`), with the reason under its name in `absent`: zero never stand
 from __future__ import annotations
 
 from collections.abc import Mapping
-
-from gputop.compat import StrEnum
-from gputop.frozen import dataclass, field, fields, replace
-from gputop.text import short_name, visible
+from dataclasses import dataclass, field, fields, replace
+from enum import Enum
 
 
-class Absence(StrEnum):
+class Word(str, Enum):
+    """An enumeration of texts, each of which is its value. Python 3.9 has no `StrEnum`."""
+
+    __str__ = str.__str__
+
+
+class Absence(Word):
     """Why a reading is missing."""
 
     NOT_SUPPORTED = "not_supported"
@@ -35,31 +39,13 @@ class Absence(StrEnum):
         return cls.ERROR
 
 
-class DeviceState(StrEnum):
+class DeviceState(Word):
     """How a device answers."""
 
     OK = "ok"
     NOT_RESPONDING = "not_responding"
     LOST = "lost"
     NEEDS_RESET = "needs_reset"
-
-
-def silence_limit(interval_seconds: float) -> float:
-    """Return the seconds without an answer after which a device or stream is not responding."""
-    return max(3 * interval_seconds, 3.0)
-
-
-def old_after(interval_seconds: float) -> float:
-    """Return the age in seconds beyond which a reading has missed a tick.
-
-    It is a little less than two intervals, so that a tick that is late by a moment is not missed.
-    """
-    return 1.9 * interval_seconds
-
-
-def is_old(age_seconds: float | None, interval_seconds: float) -> bool:
-    """Return True if a reading is older than one missed tick explains."""
-    return age_seconds is not None and age_seconds > old_after(interval_seconds)
 
 
 THIS_MACHINE = "localhost"
@@ -71,7 +57,7 @@ def qualified(machine: str | None, uuid: str) -> str:
     return uuid if machine in (None, THIS_MACHINE) else f"{machine}/{uuid}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Device:
     """Facts about a device that do not change. `uuid` is its key; `index` is NVML's order.
 
@@ -141,16 +127,6 @@ class Device:
         return f"{self.index}" if self.mig_index is None else f"{self.index}:{self.mig_index}"
 
     @property
-    def label(self) -> str:
-        """Name on screen: its number, after its machine if there are several."""
-        return self.number if self.machine is None else f"{visible(self.machine)}:{self.number}"
-
-    @property
-    def short_name(self) -> str:
-        """Name without the brand, in visible characters."""
-        return short_name(visible(self.name))
-
-    @property
     def is_here(self) -> bool:
         """True if it is in the machine that gputop runs on."""
         return self.machine in (None, THIS_MACHINE)
@@ -170,7 +146,7 @@ class Device:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DeviceSample:
     """Readings of a device, `age_seconds` old when they were sent, or up to `slow_age_seconds`.
 

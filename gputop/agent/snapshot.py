@@ -1,39 +1,25 @@
 """The schema of the stream: each line of JSON is an `Inventory` or a `Sample`.
 
-Devices are keyed by UUID; see `schema.device` for their fields.
+Devices are keyed by UUID; see `agent.device` for their fields.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from functools import reduce
-from operator import or_
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import Union
 
-from gputop.bounds import DEVICES, EVENTS, PROCESSES
-from gputop.compat import StrEnum
-from gputop.frozen import dataclass, field, replace
-from gputop.problem import Problem
-from gputop.schema.clock_events import BITS
-from gputop.schema.codec import DecodeError, from_json, to_json
-from gputop.schema.device import THIS_MACHINE, Absence, Device, DeviceSample
-from gputop.text import count
+from gputop.agent.device import THIS_MACHINE, Absence, Device, DeviceSample, Word
+from gputop.agent.problem import Problem
 
-if TYPE_CHECKING:
-    from gputop.schema.fast_codec import FastCodec
-
+EVENTS = 1000
+"""Events in one sample: a failing device can report thousands per second. The newest are kept."""
 SCHEMA = 1
 """Version of the schema. It rises when a field changes its meaning or goes, not with a new one."""
 
 
-class NewerSchemaError(DecodeError):
-    """The stream is of a later gputop, whose words may have other meanings."""
-
-
-class DriverState(StrEnum):
+class DriverState(Word):
     """How the driver answers: `starting` until its first answer."""
 
     STARTING = "starting"
@@ -41,7 +27,7 @@ class DriverState(StrEnum):
     UNAVAILABLE = "unavailable"
 
 
-class MachineState(StrEnum):
+class MachineState(Word):
     """How another machine answers: `connecting` until its first sample."""
 
     CONNECTING = "connecting"
@@ -49,7 +35,7 @@ class MachineState(StrEnum):
     AWAY = "away"
 
 
-class Source(StrEnum):
+class Source(Word):
     """Where the numbers come from. Simulated ones are marked wherever they are shown."""
 
     NVML = "nvml"
@@ -58,7 +44,7 @@ class Source(StrEnum):
     """From Prometheus: the machine is not the one that gputop runs on."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Inventory:
     """Machine and devices: the first line of a stream, sent again whenever it changes."""
 
@@ -79,19 +65,12 @@ class Inventory:
     unlisted_gpus: tuple[str, ...] = ()
     """PCI addresses of GPUs that are on the bus, and that the driver does not list."""
 
-    @property
-    def gpus_text(self) -> str:
-        """Return how many GPUs there are: `8 GPUs`, or `2 of 8 GPUs` if only these are shown."""
-        shown = sum(device.parent_uuid is None for device in self.devices)
-        all_of = shown + (self.devices_left_out or 0)
-        return f"{f'{shown} of ' if shown < all_of else ''}{count(all_of, 'GPU')}"
-
     def device(self, uuid: str) -> Device | None:
         """Return the device with that UUID, or None."""
         return next((device for device in self.devices if device.uuid == uuid), None)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Host:
     """The machine around the devices. Percentages are of the time since the sample before."""
 
@@ -107,7 +86,7 @@ class Host:
     absent: Mapping[str, Absence] = field(default_factory=dict)
 
 
-class ProcessKind(StrEnum):
+class ProcessKind(Word):
     """Kind of a process's work on a device."""
 
     COMPUTE = "compute"
@@ -117,7 +96,7 @@ class ProcessKind(StrEnum):
     """Compute through the Multi-Process Service."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Process:
     """A process on one device. With contexts on two devices it is two of these."""
 
@@ -164,7 +143,7 @@ class Process:
         return self.machine in (None, THIS_MACHINE)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Event:
     """An event that the driver reported, such as an Xid."""
 
@@ -177,7 +156,7 @@ class Event:
     """Name of its machine, also for an event without a device."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Machine:
     """One of several machines in a stream, by the name on the command line."""
 
@@ -202,7 +181,7 @@ class Machine:
     """As in `Inventory`."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Sample:
     """Readings, processes and events at one moment."""
 
@@ -249,6 +228,9 @@ class Sample:
         return replace(self, processes=tuple(processes))
 
 
+Record = Union[Inventory, Sample]
+"""A line of the stream."""
+
 MOST_WAITING = 256
 """Utilization samples that wait for a late device to be sent: the newest ones."""
 
@@ -281,125 +263,3 @@ def merge_samples(unsent: Sample, newer: Sample) -> Sample:
         devices=tuple(carry_samples(unsent.devices, newer.devices)),
         events=(unsent.events + newer.events)[-EVENTS:],
     )
-
-
-PROCESS_COUNT = "process_count"
-"""Number of processes that the driver lists on the device."""
-PROCESS_CPU = "process_cpu_percent"
-"""Percent of one core: the busiest of its processes and of their child processes."""
-PROCESS_IO_WAIT = "process_io_wait"
-"""1 if one of its processes waited for storage at that moment, else 0."""
-HOST_CPU = "host_cpu_percent"
-"""Percent of all cores of the host."""
-SLOWDOWN_BITS = "slowdown_bits"
-"""Clock event reasons as a sum of `clock_events.BITS` and `OTHER_SLOWDOWN`."""
-DERIVED = (PROCESS_COUNT, PROCESS_CPU, PROCESS_IO_WAIT, HOST_CPU, SLOWDOWN_BITS)
-"""Numbers of a device that are computed from a sample, and kept over time like its readings."""
-OTHER_SLOWDOWN = 1 << 32
-"""Bit for all reasons that have none in nvml.h. A float holds it beside the others."""
-
-
-def derive(sample: Sample) -> dict[str, dict[str, float | None]]:
-    """Return the numbers of `DERIVED` by device."""
-    processes = sample.processes_by_device()
-    found: dict[str, dict[str, float | None]] = {}
-    for readings in sample.devices:
-        held, reasons = processes[readings.uuid], readings.clock_event_reasons
-        bits = (BITS.get(reason, OTHER_SLOWDOWN) for reason in reasons or ())
-        cpu = [each for p in held for each in (p.cpu_percent, p.children_cpu_most_percent)]
-        found[readings.uuid] = {
-            PROCESS_COUNT: None if not held and "processes" in readings.absent else len(held),
-            PROCESS_CPU: max((each for each in cpu if each is not None), default=None),
-            PROCESS_IO_WAIT: max((p.io_wait for p in held if p.io_wait is not None), default=None),
-            HOST_CPU: sample.host.cpu_percent,
-            SLOWDOWN_BITS: None if reasons is None else reduce(or_, bits, 0),
-        }
-    return found
-
-
-Record = Inventory | Sample
-_TYPES: dict[str, type[Record]] = {"inventory": Inventory, "sample": Sample}
-_NAMES = {cls: name for name, cls in _TYPES.items()}
-
-
-_FAST: list[FastCodec[Sample]] = []
-"""The quick codec for samples, once it is loaded."""
-_REFUSED = b'{"type":"sample","time":1,"host":{"memory_used_bytes":9223372036854775808}}'
-
-
-MANY_DEVICES = 16
-"""Devices from which the quick codec, 2 MiB that take 35 ms to load, makes up for that."""
-LOADED_AFTER = 8
-"""Records of a stream until it is loaded: by then the first numbers are on the screen."""
-
-
-def wants_fast(record: Record, number: int) -> bool:
-    """Return True if the quick codec is worth it at this record, the `number`th of a stream."""
-    return len(record.devices) >= MANY_DEVICES and number % LOADED_AFTER == 0
-
-
-def load_fast() -> None:
-    """Load the quick codec for samples. Without msgspec, or with a strange one, nothing changes."""
-    if _FAST:
-        return
-    with contextlib.suppress(ImportError, TypeError, ValueError):
-        from gputop.schema.fast_codec import FastCodec
-
-        found = FastCodec(Sample, _NAMES[Sample], _BOUNDS)
-        _FAST[:] = [] if found.decode(_REFUSED) else [found]
-
-
-def encode(record: Record) -> str:
-    """Return one line of JSON without the newline."""
-    for fast in _FAST:
-        if record.__class__ is Sample and (line := fast.encode(record)) is not None:
-            return line
-    document = {"type": _NAMES[type(record)], **to_json(record)}
-    return json.dumps(document, separators=(",", ":"), allow_nan=False)
-
-
-def decode(line: str | bytes) -> Record:
-    """Return the record of a line. Ignores unknown fields; raises `DecodeError` otherwise."""
-    for fast in _FAST:
-        if isinstance(line, bytes) and (sample := fast.decode(line)) is not None:
-            return sample
-    try:
-        document = json.loads(line, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
-        raise DecodeError(f"not JSON: {error}") from None
-    if not isinstance(document, dict):
-        raise DecodeError("not a JSON object")
-    cls = _TYPES.get(str(document.get("type")))
-    if cls is None:
-        raise DecodeError(f"unknown type {document.get('type')!r}")
-    schema = document.get("schema", SCHEMA)
-    if cls is Inventory and isinstance(schema, int) and schema > SCHEMA:
-        raise NewerSchemaError(
-            f"the stream has schema {schema}, this gputop reads up to {SCHEMA}: upgrade this gputop"
-        )
-    problem = _cut(document)
-    record = from_json(cls, document)
-    if problem is None or (cls is Inventory and record.problem is not None):
-        return record  # the reason for a missing driver matters more
-    return replace(record, problem=problem)
-
-
-_BOUNDS = {"devices": DEVICES, "machines": DEVICES, "processes": PROCESSES, "events": EVENTS}
-
-
-def _cut(document: dict[str, Any]) -> Problem | None:
-    """Remove items beyond the bounds, the oldest of events; return a problem that says so."""
-    over = []
-    for name, most in _BOUNDS.items():
-        items = document.get(name)
-        if isinstance(items, list) and len(items) > most:
-            over.append(f"{len(items):,} {name} where {most:,} are taken")
-            document[name] = items[-most:] if name == "events" else items[:most]
-    if not over:
-        return None
-    remedy = "Check what runs there: no machine is known to have as many"
-    return Problem("Not everything is shown", f"it sends {' and '.join(over)}", remedy)
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is not a number of JSON")

@@ -1,0 +1,66 @@
+"""Texts and numbers that are computed from records."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import or_
+
+from gputop.agent.device import Device
+from gputop.agent.snapshot import Inventory, Sample
+from gputop.schema.clock_events import BITS
+from gputop.text import count, short_name, visible
+
+
+def label_of(device: Device) -> str:
+    """Return a device's name on screen: its number, after its machine if there are several."""
+    if device.machine is None:
+        return device.number
+    return f"{visible(device.machine)}:{device.number}"
+
+
+def model_of(device: Device) -> str:
+    """Return a device's name without the brand, in visible characters."""
+    return short_name(visible(device.name))
+
+
+def gpus_text(inventory: Inventory) -> str:
+    """Return how many GPUs there are: `8 GPUs`, or `2 of 8 GPUs` if only these are shown."""
+    shown = sum(device.parent_uuid is None for device in inventory.devices)
+    total = shown + (inventory.devices_left_out or 0)
+    if shown < total:
+        return f"{shown} of {count(total, 'GPU')}"
+    return count(total, "GPU")
+
+
+PROCESS_COUNT = "process_count"
+"""Number of processes that the driver lists on the device."""
+PROCESS_CPU = "process_cpu_percent"
+"""Percent of one core: the busiest of its processes and of their child processes."""
+PROCESS_IO_WAIT = "process_io_wait"
+"""1 if one of its processes waited for storage at that moment, else 0."""
+HOST_CPU = "host_cpu_percent"
+"""Percent of all cores of the host."""
+SLOWDOWN_BITS = "slowdown_bits"
+"""Clock event reasons as a sum of `clock_events.BITS` and `OTHER_SLOWDOWN`."""
+DERIVED = (PROCESS_COUNT, PROCESS_CPU, PROCESS_IO_WAIT, HOST_CPU, SLOWDOWN_BITS)
+"""Numbers of a device that are computed from a sample, and kept over time like its readings."""
+OTHER_SLOWDOWN = 1 << 32
+"""Bit for all reasons that have none in nvml.h. A float holds it beside the others."""
+
+
+def derive(sample: Sample) -> dict[str, dict[str, float | None]]:
+    """Return the numbers of `DERIVED` by device."""
+    processes = sample.processes_by_device()
+    found: dict[str, dict[str, float | None]] = {}
+    for readings in sample.devices:
+        held, reasons = processes[readings.uuid], readings.clock_event_reasons
+        bits = (BITS.get(reason, OTHER_SLOWDOWN) for reason in reasons or ())
+        cpu = [each for p in held for each in (p.cpu_percent, p.children_cpu_most_percent)]
+        found[readings.uuid] = {
+            PROCESS_COUNT: None if not held and "processes" in readings.absent else len(held),
+            PROCESS_CPU: max((each for each in cpu if each is not None), default=None),
+            PROCESS_IO_WAIT: max((p.io_wait for p in held if p.io_wait is not None), default=None),
+            HOST_CPU: sample.host.cpu_percent,
+            SLOWDOWN_BITS: None if reasons is None else reduce(or_, bits, 0),
+        }
+    return found

@@ -1,0 +1,86 @@
+"""Limits on records from outside: other hosts, recordings, the worker, kept results."""
+
+from __future__ import annotations
+
+from dataclasses import is_dataclass, replace
+from typing import Any
+
+from gputop.agent.lines import field_names
+from gputop.agent.problem import Problem
+from gputop.agent.snapshot import EVENTS, Inventory, Record
+
+LINE_BYTES = 8 << 20
+"""Bytes of one line of a stream or recording, decompressed; reading can take 20 times as much."""
+OBJECTS = 40_000
+"""Objects of JSON in one line: more than the next limits allow together, and no memory problem."""
+DEVICES = 1024
+"""Devices in one inventory or sample: a history of twenty minutes takes 0.2 MiB for each."""
+PROCESSES = 8192
+"""Processes in one sample, counted once per device."""
+ITEMS = 8192
+"""Items in any other list or table of a record, such as the cores of a host."""
+STRING_CHARACTERS = 16_384
+"""Characters of one text. A masked command line of 4,096 bytes may be longer than that."""
+NUMBER_LIMIT = 1 << 63
+"""Bound of every number: sums of larger ones could become infinite."""
+MOST = {"devices": DEVICES, "machines": DEVICES, "processes": PROCESSES, "events": EVENTS}
+"""Most items of the lists that are cut if they are longer."""
+
+
+class DecodeError(ValueError):
+    """JSON that does not fit the schema. The message says where and why, and is cut."""
+
+    LONGEST = 300
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message if len(message) <= self.LONGEST else f"{message[: self.LONGEST]}…")
+
+
+def cut_lists(record: Record) -> Record:
+    """Cut lists that are too long, the events to the newest; the record's problem says so."""
+    kept: dict[str, Any] = {}
+    over = []
+    for name, most in MOST.items():
+        items = getattr(record, name, ())
+        if len(items) > most:
+            over.append(f"{len(items):,} {name} where {most:,} are taken")
+            kept[name] = items[-most:] if name == "events" else items[:most]
+    if not over:
+        return record
+    if not isinstance(record, Inventory) or record.problem is None:
+        remedy = "Check what runs there: no machine is known to have as many"
+        why = f"it sends {' and '.join(over)}"
+        kept["problem"] = Problem("Not everything is shown", why, remedy)
+    return replace(record, **kept)
+
+
+def check(value: Any) -> None:
+    """Raise `DecodeError` if a number, text or list in a record is beyond the limits."""
+    kind = value.__class__
+    if kind is int or kind is float:
+        if not -NUMBER_LIMIT < value < NUMBER_LIMIT:  # false for NaN, too
+            raise DecodeError("number out of range")
+    elif isinstance(value, str):
+        if len(value) > STRING_CHARACTERS:
+            raise DecodeError(f"text of more than {STRING_CHARACTERS:,} characters")
+    elif isinstance(value, (tuple, list, dict)):
+        if len(value) > ITEMS:
+            raise DecodeError(f"more than {ITEMS:,} items")
+        for item in value.values() if isinstance(value, dict) else value:
+            check(item)
+    elif is_dataclass(value):
+        _check_fields(value)
+
+
+def _check_fields(record: Any) -> None:
+    for name in field_names(record.__class__):
+        value = getattr(record, name)
+        if value is None:
+            continue
+        kind = value.__class__
+        if kind is int and -NUMBER_LIMIT < value < NUMBER_LIMIT:  # as `check`, but faster
+            continue
+        try:
+            check(value)
+        except DecodeError as error:
+            raise DecodeError(f"{name}: {error}") from None
