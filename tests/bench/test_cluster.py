@@ -293,7 +293,7 @@ def test_who_dies_is_named_and_the_rest_goes_on(nodes: Nodes, tmp_path: Path) ->
     assert parent is not None
     parent.kill()
     out, err = process.communicate(timeout=BOUND)
-    assert process.returncode == 1, err
+    assert process.returncode == 3, err
     document = json.loads(out)
     odd = by_place(document)
     assert set(odd) == {"GPU 1", "GPU 4"}
@@ -408,7 +408,7 @@ def test_ranks_on_the_nodes_of_the_cluster(nodes: Nodes, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("fault", "statuses", "says"),
     [
-        (DIES, {1, 3}, r", CPU 1, .*: it (was ended by SIGKILL|does not answer any more)"),
+        (DIES, {3}, r", CPU 1, .*: it (was ended by SIGKILL|does not answer any more)"),
         (ONE_MORE, {1}, r", CPU 1, .* computed wrong results: 4 elements in 6 checks"),
     ],
     ids=["dies", "wrong"],
@@ -429,9 +429,9 @@ def test_a_node_that_is_gone_is_named_and_the_rest_goes_on(nodes: Nodes, tmp_pat
     until_running(nodes, 10)
     nodes.ray.kill_node(other)
     out, err = process.communicate(timeout=BOUND)
-    assert process.returncode == 1, err
+    assert process.returncode == 3, err
     document = json.loads(out)
-    gone = [each for each in document["outliers"] if each["status"] == 1]
+    gone = [each for each in document["outliers"] if each["status"] == 3]
     assert len(gone) == 2
     assert {each["reasons"][0].rpartition(": ")[2] for each in gone} == {
         "its node is gone, or the process that Ray ran beside it has died"

@@ -141,15 +141,14 @@ class Relay:
             self._say_lost(number, error)
 
     def _say_lost(self, number: int, error: Exception) -> None:
-        fault = True
         if isinstance(error, self._ray.exceptions.OutOfMemoryError):
-            why, fault = "its node ran out of memory, and Ray ended it", False
+            why = "its node ran out of memory, and Ray ended it"
         elif isinstance(error, self._ray.exceptions.RayActorError):
             why = "its node is gone, or the process that Ray ran beside it has died"
         else:
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
             why = f"{type(error).__name__}: {lines[-1][:200]}" if lines else type(error).__name__
-        self.send(post=number, lost=why, fault=fault)
+        self.send(post=number, lost=why)
 
     def _kill(self, number: int) -> None:
         self._ray.kill(self._actors.pop(number))

@@ -25,7 +25,7 @@ from gputop.bench.run.session import Session
 from gputop.bench.run.supervision import START_SECONDS, SupervisedRun
 from gputop.bench.run.worker_launch import GET_TORCH, STEP_SECONDS, ChildProcess, Launcher
 from gputop.compat import module_command, timeout
-from gputop.console import COULD_NOT_RUN, FAULT, USAGE, print_message
+from gputop.console import COULD_NOT_RUN, USAGE, print_message
 from gputop.stream.child import UNREADABLE_LINES
 from gputop.stream.launch import child_environment
 from gputop.text import visible
@@ -147,7 +147,7 @@ class Cluster:
         if not self._answer.done():
             self._answer.set_result({"lost": f"the connection to Ray has ended: {why}"})
         for post in self._posts.values():
-            post.handle_message({"lost": "the connection to Ray has ended", "fault": False})
+            post.handle_message({"lost": "the connection to Ray has ended"})
 
 
 QUIET = {
@@ -181,7 +181,6 @@ class LentGpu(Launcher):
         self.problem: str | None = None
         """Reason why there is no GPU to work on."""
         self.on_readings: Callable[[str], None] = lambda _: None
-        self.status_of_death = FAULT
         self.status: int | None = None
         self.lost: Problem | None = None
         self._lines: asyncio.Queue[bytes] = asyncio.Queue()
@@ -211,7 +210,6 @@ class LentGpu(Launcher):
             what = f"The stress test on {visible(self.host or '')} was lost"
             remedy = "See `ray status`, and whether the node still answers"
             self.lost = Problem(what, visible(str(said.get("lost"))), remedy)
-            self.status_of_death = FAULT if said.get("fault") else COULD_NOT_RUN
         self._over.set()
         self._lines.put_nowait(b"")
 

@@ -213,8 +213,8 @@ class Session:
         if line.endswith(b"\n"):
             return line
         # What was cut off with its end says nothing.
-        status = self._status if self._stopping.is_set() else self._launcher.status_of_death
-        raise _NoResultError(await self._silent_end(worker), status)
+        # Nearly always there was too little memory: it is no fault of the device.
+        raise _NoResultError(await self._silent_end(worker), self._status)
 
     def _without_output(self, line: bytes) -> bytes:
         """Return the event in a line from before `hello`, or b"" if there is none.

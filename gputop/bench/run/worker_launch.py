@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from gputop.agent.problem import Problem, ProblemError
 from gputop.compat import timeout
-from gputop.console import COULD_NOT_RUN, process_limit_problem, says_process_limit
+from gputop.console import process_limit_problem, says_process_limit
 from gputop.stream.launch import child_environment
 from gputop.text import visible
 
@@ -266,9 +266,6 @@ class Launcher:
 
     host: str | None = None
     """Name of the machine, or None for this one."""
-    status_of_death = COULD_NOT_RUN  # nearly always there was too little memory
-    """Exit status of a run whose worker ended by itself without a message."""
-
     async def find_python(self, request: Request) -> str:
         """Return the path of the interpreter; raise `ProblemError`. May be cancelled."""
         cuda = request.target.kind == "cuda"
