@@ -24,6 +24,7 @@ from gputop.commands.options import add_python
 from gputop.console import FAULT, FINE, terminal_size
 from gputop.health.findings import Finding, Severity, name_devices
 from gputop.output.ansi import CYAN, GREEN, LOUD_RED, YELLOW, Piece, painted, wanted
+from gputop.schema.advice import fill_index
 from gputop.schema.derived import label_of
 from gputop.text import count, visible
 
@@ -101,8 +102,8 @@ def document(findings: Sequence[Finding], facts: DoctorFacts) -> dict[str, Any]:
                 "check": each.rule,
                 "group": BY_NAME[each.rule].group,
                 "status": STATUSES[each.severity][0],
-                "finding": each.sentence,
-                "remedy": remedy(each, _found_on(each, gpus)) or None,
+                "finding": each.line,
+                "remedy": fill_index(each.remedy, _found_on(each, gpus)) or None,
                 "device": each.device_uuid or None,
                 "rows": list(each.rows),
             }
@@ -147,13 +148,6 @@ def page(
     return "\n".join([*lines, "", summary])
 
 
-def remedy(finding: Finding, devices: Iterable[Device]) -> str:
-    """Return the remedy for the devices that have that finding."""
-    from gputop.schema.advice import INDEX
-
-    return finding.advice.replace(INDEX, ",".join(str(each.index) for each in devices))
-
-
 def _found_on(finding: Finding, gpus: Iterable[Device]) -> list[Device]:
     return [device for device in gpus if device.uuid == finding.device_uuid]
 
@@ -181,11 +175,11 @@ def _named(devices: Sequence[Device], gpus: int) -> str:
 def _texts(
     finding: Finding, devices: Sequence[Device], gpus: int, room: int | None
 ) -> Iterator[str]:
-    yield from _broken(f"{_named(devices, gpus)}{visible(finding.sentence, 600)}", room)
+    yield from _broken(f"{_named(devices, gpus)}{visible(finding.line, 600)}", room)
     for row in finding.rows:
         yield from _broken(row, room)
-    if finding.advice and finding.severity is not Severity.OK:
-        yield from _broken(f"> {visible(remedy(finding, devices), 600)}", room, "  ")
+    if finding.remedy and finding.severity is not Severity.OK:
+        yield from _broken(f"> {visible(fill_index(finding.remedy, devices), 600)}", room, "  ")
 
 
 def _broken(text: str, room: int | None, indent: str = "") -> list[str]:

@@ -17,6 +17,7 @@ COMMANDS = {
     "status": "the devices, a line each, as text or JSON; once, or every few seconds",
     "bench": "a stress test without the dashboard",
     "pick": "the idlest devices, for CUDA_VISIBLE_DEVICES",
+    "why": "what slows the GPUs, or is wrong: watch for half a minute, and say what to do",
     "doctor": "check driver, devices and torch; say what to do about problems",
     "stream": "snapshots as JSON lines or CSV, until stopped",
     "exporter": "metrics for Prometheus, over HTTP, until stopped",
@@ -48,6 +49,13 @@ SHARED: Mapping[str, Parents] = {
         options.replay,
     ),
     "pick": (options.demo,),
+    "why": (
+        options.gpm,
+        options.devices,
+        options.demo,
+        options.hosts,
+        options.replay,
+    ),
     "stream": (
         options.sample_interval,
         options.gpm,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from gputop.bench.results.statistics import robust_sigma
 from gputop.health import conditions
 from gputop.health import thresholds as t
-from gputop.health.findings import Finding, Severity
+from gputop.health.findings import Finding, Severity, capitalized
 from gputop.schema.clock_events import BITS, BY_WORD, CLOCK_EVENTS, SLOWDOWNS, ClockEvent, gravest
 from gputop.text import cut, duration, percentage, visible
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gputop.fleet.parse import Moments, Values
 
 LONGEST = 59
-"""Most cells of a sentence."""
+"""Most cells of a title."""
 XID_RANKS = {79: 100, 95: 95, 48: 92, 119: 90, 120: 90, 140: 90, 46: 88, 62: 88, 64: 86, 74: 80}
 OTHER_XID_RANK, PROGRAM_XID_RANK = 60, 5
 _JOBS = ("hpc_job", "slurm_job", "job_id", "job_name", "ray_job", "training_job", "exported_job")
@@ -71,7 +71,7 @@ def find(gpus: Iterable[Gpu], known: Known) -> tuple[Finding, ...]:
     for each in found:
         gpu = of[each.device_uuid][1]
         owner = gpu.device if each.rule in _OF_DEVICE else gpu.key
-        once.setdefault((owner, each.rule, each.sentence), each)
+        once.setdefault((owner, each.rule, each.title), each)
     found = [*once.values()]
     found.sort(key=lambda each: (-each.severity, -each.rank, of[each.device_uuid][0], each.rule))
     return tuple(found)
@@ -97,8 +97,8 @@ def _judge(gpu: Gpu, known: Known) -> Iterator[Finding]:
 def _finding(
     gpu: Gpu, rule: str, severity: Severity, text: str, rank: float, since: float | None = None
 ) -> Finding:
-    text = cut(text, LONGEST)
-    return Finding(severity, text, since=since, rule=rule, device_uuid=gpu.key, rank=rank)
+    title = cut(capitalized(text), LONGEST)
+    return Finding(severity, title, since=since, rule=rule, device_uuid=gpu.key, rank=rank)
 
 
 def _xid(gpu: Gpu, known: Known) -> Finding | None:
@@ -167,7 +167,7 @@ def _slowed(gpu: Gpu, known: Known) -> Finding | None:
     slowdown = gravest(gpu.clock_event_reasons or ())
     if slowdown is not None:
         degrees = _degrees(gpu) if slowdown.is_heat else ""
-        rank, text = 50 - CLOCK_EVENTS.index(slowdown), f"{slowdown.fault.capitalize()}{degrees}"
+        rank, text = 50 - CLOCK_EVENTS.index(slowdown), f"{slowdown.fault}{degrees}"
         return _finding(gpu, slowdown_rule(slowdown), Severity.WARNING, text, rank)
     if gpu.key in known.heat:
         text = f"Throttled by heat in the last minutes{_degrees(gpu)}"

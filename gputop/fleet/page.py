@@ -62,7 +62,7 @@ def document(fleet: Fleet) -> dict[str, Any]:
                 "key": each.device_uuid,
                 "kind": each.rule,
                 "severity": each.severity.word,
-                "text": each.sentence,
+                "text": each.title,
                 "rank": each.rank,
                 "since": each.since,
             }
@@ -140,7 +140,7 @@ def _findings(fleet: Fleet) -> Iterator[Line]:
     rows = [*_rows(fleet.findings, gpus)]
     shown = rows[:MOST_ROWS]
     wide = max(cells(where) for _, where, _, _ in shown)
-    longest = max(cells(finding.sentence) for finding, _, _, _ in shown)
+    longest = max(cells(finding.title) for finding, _, _, _ in shown)
     dates = [since(finding, fleet.time) for finding, _, _, _ in shown]
     dated = max(map(len, dates))
     for begun, (finding, where, gpu, _) in zip(dates, shown, strict=True):
@@ -150,7 +150,7 @@ def _findings(fleet: Fleet) -> Iterator[Line]:
         yield [
             Piece(f"{word.upper():<8}", look),
             Piece(f"{where}{' ' * (wide - cells(where))}  "),
-            Piece(f"{finding.sentence}{' ' * (longest - cells(finding.sentence))}", look),
+            Piece(f"{finding.title}{' ' * (longest - cells(finding.title))}", look),
             Piece(f"  {begun:<{dated}}" if dated else "", ansi.DIM),
             Piece(f"  {about}", ansi.DIM),
         ]
@@ -174,7 +174,7 @@ def _rows(
     groups: dict[tuple[str, str, Severity, str], list[Finding]] = {}
     for each in findings:
         host = gpus[each.device_uuid].host
-        groups.setdefault((host, each.rule, each.severity, each.sentence), []).append(each)
+        groups.setdefault((host, each.rule, each.severity, each.title), []).append(each)
     for (host, _, _, _), several in groups.items():
         first = gpus[several[0].device_uuid]
         if len(several) > 1:

@@ -7,7 +7,6 @@ status page; the rules, doctor and the fleet use the same words.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import NamedTuple
 
 from gputop.agent.device import Absence, Device, DeviceSample, DeviceState
@@ -29,6 +28,11 @@ class Fault(NamedTuple):
     """In `XIDS` a template for `advice.fill_in`."""
 
 
+STATE_NAMES: Mapping[str, str] = {
+    DeviceState.LOST: "LOST",
+    DeviceState.NEEDS_RESET: "NEEDS RESET",
+    DeviceState.NOT_RESPONDING: "NOT RESPONDING",
+}
 STATES: Mapping[str, str] = {
     DeviceState.OK: "Answers again",
     DeviceState.LOST: "LOST: it no longer answers on its bus",
@@ -161,9 +165,9 @@ def gravest_xid(xids: Iterable[Event]) -> Event:
     return max(xids, key=lambda event: (event.code not in PROGRAM_XIDS, event.time))
 
 
-NO_SPARE_ROWS = "No spare memory rows left"
-ROW_PENDING = "A memory row to remap at the next reset"
-ALMOST_FULL = "Almost out of memory"
+NO_SPARE_ROWS = "no spare memory rows left"
+ROW_PENDING = "a memory row to remap at the next reset"
+ALMOST_FULL = "almost out of memory"
 
 
 def ecc_text(number: int) -> str:
@@ -174,7 +178,8 @@ def ecc_text(number: int) -> str:
 def recovery_text(action: str) -> str:
     """Return the words for the recovery action that the driver asks for."""
     known = RECOVERIES.get(action)
-    return f"Needs {known.need if known else visible(action, 40).replace('_', ' ')}"
+    need = known.need if known else visible(action, 40).replace("_", " ")
+    return f"needs {need}"
 
 
 UNLISTED_REMEDY = "`sudo dmesg | grep NVRM` says why the driver did not start it"
@@ -183,14 +188,13 @@ UNLISTED_REMEDY = "`sudo dmesg | grep NVRM` says why the driver did not start it
 def unlisted_alert(hostname: str, addresses: Sequence[str]) -> Finding:
     """Return the alert about GPUs on the bus that the driver does not list."""
     shown = [visible(address, 20) for address in addresses]
-    many = "A GPU" if len(addresses) == 1 else count(len(addresses), "GPU")
+    many = "a GPU" if len(addresses) == 1 else count(len(addresses), "GPU")
     return Finding(
         Severity.WARNING,
-        f"{many} that the driver does not list: {fold_list(shown, 3)}",
-        advice=UNLISTED_REMEDY,
+        f"{many} that the driver does not list, {fold_list(shown, 3)}",
+        remedy=UNLISTED_REMEDY,
         rule="unlisted",
         label=visible(hostname, 64),
-        verb="has",
     )
 
 
@@ -206,16 +210,14 @@ def machine_alerts(
     else:
         unlisted = {each.name: each.unlisted_gpus for each in machines if each.unlisted_gpus}
     found = [
-        Finding(
-            Severity.FAULT, "Unreachable", rule=f"away: {each.name}", label=each.name, verb="is"
-        )
+        Finding(Severity.FAULT, "unreachable", rule="away", label=each.name)
         for each in machines
         if each.state is MachineState.AWAY
     ]
     if sample.problem is not None:
-        text = f"Shown only in part: {visible(sample.problem.why)}"
+        title = f"shown only in part, {visible(sample.problem.why)}"
         label = visible(hostname, 64)
-        found.append(Finding(Severity.WARNING, text, rule="incomplete", label=label, verb="is"))
+        found.append(Finding(Severity.WARNING, title, rule="incomplete", label=label))
     return found + [unlisted_alert(name, addresses) for name, addresses in unlisted.items()]
 
 
@@ -250,29 +252,29 @@ def usable_memory(device: Device, sample: DeviceSample, host: Host) -> tuple[int
 
 
 def _device_alerts(device: Device, sample: DeviceSample, host: Host) -> Iterator[Finding]:
-    alert = partial(Finding, device_uuid=device.uuid, label=label_of(device))
+    def alert(severity: Severity, title: str, rule: str) -> Finding:
+        return Finding(severity, title, rule=rule, device_uuid=device.uuid, label=label_of(device))
+
     state = sample.state
     # An instance is lost with its GPU, which says so.
     if state is not DeviceState.OK and device.parent_uuid is None:
-        verb = "" if state is DeviceState.NEEDS_RESET else "is"
-        words = STATES[state].partition(":")[0]
-        yield alert(Severity.FAULT, words, rule=state.value, verb=verb)
+        yield alert(Severity.FAULT, STATE_NAMES[state], state.value)
     if sample.ecc_uncorrected:
-        yield alert(Severity.FAULT, ecc_text(sample.ecc_uncorrected), rule="ecc", verb="has")
+        yield alert(Severity.FAULT, ecc_text(sample.ecc_uncorrected), "ecc")
     if sample.remap_failed:
-        yield alert(Severity.FAULT, NO_SPARE_ROWS, rule="remap_failed", verb="has")
+        yield alert(Severity.FAULT, NO_SPARE_ROWS, "remap")
     elif sample.remap_pending:
-        yield alert(Severity.WARNING, ROW_PENDING, rule="remap_pending", verb="has")
+        yield alert(Severity.WARNING, ROW_PENDING, "remap")
     action = sample.recovery_action
     if action is not None and action != "none" and state is DeviceState.OK:
-        yield alert(Severity.FAULT, recovery_text(action), rule="recovery")
+        yield alert(Severity.FAULT, recovery_text(action), "recovery")
     slowdown = gravest(sample.clock_event_reasons or ())
     if slowdown:
         rule = "thermal" if slowdown.is_heat else "hardware_slowdown"
-        yield alert(Severity.WARNING, slowdown.fault.capitalize(), rule=rule, verb="is")
+        yield alert(Severity.WARNING, slowdown.fault, rule)
     used, free = usable_memory(device, sample, host) or (0, 0)
     if used and 100 * used >= t.FULL.begin * (used + free):
-        yield alert(Severity.WARNING, ALMOST_FULL, rule="almost_full", verb="is")
+        yield alert(Severity.WARNING, ALMOST_FULL, "almost_full")
 
 
 def _xid_alerts(
@@ -285,11 +287,12 @@ def _xid_alerts(
             recent.setdefault(uuid, []).append(event)
     for uuid, xids in recent.items():
         event = gravest_xid(xids)
+        code = "unknown" if event.code is None else event.code
         yield Finding(
             xid_severity(event.code),
-            f"Xid {'unknown' if event.code is None else event.code}",
-            rule=f"xid at {event.time}",  # each is news
+            f"Xid {code}",
+            since=event.time,  # each is news
+            rule="xid",
             device_uuid=uuid,
             label=label_of(devices[uuid]),
-            verb="had",
         )

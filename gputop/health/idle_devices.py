@@ -14,7 +14,7 @@ from typing import NamedTuple
 from gputop.agent.device import Device, DeviceSample, DeviceState
 from gputop.agent.snapshot import Inventory, Process, ProcessKind, Sample
 from gputop.health.conditions import NO_SPARE_ROWS, ROW_PENDING, STATES, ecc_text, recovery_text
-from gputop.health.findings import lower_first, name_devices
+from gputop.health.findings import name_devices
 from gputop.health.thresholds import FULL_MARK, WORKS
 from gputop.schema.derived import label_of, model_of
 from gputop.text import fold_list, percentage, size, visible
@@ -218,13 +218,13 @@ def _faulty(readings: DeviceSample | None) -> str | None:
     if readings.state is not DeviceState.OK:
         return STATES[readings.state]
     if readings.recovery_action not in (None, "none"):
-        return lower_first(recovery_text(readings.recovery_action or ""))
+        return recovery_text(readings.recovery_action or "")
     if readings.ecc_uncorrected:
         return f"{ecc_text(readings.ecc_uncorrected)} since its driver was loaded"
     if readings.remap_failed:
-        return lower_first(NO_SPARE_ROWS)
+        return NO_SPARE_ROWS
     if readings.remap_pending:
-        return lower_first(ROW_PENDING)
+        return ROW_PENDING
     return None
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from gputop.agent.device import Absence, DeviceSample, DeviceState
 from gputop.agent.snapshot import Event, Inventory, Sample
-from gputop.health.findings import Finding
+from gputop.health.findings import Finding, Severity
 from gputop.health.rule_view import NoEvidence, RuleView, SampleWindows
 from gputop.health.rules import hardware, memory_use, workload
 from gputop.health.rules.hardware import REASONS
@@ -85,9 +85,9 @@ RULES = (
     _at_once("almost_full", "out of memory", (USED, memory_use.FREE), memory_use.almost_full),
     _at_once("thermal", "heat", (REASONS,), hardware.thermal),
     _at_once("hardware_slowdown", "hardware slowdown", (REASONS,), hardware.hardware_slowdown),
-    Rule("straggler", "straggler", (BUSY, CLOCK), workload.straggler),
     Rule("input_bound", "waiting for input", (BUSY, PROCESS_CPU, PROCESS_IO_WAIT),
          workload.input_bound),
+    Rule("straggler", "straggler", (BUSY, CLOCK), workload.straggler),
     Rule("not_working", "busy with idle SMs", (BUSY, SM, POWER), workload.not_working),
     _at_once("link_degraded", "PCIe link slow", (*_LINK, *_LINK_MAX, BUSY), hardware.link_degraded),
     Rule("pcie_bound", "PCIe link full", (*hardware.TRAFFIC, *_LINK), hardware.pcie_bound),
@@ -104,7 +104,10 @@ RULES = (
     Rule("power_capped", "power limit", (REASONS,), hardware.power_capped),
 )
 # fmt: on
-"""All rules. Of equally grave findings, that of the first rule comes first."""
+"""All rules. Of equally grave findings, that of the first rule comes first.
+
+Waiting for input is asked before the rules that compare devices, which depend on it.
+"""
 BY_NAME = {rule.name: rule for rule in RULES}
 _RANKS = {rule.name: float(len(RULES) - number) for number, rule in enumerate(RULES)}
 _SUDDEN = attrgetter("state", "ecc_uncorrected", "remap_pending", "remap_failed", "recovery_action")
@@ -173,9 +176,14 @@ class Judge:
     def _judge_device(self, view: RuleView) -> tuple[Verdict, ...]:
         before = self._last.get(view.device.uuid, ())
         since = {each.rule: each.since for each in before if isinstance(each, Finding)}
-        verdicts = tuple(_ask(rule, view, since.get(rule.name)) for rule in RULES)
+        verdicts = []
+        for rule in RULES:
+            verdict = _ask(rule, view, since.get(rule.name))
+            verdicts.append(verdict)
+            if rule.name == "input_bound" and isinstance(verdict, Finding):
+                view.waits_for_input = verdict.severity is Severity.WARNING
         view.held = False  # its peers read it, too
-        return verdicts
+        return tuple(verdicts)
 
 
 def judge_snapshot(inventory: Inventory, sample: Sample) -> Judgement:

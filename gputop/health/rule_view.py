@@ -134,6 +134,8 @@ class RuleView:
     """Machine that the device is in."""
     held: bool = False
     """True if the current rule already has a finding that has not ended."""
+    waits_for_input: bool = False
+    """True if it was found to wait for input: then rules that compare its work are silent."""
     _numbers: dict[tuple[str, float], _Numbers] = field(default_factory=dict)
 
     def passes(self, limit: t.Limit, value: float) -> bool:
@@ -197,6 +199,19 @@ class RuleView:
             known = self._numbers[key] = _Numbers(numbers, len(there), mean)
         return known
 
+    def mean_at_work(self, name: str) -> float | None:
+        """Return the mean over the samples in which the device worked, or None if there are none.
+
+        The clocks of an idle device say nothing.
+        """
+        if self.mean_or_none(name) is None or self.mean_or_none(self.activity) is None:
+            return None
+        numbers = self._read(name, t.WINDOW_SECONDS).numbers
+        loads = self._read(self.activity, t.WINDOW_SECONDS).numbers
+        pairs = zip(numbers, loads, strict=True)
+        known = finite([number for number, load in pairs if load >= t.AT_WORK])
+        return sum(known) / len(known) if known else None
+
     @property
     def activity(self) -> str:
         """The reading that shows work: SM active if there is no *busy*, as on MIG instances."""
@@ -218,10 +233,12 @@ class RuleView:
         masks = finite(self.values(SLOWDOWN_BITS))
         return 100 * sum(holds(int(mask)) for mask in masks) / len(masks)
 
-    def newest(self, label: str, name: str) -> list[Evidence]:
+    def newest(self, label: str, name: str, headline: str = "") -> list[Evidence]:
         """Return the newest number as evidence; empty if there is none."""
         value = self._newest(name)
-        return [] if value is None else [Evidence(label, name, float(value), unit_of(name))]
+        if value is None:
+            return []
+        return [Evidence(label, name, float(value), unit_of(name), headline=headline)]
 
     def means(self, *shown: tuple[str, str], seconds: float = t.WINDOW_SECONDS) -> list[Evidence]:
         """Return the means as evidence, by label and name, without those that there are not."""
@@ -233,12 +250,17 @@ class RuleView:
         ]
 
     def measured(
-        self, label: str, name: str, value: float, unit: str = "", seconds: float = t.WINDOW_SECONDS
+        self,
+        label: str,
+        name: str,
+        value: float,
+        unit: str = "",
+        seconds: float = t.WINDOW_SECONDS,
+        headline: str = "",
     ) -> Evidence:
         """Return a number of that time as evidence; `unit` is that of the reading by default."""
-        return Evidence(
-            label, name, value, unit or unit_of(name), self.windows.within(seconds).span
-        )
+        span = self.windows.within(seconds).span
+        return Evidence(label, name, value, unit or unit_of(name), span, headline)
 
     def driver_samples(self, name: str) -> EvenSamples | None:
         """Return the driver's own samples of a reading.

@@ -123,6 +123,8 @@ LEAK_SHARE = Limit(1.0, 0.7)
 
 STRAGGLER = Limit(-8, -5)
 """SM clock, % from the median of its peers. Good devices of a kind differ by 2 to 4."""
+AT_WORK = 50.0
+"""Busy, %, of a sample whose clock counts. In one with less the device was mostly idle."""
 STRAGGLER_LOAD = Limit(50, 40)
 """Busy, %, of the device and of its peers. With less, clocks mean nothing."""
 MORE_MEMORY = Limit(15, 12)

@@ -13,7 +13,7 @@ from gputop.agent.device import GPM_READINGS, Absence, Device, DeviceSample, Dev
 from gputop.agent.lines import to_plain
 from gputop.agent.snapshot import DriverState, Inventory, Process, Sample, Source
 from gputop.health import thresholds as t
-from gputop.health.conditions import STATES, find_alerts, unlisted_alert
+from gputop.health.conditions import STATE_NAMES, find_alerts, unlisted_alert
 from gputop.health.findings import Severity, summarize
 from gputop.output import ansi
 from gputop.output.ansi import Line, Piece
@@ -89,7 +89,7 @@ def _power(_: Device, readings: DeviceSample) -> Piece:
 
 def _state(_: Device, readings: DeviceSample) -> Piece:
     if readings.state is not DeviceState.OK:
-        return Piece(STATES[readings.state].partition(":")[0], ansi.LOUD_RED)
+        return Piece(STATE_NAMES[readings.state], ansi.LOUD_RED)
     return Piece("no answer yet" if readings.age_seconds is None else "", ansi.YELLOW)
 
 

@@ -5,6 +5,8 @@ Without `-i`, nvidia-smi changes every GPU of the machine. A test looks for comm
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from gputop.agent.device import Absence, Device, DeviceSample, DeviceState
 from gputop.text import visible
 
@@ -18,11 +20,20 @@ _NVLINK_CHIPS = ("7.0", "8.0", "9.0", "10.0", "10.3")
 """Compute capabilities of the chips that HGX machines connect by NVLink."""
 
 
-def smi_command(options: str, device: Device | None) -> str:
-    """Return an nvidia-smi command that changes the device; None leaves the `INDEX` open."""
-    if device is None:
-        return f"`sudo nvidia-smi -i {INDEX} {options}`"
+def shared_command(options: str, device: Device) -> str:
+    """Return an nvidia-smi command for all devices of a machine that need it: see `fill_index`."""
+    return f"`sudo nvidia-smi -i {INDEX} {options}`{_on_machine(device)}"
+
+
+def smi_command(options: str, device: Device) -> str:
+    """Return an nvidia-smi command that changes the device."""
     return f"`sudo nvidia-smi -i {device.index} {options}`{_on_machine(device)}"
+
+
+def fill_index(advice: str, devices: Iterable[Device]) -> str:
+    """Return the advice for these devices: their indices take the place of `INDEX`."""
+    indices = dict.fromkeys(str(each.index) for each in devices)
+    return advice.replace(INDEX, ",".join(indices))
 
 
 def mig_command(options: str, device: Device) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from gputop.agent.device import GPM_READINGS, READINGS, Absence, Device, DeviceSample
 from gputop.agent.snapshot import Host, Process
-from gputop.schema.advice import smi_command
+from gputop.schema.advice import shared_command, smi_command
 from gputop.schema.catalogue import CATALOGUE
 from gputop.schema.clock_events import CLOCK_EVENTS
 from gputop.text import ABSENT, duration, number, percentage, size, used_of, visible
@@ -193,9 +193,10 @@ def _not_supported(name: str, device: Device, host: Host | None) -> str:
     return "not supported by this device or its driver"
 
 
-def enable_ecc(device: Device | None) -> str:
-    """Return the remedy for disabled ECC; None leaves the index open."""
-    return f"{smi_command('-e 1', device)} and a reboot enable it"
+def enable_ecc(device: Device, *, shared: bool = False) -> str:
+    """Return the remedy for disabled ECC, for this device or to be `shared` by several."""
+    command = shared_command if shared else smi_command
+    return f"{command('-e 1', device)} and a reboot enable it"
 
 
 def _disabled(name: str, device: Device) -> str:

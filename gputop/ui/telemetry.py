@@ -19,8 +19,9 @@ from gputop.agent.snapshot import (
     Source,
 )
 from gputop.agent.times import is_old, silence_limit
+from gputop.health.causes import Cause, find_causes
 from gputop.health.conditions import find_alerts, machine_alerts
-from gputop.health.findings import Cause, Finding, Severity, find_causes
+from gputop.health.findings import Finding, Severity
 from gputop.schema.limits import DEVICES
 from gputop.stream.child import Interruption
 from gputop.stream.history import CAPACITY, History
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from gputop.agent.problem import Problem
     from gputop.agent.snapshot import Host, Machine, Record
     from gputop.health.judge import Judge, Judgement
+    from gputop.health.why import WhyReport
 
 MOST_HELD = CAPACITY
 """Most records that a pause holds back."""
@@ -191,6 +193,13 @@ class Telemetry:
                         problems.setdefault(each.device_uuid, each)
             self._conclusions = judgement, causes, problems
         return self._conclusions
+
+    def why(self, device: Device | None = None) -> WhyReport:
+        """Return the page *Why is it slow?* about all devices, or about one."""
+        from gputop.health.why import Situation
+
+        now = Situation(self.devices, self._known, self.judgement, self.alerts, self.host)
+        return now.report(device)
 
     @property
     def slowest(self) -> Cause | None:

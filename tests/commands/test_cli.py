@@ -306,6 +306,7 @@ HONOURED = {
     "stream": {*SOURCE, "--demo", "--host", "--replay"},
     "exporter": {*SOURCE, "--demo"},
     "pick": {"--demo"},
+    "why": {"--no-gpm", "--id", "--only-visible", "--demo", "--host", "--replay"},
 }
 NEEDED = {"completion": ["bash"], "exporter": ["--processes"], "schema": ["status"]}
 

@@ -145,7 +145,7 @@ def test_an_xid_is_an_alert_and_an_event_with_what_to_do(driver: FakeDriver) -> 
         see(terminal, "1 Test 1")
         terminal.wait_for(lambda _: driver.calls(1)["nvmlDeviceRegisterEvents"] > 0)
         driver.report_xid(1, 79)
-        see(terminal, "▲ GPU 1 had Xid 79")
+        see(terminal, "▲ GPU 1: Xid 79")
         terminal.send(f"{DOWN}{ENTER}")
         see(terminal, "1 Test 1", "Events", "Xid 79: ")
         terminal.send("p")

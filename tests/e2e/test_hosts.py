@@ -91,14 +91,14 @@ def test_one_of_two_real_hosts_ends_and_returns(
         assert terminal.text.count("Test 7") == 2
         assert len(processes_of(run_id)) == 2
         getattr(two, end)()
-        wait_for(terminal, "Host two is unreachable", "UNREACHABLE for")
+        wait_for(terminal, "Host two: unreachable", "UNREACHABLE for")
         # The other one goes on: what changes there is seen.
         driver.write(device(7, temperature_celsius=83))
         wait_for(terminal, "83°C")
         assert "83°C" not in under(terminal, "two")
         two.stop()
         two.start()
-        wait_for(terminal, "─ two ", without=("UNREACHABLE", "is unreachable", "connecting"))
+        wait_for(terminal, "─ two ", without=("UNREACHABLE", ": unreachable", "connecting"))
         terminal.wait_for(lambda t: "83°C" in under(t, "two"), LONG)
         terminal.send("q")
         assert terminal.wait() == 0
@@ -138,7 +138,7 @@ def test_leaving_leaves_nothing_of_any_host(ssh: FakeSsh) -> None:
     ssh.does("noisy", fake_ssh.NOISY)
     names = ("a", "slow", "secret", "noisy")
     with watching(ssh, *names) as terminal:
-        see(terminal, "─ a ", "Host secret is unreachable", "─ noisy ", "4 GPUs")
+        see(terminal, "─ a ", "Host secret: unreachable", "─ noisy ", "4 GPUs")
         see(terminal, "it wants a password or another key.", "`ssh-copy-id secret`")
         assert "connecting" in under(terminal, "slow").splitlines()[0]
         terminal.send("q")

@@ -123,13 +123,13 @@ def test_alerts_come_and_go(driver: FakeDriver) -> None:
     with opened(driver) as terminal:
         see(terminal, "2 Test 2", without=("▲ GPU",))
         driver.change(0, clock_event_reasons=HOT)
-        see(terminal, "▲ GPU 0 is throttled by heat")
+        see(terminal, "▲ GPU 0: throttled by heat")
         driver.change(0, clock_event_reasons=VERY_HOT)
-        see(terminal, "▲ GPU 0 is throttled by heat (hardware)")
+        see(terminal, "▲ GPU 0: throttled by heat (hardware)")
         driver.change(1, code=GPU_IS_LOST)
-        see(terminal, "▲ GPU 1 is LOST", "1 not answering")
+        see(terminal, "▲ GPU 1: LOST", "1 not answering")
         driver.change(2, hang=True)
-        see(terminal, "▲ GPU 1 is LOST", "▲ GPU 2 is NOT RESPONDING", "2 not answering")
+        see(terminal, "▲ GPU 1: LOST", "▲ GPU 2: NOT RESPONDING", "2 not answering")
         driver.change(0, clock_event_reasons=0)
         driver.change(1, code=0)
         driver.change(2, hang=False)
@@ -150,11 +150,11 @@ def test_the_bell_is_rung_once_for_each_alert_if_at_all(driver: FakeDriver, bell
         calls_of(terminal, driver)
         assert rung(terminal) == 0
         driver.change(0, clock_event_reasons=HOT)
-        see(terminal, "▲ GPU 0 is throttled")
+        see(terminal, "▲ GPU 0: throttled")
         calls_of(terminal, driver)
         assert rung(terminal) == bell
         driver.report_xid(1, 48)
-        see(terminal, "▲ GPU 1 had Xid 48")
+        see(terminal, "▲ GPU 1: Xid 48")
         calls_of(terminal, driver)
         assert rung(terminal) == 2 * bell
 

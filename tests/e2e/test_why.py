@@ -17,10 +17,10 @@ def test_an_xid_is_a_finding_at_once(driver: FakeDriver, columns: int, rows: int
     with dashboard(env=driver.environment(), columns=columns, rows=rows) as terminal:
         see(terminal, "0 Test 0", "1 Test 1")
         terminal.send("w")
-        see(terminal, "all 2 devices", "No problems found", "Checked, no problem")
+        see(terminal, "all 2 devices", "No problem so far: ", "Checked, no problem")
         see(terminal, "not watched for long enough yet")
         terminal.send("w")
-        see(terminal, "Why is it slow? GPU 0 Test 0", "No problems found", "Checked, no problem")
+        see(terminal, "Why is it slow? GPU 0 Test 0", "No problem so far: ", "Checked, no problem")
         driver.report_xid(1, 79)
         terminal.send("n")
         see(
@@ -28,7 +28,7 @@ def test_an_xid_is_a_finding_at_once(driver: FakeDriver, columns: int, rows: int
             "GPU 1 Test 1",
             "▲ Xid 79: the GPU has fallen off the bus",
             "Usually only a reboot helps; look at its power, heat and seating",
-            without=("No problems found",),
+            without=("No problem so far: ",),
         )
         terminal.send("w")
         see(terminal, "all 2 devices", "▲ GPU 1: Xid 79")

@@ -339,7 +339,7 @@ def test_the_dashboard_of_one_machine_names_what_was_left_out() -> None:
     telemetry.receive(streams.inventory(2))
     telemetry.receive(dataclasses.replace(streams.sample(2), problem=PROBLEM))
     assert [text for _, text in summarize(telemetry.alerts)] == [
-        "Host node07 is shown only in part: it sends 2,000 devices"
+        "Host node07: shown only in part, it sends 2,000 devices"
     ]
     telemetry.receive(streams.sample(2))
     assert telemetry.alerts == []

@@ -40,7 +40,7 @@ def gpu(number: int = 0, **changes: Any) -> Gpu:
 
 def said(one: Gpu, **known: Any) -> list[tuple[str, str, str]]:
     """Kind, severity and words of what is wrong with it."""
-    return [(w.rule, w.severity.word, w.sentence) for w in find([one], Known(**known))]
+    return [(w.rule, w.severity.word, w.title) for w in find([one], Known(**known))]
 
 
 def test_what_is_well() -> None:
@@ -152,7 +152,7 @@ def slow(clock: float, **changes: Any) -> list[Gpu]:
     ],
 )
 def test_stragglers_by_their_clock(gpus: list[Gpu], text: str | None) -> None:
-    found = [wrong.sentence for wrong in find(gpus, Known()) if wrong.rule == "straggler"]
+    found = [wrong.title for wrong in find(gpus, Known()) if wrong.rule == "straggler"]
     assert found == ([] if text is None else [text])
 
 
@@ -183,7 +183,7 @@ def test_stragglers_by_their_load() -> None:
     assert find(gpus, Known(busy_mean=means)) == ()
     (wrong,) = find(gpus, Known(busy_mean=means | {"g3": 40.0}))
     assert (wrong.device_uuid, wrong.rule) == ("g3", "less_busy")
-    assert wrong.sentence == "Straggler: busy 40 %, of its job 95 %"
+    assert wrong.title == "Straggler: busy 40 %, of its job 95 %"
     alone = [dataclasses.replace(each, labels={}) for each in gpus]
     assert find(alone, Known(busy_mean=means | {"g3": 40.0})) == ()
 
@@ -217,8 +217,8 @@ def test_whatever_is_read_is_said_in_a_line(gpus: list[Gpu]) -> None:
     found = find(gpus, Known())
     assert {wrong.device_uuid for wrong in found} <= {each.key for each in gpus}
     for wrong in found:
-        assert cells(wrong.sentence) <= LONGEST
-        assert wrong.sentence.isprintable()
+        assert cells(wrong.title) <= LONGEST
+        assert wrong.title.isprintable()
     order = [Severity.FAULT, Severity.STALE, Severity.WARNING]
     places = [(order.index(wrong.severity), -wrong.rank) for wrong in found]
     assert places == sorted(places)

@@ -240,7 +240,7 @@ def test_a_gpu_that_is_gone_is_stale_and_comes_back() -> None:
         assert [gpu.age_seconds for gpu in fleet.gpus] == [5, 105, 5]
         (wrong,) = fleet.findings
         assert (wrong.device_uuid, wrong.rule) == (uuid(1), "stale")
-        assert wrong.sentence == "No readings for 1:45: its series are gone"
+        assert wrong.title == "No readings for 1:45: its series are gone"
         site.gone.clear()
         assert asking.refresh().findings == ()
         site.gone.add(1)
@@ -260,9 +260,7 @@ def test_one_that_was_gone_before_it_was_first_asked_is_there() -> None:
     fleet = asked(Site(2, gone=gone, down=[({"job": "dcgm", "instance": "node1:9400"}, 0)]))
     assert [gpu.age_seconds for gpu in fleet.gpus] == [5, 5, 700]
     assert "pod" not in fleet.gpus[2].labels
-    assert [wrong.sentence for wrong in fleet.findings] == [
-        "No readings for 11:40: its scrape fails"
-    ]
+    assert [wrong.title for wrong in fleet.findings] == ["No readings for 11:40: its scrape fails"]
 
 
 def test_an_exporter_that_was_away_from_the_start_is_named() -> None:

@@ -96,9 +96,9 @@ def check_shown(records: Sequence[Record]) -> None:
                 text = page(inventory, record, view)
                 assert all(line.isprintable() for line in text.split("\n")), ascii(text)
     for finding in telemetry.judgement.findings:
-        assert finding.sentence.isprintable()
+        assert finding.title.isprintable()
     for alert in telemetry.alerts:
-        assert alert.sentence.isprintable()
+        assert alert.title.isprintable()
     for dcgm in (False, True):
         families(follower.state, 100.0, processes=True, dcgm=dcgm)
 

@@ -13,10 +13,19 @@ from gputop.agent.device import Absence, Device, DeviceSample, DeviceState
 from gputop.agent.snapshot import Event, Sample
 from gputop.bench.plan.request import Target
 from gputop.bench.plan.target_choice import why_unusable
+from gputop.health.causes import find_causes
 from gputop.health.conditions import XIDS, event_text, fault_of
-from gputop.health.findings import Finding, Severity, find_causes
+from gputop.health.findings import Finding, Severity
 from gputop.health.judge import judge_snapshot
-from gputop.schema.advice import INDEX, fill_in, mig_command, reset_advice, smi_command
+from gputop.schema.advice import (
+    INDEX,
+    fill_in,
+    fill_index,
+    mig_command,
+    reset_advice,
+    shared_command,
+    smi_command,
+)
 from gputop.schema.catalogue import RECOVERIES
 from gputop.schema.values import value_text
 from tests import streams
@@ -113,7 +122,9 @@ def test_a_reset_names_the_device_and_who_stops_first(
 def test_other_commands_name_the_device_and_its_machine() -> None:
     assert smi_command("-rgc", H100) == "`sudo nvidia-smi -i 5 -rgc`"
     assert smi_command("-rgc", REMOTE) == "`sudo nvidia-smi -i 5 -rgc` on gpu-1"
-    assert smi_command("-pm 1", None) == f"`sudo nvidia-smi -i {INDEX} -pm 1`"
+    assert shared_command("-pm 1", REMOTE) == f"`sudo nvidia-smi -i {INDEX} -pm 1` on gpu-1"
+    both = [H100, replace(H100, index=7)]
+    assert fill_index(shared_command("-pm 1", H100), both) == "`sudo nvidia-smi -i 5,7 -pm 1`"
     assert mig_command("-cgi 9 -C", H100) == "`sudo nvidia-smi mig -i 5 -cgi 9 -C`"
     assert fill_in("{reset}", GEFORCE) == f"Q{RESET}"
 
@@ -162,7 +173,7 @@ def advice(rule: str, **readings: Any) -> str:
     inventory = replace(streams.inventory(), devices=(GEFORCE,))
     sample = seen(streams.readings(5, **readings))
     found = judge_snapshot(inventory, sample).findings
-    return next(each.advice for each in found if each.rule == rule)
+    return next(each.remedy for each in found if each.rule == rule)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +206,7 @@ def test_a_recovery_action_is_words_without_a_command() -> None:
 def story(*parts: Finding) -> str:
     (cause,) = find_causes(parts)
     (finding,) = cause.findings
-    return finding.advice
+    return finding.remedy
 
 
 def parts_of(readings: DeviceSample, *codes: int) -> Sequence[Finding]:

@@ -8,38 +8,40 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.health.findings import (
-    Finding,
-    Severity,
-    alerts_beside,
-    cause_text,
-    find_causes,
-    name_devices,
-    shorten,
-)
+from gputop.health.causes import Cause, alerts_beside, cause_text, find_causes
+from gputop.health.findings import Evidence, Finding, Severity, name_devices
 from gputop.health.judge import BY_NAME
+from gputop.text import cells
 
 LABELS = {str(n): str(n) for n in range(16)}
 
 
-def found(rule: str, gpu: int, severity: Severity, sentence: str, advice: str = "") -> Finding:
-    return Finding(severity, sentence, (), advice, 1.0, rule, str(gpu), rank=BY_RANK[rule])
+def found(
+    rule: str, gpu: int, severity: Severity, title: str, remedy: str = "", *numbers: Evidence
+) -> Finding:
+    return Finding(severity, title, numbers, remedy, 1.0, rule, str(gpu), rank=BY_RANK[rule])
 
 
 BY_RANK = {name: float(-n) for n, name in enumerate(BY_NAME)}
-STARVED = "May be waiting for its input: idle {} % of the time, a CPU core is full"
+STARVED = "may be waiting for input, a CPU core is full"
 
 
-def starved(gpu: int, percent: int = 45) -> Finding:
-    return found("input_bound", gpu, Severity.WARNING, STARVED.format(percent))
+def starved(gpu: int, percent: float = 45, period: float | None = None) -> Finding:
+    numbers = [Evidence("idle", "gpu_utilization_percent", percent, "%", headline="idle {}")]
+    if period is not None:
+        numbers.append(
+            Evidence("gaps", "gpu_utilization_percent", period, "s", headline="every {}")
+        )
+    numbers.append(Evidence("CPU", "process_cpu_percent", 99, "%"))
+    return found("input_bound", gpu, Severity.WARNING, STARVED, "", *numbers)
 
 
 def test_slowness_comes_before_hardware_that_works_and_that_before_what_is_normal() -> None:
     findings = [
         found("ecc", 5, Severity.FAULT, "3 uncorrected ECC errors"),
-        found("power_capped", 1, Severity.INFORMATION, "At its power limit"),
+        found("power_capped", 1, Severity.INFORMATION, "at the power limit"),
         starved(0),
-        found("thermal", 7, Severity.WARNING, "Throttled by heat 90 % of the time"),
+        found("thermal", 7, Severity.WARNING, "throttled by heat"),
     ]
     causes = find_causes(findings)
     assert [cause.findings[0].rule for cause in causes] == [
@@ -52,46 +54,47 @@ def test_slowness_comes_before_hardware_that_works_and_that_before_what_is_norma
 
 
 def test_of_what_slows_the_work_the_dearest_is_first() -> None:
-    heat = found("thermal", 7, Severity.WARNING, "Throttled by heat 90 % of the time")
+    heat = found("thermal", 7, Severity.WARNING, "throttled by heat")
     findings = [replace(heat, cost_percent=12.0), replace(starved(0), cost_percent=45.0)]
     assert [cause.findings[0].rule for cause in find_causes(findings)] == ["input_bound", "thermal"]
 
 
-def test_devices_with_the_same_finding_share_a_cause() -> None:
+def test_devices_with_the_same_finding_share_a_line_with_the_lowest_and_highest_number() -> None:
     (cause,) = find_causes([starved(n, 40 + n) for n in range(7)])
-    text = cause_text(cause, LABELS)
-    assert text == "GPUs 0–6: may be waiting for their input"
+    assert cause_text(cause, LABELS) == f"GPUs 0–6: {STARVED}: idle 40 % to 46 %"
     (cause,) = find_causes([starved(n) for n in range(7)])
-    text = cause_text(cause, LABELS)
-    assert text == f"GPUs 0–6: {STARVED.format(45)}".replace("its", "their").replace("May", "may")
+    assert cause_text(cause, LABELS) == f"GPUs 0–6: {STARVED}: idle 45 %"
 
 
-def test_numbers_that_differ_at_once_are_those_of_the_gravest() -> None:
-    heat = "Throttled by heat {} % of the time: 9 s lost"
-    (cause,) = find_causes(
-        [found("thermal", n, Severity.WARNING, heat.format(90 - n)) for n in range(3)]
-    )
-    assert (
-        cause_text(cause, LABELS)
-        == "GPU 0: throttled by heat 90 % of the time: 9 s lost, and others"
-    )
+def test_a_number_that_not_all_of_the_devices_have_is_not_in_their_line() -> None:
+    (cause,) = find_causes([starved(0, period=8.0), starved(1)])
+    assert cause_text(cause, LABELS) == f"GPUs 0 and 1: {STARVED}: idle 45 %"
+    (cause,) = find_causes([starved(0, period=8.0)])
+    assert cause_text(cause, LABELS) == f"GPU 0: {STARVED}: idle 45 %, every 8.0 s"
+
+
+def test_devices_with_another_remedy_are_another_cause() -> None:
+    """One line has one remedy, which is true for all of its devices."""
+    here = found("power_capped", 0, Severity.WARNING, "held back", "Restore it")
+    there = found("power_capped", 1, Severity.WARNING, "held back", "Restore it on node7")
+    assert [len(cause.findings) for cause in find_causes([here, there])] == [1, 1]
 
 
 def test_the_hardware_fault_of_a_device_is_one_story() -> None:
     (cause,) = find_causes(
         [
             found("ecc", 5, Severity.FAULT, "3 uncorrected ECC errors", "Restart the jobs"),
-            found("remap", 5, Severity.WARNING, "Remaps a row at its next reset", "Reset it"),
-            found("recovery", 5, Severity.FAULT, "Needs a reset", "Drain it, then reset"),
+            found("remap", 5, Severity.WARNING, "a memory row to remap", "Reset it"),
+            found("recovery", 5, Severity.FAULT, "needs a reset", "Drain it, then reset"),
             found("xid", 5, Severity.FAULT, "Xid 63: a bad row of memory was recorded"),
         ]
     )
     (story,) = cause.findings
-    assert story.sentence == (
+    assert story.line == (
         "Xid 63: a bad row of memory was recorded; 3 uncorrected ECC errors; needs a reset; "
-        "remaps a row at its next reset"
+        "a memory row to remap"
     )
-    assert story.advice == "Restart the jobs"  # one remedy: that of the gravest
+    assert story.remedy == "Restart the jobs"  # one remedy: that of the gravest
     assert story.severity is Severity.FAULT
 
 
@@ -106,27 +109,41 @@ def test_the_xid_of_a_program_is_not_the_hardwares() -> None:
 
 
 def test_what_comes_of_low_clocks_is_told_with_what_lowers_them() -> None:
+    delay = "may delay its job, SM clock below GPU 1"
     (cause,) = find_causes(
         [
-            found("straggler", 5, Severity.WARNING, "May delay its job: its clock is 9 % below"),
-            found("thermal", 5, Severity.WARNING, "Throttled by heat all the time"),
+            found("straggler", 5, Severity.WARNING, delay),
+            found("thermal", 5, Severity.WARNING, "throttled by heat"),
         ]
     )
-    assert cause_text(cause, LABELS) == "GPU 5: throttled by heat all the time; may delay its job"
-    (alone,) = find_causes([found("straggler", 5, Severity.WARNING, "May delay its job: why")])
+    assert cause_text(cause, LABELS) == f"GPU 5: throttled by heat; {delay}"
+    (alone,) = find_causes([found("straggler", 5, Severity.WARNING, delay)])
     assert alone.slows
+
+
+def test_numbers_of_one_part_of_a_fault_do_not_follow_the_title_of_another() -> None:
+    rise = Evidence("corrected", "ecc_corrected", 89, "", 600, "{} in 10:00")
+    (cause,) = find_causes(
+        [
+            found("ecc", 5, Severity.WARNING, "corrected ECC errors", "", rise),
+            found("xid", 5, Severity.FAULT, "Xid 64: a bad row could not be recorded"),
+        ]
+    )
+    assert cause_text(cause, LABELS) == (
+        "GPU 5: Xid 64: a bad row could not be recorded; corrected ECC errors: 89 in 10:00"
+    )
 
 
 def test_alerts_tell_each_fault_once() -> None:
     alerts = [
-        found("ecc", 5, Severity.FAULT, "3 uncorrected ECC errors"),
-        Finding(Severity.FAULT, "Needs a reset", rule="recovery", device_uuid="5", label="5"),
-        Finding(Severity.WARNING, "Throttled by heat", rule="thermal", device_uuid="7"),
-        Finding(Severity.FAULT, "Needs a reset", rule="recovery", device_uuid="6", label="6"),
+        Finding(Severity.FAULT, "3 uncorrected ECC errors", rule="ecc", device_uuid="5"),
+        Finding(Severity.FAULT, "needs a reset", rule="recovery", device_uuid="5", label="5"),
+        Finding(Severity.WARNING, "throttled by heat", rule="thermal", device_uuid="7"),
+        Finding(Severity.FAULT, "needs a reset", rule="recovery", device_uuid="6", label="6"),
     ]
-    (heat,) = find_causes([found("thermal", 7, Severity.WARNING, "Throttled by heat 90 %")])
-    said = [(each.device_uuid, each.sentence) for each in alerts_beside(alerts, heat)]
-    assert said == [("5", "3 uncorrected ECC errors; needs a reset"), ("6", "Needs a reset")]
+    (heat,) = find_causes([found("thermal", 7, Severity.WARNING, "throttled by heat")])
+    said = [(each.device_uuid, each.line) for each in alerts_beside(alerts, heat)]
+    assert said == [("5", "3 uncorrected ECC errors; needs a reset"), ("6", "needs a reset")]
     assert len(alerts_beside(alerts, None)) == 3
 
 
@@ -156,9 +173,10 @@ def test_names_lose_no_device(indices: set[int]) -> None:
 
 
 @given(st.integers(10, 120))
-def test_a_clause_is_never_cut(width: int) -> None:
-    text = f"GPU 3: {STARVED.format(45)}"
-    short = shorten(text, width)
-    assert text.startswith(short)
-    assert text[len(short) :][:1] in {"", ",", ":", ";"}
-    assert len(short) <= max(width, len("GPU 3: May be waiting for its input"))
+def test_a_part_of_a_line_is_there_or_not(width: int) -> None:
+    line = f"GPU 3: {STARVED}: idle 45 %, every 8.0 s; may delay its job"
+    cause = Cause((replace(starved(3, period=8.0), also=("may delay its job",)),))
+    short = cause_text(cause, LABELS, width)
+    assert line.startswith(short)
+    assert line[len(short) :][:1] in {"", ",", ":", ";"}
+    assert cells(short) <= max(width, len(f"GPU 3: {STARVED}"))

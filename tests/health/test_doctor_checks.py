@@ -9,7 +9,6 @@ import pytest
 
 from gputop.agent.problem import Problem
 from gputop.bench.run.worker_launch import Interpreter, InterpreterSearch
-from gputop.commands.doctor import remedy as remedy_of
 from gputop.health.doctor import BY_NAME, CHECKS, examine
 from gputop.health.doctor.doctor_facts import (
     NO_INVENTORY,
@@ -20,6 +19,7 @@ from gputop.health.doctor.doctor_facts import (
 )
 from gputop.health.findings import Finding, Severity
 from gputop.health.judge import RULES
+from gputop.schema.advice import fill_index
 from tests.driver import (
     DRIVER_NOT_LOADED,
     GPU_IS_LOST,
@@ -299,7 +299,11 @@ TABLE = [
     Row("unattributed", OK, "listed processes hold", "", Machine()),
     Row("unattributed", OK, "listed processes hold", "", one(processes=held(23 * GIB))),
     Row(
-        "unattributed", WARNING, "14.0 GiB are in use that no", "--pid=host", one(processes=held())
+        "unattributed",
+        WARNING,
+        "memory in use that no listed process holds: 14.0 GiB",
+        "--pid=host",
+        one(processes=held()),
     ),
     Row("unattributed", NOTE, "no permission", "", one(fail=UNLISTED)),
     Row("thermal", OK, "none now", "", Machine()),
@@ -336,7 +340,7 @@ TABLE = [
     Row("compute_mode", OK, "default", "", Machine()),
     Row("compute_mode", PROBLEM, "prohibited", "-i 0 -c 0", one(compute_mode=2)),
     Row("compute_mode", NOTE, "one program at a time", "-i 0 -c 0", EXCLUSIVE),
-    Row("pcie", OK, "gen 5 ×16, its most", "", Machine()),
+    Row("pcie", OK, "gen 5 ×16, the maximum", "", Machine()),
     Row("pcie", WARNING, "gen 3 ×16 of gen 5 ×16 under load", "riser", one(pcie_generation=3)),
     Row("pcie", WARNING, "gen 5 ×8 of gen 5 ×16 under load", "riser", one(pcie_width=8)),
     Row("pcie", NOTE, "not judged: little load, at gen 1 ×16 of gen 5 ×16", "again", one(**IDLE)),
@@ -481,13 +485,15 @@ def test_a_check_finds_what_the_machine_has(row: Row, nvml: FakeDriver, tmp_path
     findings = examine(facts)
     found = found_by(row.check, findings)
     for said in found:
-        remedy = remedy_of(said, [each for each in facts.gpus if each.uuid == said.device_uuid])
-        if said.severity is row.status and row.finding in said.sentence and row.remedy in remedy:
+        remedy = fill_index(
+            said.remedy, [each for each in facts.gpus if each.uuid == said.device_uuid]
+        )
+        if said.severity is row.status and row.finding in said.title and row.remedy in remedy:
             break
     else:
         pytest.fail(f"found instead: {found}")
-    assert said.sentence
-    assert said.sentence.strip(" .") == said.sentence
+    assert said.title
+    assert said.title.strip(" .") == said.title
     assert not remedy.endswith(".")
     assert bool(remedy) or said.severity in (OK, NOTE)
     assert said.severity is not OK or not remedy
@@ -528,7 +534,7 @@ def test_a_problem_that_names_no_check_is_nvmls() -> None:
         )
         (finding,) = found_by("nvml", examine(facts))
         assert finding.severity is PROBLEM
-        assert finding.sentence == "It stopped: it ended"
+        assert finding.title == "It stopped: it ended"
 
 
 @pytest.mark.parametrize("name", PLATFORMS)

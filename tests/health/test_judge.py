@@ -110,7 +110,7 @@ def test_rules_never_raise(
         judgement = judge.judge(history, inventory, sample, happened)
         assert len(judgement.verdicts) == len(known) * len(RULES)
         for found in judgement.findings:
-            assert found.sentence.isprintable()
+            assert found.line.isprintable()
             assert all(each.text for each in found.evidence)
             assert found.device_uuid in UUIDS
 
@@ -306,7 +306,7 @@ def test_one_snapshot_tells_what_a_minute_of_the_same_would(
     assert {f.rule: f.severity for f in at_once.findings} == {
         f.rule: f.severity for f in machine.last.findings if f.rule in SNAPSHOT_RULES
     }
-    assert not any("of the time" in found.sentence for found in at_once.findings)
+    assert not any("of the time" in found.line for found in at_once.findings)
 
 
 @pytest.mark.slow
@@ -315,7 +315,7 @@ def test_rules_never_raise_on_one_snapshot(known: tuple[Device, ...], sample: Sa
     inventory = dataclasses.replace(streams.inventory(devices=0), devices=known)
     judgement = judge_snapshot(inventory, sample)
     assert len(judgement.verdicts) == len(known) * len(SNAPSHOT_RULES)
-    assert all(found.sentence.isprintable() for found in judgement.findings)
+    assert all(found.line.isprintable() for found in judgement.findings)
 
 
 def test_judged_again_without_anything_new_says_the_same() -> None:

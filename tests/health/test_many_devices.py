@@ -101,7 +101,7 @@ def test_an_xid_is_judged_at_its_tick(index: int) -> None:
         now = NOW + made.ticks
         made.events = (*made.events, Event(now, device(index).uuid, "xid", code))
         (found,) = made.run(1).last.findings
-        assert found.sentence.startswith(f"Xid {code}")
+        assert found.line.startswith(f"Xid {code}")
         assert (found.device_uuid, found.since) == (device(index).uuid, now)
 
 

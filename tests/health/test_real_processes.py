@@ -116,8 +116,8 @@ def test_a_busy_loop_that_starves_its_device(driver: FakeDriver) -> None:
     with process(BUSY_LOOP) as pid:
         verdict, cpu = input_bound(driver, pid)
     assert isinstance(verdict, Finding)
-    assert verdict.sentence.endswith("idle 55 % of the time, a CPU core is full")
-    assert "main thread" in verdict.advice
+    assert verdict.line.endswith("a CPU core is full: idle 55 %")
+    assert "main thread" in verdict.remedy
     assert cpu is not None
     assert cpu > 3
 
@@ -128,14 +128,14 @@ def test_a_loader_whose_worker_is_full(driver: FakeDriver) -> None:
     with process(LOADER) as pid:
         verdict, _ = input_bound(driver, pid)
     assert isinstance(verdict, Finding)
-    assert "workers of its loader" in verdict.advice
+    assert "workers of its loader" in verdict.remedy
 
 
 def test_a_process_that_waits_for_nothing_of_the_host(driver: FakeDriver) -> None:
     with process(WAITS) as pid:
         verdict, cpu = input_bound(driver, pid)
-    assert isinstance(verdict, NoFinding), verdict
-    assert not verdict.missing
+    assert isinstance(verdict, Finding), verdict
+    assert verdict.title == "work has gaps, cause not seen"
     assert cpu is not None
     assert cpu < 2
 
@@ -151,7 +151,7 @@ def test_a_busy_loop_whose_device_is_busy(driver: FakeDriver) -> None:
 def test_a_process_of_another_pid_namespace(driver: FakeDriver) -> None:
     """Nothing of the host is known of it: that is said."""
     verdict, cpu = input_bound(driver, 4_190_000)
-    assert isinstance(verdict, NoFinding), verdict
-    assert verdict.missing
+    assert isinstance(verdict, Finding), verdict
+    assert verdict.title == "work has gaps, the CPU time of its processes is not known"
+    assert "--pid=host" in verdict.remedy
     assert cpu is None
-    assert next(iter(verdict.missing)) == PROCESS_CPU

@@ -280,9 +280,9 @@ def test_when_there_are_colours(environment: dict[str, str], terminal: bool, col
 def test_alerts_are_under_the_table() -> None:
     readings = dataclasses.replace(SAMPLE.devices[0], ecc_uncorrected=2)
     sample = dataclasses.replace(SAMPLE, devices=(readings, *SAMPLE.devices[1:]))
-    assert page(INVENTORY, sample).split("\n")[5:] == ["GPU 0 has 2 uncorrected ECC errors"]
+    assert page(INVENTORY, sample).split("\n")[5:] == ["GPU 0: 2 uncorrected ECC errors"]
     narrow = page(INVENTORY, sample, View(width=24)).split("\n")[5:]
-    assert narrow == ["GPU 0 has 2 uncorrected", "ECC errors"]
+    assert narrow == ["GPU 0: 2 uncorrected ECC", "errors"]
 
 
 def test_a_driver_that_has_not_answered_yet() -> None:
@@ -448,7 +448,7 @@ def test_the_document_has_the_fields_of_the_stream() -> None:
 def test_a_gpu_that_the_driver_does_not_list_is_told() -> None:
     inventory = dataclasses.replace(INVENTORY, unlisted_gpus=("0000:27:00.0",))
     last = page(inventory, SAMPLE).splitlines()[-1]
-    assert last == "Host node7 has a GPU that the driver does not list: 0000:27:00.0"
+    assert last == "Host node7: a GPU that the driver does not list, 0000:27:00.0"
 
 
 @pytest.mark.parametrize("user", ["alexandra.konstantinova", "alexandra.konstantinova@example.org"])

@@ -372,7 +372,7 @@ async def test_all_fades_when_no_answer_comes() -> None:
 async def test_the_header_counts_what_the_list_has() -> None:
     """Each finding, also the second one of a GPU."""
     first = SOME.findings[0]
-    second = dataclasses.replace(first, rule="other", sentence="Something else")
+    second = dataclasses.replace(first, rule="other", title="Something else")
     third = dataclasses.replace(first, rule="more", severity=Severity.WARNING)
     shown = dataclasses.replace(SOME, findings=(first, second, third))
     app = app_of(shown)

@@ -93,7 +93,7 @@ async def test_one_that_is_away_says_why_and_what_to_do(size: tuple[int, int]) -
         text = shown(pilot, DevicesView)
         assert "UNREACHABLE for 12 s, next try in 5 s" in text
         assert "it wants a password or another key.\n  `ssh-copy-id gpu-2`, or" in text
-        assert "▲ Host gpu-2 is unreachable" in shown(pilot, Header)
+        assert "▲ Host gpu-2: unreachable" in shown(pilot, Header)
 
 
 async def test_what_is_away_is_in_no_sum() -> None:
@@ -430,7 +430,7 @@ async def test_a_pause_keeps_all_of_them_and_says_what_goes() -> None:
         stream.send(fleets.two()[-1])
         await settle(pilot)
         assert "UNREACHABLE" not in shown(pilot, DevicesView)
-        assert "Host gpu-2 is unreachable" in shown(pilot, Header)
+        assert "Host gpu-2: unreachable" in shown(pilot, Header)
         await pilot.press("space")
         await settle(pilot)
         assert "UNREACHABLE" in shown(pilot, DevicesView)

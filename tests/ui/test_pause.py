@@ -55,7 +55,7 @@ async def test_what_is_wrong_is_said_and_rung_for_also_while_it_is_paused(
             bad = dataclasses.replace(readings(0), ecc_uncorrected=second)
             stream.send(dataclasses.replace(warm(41, second), devices=(bad,)))
             await settle(pilot)
-        assert "GPU 0 has 1 uncorrected ECC error" in shown(pilot, Header)
+        assert "GPU 0: 1 uncorrected ECC error" in shown(pilot, Header)
         assert rung == [True]
 
 

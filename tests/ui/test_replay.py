@@ -205,7 +205,7 @@ async def test_alerts_are_those_of_the_recordings_time(tmp_path: Path) -> None:
     path = recordings.write(tmp_path / "a.jsonl", [streams.inventory(1), *made])
     async with dashboard(path) as (pilot, replay):
         await to(pilot, replay, 1)
-        assert "GPU 0 had Xid 79" in shown(pilot, Header)
+        assert "GPU 0: Xid 79" in shown(pilot, Header)
         replay.seek(5000)
         await until(pilot, lambda: "Xid" not in shown(pilot, Header))
         replay.seek(-4000)

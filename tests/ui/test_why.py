@@ -67,9 +67,9 @@ async def test_w_again_shows_the_findings_of_the_selected_device() -> None:
         assert "GPU 0 H100" in shown(pilot, WhyTitle)
         assert "watched for 1:29" in shown(pilot, WhyTitle)
         said = findings(pilot)
-        assert "▲ May be waiting for its input: idle 6" in said
+        assert "▲ May be waiting for input, a CPU core is full" in said
         assert "Its main thread may be the limit" in said
-        assert "idle 64 % in 1:00 · from gap to gap 8.0 s" in said
+        assert "idle 64 % in 1:00 · gaps every 8.0 s" in said
         assert "CPU of its busiest process 99 %" in said
         assert "⣿" in said
         assert "heat" in said.partition("Checked, no problem")[2]
@@ -77,8 +77,8 @@ async def test_w_again_shows_the_findings_of_the_selected_device() -> None:
         await pilot.press("n")
         await settle(pilot)
         assert "GPU 1 H100" in shown(pilot, WhyTitle)
-        assert "Throttled by heat all the time" in findings(pilot)
-        assert "waiting for its input" not in findings(pilot)
+        assert "▲ Throttled by heat" in findings(pilot)
+        assert "may be waiting for input" not in findings(pilot)
 
 
 @pytest.mark.parametrize("key", ["w", "!"])
@@ -90,7 +90,7 @@ async def test_the_findings_of_all_devices_come_first(key: str) -> None:
         await settle(pilot)
         assert "all 2 devices" in shown(pilot, WhyTitle)
         said = findings(pilot)
-        assert "▲ GPU 0: may be waiting for its input" in said
+        assert "▲ GPU 0: may be waiting for input" in said
         assert "▲ GPU 1: throttled by heat" in said
         assert said.index("What slows the work") < said.index("throttled by heat")
         looked_for = said.partition("Checked, no problem")[2]
@@ -109,7 +109,7 @@ async def test_the_second_line_is_what_slows_the_work_in_whole_clauses() -> None
             await settle(pilot)
             title, second, *rest = shown(pilot, Header).splitlines()
             assert "gputop" in title
-            assert second.startswith(" ▲ GPUs 0–2: may be waiting for their input")
+            assert second.startswith(" ▲ GPUs 0–2: may be waiting for input")
             assert "…" not in second
             assert "2 uncorrected ECC errors" in rest[-1]
             assert await pilot.click(Header, offset=(20, 1))
@@ -122,7 +122,7 @@ async def test_a_short_screen_leaves_out_the_sums_where_there_is_more_to_say() -
     async with app.run_test(size=USUAL) as pilot:
         await settle(pilot)
         _, second, third = shown(pilot, Header).splitlines()
-        assert "waiting for its input" in second
+        assert "waiting for input" in second
         assert "ECC" in third
 
 
@@ -131,11 +131,11 @@ async def test_what_is_normal_is_no_finding_of_a_panel() -> None:
     app = app_with(*records(capped, seconds=90))
     async with app.run_test(size=LARGE) as pilot:
         await settle(pilot)
-        assert "At its power limit" not in shown(pilot, DevicesView)
+        assert "power limit" not in shown(pilot, DevicesView)
         assert len(shown(pilot, Header).splitlines()) == 2
         await pilot.press("w")
         await settle(pilot)
-        assert "At its power limit" in findings(pilot)
+        assert "At the power limit" in findings(pilot)
 
 
 async def test_nothing_found_says_what_was_looked_for_and_what_cannot_be_told() -> None:
@@ -145,7 +145,7 @@ async def test_nothing_found_says_what_was_looked_for_and_what_cannot_be_told() 
         await pilot.press("w")
         await settle(pilot)
         said = findings(pilot)
-        assert said.startswith("No problems found")
+        assert said.startswith("No problem so far: 18 of 21 checks done")
         assert "Checked, no problem" in said
         assert "busy with idle SMs" in said
         assert "tensor cores: no SM active, tensor active (GPM is off" in said
@@ -156,17 +156,20 @@ async def test_an_alert_is_shown_while_its_rule_cannot_tell() -> None:
     app = app_with(*records(HOT, WORKING, seconds=3))
     async with app.run_test(size=USUAL) as pilot:
         await settle(pilot)
-        assert "▲ GPU 0 is throttled by heat" in shown(pilot, Header)
+        assert "▲ GPU 0: throttled by heat" in shown(pilot, Header)
         await pilot.press("w")
         await settle(pilot)
         said = findings(pilot)
-        assert said.startswith("▲ GPU 0 is throttled by heat")
+        assert said.startswith("What slows the work")
+        assert "▲ GPU 0: throttled by heat" in said
         assert "not watched for long enough yet" in said
         _, no_problem, no_data = re.split("Checked, no problem|Not enough data", said)
         assert "heat" not in no_problem + no_data, "it is told above"
         await pilot.press("n")
         await settle(pilot)
-        assert findings(pilot).startswith("No problems found"), "of the other device"
+        assert findings(pilot).startswith("No problem so far: 7 of 21 checks done"), (
+            "of the other device"
+        )
 
 
 async def test_what_only_some_devices_lack_is_said_of_these() -> None:
@@ -221,7 +224,7 @@ async def test_findings_scroll() -> None:
         await pilot.press("w")
         await settle(pilot)
         first = shown(pilot, FindingsView)
-        assert first.startswith("▲ 2 uncorrected ECC errors")
+        assert "▲ Throttled by heat" in first
         assert "more rows · PgUp PgDn" in first
         await pilot.press("j")
         await settle(pilot)
@@ -258,12 +261,12 @@ async def test_the_monitor_has_the_gravest_of_each_device(
         await settle(pilot)
         said = shown(pilot, DevicesView)
         assert "▲ " in said
-        assert "waiting for its input" in shown(pilot, Header)
+        assert "waiting for input" in shown(pilot, Header)
         if density == "full":
-            assert "May be waiting for its input" in said
+            assert "May be waiting for input" in said
             assert "Throttled by heat" in said
         else:  # what is in the header is not said twice
-            assert "May be waiting for its input" not in said
+            assert "May be waiting for input" not in said
             assert "GPU 1: Throttled by heat" in said
 
 
@@ -310,8 +313,7 @@ async def test_a_device_with_a_fault_shows_the_fault(state: DeviceState) -> None
         assert "no device (the device is lost" in said
 
 
-async def test_a_command_for_one_of_several_devices_says_for_which() -> None:
-    """The devices share a finding, and its remedy has the number of one."""
+async def test_a_command_for_several_devices_names_all_of_them() -> None:
     lowered = {"clock_event_reasons": ("sw_power_cap",), "power_limit_watts": 500.0}
     app = app_with(*records(lowered, lowered))
     async with app.run_test(size=(160, 60)) as pilot:
@@ -320,7 +322,7 @@ async def test_a_command_for_one_of_several_devices_says_for_which() -> None:
         await settle(pilot)
         said = findings(pilot)
         assert "GPUs 0 and 1: held back by a power limit" in said
-        assert "GPU 0: if nobody meant it: `sudo nvidia-smi -i 0 -pl 700`" in said
+        assert "If this limit is not intended, restore it: `sudo nvidia-smi -i 0,1 -pl 700`" in said
 
 
 async def test_help_explains_it() -> None:
@@ -381,9 +383,9 @@ async def test_a_gpu_that_the_driver_does_not_list_is_a_problem(
     app = app_with(dataclasses.replace(told, unlisted_gpus=("0000:27:00.0",)), *samples)
     async with app.run_test(size=size) as pilot:
         await settle(pilot)
-        words = "▲ Host node07 has a GPU that the driver does not list: 0000:27:00.0"
+        words = "▲ Host node07: a GPU that the driver does not list, 0000:27:00.0"
         assert words in shown(pilot, Header)
         await pilot.press("w")
         await settle(pilot)
         assert findings(pilot).startswith(f"{words} `sudo dmesg | grep NVRM` says why")
-        assert "No problems found" not in findings(pilot)
+        assert "No problem" not in findings(pilot)

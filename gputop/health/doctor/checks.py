@@ -47,7 +47,7 @@ class Check(NamedTuple):
 
 
 def _made(severity: Severity, text: str, remedy: str = "", device: Device | None = None) -> Finding:
-    return Finding(severity, text, advice=remedy, device_uuid=device.uuid if device else "")
+    return Finding(severity, text, remedy=remedy, device_uuid=device.uuid if device else "")
 
 
 note = partial(_made, Severity.INFORMATION)

@@ -19,7 +19,7 @@ from gputop.health.doctor.checks import Check, CheckGroup, note, ok, problem, wa
 from gputop.health.judge import judge_snapshot
 from gputop.health.rules.hardware import link_text, lowered_limit
 from gputop.health.thresholds import FULL, LOG_SECONDS
-from gputop.schema.advice import smi_command
+from gputop.schema.advice import shared_command
 from gputop.schema.derived import label_of
 from gputop.schema.values import absence_text, enable_ecc, value_text
 from gputop.sources.linux.driver_files import same_address
@@ -85,9 +85,7 @@ def _worst(device: Device, found: Sequence[Event], readings: DeviceSample | None
 def ask_rules(facts: DoctorFacts) -> dict[tuple[str, str], Finding]:
     """Return the findings of the rules that need no history, by rule and device."""
     return {
-        (each.rule, each.device_uuid): replace(
-            each, sentence=each.sentence[:1].lower() + each.sentence[1:], since=None, evidence=()
-        )
+        (each.rule, each.device_uuid): replace(each, title=each.line, since=None, evidence=())
         for each in judge_snapshot(facts.inventory, facts.sample).findings
     }
 
@@ -123,7 +121,7 @@ def _fine(text: str) -> DeviceCheck:
 
 def _no_ecc(device: Device, readings: DeviceSample) -> Finding:
     if device.ecc_enabled is False:
-        return note("disabled: memory errors are not seen", enable_ecc(None), device)
+        return note("disabled: memory errors are not seen", enable_ecc(device, shared=True), device)
     if readings.ecc_uncorrected is not None and readings.ecc_uncorrected_lifetime:
         many = readings.ecc_uncorrected_lifetime
         return note(f"none now, {many} uncorrected in its life", "Watch it", device)
@@ -139,7 +137,7 @@ def _link_not_slow(device: Device, readings: DeviceSample) -> Finding:
     if device.memory_is_shared:
         return ok("none: it is on the host's chip", device)
     if now[0] >= most[0] and now[1] >= most[1]:
-        return ok(f"{link_text(*now)}, its most", device)
+        return ok(f"{link_text(*now)}, the maximum", device)
     if readings.gpu_utilization_percent is None:
         return note(f"not judged: {link_text(*now)}, and its load is not known", "", device)
     return note(
@@ -152,7 +150,7 @@ def _link_not_slow(device: Device, readings: DeviceSample) -> Finding:
 def power_limit(device: Device, readings: DeviceSample) -> Finding:
     """Check for a lowered limit, even if it holds nothing back now."""
     limit, default = readings.power_limit_watts or 0, device.power_limit_default_watts or 0
-    lowered = lowered_limit(limit, default, None)
+    lowered = lowered_limit(limit, default, device)
     if lowered is not None:
         return warning(*lowered, device)
     return ok(f"{limit:.0f} W, its default is {default:.0f} W", device)
@@ -164,7 +162,7 @@ def persistence(device: Device, _: DeviceSample) -> Finding:
         return ok("on", device)
     return note(
         "off: the first program each time waits for the device to start",
-        f"{smi_command('-pm 1', None)}, or run nvidia-persistenced for all GPUs",
+        f"{shared_command('-pm 1', device)}, or run nvidia-persistenced for all GPUs",
         device,
     )
 
@@ -172,7 +170,7 @@ def persistence(device: Device, _: DeviceSample) -> Finding:
 def compute_mode(device: Device, _: DeviceSample) -> Finding:
     """Check that programs may compute on it."""
     mode = device.compute_mode or ""
-    remedy = f"{smi_command('-c 0', None)} lets everybody compute"
+    remedy = f"{shared_command('-c 0', device)} lets everybody compute"
     if mode == "prohibited":
         return problem("prohibited: no program may compute on it", remedy, device)
     if mode != "default":

@@ -12,12 +12,12 @@ from gputop.health import thresholds as t
 from gputop.health.findings import Evidence, Finding, Severity
 from gputop.health.rule_view import NoEvidence, RuleView, finite, needed
 from gputop.health.rules.workload import BUSY, CLOCK, HEAT, POWER
-from gputop.schema.advice import RESET, fill_in, smi_command
+from gputop.schema.advice import INDEX, RESET, fill_in, shared_command
 from gputop.schema.catalogue import RECOVERIES
 from gputop.schema.clock_events import BITS, BY_WORD, HEAT_REASONS, mask_of
 from gputop.schema.derived import SLOWDOWN_BITS
-from gputop.schema.values import link_bytes, span_text
-from gputop.text import count, duration, percentage, size
+from gputop.schema.values import link_bytes
+from gputop.text import duration, size
 
 REASONS, CLOCK_MAX = "clock_event_reasons", "sm_clock_max_mhz"
 ECC, ECC_UNCORRECTED = "ecc_corrected", "ecc_uncorrected"
@@ -33,7 +33,7 @@ def power_capped(view: RuleView) -> Finding | None:
     if not view.passes(t.POWER_CAP, share):
         return None
     evidence = [
-        view.measured("at the power limit", REASONS, share, "%"),
+        view.measured("at the power limit", REASONS, share, "%", headline="{} of the time"),
         *view.means(("power", POWER)),
         *view.newest("power limit", "power_limit_watts"),
         *_clock(view),
@@ -42,29 +42,26 @@ def power_capped(view: RuleView) -> Finding | None:
     lowered = lowered_limit(limit, default, view.device)
     if lowered is not None:
         evidence += view.newest("its default", "power_limit_default_watts")
-        what, advice = lowered
-        return Finding(Severity.WARNING, f"Held back by a power limit of {what}", evidence, advice)
+        what, remedy = lowered
+        return Finding(Severity.WARNING, f"held back by a power limit of {what}", evidence, remedy)
     return Finding(
         Severity.INFORMATION,
-        f"At its power limit {percentage(share)} of the time: normal at full load",
+        "at the power limit, which is normal at full load",
         evidence,
         "Nothing to do: it is as fast as its power limit allows",
     )
 
 
 def lowered_limit(
-    limit: float | None, default: float | None, device: Device | None
+    limit: float | None, default: float | None, device: Device
 ) -> tuple[str, str] | None:
-    """Return the power limit in words and the remedy if somebody lowered it, else None.
-
-    Without a `device` the remedy leaves the index open.
-    """
+    """Return the power limit in words and the remedy if somebody lowered it, else None."""
     if limit is None or not default or limit >= t.LIMIT_LOWERED * default:
         return None
-    back = smi_command(f"-pl {default:.0f}", device)
+    restore = shared_command(f"-pl {default:.0f}", device)
     return (
         f"{limit:.0f} W, below its default of {default:.0f} W",
-        f"If nobody meant it: {back}, if power supply and cooling allow it",
+        f"If this limit is not intended, restore it: {restore} (check power and cooling)",
     )
 
 
@@ -75,11 +72,11 @@ def thermal(view: RuleView) -> Finding | None:
         return None
     evidence = view.means(("temperature", HEAT))
     evidence += view.newest("slows down at", "temperature_slowdown_celsius")
-    advice = (
+    remedy = (
         "Check fans, dust, airflow and its neighbours; a lower power limit costs less than "
         "throttling"
     )
-    return _slowed(view, "heat", share, "sw_thermal", HEAT_REASONS, evidence, advice)
+    return _slowed(view, share, "sw_thermal", HEAT_REASONS, evidence, remedy)
 
 
 def hardware_slowdown(view: RuleView) -> Finding | None:
@@ -90,28 +87,29 @@ def hardware_slowdown(view: RuleView) -> Finding | None:
         return None
     cause = causes[0] if view.slowed_percent(causes[0]) > 0 else causes[1]
     evidence = view.means(("power", POWER))
-    advice = "Check power cables and supply, and what else draws from it; `dmesg` may say more"
-    return _slowed(view, "hardware", max(1, share), cause, causes, evidence, advice)
+    remedy = "Check power cables and supply, and what else draws from it; `dmesg` may say more"
+    return _slowed(view, max(1, share), cause, causes, evidence, remedy)
 
 
 def _slowed(
     view: RuleView,
-    by: str,
     share: float,
     cause: str,
     causes: Sequence[str],
     evidence: Iterable[Evidence],
-    advice: str,
+    remedy: str,
 ) -> Finding:
     """Return the finding that it was slowed for that share of the time, mainly by `cause`."""
-    lost, loss, cost = _lost(view, causes)
-    when = "all the time" if share >= 100 else f"{percentage(share)} of the time"
-    when = "now" if view.windows.momentary else when
+    lost, cost = _lost(view, causes)
+    title, headline = BY_WORD[cause].fault, "{} of the time"
+    if view.windows.momentary:
+        title, headline = f"{title} now", ""
+    slowed = view.measured("slowed", REASONS, share, "%", headline=headline)
     return Finding(
         Severity.WARNING,
-        f"{BY_WORD[cause].fault.capitalize()} {when}{loss}",
-        [view.measured(f"slowed by {by}", REASONS, share, "%"), *lost, *evidence, *_clock(view)],
-        advice,
+        title,
+        [slowed, *lost, *evidence, *_clock(view)],
+        remedy,
         cost_percent=cost,
     )
 
@@ -120,7 +118,8 @@ def clocks_low(view: RuleView) -> Finding | None:
     """Find clocks that are low under load for no reason that the driver gives."""
     if not view.passes(t.CLOCK_LOAD, view.mean(view.activity)):
         return None
-    clock, maximum = view.mean(CLOCK), view.reading(CLOCK_MAX)
+    clock = needed(view.mean_at_work(CLOCK), CLOCK)
+    maximum = view.reading(CLOCK_MAX)
     if maximum <= 0 or not view.passes(t.LOW_CLOCK, 100 * clock / maximum):
         return None
     unslowed = view.unslowed_percent()
@@ -128,29 +127,30 @@ def clocks_low(view: RuleView) -> Finding | None:
         return None
     return Finding(
         Severity.WARNING,
-        f"Clocks are low for no stated reason: {clock:.0f} of {maximum:.0f} MHz under load",
+        "clocks are low under load for no stated reason",
         [
-            *_clock(view),
+            *_clock(view, "{}"),
             view.measured("without a reason", REASONS, unslowed, "%"),
             *view.means(("power", POWER), ("busy", view.activity)),
         ],
-        f"They may be locked: `nvidia-smi -q -d CLOCK -i {view.device.index}` shows it, "
-        f"{smi_command('-rgc', view.device)} undoes it; on a laptop check the power mode",
+        f"They may be locked: `nvidia-smi -q -d CLOCK -i {INDEX}` shows it, "
+        f"{shared_command('-rgc', view.device)} undoes it; on a laptop check the power mode",
         cost_percent=100 * (1 - clock / maximum),
     )
 
 
-def _clock(view: RuleView) -> list[Evidence]:
-    found = view.means(("SM clock", CLOCK))
-    if found and view.device.sm_clock_max_mhz:
-        found += view.newest("its maximum", CLOCK_MAX)
+def _clock(view: RuleView, headline: str = "") -> list[Evidence]:
+    clock = view.mean_at_work(CLOCK)
+    if clock is None:
+        return []
+    found = [view.measured("SM clock at work, mean", CLOCK, clock, headline=headline)]
+    if view.device.sm_clock_max_mhz:
+        found += view.newest("its maximum", CLOCK_MAX, "of {}" if headline else "")
     return found
 
 
-def _lost(view: RuleView, causes: Sequence[str]) -> tuple[list[Evidence], str, float]:
-    """Return for how long it was slowed in the last minutes, and the work lost by that.
-
-    The work is in words and in percent.
+def _lost(view: RuleView, causes: Sequence[str]) -> tuple[list[Evidence], float]:
+    """Return the time lost by a slowdown in the last minutes, and its share in percent.
 
     A slowed second counts by how far its clock is below that of the other busy seconds.
     """
@@ -167,12 +167,14 @@ def _lost(view: RuleView, causes: Sequence[str]) -> tuple[list[Evidence], str, f
     full = sum(free) / len(free) if free else float(view.device.sm_clock_max_mhz or 0)
     each = window.span / max(1, len(known))
     evidence = [Evidence("slowed for", REASONS, len(slow) * each, "s", window.span)]
-    lost = sum(1 - min(clock, full) / full for clock in slow) * each if full > 0 else 0.0
+    lost = 0.0
+    if full > 0:
+        lost = sum(1 - min(clock, full) / full for clock in slow) * each
     if not lost:
-        return evidence, "", 0.0
-    evidence.append(Evidence("work lost by it, as time", CLOCK, lost, "s", window.span))
-    words = f": lost about {span_text(lost)} of work in {duration(window.span)}"
-    return evidence, words, 100 * lost / window.span
+        return evidence, 0.0
+    headline = f"lost {{}} in {duration(window.span)}"
+    evidence.append(Evidence("lost", CLOCK, lost, "s", window.span, headline))
+    return evidence, 100 * lost / window.span
 
 
 def pcie_bound(view: RuleView) -> Finding | None:
@@ -191,9 +193,11 @@ def pcie_bound(view: RuleView) -> Finding | None:
     traffic = ((verb, each) for each, verb in TRAFFIC.items())
     return Finding(
         Severity.WARNING,
-        f"Its PCIe link is nearly full: it {TRAFFIC[name]} {size(rate)}/s of {size(most)}/s",
+        f"PCIe link nearly full, {TRAFFIC[name]} most",
         [
-            view.measured("share of the link", name, share, "%", seconds=t.SHORT_SECONDS),
+            view.measured(
+                "share of the link", name, share, "%", t.SHORT_SECONDS, f"{{}} of {size(most)}/s"
+            ),
             *view.means(*traffic, seconds=t.SHORT_SECONDS),
             *view.means(("busy", BUSY)),
         ],
@@ -230,7 +234,7 @@ def link_degraded(view: RuleView) -> Finding | None:
         evidence.append(Evidence("it could carry", "pcie_rx_bytes_per_second", full, "B/s"))
     return Finding(
         Severity.WARNING,
-        f"Its PCIe link runs at {present} of {most} under load",
+        f"PCIe link at {present} of {most} under load",
         [*evidence, *view.means(("busy", view.activity))],
         "Check the seating of card and riser, the slot and the BIOS; after an error a reboot may "
         "bring it back",
@@ -283,8 +287,11 @@ def _corrected(view: RuleView) -> Finding | None:
     many = rise >= t.ECC_MANY
     return Finding(
         Severity.WARNING if many else Severity.INFORMATION,
-        f"{count(round(rise), 'corrected ECC error')} in {duration(span)}",
-        [Evidence("corrected", ECC, rise, "", span), *view.newest("since the start", ECC)],
+        "corrected ECC errors",
+        [
+            Evidence("corrected", ECC, rise, "", span, f"{{}} in {duration(span)}"),
+            *view.newest("since the start", ECC),
+        ],
         "Watch it: many of them often precede an uncorrected one"
         if many
         else "Nothing to do for one now and then",
@@ -297,8 +304,8 @@ def remap(view: RuleView) -> Finding | None:
     if view.sample.remap_failed:
         return Finding(Severity.FAULT, conditions.NO_SPARE_ROWS, rows, "Have it replaced")
     if view.reading("remap_pending"):
-        advice = _fill_in(_repair(view), view)
-        return Finding(Severity.WARNING, conditions.ROW_PENDING, rows, advice)
+        remedy = _fill_in(_repair(view), view)
+        return Finding(Severity.WARNING, conditions.ROW_PENDING, rows, remedy)
     return None
 
 
@@ -319,5 +326,5 @@ def _repair(view: RuleView) -> str:
     return RECOVERIES[action].remedy or RESET
 
 
-def _fill_in(advice: str, view: RuleView) -> str:
-    return fill_in(advice, view.device, view.sample)
+def _fill_in(remedy: str, view: RuleView) -> str:
+    return fill_in(remedy, view.device, view.sample)

@@ -13,7 +13,7 @@ from gputop.health.findings import Evidence, Finding, Severity
 from gputop.health.rule_view import NoEvidence, RuleView, finite, needed
 from gputop.health.rules.workload import USED
 from gputop.schema.derived import PROCESS_COUNT
-from gputop.text import duration, percentage, size, visible
+from gputop.text import duration, visible
 
 FREE = "memory_free_bytes"
 ATTRIBUTED, UNATTRIBUTED = "memory_attributed_bytes", "memory_unattributed_bytes"
@@ -40,8 +40,11 @@ def held_idle(view: RuleView) -> Finding | None:
     holder = max(view.processes, key=lambda p: p.memory_used_bytes or 0, default=None)
     return Finding(
         Severity.INFORMATION,
-        f"Held and idle for {duration(idle)}: {size(held)} by {process_text(holder)}",
-        [*view.newest("held", ATTRIBUTED), Evidence("idle for", activity, idle, "s", idle)],
+        f"memory held while idle by {process_text(holder)}",
+        [
+            *view.newest("held", ATTRIBUTED, "{}"),
+            Evidence("idle for", activity, idle, "s", idle, "for {}"),
+        ],
         "If it was forgotten, end it or ask its user: a notebook keeps its memory until its "
         "kernel ends",
         since=view.now - idle,
@@ -66,8 +69,11 @@ def unattributed(view: RuleView) -> Finding | None:
         return None
     return Finding(
         Severity.WARNING,
-        f"{size(least)} are in use that no listed process holds",
-        [view.measured("at least", UNATTRIBUTED, least), *view.newest("in use", USED)],
+        "memory in use that no listed process holds",
+        [
+            view.measured("at least", UNATTRIBUTED, least, headline="{}"),
+            *view.newest("in use", USED),
+        ],
         "Another container may hold them (run with --pid=host or as root), or a dead process: "
         "`fuser -v /dev/nvidia*` shows who has it open",
     )
@@ -84,8 +90,11 @@ def ghost_load(view: RuleView) -> Finding | None:
         return None
     return Finding(
         Severity.WARNING,
-        f"Busy {percentage(busy)} without any listed process",
-        [*view.means(("busy", view.activity)), view.measured("processes", PROCESS_COUNT, 0)],
+        "busy without any listed process",
+        [
+            view.measured("busy, mean", view.activity, busy, headline="{}"),
+            view.measured("processes", PROCESS_COUNT, 0),
+        ],
         "It may belong to another container or user: run with --pid=host or as root; "
         "`fuser -v /dev/nvidia*` shows who has it open",
     )
@@ -141,14 +150,17 @@ def almost_full(view: RuleView) -> Finding | None:
         line = left = None
     if not full and left is None:
         return None
-    evidence = [*view.newest("in use", USED), *view.newest("free", FREE)]
-    in_use = f"{percentage(share)} in use"
-    sentence = f"{ALMOST_FULL}: {in_use}"
+    evidence = [
+        Evidence("share in use", USED, share, "%", headline="{} in use"),
+        *view.newest("in use", USED),
+        *view.newest("free", FREE),
+    ]
+    title = ALMOST_FULL
     if line and left is not None:
+        title = "may run out of memory"
+        evidence.insert(0, Evidence("full in", FREE, left, "s", headline="full in about {}"))
         evidence.append(Evidence("growth a minute", USED, 60 * line.per_second, "B", line.seconds))
-        evidence.append(Evidence("full in", FREE, left, "s"))
-        sentence = f"May run out of memory in about {duration(left)}: {in_use}, growing"
-    return Finding(Severity.WARNING, sentence, evidence, LESS_MEMORY)
+    return Finding(Severity.WARNING, title, evidence, LESS_MEMORY)
 
 
 def _host_almost_full(view: RuleView) -> Finding | None:
@@ -160,8 +172,9 @@ def _host_almost_full(view: RuleView) -> Finding | None:
         return None
     return Finding(
         Severity.WARNING,
-        f"{ALMOST_FULL}: it shares the host's, {percentage(share)} in use",
+        f"{ALMOST_FULL}, which is the host's",
         [
+            Evidence("share in use", USED, share, "%", headline="{} in use"),
             Evidence("in use on the host", USED, used, "B"),
             Evidence("available on the host", FREE, available, "B"),
         ],
@@ -189,10 +202,17 @@ def leak(view: RuleView) -> Finding | None:
     grown = line.per_second * line.seconds
     return Finding(
         Severity.WARNING,
-        f"Memory grows steadily, {size(rate)} a minute for {duration(line.seconds)}: may leak",
+        "memory grows steadily and may leak",
         [
             Evidence("growth", USED, grown, "B", line.seconds),
-            Evidence("growth a minute", USED, rate, "B", line.seconds),
+            Evidence(
+                "growth a minute",
+                USED,
+                rate,
+                "B",
+                line.seconds,
+                f"{{}} a minute for {duration(line.seconds)}",
+            ),
             Evidence("in a straight line", USED, 100 * line.fit, "%", line.seconds),
             *view.newest("in use", USED),
         ],

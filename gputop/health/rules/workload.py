@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from gputop.agent.snapshot import ProcessKind
 from gputop.health import thresholds as t
-from gputop.health.findings import Evidence, Finding, Severity
+from gputop.health.findings import Evidence, Finding, Severity, capitalized
 from gputop.health.rule_view import NoEvidence, RuleView, needed
 from gputop.schema.derived import HOST_CPU, PROCESS_COUNT, PROCESS_CPU, PROCESS_IO_WAIT, label_of
-from gputop.text import percentage, size
+from gputop.schema.values import UNSEEN
 
 BUSY, SM, TENSOR = "gpu_utilization_percent", "sm_active_percent", "tensor_active_percent"
 DRAM, FP64, POWER = "dram_active_percent", "fp64_active_percent", "power_watts"
@@ -31,30 +31,36 @@ def input_bound(view: RuleView) -> Finding | None:
     cpu, host = view.mean_or_none(PROCESS_CPU), view.mean_or_none(HOST_CPU)
     waits = view.mean_or_none(PROCESS_IO_WAIT)
     waits = None if waits is None else 100 * waits
-    why, advice = _short_of(view, cpu, waits, host)
-    if not why:
-        unseen = any(process.children_cpu_most_percent is None for process in view.processes)
-        if cpu is None or unseen:  # its workers may be busy
-            raise NoEvidence(PROCESS_CPU)
-        if waits is None:
-            raise NoEvidence(PROCESS_IO_WAIT)
-        return None
     period = (fine or view.samples(activity)).period
     label = f"idle, from {1 / fine.step:.0f} samples a second" if fine else "idle"
-    evidence = [view.measured(label, activity, 100 - busy)]
-    gaps = ""
+    evidence = [view.measured(label, activity, 100 - busy, headline="idle {}")]
     if period is not None:
-        gaps = f", every {period:.0f} s" if period >= 9.95 else f", every {period:.1f} s"
-        evidence.append(view.measured("from gap to gap", activity, period, "s"))
+        gaps = view.measured("gaps every", activity, period, "s", headline="every {}")
+        evidence.append(gaps)
     if cpu is not None:
         evidence.append(view.measured("CPU of its busiest process", PROCESS_CPU, cpu, "%"))
     if waits is not None:
         evidence.append(view.measured("waits for storage", PROCESS_IO_WAIT, waits, "%"))
     if host is not None:
         evidence.append(view.measured("CPU of the host", HOST_CPU, host, "%"))
-    idle = percentage(100 - busy)
-    sentence = f"May be waiting for its input: idle {idle} of the time{gaps}, {why}"
-    return Finding(Severity.WARNING, sentence, evidence, advice, cost_percent=100 - busy)
+    why, remedy = _short_of(view, cpu, waits, host)
+    if why:
+        title = f"may be waiting for input, {why}"
+        return Finding(Severity.WARNING, title, evidence, remedy, cost_percent=100 - busy)
+    # Its job may have nothing to do, or waits for something that is not visible here.
+    why, remedy = _unseen(view, cpu, waits)
+    return Finding(Severity.INFORMATION, f"work has gaps, {why}", evidence, remedy)
+
+
+def _unseen(view: RuleView, cpu: float | None, waits: float | None) -> tuple[str, str]:
+    """Return that no cause was seen, or which one could not be seen, and the remedy."""
+    if cpu is None or any(each.children_cpu_most_percent is None for each in view.processes):
+        absence = view.absence(PROCESS_CPU)
+        remedy = PROFILE if absence is None else UNSEEN.get(absence, PROFILE)
+        return "the CPU time of its processes is not known", capitalized(remedy)
+    if waits is None:
+        return "it is not known whether its processes wait for storage", PROFILE
+    return "cause not seen", PROFILE
 
 
 def _short_of(
@@ -84,6 +90,10 @@ MAIN_THREAD = (
     "Its main thread may be the limit: load in workers (num_workers), prefetch, pin memory; if it "
     "launches many small kernels, larger batches or CUDA graphs"
 )
+PROFILE = (
+    "If it should be busy: look for waits on the network, on other processes or on locks, with "
+    "py-spy or torch.profiler"
+)
 HOST = (
     "Its processes may not get enough CPU: check what else runs on the host, and the number of "
     "workers for its cores"
@@ -96,7 +106,7 @@ def not_working(view: RuleView) -> Finding | None:
     if not view.passes(t.BUSY, busy):
         return None
     sm = view.mean_or_none(SM)
-    advice = (
+    remedy = (
         "Small kernels: larger batches, torch.compile, CUDA graphs. If it waits for other devices "
         "(NCCL), look for the slowest of them"
     )
@@ -104,22 +114,27 @@ def not_working(view: RuleView) -> Finding | None:
         if not view.passes(t.FEW_SMS, sm):
             return None
         many = view.device.sm_count
-        share = f"{percentage(sm)} of its SMs' time is used" if sm >= 0.5 else "its SMs hardly work"
+        title = "busy, but few SMs work"
         if many and sm / 100 * many < 1.5:
-            share = f"about one SM of {many} works"
-        evidence = view.means(("busy", BUSY), ("SM active", SM), ("tensor active", TENSOR))
-        return Finding(Severity.WARNING, f"Busy {percentage(busy)}, but {share}", evidence, advice)
+            title = f"busy, but about one SM of {many} works"
+        evidence = [
+            view.measured("busy, mean", BUSY, busy, headline="busy {}"),
+            view.measured("SM active, mean", SM, sm, headline="SM active {}"),
+            *view.means(("tensor active", TENSOR)),
+        ]
+        return Finding(Severity.WARNING, title, evidence, remedy)
     watts, limit = view.mean_or_none(POWER), view.sample.power_limit_watts
     if watts is None or not limit or limit <= 0:
         raise NoEvidence(SM)
     drawn = 100 * watts / limit
     if not view.passes(t.FEW_WATTS, drawn):
         return None
-    evidence = view.means(("busy", BUSY), ("power", POWER))
-    evidence.append(view.measured("power, of its limit", POWER, drawn, "%"))
-    draws = f"draws {percentage(drawn)} of its power limit"
-    sentence = f"Busy {percentage(busy)}, but {draws}: may do little"
-    return Finding(Severity.WARNING, sentence, evidence, advice)
+    evidence = [
+        view.measured("busy, mean", BUSY, busy, headline="busy {}"),
+        *view.means(("power", POWER)),
+        view.measured("share of the power limit", POWER, drawn, "%", headline="{} of the limit"),
+    ]
+    return Finding(Severity.WARNING, "busy, but draws little power", evidence, remedy)
 
 
 def no_tensor_cores(view: RuleView) -> Finding | None:
@@ -136,8 +151,12 @@ def no_tensor_cores(view: RuleView) -> Finding | None:
         return None
     return Finding(
         Severity.INFORMATION,
-        f"Its SMs work ({percentage(sm)}), its tensor cores do not: may run in FP32",
-        view.means(("SM active", SM), ("tensor active", TENSOR), ("DRAM active", DRAM)),
+        "SMs work without tensor cores, may run in FP32",
+        [
+            view.measured("SM active, mean", SM, sm, headline="SM active {}"),
+            view.measured("tensor active, mean", TENSOR, tensor, headline="tensor active {}"),
+            *view.means(("DRAM active", DRAM)),
+        ],
         "If it trains or multiplies matrices: autocast to bfloat16, or TF32 by "
         "torch.set_float32_matmul_precision('high'); sizes in multiples of 8",
     )
@@ -153,9 +172,12 @@ def memory_bound(view: RuleView) -> Finding | None:
         return None
     return Finding(
         Severity.INFORMATION,
-        f"Limited by its memory: {percentage(dram)} of the bandwidth, "
-        f"tensor cores {percentage(tensor)}",
-        view.means(("DRAM active", DRAM), ("tensor active", TENSOR), ("SM active", SM)),
+        "limited by memory bandwidth",
+        [
+            view.measured("DRAM active, mean", DRAM, dram, headline="DRAM active {}"),
+            view.measured("tensor active, mean", TENSOR, tensor, headline="tensor active {}"),
+            *view.means(("SM active", SM)),
+        ],
         "Fuse kernels (torch.compile), larger batches where it decodes, smaller data types; "
         "otherwise this is as fast as it gets",
     )
@@ -192,23 +214,29 @@ def _jobs(view: RuleView) -> Iterator[tuple[str, object]]:
 
 def straggler(view: RuleView) -> Finding | None:
     """Find a clock below those of its peers, which then wait for it."""
-    if not view.peers:
+    if not view.peers or view.waits_for_input:
         return None
     busy = view.mean(view.activity)
     others = needed(_median(view, view.activity), view.activity)
     if not (view.passes(t.STRAGGLER_LOAD, busy) and view.passes(t.STRAGGLER_LOAD, others)):
         return None
-    mine, theirs = view.mean(CLOCK), needed(_median(view, CLOCK), CLOCK)
+    mine = needed(view.mean_at_work(CLOCK), CLOCK)
+    theirs = needed(_median_of(peer.mean_at_work(CLOCK) for peer in view.peers), CLOCK)
     if theirs <= 0:
         return None
     behind = 100 * (mine - theirs) / theirs
     if not view.passes(t.STRAGGLER, behind):
         return None
-    shown = (("SM clock", CLOCK), ("power", POWER), ("busy", view.activity), ("temperature", HEAT))
+    shown = (("power", POWER), ("busy", view.activity), ("temperature", HEAT))
     return Finding(
         Severity.WARNING,
-        f"May delay its job: its SM clock is {percentage(-behind)} below {_peers(view)}",
-        [view.measured("SM clock, to theirs", CLOCK, behind, "%"), *_beside(view, *shown)],
+        f"may delay its job, SM clock below {_peers(view)}",
+        [
+            view.measured("SM clock below theirs", CLOCK, -behind, "%", headline="by {}"),
+            view.measured("SM clock at work, mean", CLOCK, mine),
+            view.measured("its peers", CLOCK, theirs),
+            *_beside(view, *shown),
+        ],
         "The others wait for it at every step: check its temperature, what holds its clocks back, "
         "and what else runs on it",
         cost_percent=-behind,
@@ -227,18 +255,26 @@ def imbalance(view: RuleView) -> Finding | None:
     if more is not None and total and view.passes(t.MORE_MEMORY, 100 * more / total):
         return Finding(
             Severity.INFORMATION,
-            f"Holds {size(more)} more memory than {_peers(view)}",
-            _beside(view, ("in use", USED), ("busy", view.activity)),
+            f"more memory in use than {_peers(view)}",
+            [
+                view.measured("more in use", USED, more, headline="by {}"),
+                *_beside(view, ("in use", USED), ("busy", view.activity)),
+            ],
             "Its share of the work may be larger; look for what all ranks put on this device "
             "(cuda:0 by default)",
         )
-    if busier is not None and view.passes(t.LESS_BUSY, -busier):
+    if busier is None or view.waits_for_input:
+        return None
+    if view.passes(t.LESS_BUSY, -busier):
         mine = view.mean(view.activity)
-        theirs = mine - busier
         return Finding(
             Severity.INFORMATION,
-            f"Busy {percentage(mine)}, and {_peers(view)} {percentage(theirs)}: work may be uneven",
-            _beside(view, ("busy", view.activity), ("in use", USED)),
+            f"less busy than {_peers(view)}, work may be uneven",
+            [
+                view.measured("busy, mean", view.activity, mine, headline="{}"),
+                view.measured("its peers", view.activity, mine - busier, headline="they {}"),
+                *_beside(view, ("in use", USED)),
+            ],
             "Check how work is split; in a pipeline, how its stages are cut",
         )
     return None
@@ -252,16 +288,20 @@ def _above_peers(view: RuleView, name: str) -> float | None:
 def _peers(view: RuleView) -> str:
     if len(view.peers) > 1:
         return f"the median of its {len(view.peers)} peers"
-    return f"its peer (GPU {label_of(view.peers[0].device)})"
+    return f"GPU {label_of(view.peers[0].device)}"
 
 
 def _median(view: RuleView, name: str) -> float | None:
-    numbers = [n for peer in view.peers if (n := peer.mean_or_none(name)) is not None]
-    if not numbers:
+    return _median_of(peer.mean_or_none(name) for peer in view.peers)
+
+
+def _median_of(numbers: Iterable[float | None]) -> float | None:
+    known = [number for number in numbers if number is not None]
+    if not known:
         return None
     from statistics import median  # not at the start
 
-    return median(numbers)
+    return median(known)
 
 
 def _beside(view: RuleView, *labelled: tuple[str, str]) -> list[Evidence]:

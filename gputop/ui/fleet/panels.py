@@ -251,7 +251,7 @@ class ProblemsView(Wheel, LiveView):
             Span(f"{SIGNS[wrong.severity]} ", SIGN_STYLES[wrong.severity]),
             cell(gpu_name(gpu), names, STRONG),
             Span("  "),
-            Span(clip(visible(wrong.sentence), width - names - 6 - width_of(right))),
+            Span(clip(visible(wrong.title), width - names - 6 - width_of(right))),
         ]
         row = spread(row, right, width - 1)
         return cells.list_row(row, selected=selected, focused=state.on_list)

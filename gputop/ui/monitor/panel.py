@@ -12,7 +12,7 @@ from rich.style import Style
 from gputop.agent.device import Absence, Device, DeviceSample, DeviceState
 from gputop.agent.snapshot import Host
 from gputop.health.conditions import HANGING, Fault, fault_of
-from gputop.health.findings import Finding, Severity
+from gputop.health.findings import Finding, Severity, capitalized
 from gputop.health.thresholds import FULL_MARK, HOT_MARGIN
 from gputop.schema.clock_events import BY_WORD, CLOCK_EVENTS, gravity
 from gputop.schema.derived import label_of, model_of
@@ -250,7 +250,7 @@ def finding_line(finding: Finding, width: int, label: str = "") -> Row:
     row = [sign_of(finding.severity)]
     if label:
         row.append(Span(f"GPU {label}: ", STRONG))
-    text = cells.clip_words(finding.sentence, width - width_of(row))
+    text = cells.clip_words(capitalized(finding.line), width - width_of(row))
     return fit([*row, Span(text, TEXT if row[0].style is DIM else row[0].style)], width)
 
 

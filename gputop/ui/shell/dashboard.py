@@ -88,8 +88,8 @@ class Dashboard(ActionScreen):
         self.telemetry = Telemetry(clock, replayed=replay is not None, show_secrets=show_secrets)
         self._python = python
         self._back_to, self._search = back_to, search
-        self._rung: set[tuple[str, str]] = set()
-        """Device and kind of the alerts that the bell was rung for, while they last."""
+        self._rung: set[tuple[object, ...]] = set()
+        """Identities of the alerts that the bell was rung for, while they last."""
 
     def compose(self) -> ComposeResult:
         self._header = Header(self.telemetry)
@@ -183,7 +183,10 @@ class Dashboard(ActionScreen):
             self.tabs.benchmark.show_targets()
 
     def _ring(self) -> None:
-        alerts = {(alert.device_uuid, alert.rule) for alert in self.telemetry.alerts}
+        alerts: set[tuple[object, ...]] = {
+            (each.device_uuid, each.label, each.rule, each.severity, each.since)
+            for each in self.telemetry.alerts
+        }
         if alerts - self._rung:
             self._header.redraw()  # also while the rest is paused
             if self.app.settings.bell:

@@ -8,17 +8,29 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from gputop.agent.device import DeviceSample, DeviceState
-from gputop.health.findings import Severity, alerts_beside, cause_text, shorten, summarize
+from gputop.health.causes import alerts_beside, cause_text
+from gputop.health.findings import Severity, summarize
 from gputop.schema.derived import gpus_text, label_of
 from gputop.text import count, duration, fit_columns, moment, number, percentage, used_of, visible
-from gputop.ui.drawing.cells import Row, Span, bar, cells_of, clip, fit, spread, width_of
+from gputop.ui.drawing.cells import (
+    Row,
+    Span,
+    bar,
+    cells_of,
+    clip,
+    clip_words,
+    fit,
+    spread,
+    width_of,
+)
 from gputop.ui.drawing.live import TelemetryView
 from gputop.ui.drawing.palette import ACCENT, BADGE, DIM, FAULT, STRONG, TAB, WARN
 
 if TYPE_CHECKING:
     from textual.events import Click
 
-    from gputop.health.findings import Cause, Finding
+    from gputop.health.causes import Cause
+    from gputop.health.findings import Finding
     from gputop.recording.replay import Replay
     from gputop.ui.telemetry import Telemetry
 
@@ -209,7 +221,8 @@ SUMS = 4
 def _slowness(cause: Cause, telemetry: Telemetry, width: int) -> Row:
     hint = "w Why " if width >= ROOMY else ""
     labels = {device.uuid: label_of(device) for device in telemetry.devices}
-    text = shorten(cause_text(cause, labels), width - len(hint) - 5)
+    room = width - len(hint) - 5
+    text = clip_words(cause_text(cause, labels, room), room)
     return spread([Span(f" ▲ {text}", WARN)], [Span(hint, DIM)], width)
 
 
@@ -222,7 +235,11 @@ def _alerts(alerts: Sequence[Finding], width: int) -> Row:
         over = width_of([*row, text]) + len(more) > width
         if n and over:
             return fit([*row, Span(f" +{len(said) - n} more (!)", DIM)], width)
-        row.append(Span(shorten(text.text, width - len(more) - 1), style) if over else text)
+        if over:
+            room = width - len(more) - 3
+            _, shorter = summarize(alerts, room)[n]
+            text = Span(f"▲ {clip_words(shorter, room)}", style)
+        row.append(text)
     return fit(row, width)
 
 

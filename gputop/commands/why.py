@@ -1,0 +1,211 @@
+"""`gputop why`: watch the devices for a while, then print the page *Why is it slow?* as text."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING
+
+from gputop.commands.arguments import (
+    fail,
+    hosts_of,
+    open_recording,
+    output_width,
+    print_ending,
+    print_text,
+    refuse,
+    snapshots,
+)
+from gputop.commands.options import argument_type
+from gputop.console import COULD_NOT_RUN, DEGRADED, FAULT, FINE, print_message
+from gputop.text import duration
+
+if TYPE_CHECKING:
+    from gputop.agent.snapshot import Inventory
+    from gputop.health.why import Observation, WhyReport
+    from gputop.stream.child import Interruption, Snapshot
+
+INTERVAL = 1.0
+"""Seconds between samples."""
+SECONDS = 35.0
+"""Default time to watch: a mean needs half of its window of a minute."""
+LONGEST_SECONDS = 3600.0
+START_SECONDS = 60.0
+"""Time for the driver or the hosts to answer, beside the time to watch."""
+
+
+@argument_type
+def parse_seconds(text: str) -> float:
+    """Parse the time to watch."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 1 <= seconds <= LONGEST_SECONDS:
+        raise ValueError(f"{text!r} is no time to watch: give seconds from 1 to 3600, such as 35.")
+    return seconds
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `gputop why`."""
+    parser.description = (
+        "Watch the devices, then print the page *Why is it slow?*: findings with their numbers and "
+        "what to do, what was checked, and what cannot be judged. Exit status 0: nothing is wrong; "
+        "1: a GPU has a fault; 3: could not run, or a host did not answer; 4: something slows the "
+        "work."
+    )
+    parser.add_argument(
+        "--seconds",
+        type=parse_seconds,
+        metavar="N",
+        help=f"watch for so long (default {SECONDS:g}); most checks need 30 s, some 300",
+    )
+    parser.add_argument("--json", action="store_true", help="the findings as one JSON document")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print why the devices are slow, if they are."""
+    from gputop.agent.snapshot import MachineState
+    from gputop.health.why import Observation
+    from gputop.output.ansi import rendered, wanted
+    from gputop.output.why_page import document, page
+
+    hosts = hosts_of(arguments)
+    seen = Observation()
+    if arguments.replay is not None:
+        refuse(arguments, ("seconds",), "a recording, which is read whole", "use --replay alone")
+        _read(arguments, seen)
+    else:
+        _watch(arguments, hosts, seen)
+    inventory, sample = seen.inventory, seen.sample
+    if inventory is None or sample is None:
+        fail("no device has answered. Try `gputop doctor`.", COULD_NOT_RUN)
+    if inventory.problem is not None:
+        fail(f"{inventory.problem}.", COULD_NOT_RUN)
+    report = seen.report()
+    if arguments.json:
+        print_text(json.dumps(document(report, inventory, sample, seen.seconds), indent=2))
+    else:
+        colour = wanted(os.environ, terminal=sys.stdout.isatty())
+        width = output_width()
+        lines = page(report, inventory, sample, seen.seconds, width)
+        print_text(rendered(lines, width, colour=colour))
+    away = [each for each in sample.machines if each.state is not MachineState.OK]
+    for machine in away:
+        problem = machine.problem or f"{machine.name} has not answered in time"
+        print_message(f"error: {problem}")
+    return status_of(report, unreachable=bool(away))
+
+
+def status_of(report: WhyReport, *, unreachable: bool) -> int:
+    """Return the exit status: a fault of a GPU counts more than a host that does not answer."""
+    from gputop.health.findings import Severity
+
+    about_devices = [each.severity for each in report.entries if each.devices]
+    if Severity.FAULT in about_devices:
+        return FAULT
+    if unreachable:
+        return COULD_NOT_RUN
+    return DEGRADED if report.severity >= Severity.WARNING else FINE
+
+
+def _read(arguments: argparse.Namespace, seen: Observation) -> None:
+    from gputop.agent.snapshot import Inventory
+    from gputop.recording.reader import RecordingError
+
+    inventory: Inventory | None = None
+    try:
+        recording = open_recording(arguments.replay)
+        for record in recording.records():
+            if isinstance(record, Inventory):
+                inventory = record
+            elif inventory is not None:
+                seen.add(inventory, record)
+        print_ending(recording)
+    except RecordingError as error:
+        fail(f"{error}.", COULD_NOT_RUN)
+
+
+def _watch(arguments: argparse.Namespace, hosts: list[str], seen: Observation) -> None:
+    import asyncio
+
+    from gputop.stream.child import StreamError
+
+    seconds = SECONDS if arguments.seconds is None else arguments.seconds
+    gpm = arguments.gpm is not False
+    waiting = f"Watching for {duration(seconds)} ..."
+    found: AsyncGenerator[Snapshot | Interruption]
+    if hosts:
+        found = _of_hosts(hosts, arguments.remote_command, gpm=gpm)
+    else:
+        found = snapshots(arguments, interval=INTERVAL, gpm=gpm)
+    _print_progress(waiting)
+    try:
+        asyncio.run(_follow(found, seen, seconds))
+    except StreamError as error:
+        fail(str(error), COULD_NOT_RUN)
+    finally:
+        _print_progress(" " * len(waiting))
+
+
+def _print_progress(text: str) -> None:
+    """Print text on a terminal that is overwritten later."""
+    if sys.stderr.isatty():
+        print(text, end="\r", file=sys.stderr, flush=True)
+
+
+async def _follow(
+    found: AsyncGenerator[Snapshot | Interruption], seen: Observation, seconds: float
+) -> None:
+    """Add snapshots for so long; stop as well if the stream stays silent."""
+    import asyncio
+
+    with contextlib.suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(_add_all(found, seen, seconds), seconds + START_SECONDS)
+
+
+async def _add_all(
+    found: AsyncGenerator[Snapshot | Interruption], seen: Observation, seconds: float
+) -> None:
+    from gputop.stream.child import Interruption
+
+    async with contextlib.aclosing(found):
+        async for each in found:
+            if isinstance(each, Interruption):
+                print_message(str(each.problem))
+                continue
+            seen.add(*each)
+            if seen.seconds >= seconds or each.inventory.problem is not None:
+                return
+
+
+async def _of_hosts(
+    hosts: list[str], remote: list[str], *, gpm: bool
+) -> AsyncGenerator[Snapshot | Interruption]:
+    """Yield the snapshots of all hosts together, once each has answered or failed."""
+    import asyncio
+
+    from gputop.agent.snapshot import Inventory, MachineState
+    from gputop.stream.child import Snapshot
+    from gputop.stream.machines import PATIENCE, Machines
+
+    machines = Machines(hosts, INTERVAL, remote)
+    machines.ask(gpm=gpm)
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + PATIENCE.start
+    inventory: Inventory | None = None
+    try:
+        async with contextlib.aclosing(machines.records()) as records:
+            async for record in records:
+                if isinstance(record, Inventory):
+                    inventory = record
+                    continue
+                waiting = [m for m in record.machines if m.state is MachineState.CONNECTING]
+                if inventory is not None and (not waiting or clock() > deadline):
+                    yield Snapshot(inventory, record)
+    finally:
+        await machines.close()

@@ -1,0 +1,182 @@
+"""Causes: findings grouped for a reader in a hurry, the worst cause of slowness first.
+
+Devices with the same finding share a cause. The memory errors of one device, their remap and the
+reset that they need are one fault, and so are clocks that are held down and what follows from that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from gputop.health.findings import Evidence, Finding, Severity, name_devices, phrase
+from gputop.schema.advice import REBOOT
+
+FAULTS = ("remap", "ecc", "recovery", "xid")
+"""Rules that tell of one hardware fault. Of equally grave ones, the remedy of the first counts."""
+THROTTLING = ("thermal", "hardware_slowdown")
+"""Rules about what holds clocks down. The alerts about it have the same names."""
+SLOWED = (*THROTTLING, "clocks_low", "straggler")
+"""Rules about clocks held down, then about what follows from that."""
+SLOWING = (
+    *SLOWED,
+    "input_bound",
+    "not_working",
+    "link_degraded",
+    "pcie_bound",
+    "power_capped",
+    "no_tensor_cores",
+    "memory_bound",
+    "imbalance",
+)
+"""Rules about work that is slower than it could be."""
+
+
+class Cause(NamedTuple):
+    """Findings of one rule with the same title, or the hardware fault of one device."""
+
+    findings: tuple[Finding, ...]
+    """One for each device, the gravest first."""
+
+    @property
+    def severity(self) -> Severity:
+        return self.findings[0].severity
+
+    @property
+    def title(self) -> str:
+        return self.findings[0].title
+
+    @property
+    def slows(self) -> bool:
+        """True if it holds back the work now, which is more than normal."""
+        return self.findings[0].rule in SLOWING and self.severity > Severity.INFORMATION
+
+    @property
+    def place(self) -> int:
+        """Place among the causes: 0 for slowness, 1 for other problems, 2 for what is normal."""
+        if self.slows:
+            return 0
+        return 1 if self.severity > Severity.INFORMATION else 2
+
+    @property
+    def also(self) -> tuple[str, ...]:
+        """Titles of what else all of its devices have."""
+        first = self.findings[0].also
+        return first if all(each.also == first for each in self.findings) else ()
+
+    @property
+    def since(self) -> float | None:
+        """Time at which the first of its findings began."""
+        known = [each.since for each in self.findings if each.since is not None]
+        return min(known, default=None)
+
+    @property
+    def numbers(self) -> list[str]:
+        """Numbers of the line that all of its devices have: one, or the lowest and the highest."""
+        found = []
+        for first in self.findings[0].evidence:
+            same = [_same(each.evidence, first) for each in self.findings]
+            known = [each for each in same if each is not None]
+            if len(known) == len(self.findings):
+                low = min(known, key=lambda each: each.value).text
+                high = max(known, key=lambda each: each.value).text
+                found.append(first.headline.format(low if low == high else f"{low} to {high}"))
+        return found
+
+
+def _same(evidence: Iterable[Evidence], wanted: Evidence) -> Evidence | None:
+    """Return the number of the line with the same label, if there is one."""
+    for each in evidence:
+        if each.headline and each.label == wanted.label:
+            return each
+    return None
+
+
+def find_causes(findings: Iterable[Finding]) -> list[Cause]:
+    """Return the causes: slowness, hardware that still works, then what is normal."""
+    groups: dict[tuple[str, ...], list[Finding]] = {}
+    for each in _merged(findings):
+        alone = each.device_uuid if each.rule in FAULTS else ""
+        groups.setdefault((each.rule, each.title, each.remedy, alone), []).append(each)
+    causes = [Cause(tuple(sorted(each, key=_gravity))) for each in groups.values()]
+    return sorted(causes, key=lambda cause: (cause.place, _gravity(cause.findings[0])))
+
+
+def _gravity(finding: Finding) -> tuple[float, float, float]:
+    return -finding.severity, -finding.cost_percent, -finding.rank
+
+
+def _merged(findings: Iterable[Finding]) -> Iterable[Finding]:
+    """Yield the findings, those about one fault of a device as one."""
+    faults: dict[str, list[Finding]] = {}
+    clocks: dict[str, list[Finding]] = {}
+    for each in findings:
+        if is_hardware_fault(each):
+            faults.setdefault(each.device_uuid, []).append(each)
+        elif each.rule in SLOWED:
+            clocks.setdefault(each.device_uuid, []).append(each)
+        else:
+            yield each
+    for parts in faults.values():
+        yield merge_faults(parts)
+    for parts in clocks.values():
+        first, *others = sorted(parts, key=lambda each: SLOWED.index(each.rule))
+        yield replace(first, also=tuple(each.title for each in others))
+
+
+def is_hardware_fault(finding: Finding) -> bool:
+    """Return True for a finding about the memory or an error of the device itself."""
+    is_program = finding.rule == "xid" and finding.severity is not Severity.FAULT
+    return finding.rule in FAULTS and not is_program
+
+
+def merge_faults(parts: Sequence[Finding]) -> Finding:
+    """Return the findings about one fault as one: the gravest, with the others named after it."""
+    first, *others = sorted(parts, key=_gravity)
+    evidence = [*first.evidence]
+    for each in others:
+        evidence += [number._replace(headline="") for number in each.evidence]
+    begun = [each.since for each in parts if each.since is not None]
+    return replace(
+        first,
+        evidence=tuple(evidence),
+        remedy=_remedy(parts),
+        since=min(begun, default=None),
+        also=tuple(each.line for each in others),
+    )
+
+
+def needs_reboot(finding: Finding) -> bool:
+    """Return True if its remedy is a reboot, because a reset does not reach the device."""
+    return finding.remedy.startswith(REBOOT)
+
+
+def _remedy(parts: Iterable[Finding]) -> str:
+    """Return one remedy: a reboot if a part needs it, else that of the gravest part."""
+    advised = [each for each in parts if each.remedy]
+    advised.sort(key=lambda each: (-needs_reboot(each), -each.severity, FAULTS.index(each.rule)))
+    return advised[0].remedy if advised else ""
+
+
+def alerts_beside(alerts: Iterable[Finding], cause: Cause | None) -> list[Finding]:
+    """Return the alerts, one for each hardware fault, without those that the cause tells of."""
+    told: set[str] = set()
+    if cause is not None and cause.findings[0].rule in THROTTLING:
+        told = {each.device_uuid for each in cause.findings}
+    groups: dict[object, list[Finding]] = {}
+    for each in alerts:
+        if each.rule not in THROTTLING or each.device_uuid not in told:
+            key = each.device_uuid if is_hardware_fault(each) else id(each)
+            groups.setdefault(key, []).append(each)
+    return [merge_faults(each) if len(each) > 1 else each[0] for each in groups.values()]
+
+
+def cause_text(cause: Cause, labels: Mapping[str, str], room: int | None = None) -> str:
+    """Return a cause in one line: its devices, title, numbers, and what follows from it.
+
+    `labels` are those of the devices by UUID. What does not fit into `room` cells is left out,
+    from the end; devices and title stay.
+    """
+    who = name_devices([labels[each.device_uuid] for each in cause.findings])
+    return phrase(f"{who}: {cause.title}", cause.numbers, cause.also, room)

@@ -1,0 +1,299 @@
+"""Content of *Why is it slow?*: findings by cause, what was checked, and what lacks data.
+
+The page `w` of the dashboard and `gputop why` show the same content.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from gputop.agent.device import Absence, Device, DeviceSample, DeviceState
+from gputop.agent.snapshot import EVENTS, Event, Host, Inventory, Sample
+from gputop.health.causes import Cause, find_causes, needs_reboot
+from gputop.health.conditions import Fault, fault_of, find_alerts, machine_alerts
+from gputop.health.findings import (
+    Evidence,
+    Finding,
+    Severity,
+    capitalized,
+    name_devices,
+    phrase,
+    summarize,
+)
+from gputop.health.judge import RULES, Judge, Judgement, NoFinding
+from gputop.schema import derived
+from gputop.schema.advice import fill_index
+from gputop.schema.derived import label_of
+from gputop.schema.labels import ROWS
+from gputop.schema.values import absence_text
+from gputop.stream.history import History
+from gputop.text import count, duration
+
+SECTIONS = ("What slows the work", "Other problems", "Good to know")
+"""Headings of causes, by their place."""
+CHECKED, LACKING = "Checked, no problem", "Not enough data"
+TOO_SHORT = "not watched for long enough yet"
+LABELS = {name: row.label for row in ROWS for name in row.names[:1]} | {
+    "state": "device",
+    derived.PROCESS_COUNT: "processes",
+    derived.PROCESS_CPU: "CPU of processes",
+    derived.PROCESS_IO_WAIT: "I/O wait of processes",
+    derived.SLOWDOWN_BITS: "held back by",
+    "pcie_generation": "PCIe generation",
+    "pcie_width": "PCIe lanes",
+    "pcie_generation_max": "highest PCIe generation",
+    "pcie_width_max": "most PCIe lanes",
+    "sm_clock_max_mhz": "highest SM clock",
+}
+"""Names of readings that a rule lacks."""
+
+
+class Entry(NamedTuple):
+    """One cause as it is shown: what it is, what to do, and the numbers of each device."""
+
+    severity: Severity
+    section: str
+    """Heading that it stands under; empty for what comes before all headings."""
+    title: str
+    """With its devices, unless the page is about one device."""
+    remedy: str = ""
+    since: float | None = None
+    devices: Sequence[Device] = ()
+    evidence: Sequence[Sequence[Evidence]] = ()
+    """Numbers of each of the devices."""
+
+
+class Figure(NamedTuple):
+    """A number as it is shown: `idle`, `48 %`, and ` in 1:00` if it covers another time."""
+
+    label: str
+    text: str
+    time: str
+
+
+def figures(evidence: Iterable[Evidence]) -> list[Figure]:
+    """Return the numbers, each with the time that it covers unless that was just named."""
+    found = []
+    named = ""
+    for each in evidence:
+        time = ""
+        if each.seconds and each.unit != "s":
+            time = f" in {duration(each.seconds)}"
+        found.append(Figure(each.label, each.text, "" if time == named else time))
+        named = time or named
+    return found
+
+
+class Lack(NamedTuple):
+    """Checks that cannot tell, with the reason."""
+
+    checks: Sequence[str]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class WhyReport:
+    """The page, from top to bottom."""
+
+    entries: Sequence[Entry]
+    fine: Sequence[str]
+    """Titles of the checks that found nothing."""
+    lacking: Sequence[Lack]
+    done: int
+    """Number of checks that found something, or could tell that there is nothing."""
+    waiting: int
+    """Number of checks that only need more time."""
+
+    @property
+    def severity(self) -> Severity:
+        """Severity of the gravest entry; OK without any."""
+        return max((each.severity for each in self.entries), default=Severity.OK)
+
+    @property
+    def total(self) -> int:
+        """Number of all checks."""
+        return len(RULES)
+
+    @property
+    def checks(self) -> str:
+        """How many checks have been done, such as `8 of 21 checks done`."""
+        if self.done == self.total:
+            return f"all {self.total} checks done"
+        return f"{self.done} of {self.total} checks done"
+
+    @property
+    def summary(self) -> str:
+        """One line: how many problems there are, and how many checks have been done."""
+        faults = sum(each.severity is Severity.FAULT for each in self.entries)
+        warnings = sum(each.severity is Severity.WARNING for each in self.entries)
+        parts = []
+        if faults:
+            parts.append(count(faults, "fault"))
+        if warnings:
+            parts.append(count(warnings, "warning"))
+        if not parts:
+            parts.append("No problem so far" if self.waiting else "No problem found")
+        return f"{', '.join(parts)}: {self.checks}"
+
+
+class Observation:
+    """Snapshots of some time, and what the rules say at its end."""
+
+    def __init__(self) -> None:
+        self.inventory: Inventory | None = None
+        self.sample: Sample | None = None
+        self._history = History()
+        self._events: deque[Event] = deque(maxlen=EVENTS)
+
+    def add(self, inventory: Inventory, sample: Sample) -> None:
+        """Add the newest snapshot."""
+        self.inventory, self.sample = inventory, sample
+        self._history.add(sample)
+        self._events.extend(sample.events)
+
+    @property
+    def seconds(self) -> float:
+        """Time from the first to the newest sample."""
+        return self._history.span(len(self._history.times))
+
+    def report(self) -> WhyReport:
+        """Judge all devices now."""
+        inventory, sample = self.inventory, self.sample
+        assert inventory is not None
+        assert sample is not None
+        judgement = Judge().judge(self._history, inventory, sample, self._events)
+        readings = {each.uuid: each for each in sample.devices}
+        alerts: list[Finding] = machine_alerts(sample.machines, sample, inventory)
+        alerts += find_alerts(
+            inventory.devices, readings, self._events, sample.time, sample.host_of
+        )
+        return Situation(inventory.devices, readings, judgement, alerts, sample.host).report()
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """Everything that the page is made of, at one moment."""
+
+    devices: Sequence[Device]
+    readings: Mapping[str, DeviceSample]
+    judgement: Judgement
+    alerts: Sequence[Finding] = ()
+    host: Host | None = None
+
+    def report(self, only: Device | None = None) -> WhyReport:
+        """Return the page about all devices, or about one of them."""
+        devices = self.devices if only is None else (only,)
+        known = {device.uuid: device for device in devices}
+        found = [each for each in self.judgement.findings if each.device_uuid in known]
+        told = {(each.rule, each.device_uuid) for each in found}
+        for alert in self.alerts:  # no rule has had the time to explain these
+            is_state = alert.rule in [*DeviceState]
+            explained = (alert.rule, alert.device_uuid) in told
+            if alert.device_uuid in known and not (explained or is_state):
+                found.append(alert)
+        entries = [*self._broken(devices, found), *self._machines(only)]
+        answering = {uuid for uuid, device in known.items() if self._fault_of(device) is None}
+        causes = find_causes(each for each in found if each.device_uuid in answering)
+        entries += [_entry(cause, known, only) for cause in causes]
+        return self._with_checks(entries, devices, {each.rule for each in found})
+
+    def _fault_of(self, device: Device) -> Fault | None:
+        readings = self.readings.get(device.uuid)
+        return None if readings is None else fault_of(device, readings)
+
+    def _broken(self, devices: Iterable[Device], found: Iterable[Finding]) -> Iterator[Entry]:
+        """Yield the devices that do not answer, each with its Xid if there was one."""
+        xids = {each.device_uuid: each for each in found if each.rule == "xid"}
+        for device in devices:
+            fault = self._fault_of(device)
+            if fault is None or device.parent_uuid is not None:
+                continue
+            title, remedy = f"GPU {label_of(device)}: {fault.what}", fault.remedy
+            xid = xids.get(device.uuid)
+            if xid is not None:
+                title = f"{title}. {xid.title}"
+                if needs_reboot(xid):
+                    remedy = xid.remedy
+            yield Entry(Severity.FAULT, "", title, remedy, devices=(device,), evidence=((),))
+
+    def _machines(self, only: Device | None) -> Iterator[Entry]:
+        """Yield what is wrong with the machines, or with that of the only device."""
+        for alert in self.alerts:
+            is_news = alert.severity is Severity.FAULT or alert.remedy
+            is_elsewhere = only is not None and only.machine not in (None, alert.label)
+            if not alert.device_uuid and is_news and not is_elsewhere:
+                ((severity, title),) = summarize([alert])
+                yield Entry(severity, "", title, alert.remedy)
+
+    def _with_checks(
+        self, entries: Sequence[Entry], devices: Sequence[Device], told: set[str]
+    ) -> WhyReport:
+        """Return the page with the checks that found nothing and those that cannot tell."""
+        verdicts: dict[str, list[tuple[Device, NoFinding]]] = {}
+        for device in devices:
+            for verdict in self.judgement.without_finding(device.uuid):
+                verdicts.setdefault(verdict.rule, []).append((device, verdict))
+        fine: list[str] = []
+        lacking: dict[str, list[str]] = {}
+        waiting = 0
+        for rule in RULES:
+            silent = verdicts.get(rule.name, [])
+            if rule.name in told:
+                continue
+            reasons = self._reasons(silent, len(devices))
+            for reason in reasons:
+                lacking.setdefault(reason, []).append(rule.title)
+            if not silent or any(_needs_time(verdict) for _, verdict in silent):
+                waiting += 1
+            elif not reasons:
+                fine.append(rule.title)
+        lacks = [Lack(titles, reason) for reason, titles in lacking.items()]
+        missing = sum(rule.name not in told for rule in RULES) - len(fine)
+        return WhyReport(entries, fine, lacks, len(RULES) - missing, waiting)
+
+    def _reasons(self, verdicts: Sequence[tuple[Device, NoFinding]], devices: int) -> list[str]:
+        """Return why a check cannot tell, with the devices if it can on others."""
+        reasons: dict[str, list[str]] = {}
+        for device, verdict in verdicts:
+            if verdict.missing:
+                why = self._why(device, verdict.missing)
+                reasons.setdefault(why, []).append(label_of(device))
+        found = []
+        for why, labels in reasons.items():
+            some = len(labels) < devices
+            found.append(f"on {name_devices(labels)}, {why}" if some else why)
+        return found
+
+    def _why(self, device: Device, missing: Mapping[str, Absence | None]) -> str:
+        reasons: dict[str, list[str]] = {}
+        for name, absence in missing.items():
+            if absence is not None:
+                text = absence_text(name, absence, device, self.host)
+                reasons.setdefault(text, []).append(LABELS.get(name, name))
+        parts = [f"no {', '.join(names)} ({text})" for text, names in reasons.items()]
+        return "; ".join(parts) or TOO_SHORT
+
+
+def _needs_time(verdict: NoFinding) -> bool:
+    """Return True if the check can be done when the device has been watched for longer."""
+    reasons = {*verdict.missing.values()}
+    return bool(reasons) and reasons <= {None, Absence.NO_DATA_YET}
+
+
+def _entry(cause: Cause, known: Mapping[str, Device], only: Device | None) -> Entry:
+    devices = [known[each.device_uuid] for each in cause.findings]
+    title = phrase(cause.title, also=cause.also)
+    if only is None:
+        title = f"{name_devices([label_of(device) for device in devices])}: {title}"
+    return Entry(
+        cause.severity,
+        SECTIONS[cause.place],
+        capitalized(title),
+        fill_index(cause.findings[0].remedy, devices),
+        cause.since,
+        devices,
+        [each.evidence for each in cause.findings],
+    )

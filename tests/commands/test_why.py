@@ -1,0 +1,275 @@
+"""`gputop why`: its text and JSON, where its snapshots come from, and its exit statuses."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gputop import cli
+from gputop.agent.snapshot import Host, MachineState, Sample
+from gputop.agent.snapshot import Machine as Remote
+from gputop.commands import why
+from gputop.console import COULD_NOT_RUN, DEGRADED, FAULT, FINE
+from gputop.stream.child import Interruption, Snapshot, StreamError
+from tests import streams
+from tests.commands.test_status import STOPPED, Prepared
+from tests.health.histories import WORKING, Machine, device, saw, trainer
+from tests.streams import NO_DRIVER, no_driver, sample
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gputop.agent.snapshot import Record
+
+HOT = {"clock_event_reasons": ("sw_thermal",), "sm_clock_mhz": 1200}
+STARVED = {"gpu_utilization_percent": saw(95, 0, 8, 3)}
+FULL_CORE: dict[str, Any] = {"cpu_percent": 99.0}
+
+
+def watched(
+    *readings: dict[str, Any], seconds: int = 40, machines: tuple[Remote, ...] = (), **process: Any
+) -> list[Snapshot]:
+    """Snapshots of devices that did that for so long."""
+    made = Machine(
+        devices=tuple(device(n) for n in range(len(readings))),
+        readings=tuple({**WORKING, **each} for each in readings),
+        processes=tuple(trainer(n, **process) for n in range(len(readings))),
+    )
+    inventory = dataclasses.replace(streams.inventory(), devices=tuple(made.devices))
+    found = []
+    for _ in range(seconds):
+        now = dataclasses.replace(made.sample(), machines=machines)
+        found.append(Snapshot(inventory, now))
+        made.ticks += 1
+    return found
+
+
+@pytest.fixture(autouse=True)
+def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+
+
+def ran(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    found: list[Any],
+    *words: str,
+) -> tuple[int, str, str]:
+    """Status, standard output and standard error of `gputop why` that sees these snapshots."""
+    monkeypatch.setattr(why, "snapshots", Prepared(*found))
+    try:
+        status = cli.main(["why", *words])
+    except SystemExit as end:
+        status = int(end.code or 0)
+    said = capsys.readouterr()
+    return status, said.out, said.err
+
+
+def test_the_page_has_findings_with_numbers_and_remedy_and_what_was_checked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = watched(STARVED, STARVED, HOT, **FULL_CORE)
+    status, text, _ = ran(monkeypatch, capsys, found, "--seconds", "39")
+    assert status == DEGRADED
+    lines = text.splitlines()
+    assert lines[0].startswith("node07 · 3 GPUs · watched for 39 s until ")
+    assert lines[1:5] == [
+        "2 warnings: 19 of 21 checks done",
+        "",
+        "What slows the work",
+        "warning  GPUs 0 and 1: may be waiting for input, a CPU core is full",
+    ]
+    assert lines[5].startswith("         GPU 0: idle 64 % in 39 s · gaps every 8.0 s · CPU of its")
+    assert lines[7].startswith("         GPU 1: idle 64 % in 39 s · gaps every 8.0 s · CPU of its")
+    assert lines[9].startswith("         > Its main thread may be the limit: ")
+    assert "warning  GPU 2: throttled by heat" in lines
+    assert "\nChecked, no problem\n  Xid errors, memory errors, " in text
+    assert "\nNot enough data\n  leak: not watched for long enough yet\n" in text
+    assert all(len(line) <= 100 for line in lines)
+    assert "\x1b" not in text
+
+
+def test_json_has_evidence_as_numbers_with_units(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = watched(STARVED, {}, **FULL_CORE)
+    status, text, _ = ran(monkeypatch, capsys, found, "--json", "--seconds", "39")
+    document = json.loads(text)
+    assert status == DEGRADED
+    assert document["severity"] == "warning"
+    assert (document["checks_done"], document["checks"]) == (19, 21)
+    (finding,) = document["findings"]
+    assert finding["title"] == "GPU 0: may be waiting for input, a CPU core is full"
+    assert finding["remedy"]
+    (gpu,) = finding["devices"]
+    assert (gpu["uuid"], gpu["label"]) == (device(0).uuid, "0")
+    assert gpu["evidence"][1] == {
+        "label": "gaps every",
+        "reading": "gpu_utilization_percent",
+        "value": 8.0,
+        "unit": "s",
+        "seconds": 39.0,
+    }
+    assert "heat" in document["checked"]
+    assert document["not_enough_data"] == [
+        {"checks": ["leak"], "reason": "not watched for long enough yet"},
+        {"checks": ["idle memory"], "reason": "on GPU 0, not watched for long enough yet"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("readings", "status", "summary"),
+    [
+        ({}, FINE, "No problem so far: 20 of 21 checks done"),
+        ({"clock_event_reasons": ("sw_power_cap",)}, FINE, "No problem so far"),
+        (STARVED, FINE, "No problem so far"),
+        (HOT, DEGRADED, "1 warning: "),
+        ({"ecc_uncorrected": 2}, FAULT, "1 fault: "),
+        ({"ecc_uncorrected": 2, **HOT}, FAULT, "1 fault, 1 warning: "),
+    ],
+)
+def test_the_exit_status_is_that_of_the_gravest(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    readings: dict[str, Any],
+    status: int,
+    summary: str,
+) -> None:
+    ended, text, error = ran(monkeypatch, capsys, watched(readings), "--seconds", "39")
+    assert (ended, error) == (status, "")
+    assert text.splitlines()[1].startswith(summary)
+
+
+def test_it_watches_for_as_long_as_it_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prepared = Prepared(*watched({}, seconds=90))
+    monkeypatch.setattr(why, "snapshots", prepared)
+    assert cli.main(["why"]) == FINE
+    assert prepared.taken == why.SECONDS + 1
+    assert prepared.asked == {"interval": 1.0, "gpm": True}
+    assert "watched for 35 s" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        cli.main(["why", "--seconds", "0.5"])
+    assert "'0.5' is no time to watch: give seconds from 1 to 3600" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        ([StreamError(NO_DRIVER)], NO_DRIVER.what),
+        ([Snapshot(no_driver(), sample(0))], NO_DRIVER.what),
+        ([], "no device has answered. Try `gputop doctor`."),
+    ],
+)
+def test_it_could_not_run(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    found: list[Any],
+    message: str,
+) -> None:
+    status, text, error = ran(monkeypatch, capsys, found)
+    assert (status, text) == (COULD_NOT_RUN, "")
+    (line,) = error.splitlines()
+    assert line.startswith(f"gputop: error: {message}")
+
+
+def test_an_interruption_is_named_and_it_goes_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found: list[Snapshot | Interruption] = [*watched({})]
+    found.insert(20, STOPPED)
+    status, text, error = ran(monkeypatch, capsys, found, "--seconds", "39")
+    assert (status, error.count("\n")) == (FINE, 1)
+    assert "The sampler stopped" in error
+    assert "watched for 39 s" in text
+
+
+class Hosts:
+    """Stands for the merged streams of several hosts."""
+
+    asked: dict[str, Any]
+
+    def __init__(self, *found: Snapshot) -> None:
+        self.found = found
+        self.closed = False
+
+    def __call__(self, hosts: list[str], interval: float, remote: tuple[str, ...]) -> Hosts:
+        assert (hosts, interval, remote) == (["a", "b"], 1.0, ("gputop",))
+        return self
+
+    def ask(self, **wanted: Any) -> None:
+        self.asked = wanted
+
+    async def records(self) -> Any:
+        yield self.found[0].inventory
+        yield Sample(0.0, Host(), machines=(Remote("a"), Remote("b")))  # still connecting
+        for each in self.found:
+            yield each.sample
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+@pytest.mark.parametrize(
+    ("readings", "status"),
+    [({}, COULD_NOT_RUN), (HOT, COULD_NOT_RUN), ({"ecc_uncorrected": 2}, FAULT)],
+)
+def test_a_host_that_does_not_answer_is_named_beside_what_the_others_have(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    readings: dict[str, Any],
+    status: int,
+) -> None:
+    machines = (Remote("a", MachineState.OK), Remote("b", MachineState.AWAY, problem=NO_DRIVER))
+    hosts = Hosts(*watched(readings, machines=machines))
+    monkeypatch.setattr("gputop.stream.machines.Machines", hosts)
+    assert cli.main(["why", "--host", "a", "--host", "b", "--seconds", "39"]) == status
+    said = capsys.readouterr()
+    assert said.out.splitlines()[0].startswith("2 hosts · 1 GPU · watched for 39 s")
+    assert "FAULT    Host b: unreachable" in said.out
+    assert said.err == f"gputop: error: {NO_DRIVER}\n"
+    assert hosts.asked == {"gpm": True}
+    assert hosts.closed
+
+
+def test_a_recording_is_judged_at_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from gputop.agent.lines import to_line
+
+    found = watched(HOT)
+    records: list[Record] = [found[0].inventory, *(each.sample for each in found)]
+    file = tmp_path / "hot.jsonl"
+    file.write_text("".join(f"{to_line(each)}\n" for each in records))
+    assert cli.main(["why", "--replay", str(file)]) == DEGRADED
+    text = capsys.readouterr().out
+    assert "watched for 39 s" in text
+    assert "GPU 0: throttled by heat" in text
+    with pytest.raises(SystemExit):
+        cli.main(["why", "--replay", str(file), "--seconds", "9"])
+    assert "--seconds is not for a recording, which is read whole" in capsys.readouterr().err
+    file.write_text("nothing\n")
+    with pytest.raises(SystemExit) as end:
+        cli.main(["why", "--replay", str(file)])
+    assert end.value.code == COULD_NOT_RUN
+
+
+def test_the_shipped_command_needs_no_terminal_library() -> None:
+    """It prints simulated devices, marked as such, and loads neither Textual nor rich."""
+    program = (
+        "import sys; from gputop.cli import main; "
+        "status = main(['why', '--demo', '--seconds', '1', '-i', '0']); "
+        "sys.exit(status or 9 * bool({'textual', 'rich', 'plotext'} & sys.modules.keys()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (FINE, "")
+    assert " · SIMULATED · 1 of 8 GPUs · watched for " in done.stdout
+    assert "No problem so far: " in done.stdout

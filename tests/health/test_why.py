@@ -1,0 +1,128 @@
+"""The content of *Why is it slow?*, which the dashboard and `gputop why` show."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from gputop.agent.device import Absence, DeviceState
+from gputop.health.conditions import find_alerts
+from gputop.health.findings import Evidence, Severity
+from gputop.health.judge import RULES
+from gputop.health.why import Situation, WhyReport, figures
+from gputop.schema.advice import INDEX
+from tests import streams
+from tests.health.histories import NO_GPM, WORKING, Machine, device, saw, trainer
+from tests.streams import NOW
+
+HOT = {"clock_event_reasons": ("sw_thermal",), "sm_clock_mhz": 1200}
+CAPPED = {"clock_event_reasons": ("sw_power_cap",), "power_limit_watts": 500.0}
+
+
+def situation(*readings: dict[str, Any], seconds: float = 40, **changes: Any) -> Situation:
+    """Devices that did that for so long."""
+    machine = Machine(
+        devices=tuple(device(n) for n in range(len(readings))),
+        readings=tuple({**WORKING, **each} for each in readings),
+        processes=tuple(trainer(n) for n in range(len(readings))),
+        **changes,
+    ).run(seconds)
+    last = machine.sample()
+    found = {each.uuid: each for each in last.devices}
+    alerts = find_alerts(machine.devices, found, now=NOW)
+    return Situation(machine.devices, found, machine.last, alerts)
+
+
+def titles(report: WhyReport) -> list[str]:
+    return [each.title for each in report.entries]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "summary"),
+    [
+        (15, "No problem so far: 9 of 21 checks done"),
+        (40, "No problem so far: 20 of 21 checks done"),
+        (400, "No problem found: all 21 checks done"),
+    ],
+)
+def test_it_says_how_many_checks_have_been_done(seconds: float, summary: str) -> None:
+    report = situation({}, seconds=seconds).report()
+    assert report.summary == summary
+    assert report.severity is Severity.OK
+    assert report.done == len(report.fine)
+    lacking = [title for lack in report.lacking for title in lack.checks]
+    assert len(report.fine) + len(lacking) == len(RULES)
+
+
+def test_checks_that_lack_a_reading_are_not_done_and_do_not_wait() -> None:
+    absent = dict.fromkeys(NO_GPM, Absence.NOT_SUPPORTED)
+    report = situation(dict(NO_GPM), seconds=400, absent=absent).report()
+    assert report.summary == "No problem found: 19 of 21 checks done"
+    assert [lack.checks for lack in report.lacking] == [["tensor cores"], ["memory bandwidth"]]
+    assert report.lacking[0].reason.startswith("no SM active, tensor active (needs GPM")
+    assert report.waiting == 0
+
+
+def test_a_half_idle_gpu_is_reported_although_nothing_explains_it() -> None:
+    report = situation({"gpu_utilization_percent": saw(100, 4, 12, 6)}, seconds=90).report()
+    assert titles(report) == ["GPU 0: work has gaps, cause not seen"]
+    assert report.severity is Severity.INFORMATION
+    assert "waiting for input" not in report.fine
+    shown = [f"{label} {text}" for label, text, _ in figures(report.entries[0].evidence[0])]
+    assert shown[:2] == ["idle 47 %", "gaps every 12.0 s"]
+
+
+def test_an_entry_has_one_remedy_for_all_of_its_devices() -> None:
+    report = situation(CAPPED, {}, CAPPED).report()
+    (entry,) = report.entries
+    assert entry.title == (
+        "GPUs 0 and 2: held back by a power limit of 500 W, below its default of 700 W"
+    )
+    assert "`sudo nvidia-smi -i 0,2 -pl 700`" in entry.remedy
+    assert [each.index for each in entry.devices] == [0, 2]
+    assert len(entry.evidence) == 2
+
+
+def test_a_page_about_one_device_has_its_own_entries_without_its_name() -> None:
+    both = situation(CAPPED, HOT)
+    assert [each.split(":")[0] for each in titles(both.report())] == ["GPU 1", "GPU 0"]
+    report = both.report(both.devices[1])
+    assert titles(report) == ["Throttled by heat; may delay its job, SM clock below GPU 0"]
+    assert INDEX not in both.report(both.devices[0]).entries[0].remedy
+
+
+def test_an_alert_stands_in_for_a_rule_that_needs_more_time() -> None:
+    report = situation(HOT, {}, seconds=5).report()
+    (entry,) = report.entries
+    assert (entry.title, entry.section) == ("GPU 0: throttled by heat", "What slows the work")
+    assert "heat" not in [title for lack in report.lacking for title in lack.checks]
+
+
+def test_a_lost_device_is_one_fault_before_all_others() -> None:
+    now = situation(HOT, HOT)
+    lost = dataclasses.replace(streams.lost(0, DeviceState.LOST), uuid=now.devices[0].uuid)
+    readings = {**now.readings, lost.uuid: lost}
+    alerts = find_alerts(now.devices, readings, now=NOW)
+    report = dataclasses.replace(now, readings=readings, alerts=alerts).report()
+    assert titles(report) == [
+        "GPU 0: LOST: it no longer answers on its bus",
+        "GPU 1: throttled by heat",
+    ]
+    assert report.severity is Severity.FAULT
+    assert "reboot" in report.entries[0].remedy
+    assert report.summary.startswith("1 fault, 1 warning: ")
+
+
+def test_a_time_is_named_once() -> None:
+    minute = Evidence("idle", "gpu_utilization_percent", 64, "%", 60)
+    long = Evidence("growth", "memory_used_bytes", 1 << 30, "B", 600)
+    length = Evidence("gaps every", "gpu_utilization_percent", 8, "s", 60)
+    shown = [" ".join(each) for each in figures([minute, length, minute, long])]
+    assert shown == [
+        "idle 64 %  in 1:00",
+        "gaps every 8.0 s ",
+        "idle 64 % ",
+        "growth 1.00 GiB  in 10:00",
+    ]
