@@ -68,7 +68,7 @@ def copy(device: Any, run: Run) -> None:
         "; between GPUs by the driver, one pair at a time, made by the GPU that is named first"
     )
     # Also without a peer of its own: while it copies, the others wait for it.
-    turn = share_lock(run) if run.request["rendezvous"] else lambda: None
+    turn = share_lock(run) if run.request["turns"] else lambda: None
     seconds = seconds_between(run, len(peers))
     rows.plan(
         "bytes",
