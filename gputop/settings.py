@@ -12,6 +12,7 @@ import contextlib
 import math
 import os
 import re
+import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -19,7 +20,6 @@ from typing import Any
 
 from gputop.agent.problem import Problem, ProblemError
 from gputop.agent.times import LONGEST_INTERVAL, SHORTEST_INTERVAL
-from gputop.compat import parse_toml
 from gputop.files import NoHomeError, read_at_once, user_folder, write_whole
 from gputop.text import visible
 
@@ -203,7 +203,7 @@ def _edited(
         for key, value in wanted.items():
             document[key] = value
         edited = tomlkit.dumps(document)
-        is_right = _content(parse_toml(edited)) == _content({**found, **wanted})
+        is_right = _content(tomllib.loads(edited)) == _content({**found, **wanted})
     except (LookupError, RecursionError, TOMLKitError, TypeError, ValueError) as error:
         raise _not_saved(file, wanted, visible(str(error), 200)) from error
     if not is_right:
@@ -225,7 +225,7 @@ def _read(file: Path) -> tuple[str, dict[str, Any]]:
     """Return the file's text and values, both empty if there is none. Raises `ProblemError`."""
     try:
         text = read_at_once(file, LARGEST_BYTES).decode()
-        return text, parse_toml(text) if text else {}
+        return text, tomllib.loads(text) if text else {}
     except FileNotFoundError:
         return "", {}
     except OSError as error:

@@ -18,8 +18,7 @@ import psutil
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
-
-    from typing_extensions import Self
+    from typing import Self
 
 START_SECONDS = 90.0
 HEAD = ("--head", "--port=0", "--include-dashboard=false")

@@ -17,8 +17,7 @@ from gputop.fleet.queries import CLOCK, gone_of, names_of, values_of
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Iterable, Mapping
-
-    from typing_extensions import Self
+    from typing import Self
 
 NOW = 1_763_640_000.0
 

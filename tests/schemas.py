@@ -10,7 +10,7 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
-from gputop.compat import module_command
+from gputop.stream.launch import module_command
 
 BOUND = 150.0
 

@@ -30,7 +30,7 @@ import pyte
 from wcwidth import wcwidth
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 MARKER = "GPUTOP_TEST_RUN"
 """Environment variable by which a run's processes are found, however deep they are."""

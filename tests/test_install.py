@@ -6,17 +6,17 @@ import re
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from gputop.compat import parse_toml
 from hatch_build import LINK, package_page, project_urls
 
 ROOT = Path(__file__).parents[1]
-PROJECT = parse_toml((ROOT / "pyproject.toml").read_text())["project"]
-REMEDY = "uv pip compile --universal --python-version 3.10 --no-annotate --generate-hashes "
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+REMEDY = "uv pip compile --universal --python-version 3.11 --no-annotate --generate-hashes "
 REMEDY += "--extra exporter --extra fleet --extra kubernetes "
 REMEDY += "-c constraints.txt -o requirements.txt pyproject.toml"
 INSTALLS = re.compile(
@@ -67,7 +67,7 @@ def normal(name: str) -> str:
 
 
 def pins(file: str) -> dict[str, set[str]]:
-    """Return the versions of each: one for Python 3.10, and one for later ones, if they differ."""
+    """Return the versions of each."""
     found = re.findall(r"^([\w.-]+)==([^\s;\\]+)", (ROOT / file).read_text(), re.MULTILINE)
     versions: dict[str, set[str]] = {}
     for name, version in found:

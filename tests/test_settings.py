@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import stat
+import tomllib
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,6 @@ from hypothesis import strategies as st
 from gputop import settings
 from gputop.agent.problem import ProblemError
 from gputop.agent.times import LONGEST_INTERVAL, SHORTEST_INTERVAL
-from gputop.compat import parse_toml
 from gputop.settings import AUTO, CHARTS, DEFAULT, DENSITIES, KEYS, THEMES, Settings
 
 if TYPE_CHECKING:
@@ -262,7 +262,7 @@ in_a_folder = hypothesis_settings(
 
 def foreign(content: str) -> dict[str, Any]:
     """What a file says that is none of the settings."""
-    document = parse_toml(content)
+    document = tomllib.loads(content)
     return {key: value for key, value in document.items() if key not in KEYS}
 
 

@@ -16,7 +16,7 @@ from gputop.agent.problem import Problem, ProblemError
 from gputop.text import visible
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 PREFIX = "GPUTOP_PROMETHEUS_"
 TOKEN_FILE, USER, PASSWORD = f"{PREFIX}TOKEN_FILE", f"{PREFIX}USER", f"{PREFIX}PASSWORD"

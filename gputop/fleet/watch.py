@@ -283,7 +283,7 @@ class FleetWatch:
             while not self._closed.is_set():
                 if self.fleet is seen:
                     patience = self.interval + self._patience
-                    with contextlib.suppress(asyncio.TimeoutError):
+                    with contextlib.suppress(TimeoutError):
                         await asyncio.wait_for(new.wait(), patience)
                     if not new.is_set():  # name servers can outlast all time limits
                         yield _old(seen, Problem(AWAY, f"no answer for {patience:.0f} s", LATER))

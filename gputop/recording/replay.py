@@ -126,7 +126,7 @@ class Replay:
 
     async def _wait(self, seconds: float | None) -> None:
         """Wait for a key, that long at most."""
-        with contextlib.suppress(asyncio.TimeoutError):
+        with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._changed.wait(), seconds)
         self._changed.clear()
 

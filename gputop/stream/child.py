@@ -17,7 +17,6 @@ from gputop.agent.device import Absence, DeviceState
 from gputop.agent.problem import Problem, ProblemError
 from gputop.agent.snapshot import DriverState, Inventory, Record, Sample
 from gputop.agent.times import IDENTIFY_SECONDS, silence_limit
-from gputop.compat import timeout, timeout_at
 from gputop.console import process_limit_problem, says_process_limit, signal_name
 from gputop.schema.decode import NewerSchemaError, decode
 from gputop.schema.limits import LINE_BYTES, DecodeError
@@ -143,7 +142,7 @@ class StreamChild:
                         spoke_at = spoke_at or time.monotonic()
                         yield record
                 why = None
-            except asyncio.TimeoutError:
+            except TimeoutError:
                 why = "it said nothing for too long"
             except (OSError, DecodeError) as error:
                 why, self._printed = str(error), ""  # which says more
@@ -308,7 +307,7 @@ class _Lines(asyncio.StreamReader):
 
 
 async def _line_within(reader: _Lines, seconds: float) -> bytes:
-    """Return the next line, b"" at the end. Raises `asyncio.TimeoutError` if none comes that long.
+    """Return the next line, b"" at the end. Raises `TimeoutError` if none comes that long.
 
     After a suspension the time is up at once though the line is there: it looks a second time.
     """
@@ -316,10 +315,10 @@ async def _line_within(reader: _Lines, seconds: float) -> bytes:
     before = -1
     while reader.pieces != before:
         before = reader.pieces
-        with contextlib.suppress(asyncio.TimeoutError):
-            async with timeout(seconds):
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
                 return await reader.readline()
-    async with timeout(SECOND_LOOK_SECONDS):
+    async with asyncio.timeout(SECOND_LOOK_SECONDS):
         return await reader.readline()
 
 
@@ -383,7 +382,9 @@ async def snapshots(
     try:
         async with contextlib.aclosing(stream.records()) as records:
             while True:
-                async with timeout_at(deadline):  # not around the yield: it is this task's alone
+                async with asyncio.timeout_at(
+                    deadline
+                ):  # not around the yield: it is this task's alone
                     record = await anext(records)
                 if isinstance(record, Inventory):
                     inventory = record
@@ -397,7 +398,7 @@ async def snapshots(
                 ):
                     deadline = None
                     yield Snapshot(inventory, record)
-    except asyncio.TimeoutError:
+    except TimeoutError:
         pass
     finally:
         await stream.close()

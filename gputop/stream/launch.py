@@ -16,8 +16,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gputop.compat import module_command
-
 PARENT = "GPUTOP_PARENT"
 """Variable with the pid of the parent that a child of gputop's own ends with."""
 PR_SET_PDEATHSIG = 1
@@ -28,6 +26,14 @@ ctypes.CDLL(None).prctl({PR_SET_PDEATHSIG}, {int(signal.SIGKILL)})
 if os.getppid() == int(sys.argv[1]):
     os.execvp(sys.argv[2], sys.argv[2:])
 """
+
+
+def module_command(module: str) -> list[str]:
+    """Return the words that run a module in this interpreter.
+
+    `-P` leaves the working directory out of the path: a file there may have the name of a module.
+    """
+    return [sys.executable, "-P", "-m", module]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from gputop.agent.device import THIS_MACHINE
 from gputop.agent.problem import Problem
 from gputop.agent.times import old_after
-from gputop.compat import timeout
 from gputop.stream.child import Interruption, Patience, StreamChild, StreamError, first_snapshot
 from gputop.stream.launch import StreamOptions
 from gputop.stream.merge import MachineStream, inventory_of, sample_of, uptime
@@ -136,8 +135,8 @@ class Machines:
                 await asyncio.sleep(SOONEST_SECONDS)
                 return
             self._arrived.clear()
-            with contextlib.suppress(asyncio.TimeoutError):
-                async with timeout(left):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
                     await self._arrived.wait()
 
     def _next_old(self, after: float) -> float:
@@ -180,11 +179,11 @@ async def _snapshot(
 ) -> Snapshot | Problem:
     explain = partial(explain_absence, host)
     try:
-        async with timeout(seconds):
+        async with asyncio.timeout(seconds):
             return await first_snapshot(child, 2 * seconds, explain, complete=True, waits=waits)
     except StreamError as error:
         return error.problem
-    except asyncio.TimeoutError:
+    except TimeoutError:
         why = f"it sent nothing within {seconds:g} s"
         if child.printed:
             return after_output(host, f"it sent no reading within {seconds:g} s", child.printed)

@@ -16,7 +16,7 @@ import psutil
 import gputop
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 COMMAND = [sys.executable, "-m", "gputop", "bench"]
 

@@ -24,7 +24,6 @@ from gputop.bench.plan.request import Request, Target
 from gputop.bench.run.group import GroupState, group_runner
 from gputop.bench.run.session import Session
 from gputop.bench.run.supervision import Supervisor
-from gputop.compat import timeout
 from tests.bench.workers import broken_worker, fake_interpreter
 from tests.fake_cuda.settings import Fault, Settings
 from tests.streams import device
@@ -147,7 +146,7 @@ class Runs:
         asked = self.request(kind, dtype, size, seconds, settings=settings, fault=fault)
         session = Session(replace(asked, **changes))  # type: ignore[arg-type]
         heard = Heard()
-        async with timeout(100), contextlib.aclosing(session.events()) as events:
+        async with asyncio.timeout(100), contextlib.aclosing(session.events()) as events:
             async for event in events:
                 heard.events.append(event)
                 if hear is not None:
@@ -174,7 +173,7 @@ class Runs:
         def take(which: Target, event: Event) -> None:
             heard[which].events.append(event)
 
-        async with timeout(100):
+        async with asyncio.timeout(100):
             with Supervisor() as watch:
                 await runs.follow(watch, lambda *_: None, take)
         return list(heard.values())

@@ -19,7 +19,6 @@ from gputop.bench.results.verdict import judge
 from gputop.bench.run.session import Session
 from gputop.bench.worker import backends, loads, throughput
 from gputop.bench.worker.product import NOT_REPEATABLE, REPEATS, Checksums, Product
-from gputop.compat import timeout
 from tests.bench.forked import load_torch
 from tests.bench.test_worker import cpu, paced, run_in_process, without_a_gpu
 from tests.bench.workers import CPU, broken_worker, fake_interpreter, needs_torch
@@ -334,7 +333,7 @@ def finished(folder: Path, fault: str) -> Result:
 
     async def run() -> Result:
         session = Session(Request(CPU, "float32", 128, 0.5, python, verify_all=True))
-        async with timeout(60), contextlib.aclosing(session.events()) as events:
+        async with asyncio.timeout(60), contextlib.aclosing(session.events()) as events:
             *_, last = [event async for event in events]
         assert isinstance(last, Done)
         return last.result

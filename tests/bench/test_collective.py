@@ -25,7 +25,6 @@ from gputop.bench.run.session import worker_request
 from gputop.bench.run.worker_launch import worker_environment
 from gputop.bench.worker import collective, errors, rows
 from gputop.commands import bench as command
-from gputop.compat import timeout
 from tests.bench.commands import ran
 from tests.bench.forked import load_torch
 from tests.bench.machines import divided, seen
@@ -344,7 +343,7 @@ async def ends_of(
         if heard(event) and not stops:
             stops.append(asyncio.create_task(stop()))
 
-    async with timeout(100):
+    async with asyncio.timeout(100):
         with supervision.Supervisor() as watch:
             await runs.follow(watch, lambda *_: None, take)
             took = [await each for each in stops]

@@ -27,7 +27,6 @@ from gputop.bench.run import supervision
 from gputop.bench.run.group import GroupState, group_runner
 from gputop.bench.run.session import worker_request
 from gputop.bench.worker import backends, copies, copy_paths, errors, rows
-from gputop.compat import timeout
 from tests import fake_cuda
 from tests.bench import gpus
 from tests.bench.commands import COMMAND, environment
@@ -291,7 +290,7 @@ async def ends_of(
             ends[target] = event
         heard(target, event, runs)
 
-    async with timeout(100):
+    async with asyncio.timeout(100):
         with supervision.Supervisor() as watch:
             await runs.follow(watch, lambda *_: None, take)
     return ends

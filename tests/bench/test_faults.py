@@ -12,7 +12,6 @@ from gputop.bench.events import Done, Event, Failed, Planned, Progress, Verified
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.results.facts import method_facts
 from gputop.bench.run.session import Session
-from gputop.compat import timeout
 from tests.bench.workers import CPU, broken_worker, fake_interpreter, needs_torch
 
 if TYPE_CHECKING:
@@ -73,7 +72,7 @@ def broken(
 
 
 async def heard(session: Session) -> list[Event]:
-    async with timeout(60), contextlib.aclosing(session.events()) as events:
+    async with asyncio.timeout(60), contextlib.aclosing(session.events()) as events:
         return [event async for event in events]
 
 
@@ -162,7 +161,7 @@ async def test_a_preparation_without_an_end_says_so(
 async def test_a_user_s_stop_does_not_hide_a_limit(tmp_path: Path) -> None:
     session = broken(tmp_path, "")
     stopping: list[asyncio.Task[None]] = []
-    async with timeout(60), contextlib.aclosing(session.events()) as events:
+    async with asyncio.timeout(60), contextlib.aclosing(session.events()) as events:
         async for event in events:
             if isinstance(event, Progress) and not stopping:
                 stopping += [asyncio.create_task(session.stop(by)) for by in ("limit", "user")]

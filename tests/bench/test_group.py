@@ -17,7 +17,6 @@ from gputop.bench.plan.request import Request, Target
 from gputop.bench.run import group, supervision
 from gputop.bench.run.group import DeviceGroup, GroupState
 from gputop.bench.run.session import worker_request
-from gputop.compat import timeout
 from tests.bench.workers import CPU, RawWorker, fake_interpreter, needs_torch, request
 from tests.runs import Clock, gpu_result, gpu_sample
 from tests.sessions import EVENTS, PLANNED, EndlessSession, PreparedSession
@@ -64,7 +63,7 @@ async def heard(
         happened.append((target, event))
         act(target, event)
 
-    async with timeout(100):
+    async with asyncio.timeout(100):
         with supervision.Supervisor() as together:
             await runs.follow(together, lambda *each: limits.append(each), take)
     return happened, limits
@@ -130,7 +129,7 @@ async def test_what_a_device_waits_for_others_is_not_a_part_of_its_run(kind: str
     state = GroupState([Request(gpu, "float32", None, 10.0, kind=kind) for gpu in GPUS[:2]], clock)
     traces = [run.trace for run in state.runs.values()]
     runs: Any = DeviceGroup(state.requests, traces, cast("Any", Session))
-    async with timeout(30):
+    async with asyncio.timeout(30):
         await runs.follow(Hand(clock), lambda *_: None, state.add_event)
     result = state.first.result
     assert result is not None
@@ -151,7 +150,7 @@ async def test_a_device_that_fails_as_it_waits_does_not_begin() -> None:
 
     failed, happened = asyncio.Event(), list[tuple[Target, Event]]()
     runs: Any = DeviceGroup([Request(gpu, "float32", None, 10.0) for gpu in GPUS[:2]])
-    async with timeout(30):
+    async with asyncio.timeout(30):
         await runs.follow(Watch(), lambda *_: None, lambda *each: happened.append(each))
     kinds = [type(event) for target, event in happened if target is GPUS[0]]
     assert kinds == [Planned, Failed]
@@ -249,7 +248,7 @@ async def test_who_leaves_in_the_middle_leaves_no_worker() -> None:
 
     with supervision.Supervisor() as together:
         runs = DeviceGroup(halves(600.0))
-        async with timeout(60):
+        async with asyncio.timeout(60):
             following = asyncio.create_task(runs.follow(together, lambda *_: None, take))
             await measured.wait()
             following.cancel()

@@ -15,7 +15,6 @@ from gputop.bench.plan.kinds import KINDS
 from gputop.bench.plan.request import Request
 from gputop.bench.run.session import Session
 from gputop.bench.run.worker_launch import ChildProcess
-from gputop.compat import timeout
 from tests.bench.workers import (
     CPU,
     QUICK,
@@ -161,7 +160,7 @@ def errors_of(session: Session) -> bytes:
 
 
 async def heard(session: Session) -> list[Event]:
-    async with timeout(60), contextlib.aclosing(session.events()) as events:
+    async with asyncio.timeout(60), contextlib.aclosing(session.events()) as events:
         return [event async for event in events]
 
 
@@ -235,7 +234,7 @@ async def test_a_table_that_is_stuck_in_one_call_is_stopped_with_its_rows(
         await session.stop()
         return time.monotonic() - began
 
-    async with timeout(60), contextlib.aclosing(session.events()) as events:
+    async with asyncio.timeout(60), contextlib.aclosing(session.events()) as events:
         async for last in events:
             if isinstance(last, Planned):
                 stopping.append(asyncio.create_task(stop()))

@@ -16,7 +16,6 @@ from gputop.bench.results.compare import rates_of_pair, score
 from gputop.bench.results.verdict import judge
 from gputop.bench.run import group, supervision
 from gputop.bench.run.group import GroupState, Pairs
-from gputop.compat import timeout
 from tests.bench.workers import CPU, needs_torch, request
 from tests.sessions import EVENTS, RESULT
 from tests.streams import PreparedStream, inventory, sample
@@ -100,7 +99,7 @@ async def ends_of(runs: Pairs, stop_at: Target | None = None) -> dict[Target, Do
         if isinstance(event, Planned) and target is stop_at:
             stops.append(asyncio.create_task(runs.stop()))
 
-    async with timeout(100):
+    async with asyncio.timeout(100):
         with supervision.Supervisor() as together:
             await runs.follow(together, lambda *_: None, take)
             await asyncio.gather(*stops)

@@ -16,7 +16,6 @@ from gputop.bench.events import Done, Event, Failed, Hello, Planned, Progress, V
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.run import session as module
 from gputop.bench.run.session import Session
-from gputop.compat import timeout
 from tests.bench.workers import CPU, fake_interpreter, needs_torch, request
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ WAITS = "import select\nselect.select([], [], [])\n"
 
 
 async def heard(session: Session) -> list[Event]:
-    async with timeout(BOUND), contextlib.aclosing(session.events()) as events:
+    async with asyncio.timeout(BOUND), contextlib.aclosing(session.events()) as events:
         return [event async for event in events]
 
 
@@ -129,7 +128,7 @@ async def test_stop_gives_the_result_so_far_and_by_whom(by: str) -> None:
     session = Session(request(size=256, seconds=600.0))
     last: Event | None = None
     stopping: asyncio.Task[None] | None = None
-    async with timeout(BOUND), contextlib.aclosing(session.events()) as events:
+    async with asyncio.timeout(BOUND), contextlib.aclosing(session.events()) as events:
         async for last in events:
             if isinstance(last, Progress) and stopping is None:
                 stopping = asyncio.create_task(session.stop(by))
@@ -145,7 +144,7 @@ async def test_stop_gives_the_result_so_far_and_by_whom(by: str) -> None:
 async def test_a_worker_that_is_killed_is_a_failure_that_says_so() -> None:
     events = []
     session = Session(request(seconds=600.0))
-    async with timeout(BOUND), contextlib.aclosing(session.events()) as stream:
+    async with asyncio.timeout(BOUND), contextlib.aclosing(session.events()) as stream:
         async for event in stream:
             events.append(event)
             if isinstance(event, Hello):
@@ -167,7 +166,7 @@ async def test_the_remedy_of_a_killed_worker_names_options_of_its_kind(
 ) -> None:
     python = fake_interpreter(tmp_path, "import os\nos.kill(os.getpid(), 9)\n")
     asked = Request(CPU, "float32", None, 1.0, python, kind)
-    async with timeout(BOUND), contextlib.aclosing(Session(asked).events()) as stream:
+    async with asyncio.timeout(BOUND), contextlib.aclosing(Session(asked).events()) as stream:
         events = [event async for event in stream]
     last = events[-1]
     assert isinstance(last, Failed)
@@ -197,7 +196,7 @@ async def test_cancelling_the_task_leaves_no_worker(awaited: type[Event]) -> Non
 
 
 async def eventually(condition: Callable[[], bool]) -> None:
-    async with timeout(10):
+    async with asyncio.timeout(10):
         while not condition():  # noqa: ASYNC110 - another process makes it true
             await asyncio.sleep(0.01)
 
@@ -217,7 +216,7 @@ async def test_leaving_the_loop_early_leaves_no_worker() -> None:
 async def test_kill_ends_it_at_once(tmp_path: Path) -> None:
     session = fake(tmp_path, f"{SAYS_HELLO}signal.signal(15, signal.SIG_IGN)\n{WAITS}")
     events = []
-    async with timeout(30), contextlib.aclosing(session.events()) as stream:
+    async with asyncio.timeout(30), contextlib.aclosing(session.events()) as stream:
         async for event in stream:
             events.append(event)
             session.kill()
@@ -300,7 +299,7 @@ async def test_a_worker_that_does_not_listen_is_ended_by_force(
     )
     events = []
     stopping: asyncio.Task[None] | None = None
-    async with timeout(30), contextlib.aclosing(session.events()) as stream:
+    async with asyncio.timeout(30), contextlib.aclosing(session.events()) as stream:
         async for event in stream:
             events.append(event)
             if isinstance(event, Hello):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from gputop.compat import module_command
+from gputop.stream.launch import module_command
 from tests.bench.workers import broken_worker, fake_interpreter, needs_torch
 from tests.driver import FakeDevice, FakeDriver
 

@@ -21,7 +21,6 @@ from gputop.bench.run.trace import Trace
 from gputop.commands import bench as command
 from gputop.commands.arguments import Parser
 from gputop.commands.bench_results import report_runs
-from gputop.compat import timeout
 from gputop.stream.child import Interruption
 from tests.sessions import EVENTS, RESULT
 from tests.streams import PreparedStream, inventory, readings, sample
@@ -87,7 +86,7 @@ async def run_of(session: Any, trace: Trace) -> tuple[Event, list[RunLimit]]:
     """The last event of one run that is watched alone, and what ended it."""
     limits: list[RunLimit] = []
     received: list[Event] = []
-    async with timeout(30):
+    async with asyncio.timeout(30):
         with supervision.Supervisor() as together:
             await together.follow(session, trace, limits.append, received.append)
     return received[-1], limits
@@ -153,9 +152,9 @@ async def test_what_has_no_temperature_is_not_ended_for_it(
     monkeypatch.setattr(trace, "add_sample", noticed)
     session = EndlessSession()
     running = asyncio.create_task(run_of(session, trace))
-    async with timeout(30):
+    async with asyncio.timeout(30):
         await looked.wait()
-        with contextlib.suppress(asyncio.TimeoutError):  # as long as it has patience
+        with contextlib.suppress(TimeoutError):  # as long as it has patience
             await asyncio.wait_for(session.stopped.wait(), 0.3)
         await session.stop()
         _, limits = await running
@@ -203,7 +202,7 @@ async def test_runs_together_share_the_stream_and_end_each_by_itself(
 
         await together.follow(session, trace, ending, lambda _: None)
 
-    async with timeout(30):
+    async with asyncio.timeout(30):
         with supervision.Supervisor() as together:
             each = zip(sessions, traces, strict=True)
             await asyncio.gather(*(one(together, *pair) for pair in each))
@@ -263,7 +262,7 @@ async def test_without_the_dashboard_it_says_which_limit_it_was(
         return sessions[-1]
 
     monkeypatch.setattr(group, "Session", opened)
-    async with timeout(30):
+    async with asyncio.timeout(30):
         ends = await run_in_foreground([Request(GPU, "bfloat16", None, 60.0)])
     assert capsys.readouterr().err == (
         "gputop: GPU 0, NVIDIA H100 80GB HBM3: too hot, it reached 90°C, "

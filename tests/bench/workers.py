@@ -21,8 +21,7 @@ from tests.bench.forked import forking
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from typing_extensions import Self
+    from typing import Self
 
 needs_torch = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None, reason="torch is not installed in this Python"

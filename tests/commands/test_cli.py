@@ -20,8 +20,8 @@ from gputop.agent.snapshot import Host, Process, ProcessKind, Sample
 from gputop.commands.arguments import chosen_processes
 from gputop.commands.options import UNSET, interval
 from gputop.commands.parser import COMMANDS, parse, parser
-from gputop.compat import module_command
 from gputop.settings import Settings
+from gputop.stream.launch import module_command
 from tests.terminal import ALTERNATE_SCREEN, Terminal
 
 if TYPE_CHECKING:

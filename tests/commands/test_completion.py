@@ -11,7 +11,7 @@ import pytest
 
 from gputop.commands.completion import SHELLS, script
 from gputop.commands.parser import COMMANDS, parser
-from gputop.compat import module_command
+from gputop.stream.launch import module_command
 from tests.terminal import Terminal
 
 COMPLETE = """

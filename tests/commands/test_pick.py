@@ -15,8 +15,8 @@ import pytest
 from gputop import cli
 from gputop.agent.problem import Problem
 from gputop.commands import pick
-from gputop.compat import module_command
 from gputop.stream.child import Interruption, Snapshot, StreamError
+from gputop.stream.launch import module_command
 from tests.driver import (
     DRIVER_NOT_LOADED,
     GPU_IS_LOST,

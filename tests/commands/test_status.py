@@ -17,8 +17,8 @@ from gputop import cli
 from gputop.agent.device import Absence
 from gputop.agent.problem import Problem
 from gputop.commands import status
-from gputop.compat import module_command
 from gputop.stream.child import Interruption, Snapshot, StreamError
+from gputop.stream.launch import module_command
 from tests.driver import GPU_IS_LOST, FakeDevice, FakeProcess, platforms
 from tests.streams import NO_DRIVER, device, inventory, no_driver, readings, sample
 from tests.terminal import SHOW_CURSOR, Terminal

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.commands.stream import SIGNALS, Remarks, whole_records
-from gputop.compat import module_command
+from gputop.stream.launch import module_command
 from tests import streams
 from tests.driver import FakeDevice
 

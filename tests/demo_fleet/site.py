@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import chain, pairwise, repeat
 from random import Random
 from typing import NamedTuple
 from uuid import UUID
-
-from gputop.compat import StrEnum
 
 GPUS_OF_HOST, HOSTS_OF_RACK = 8, 4
 DRIVER = "580.95.05"

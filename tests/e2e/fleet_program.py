@@ -44,7 +44,7 @@ class MadeUp:
             self._wanted.clear()
             try:
                 await asyncio.wait_for(self._wanted.wait(), self._interval)
-            except asyncio.TimeoutError:
+            except TimeoutError:
                 continue
 
     def refresh(self) -> None:

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 
-from gputop.compat import module_command
+from gputop.stream.launch import module_command
 from tests.driver import FakeDevice, FakeProcess
 from tests.terminal import PATIENCE_SECONDS, Terminal
 

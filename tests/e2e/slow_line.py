@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 PIECE_BYTES = 512
 """Carried at once: at 20 kB/s this takes 26 ms."""

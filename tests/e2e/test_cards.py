@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from gputop.compat import module_command
+from gputop.stream.launch import module_command
 from tests.driver import FakeDevice
 from tests.fake_cuda import PYTHON
 from tests.fake_cuda.settings import Settings

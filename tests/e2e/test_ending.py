@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from gputop.compat import module_command
+from gputop.stream.launch import module_command
 from tests.terminal import ALTERNATE_SCREEN, SHOW_CURSOR, Terminal
 
 NO_DRIVER = {"LD_LIBRARY_PATH": ""}

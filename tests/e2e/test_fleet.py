@@ -19,13 +19,13 @@ from urllib.request import urlopen
 import pytest
 
 from gputop.agent.snapshot import Inventory, Sample
-from gputop.compat import module_command
 from gputop.fleet.client import Client
 from gputop.fleet.host_stream import HostStream
 from gputop.fleet.parse import SETTLE_SECONDS
 from gputop.fleet.queries import SELDOM
 from gputop.fleet.server import PrometheusServer, quoted
 from gputop.fleet.watch import FleetWatch, Refresher
+from gputop.stream.launch import module_command
 from tests.demo_fleet.exporter import Simulator
 from tests.demo_fleet.site import Flaw
 from tests.e2e.shipped import SOON

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from gputop.compat import module_command
+from gputop.stream.launch import module_command
 from tests.bench.workers import FAKE_WORKER, fake_interpreter
 from tests.driver import GPU_IS_LOST, FakeDevice, FakeDriver
 from tests.faults.terminals import fill_terminal

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from gputop.compat import module_command
+from gputop.stream.launch import module_command
 from tests.e2e.shipped import NO_DRIVER
 from tests.terminal import ALTERNATE_SCREEN, Terminal
 

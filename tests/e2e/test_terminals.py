@@ -6,12 +6,12 @@ import os
 import re
 import shlex
 import sys
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.compat import parse_toml
 from gputop.console import TOO_MANY_FILES
 from tests.e2e.shipped import (
     ENTER,
@@ -184,7 +184,7 @@ def test_settings_are_kept_for_the_next_start(driver: FakeDriver) -> None:
             see(terminal, "Saved in")
             terminal.send("q")
             assert terminal.wait() == 0
-        kept = parse_toml(file.read_text())
+        kept = tomllib.loads(file.read_text())
         assert kept.pop("density") in ("row", "compact", "full")
         assert kept == {"theme": "light", "interval": 0.5, "sort": "PID", "reverse": True}
         assert file.stat().st_mode & 0o77 == 0

@@ -323,7 +323,7 @@ def main() -> int:
 def report(took: dict[tuple[str, str], list[float]], failed: int, seed: int) -> None:
     """A table, as it is committed."""
     total = sum(map(len, took.values())) + failed
-    today = dt.datetime.now(tz=dt.timezone.utc).date()
+    today = dt.datetime.now(tz=dt.UTC).date()
     print(f"\n{today}, seed {seed}: {total} kills, {failed} failed\n")
     print("| command | killed | times | longest |\n|---|---|--:|--:|")
     for (play, role), seconds in sorted(took.items()):

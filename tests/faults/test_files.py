@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import tomllib
 from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.compat import parse_toml
 from tests.bench.workers import fake_interpreter
 from tests.driver import FakeDriver, FakeProcess
 from tests.e2e.pretender import worker
@@ -67,4 +67,4 @@ def test_both_keep_their_results_and_settings(driver: FakeDriver, tmp_path: Path
             each.send("q")
             assert each.wait() == 0
     assert len(kept(driver, tmp_path)) == 2
-    assert parse_toml(config.read_text()).keys() == {"theme"}
+    assert tomllib.loads(config.read_text()).keys() == {"theme"}

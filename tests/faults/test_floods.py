@@ -36,7 +36,6 @@ from gputop.bench.events import Failed, Progress
 from gputop.bench.plan.request import Request
 from gputop.bench.run.session import Session
 from gputop.bench.run.worker_launch import ChildProcess
-from gputop.compat import timeout
 from gputop.health.findings import summarize
 from gputop.recording import reader
 from gputop.recording.reader import Recording, RecordingError
@@ -56,8 +55,7 @@ from tests.fake_ssh import FakeSsh
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
-
-    from typing_extensions import Self
+    from typing import Self
 
     from tests.terminal import Terminal
 
@@ -101,7 +99,7 @@ class Turns:
 async def child(program: str) -> AsyncIterator[StreamChild]:
     made = StreamChild([sys.executable, "-c", f"import os, sys\n{program}"], 1.0)
     try:
-        async with timeout(BOUND):
+        async with asyncio.timeout(BOUND):
             yield made
     finally:
         await made.close()
@@ -165,7 +163,11 @@ async def test_keys_have_their_turn_between_the_events_of_a_worker(tmp_path: Pat
     body = f"import os, sys\nos.write(1, {text.encode()!r})\nsys.stdin.read()\n"
     session = Session(Request(CPU, "float32", 256, 1.0, fake_interpreter(tmp_path, body)))
     events: list[WorkerEvent] = []
-    async with timeout(BOUND), Turns() as turns, contextlib.aclosing(session.events()) as said:
+    async with (
+        asyncio.timeout(BOUND),
+        Turns() as turns,
+        contextlib.aclosing(session.events()) as said,
+    ):
         async for event in said:
             events.append(event)
             if isinstance(event, Progress):
@@ -188,7 +190,7 @@ async def relay(program: str) -> AsyncIterator[Cluster]:
     )
     cluster = Cluster(process)
     try:
-        async with timeout(BOUND):
+        async with asyncio.timeout(BOUND):
             yield cluster
     finally:
         await cluster.leave()

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.compat import module_command
 from gputop.fleet.model import Fleet, Gpu
 from gputop.fleet.page import page
+from gputop.stream.launch import module_command
 from gputop.text import cells
 from tests.prometheus import NOW, FakePrometheus, Request, Response, Site, labels, uuid
 

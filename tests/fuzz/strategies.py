@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from enum import StrEnum
 from types import NoneType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
@@ -12,7 +13,6 @@ from hypothesis import strategies as st
 from gputop.agent.device import READINGS, Absence, DeviceState
 from gputop.agent.lines import to_line
 from gputop.agent.snapshot import Event, Inventory, Machine, MachineState, Sample, Source
-from gputop.compat import StrEnum
 from gputop.schema.decode import decode
 from tests import streams
 

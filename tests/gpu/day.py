@@ -25,7 +25,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gputop.compat import module_command
+from gputop.stream.launch import module_command
 
 GPUTOP = module_command("gputop")
 TOTAL_SECONDS = 480.0

@@ -23,7 +23,7 @@ from tests.bench.commands import InTerminal
 from tests.gpu.day import GPUTOP
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
     from tests.gpu.day import Day, Ran
 

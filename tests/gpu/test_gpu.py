@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gputop.compat import module_command
+from gputop.stream.launch import module_command
 from tests.bench.commands import InTerminal
 
 GPUTOP = module_command("gputop")

@@ -17,7 +17,6 @@ from contextlib import contextmanager
 import pytest
 
 from gputop.agent.snapshot import Inventory, Sample
-from gputop.compat import module_command
 from gputop.health import thresholds
 from gputop.health.findings import Finding
 from gputop.health.judge import Judge, Judgement, NoFinding, Verdict
@@ -25,6 +24,7 @@ from gputop.health.thresholds import Limit
 from gputop.schema.decode import decode
 from gputop.schema.derived import PROCESS_CPU
 from gputop.stream.history import History
+from gputop.stream.launch import module_command
 from tests.driver import FakeDevice, FakeDriver, FakeProcess
 
 pytestmark = pytest.mark.driver

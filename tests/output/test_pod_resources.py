@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.agent.device import Device
-from gputop.compat import timeout
 from gputop.output.prometheus import state as module
 from gputop.output.prometheus.state import (
     KEPT_SECONDS,
@@ -117,7 +116,7 @@ async def following(resources: PodResources) -> AsyncIterator[None]:
 
 
 async def until(there: Callable[[], object]) -> None:
-    async with timeout(BOUND):
+    async with asyncio.timeout(BOUND):
         while not there():  # noqa: ASYNC110 - threads of the server make it true
             await asyncio.sleep(0.01)
 

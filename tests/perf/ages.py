@@ -20,8 +20,8 @@ from shutil import which
 from typing import Any
 
 from gputop.agent.snapshot import Sample
-from gputop.compat import module_command
 from gputop.schema.decode import decode
+from gputop.stream.launch import module_command
 from tests.driver import FakeDevice, FakeDriver, build
 
 ALLOWED_INTERVALS = 1.2

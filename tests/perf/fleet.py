@@ -22,16 +22,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gputop.compat import module_command
 from gputop.fleet.client import Client
 from gputop.fleet.server import PrometheusServer
 from gputop.fleet.watch import Refresher
+from gputop.stream.launch import module_command
 from tests.demo_fleet.exporter import Simulator
 from tests.fleet.moments import contradictions
 from tests.perf.measure import Recorder, processor_seconds
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 GPUTOP = module_command("gputop")
 LISTEN, PROMETHEUS = "127.0.0.1:19835", "127.0.0.1:19090"

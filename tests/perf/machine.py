@@ -17,7 +17,7 @@ from tests.driver import FakeDevice, FakeDriver, FakeProcess
 from tests.e2e.shipped import GIB, children
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 FRAMES = 60
 """States of a busy machine, of a second each, before it begins again."""

@@ -25,7 +25,7 @@ from shutil import which
 
 import torch
 
-from gputop.compat import module_command
+from gputop.stream.launch import module_command
 from tests.driver import FakeDevice, FakeDriver, FakeProcess, build
 from tests.perf.loads import LOADS
 from tests.terminal import Terminal

@@ -20,8 +20,8 @@ from shutil import which
 from typing import TYPE_CHECKING
 
 from gputop.agent.lines import to_line
-from gputop.compat import module_command
 from gputop.schema.decode import decode
+from gputop.stream.launch import module_command
 from tests.driver import FakeDriver, build
 from tests.perf.machine import Machine, Scene
 

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from gputop.compat import module_command
+from gputop.stream.launch import module_command
 from tests.driver import FakeDriver, build
 from tests.e2e import sshd
 from tests.e2e.slow_line import SlowLine
@@ -30,7 +30,7 @@ from tests.perf.machine import Machine, Scene
 from tests.terminal import Terminal
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 GPUTOP = module_command("gputop")
 ROOT = Path(__file__).parents[2]

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, BinaryIO
 import pytest
 
 from gputop.agent.snapshot import Event, Sample
-from gputop.compat import timeout
 from gputop.recording import reader
 from gputop.recording import replay as player
 from gputop.recording.reader import Recording, RecordingError
@@ -55,7 +54,7 @@ class Turned(Replay):
 
 @contextlib.asynccontextmanager
 async def playing(replay: Replay) -> AsyncIterator[AsyncGenerator[Played]]:
-    async with timeout(BOUND), contextlib.aclosing(replay.records()) as received:
+    async with asyncio.timeout(BOUND), contextlib.aclosing(replay.records()) as received:
         yield received
 
 

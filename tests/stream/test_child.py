@@ -19,7 +19,6 @@ from gputop.agent.lines import to_line
 from gputop.agent.problem import Problem
 from gputop.agent.snapshot import DriverState, Host, Inventory, Record, Sample, Source
 from gputop.agent.times import silence_limit
-from gputop.compat import module_command, timeout
 from gputop.console import process_limit_problem
 from gputop.schema.limits import LINE_BYTES
 from gputop.stream import child as module
@@ -32,7 +31,7 @@ from gputop.stream.child import (
     one_snapshot,
     snapshots,
 )
-from gputop.stream.launch import StreamOptions
+from gputop.stream.launch import StreamOptions, module_command
 from tests.streams import PreparedStream
 
 BOUND = 60.0
@@ -88,7 +87,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 async def first(child: StreamChild, number: int) -> list[Received]:
     """That many of what comes, and no more."""
     received: list[Received] = []
-    async with timeout(BOUND), contextlib.aclosing(child.records()) as records:
+    async with asyncio.timeout(BOUND), contextlib.aclosing(child.records()) as records:
         async for record in records:
             received.append(record)
             if len(received) == number:
@@ -116,7 +115,7 @@ async def test_a_child_may_be_started_before_anybody_listens(spawn: Spawn) -> No
     child = spawn("say(INVENTORY); say(SAMPLE); until_the_end()")
     child.spawn()
     pid = pid_of(child)
-    async with timeout(BOUND), contextlib.aclosing(child.records()) as records:
+    async with asyncio.timeout(BOUND), contextlib.aclosing(child.records()) as records:
         assert await anext(records) == INVENTORY
         assert pid_of(child) == pid
 
@@ -130,7 +129,7 @@ async def test_a_child_has_a_session_of_its_own(spawn: Spawn) -> None:
 
 async def test_a_killed_child_is_started_again(spawn: Spawn, pauses: list[float]) -> None:
     child = spawn("say(INVENTORY); until_the_end()")
-    async with timeout(BOUND), contextlib.aclosing(child.records()) as records:
+    async with asyncio.timeout(BOUND), contextlib.aclosing(child.records()) as records:
         assert await anext(records) == INVENTORY
         pid = pid_of(child)
         os.kill(pid, signal.SIGKILL)
@@ -397,7 +396,7 @@ async def test_one_that_has_not_begun_is_not_waited_for(
     child.spawn()
     process = child._process
     assert process is not None
-    async with timeout(BOUND / 2):
+    async with asyncio.timeout(BOUND / 2):
         await child.close()
     assert process.returncode == -signal.SIGTERM
 
@@ -437,7 +436,7 @@ async def test_who_is_cancelled_while_it_connects_leaves_no_pipe_open(
 
     monkeypatch.setattr(loop, "connect_read_pipe", connect)
     reading = asyncio.create_task(first(spawn("until_the_end()"), 1))
-    async with timeout(BOUND):
+    async with asyncio.timeout(BOUND):
         await second.wait()
     reading.cancel()
     with contextlib.suppress(asyncio.CancelledError):
@@ -448,7 +447,7 @@ async def test_who_is_cancelled_while_it_connects_leaves_no_pipe_open(
 
 async def test_one_that_is_being_closed_is_asked_nothing(spawn: Spawn) -> None:
     child = spawn("say(INVENTORY); until_the_end()")
-    async with timeout(BOUND), contextlib.aclosing(child.records()) as records:
+    async with asyncio.timeout(BOUND), contextlib.aclosing(child.records()) as records:
         assert await anext(records) == INVENTORY
         os.kill(pid_of(child), signal.SIGSTOP)  # its end takes a moment
         closing = asyncio.create_task(child.close())
@@ -495,7 +494,7 @@ async def test_who_is_cancelled_leaves_nothing_open(spawn: Spawn) -> None:
                 arrived.set()
 
     listening = asyncio.create_task(listen())
-    async with timeout(BOUND):
+    async with asyncio.timeout(BOUND):
         await arrived.wait()
     listening.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -586,7 +585,7 @@ async def test_snapshots_go_on_after_the_time_for_the_first_one() -> None:
     stream = PreparedStream(STARTING, SAMPLE, INVENTORY, SAMPLE)
     later: list[Record | Interruption] = [BROKEN, STARTING, SAMPLE]
     taken = snapshots(stream, 0.1)  # type: ignore[arg-type]
-    async with timeout(BOUND), contextlib.aclosing(taken) as found:
+    async with asyncio.timeout(BOUND), contextlib.aclosing(taken) as found:
         assert await anext(found) == (INVENTORY, SAMPLE)
         for n, record in enumerate(later):
             asyncio.get_running_loop().call_later(0.2 + n / 100, stream.send, record)

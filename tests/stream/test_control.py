@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from gputop.agent.device import Absence
 from gputop.agent.snapshot import Inventory, Sample
 from gputop.agent.times import LONGEST_INTERVAL, SHORTEST_INTERVAL
-from gputop.compat import timeout
 from gputop.schema.decode import decode
 from gputop.stream.child import StreamChild
 from gputop.stream.launch import StreamOptions
@@ -136,7 +135,7 @@ async def test_a_child_that_is_started_again_is_told_again() -> None:
     child = StreamChild(StreamOptions(60, demo=True, control=True).command, 60)
     child.ask(interval=0.25)
     asked = 0
-    async with timeout(BOUND), contextlib.aclosing(child.records()) as records:
+    async with asyncio.timeout(BOUND), contextlib.aclosing(child.records()) as records:
         async for record in records:
             if isinstance(record, Inventory) and record.interval_seconds == 0.25:
                 asked += 1

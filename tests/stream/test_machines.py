@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import dataclasses
 import json
@@ -15,7 +16,6 @@ import pytest
 from gputop.agent.lines import to_line
 from gputop.agent.problem import Problem
 from gputop.agent.snapshot import SCHEMA, DriverState, Inventory, MachineState, Sample, Source
-from gputop.compat import timeout
 from gputop.schema.derived import label_of
 from gputop.stream import child
 from gputop.stream import machines as module
@@ -53,7 +53,7 @@ async def watching(
     """The stream of these hosts; afterwards nothing of it is left."""
     machines = Machines(hosts, interval, words or fake_ssh.stream())
     try:
-        async with timeout(BOUND), contextlib.aclosing(machines.records()) as records:
+        async with asyncio.timeout(BOUND), contextlib.aclosing(machines.records()) as records:
             yield Watch(machines, records)
     finally:
         await machines.close()

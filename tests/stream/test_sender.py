@@ -18,10 +18,10 @@ import pytest
 
 from gputop.agent.problem import Problem
 from gputop.agent.snapshot import DriverState, Host, Inventory, Record, Sample, Source
-from gputop.compat import module_command
 from gputop.schema.decode import decode
 from gputop.sources.sampler import Sampler
 from gputop.stream import sender
+from gputop.stream.launch import module_command
 from tests.terminal import Terminal
 
 INTERVAL = 0.25

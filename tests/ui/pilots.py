@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from textual.widgets import Static
 
-from gputop.compat import timeout
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.dashboard import Dashboard
 from gputop.ui.shell.fleet_screen import FleetScreen
@@ -129,7 +128,7 @@ async def settle(pilot: Pilot[None]) -> None:
 
 async def until(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
     """Until that is so, by what another thread does."""
-    async with timeout(120):
+    async with asyncio.timeout(120):
         while not condition():
             await pilot.pause(0.01)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from pathlib import Path
 from signal import Signals
@@ -15,7 +16,6 @@ from textual.containers import Vertical
 import gputop.ui
 from gputop.agent.device import Absence
 from gputop.agent.snapshot import Process
-from gputop.compat import timeout
 from gputop.ui.drawing.palette import DIM
 from gputop.ui.processes.process_page import SIGNALS, SendSignal, SignalList, signal_target
 from gputop.ui.processes.screen import ProcessesView, why_untouched
@@ -205,7 +205,7 @@ async def test_a_yes_that_comes_with_other_keys_is_none(monkeypatch: pytest.Monk
         assert "a moment" in str(box.border_subtitle)
         monkeypatch.setattr(quiet, 0.01)
         await pilot.press("j")
-        async with timeout(10):
+        async with asyncio.timeout(10):
             while "y sends it" not in str(box.border_subtitle):
                 await pilot.pause()
         await pilot.press("y")

@@ -116,7 +116,7 @@ class Relay:
         )
         try:
             found = await asyncio.wait_for(asked, PLACE_SECONDS)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             self._kill(number)
             self.send(post=number, lost=f"Ray had no GPU for it within {PLACE_SECONDS:.0f} s")
         except Exception as error:  # noqa: BLE001 - whatever it is, the others go on

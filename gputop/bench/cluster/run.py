@@ -24,14 +24,13 @@ from gputop.bench.run.progress import follow_on_a_line, many_devices
 from gputop.bench.run.session import Session
 from gputop.bench.run.supervision import START_SECONDS, SupervisedRun
 from gputop.bench.run.worker_launch import GET_TORCH, STEP_SECONDS, ChildProcess, Launcher
-from gputop.compat import module_command, timeout
 from gputop.console import COULD_NOT_RUN, USAGE, print_message
 from gputop.stream.child import UNREADABLE_LINES
-from gputop.stream.launch import child_environment
+from gputop.stream.launch import child_environment, module_command
 from gputop.text import visible
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
     from gputop.bench.events import Event
     from gputop.bench.run.run_state import RunState
@@ -86,9 +85,9 @@ class Cluster:
         )
         cluster = cls(process)
         try:
-            async with timeout(CONNECT_SECONDS):
+            async with asyncio.timeout(CONNECT_SECONDS):
                 said = await cluster._answer
-        except asyncio.TimeoutError:
+        except TimeoutError:
             said = {"failed": f"it did not answer within {CONNECT_SECONDS:.0f} s"}
         except BaseException:
             await cluster.leave()
@@ -102,8 +101,8 @@ class Cluster:
         """Return that many GPUs that nobody else on the cluster has."""
         self._posts = {number: LentGpu(number, self.send) for number in range(count)}
         self.send(place=count, python=python, cpu=cpu)
-        with contextlib.suppress(asyncio.TimeoutError):
-            async with timeout(LOOK_SECONDS):
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_SECONDS):
                 await asyncio.gather(*(post.known.wait() for post in self._posts.values()))
         self._tell_apart()
         return sorted(self._posts.values(), key=lambda post: post.number)
@@ -254,7 +253,7 @@ class LentGpu(Launcher):
             self._order(signal=int(number))
 
     async def ended(self, seconds: float) -> bool:
-        with contextlib.suppress(asyncio.TimeoutError):
+        with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._over.wait(), seconds + WAY_SECONDS)
         return self._over.is_set()
 

@@ -16,7 +16,7 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
@@ -316,7 +316,7 @@ def as_csv(results: Sequence[Result]) -> str:
 
 def _iso(stamp: float) -> str:
     try:
-        return datetime.fromtimestamp(stamp, timezone.utc).isoformat()
+        return datetime.fromtimestamp(stamp, UTC).isoformat()
     except (ValueError, OverflowError, OSError):  # as the file has it
         return ABSENT
 

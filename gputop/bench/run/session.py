@@ -31,7 +31,6 @@ from gputop.bench.plan.kinds import DTYPES, KINDS
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.run.worker_launch import STEP_SECONDS, Launcher, Worker
 from gputop.bench.worker.errors import less
-from gputop.compat import timeout_at
 from gputop.console import (
     COULD_NOT_RUN,
     DEGRADED,
@@ -197,7 +196,7 @@ class Session:
         """Return the next line; raise `_NoResultError` if it is late, endless, or the end."""
         try:
             line = await self._next_line(worker)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             what = "The stress test's worker did not end in time"
             why, remedy = "it does not answer", "Look for Xid errors in `dmesg`"
             if self._hello is None:
@@ -233,8 +232,8 @@ class Session:
         return b"" if start < 0 else line[start:]
 
     async def _next_line(self, worker: Worker) -> bytes:
-        with contextlib.suppress(asyncio.TimeoutError):
-            async with timeout_at(self._due):
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(self._due):
                 return await worker.readline()
         # Where this process was suspended its time is up at once, and the line is there.
         return await asyncio.wait_for(worker.readline(), SECOND_LOOK_SECONDS)

@@ -30,7 +30,7 @@ from gputop.stream.child import StreamChild
 from gputop.stream.launch import StreamOptions
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
     from gputop.bench.plan.request import Request
     from gputop.bench.run.trace import Trace

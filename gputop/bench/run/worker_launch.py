@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gputop.agent.problem import Problem, ProblemError
-from gputop.compat import timeout
 from gputop.console import process_limit_problem, says_process_limit
 from gputop.stream.launch import child_environment
 from gputop.text import visible
@@ -27,7 +26,7 @@ WORKER_LINE_BYTES = 1 << 16
 """Bytes of one line of a stress test's worker."""
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
     from gputop.bench.plan.request import Request, Target
 
@@ -170,12 +169,12 @@ async def run_program(path: str, program: str, seconds: float) -> tuple[bytes, i
     except OSError as error:
         raise NoAnswerError((error.strerror or str(error)).lower()) from None
     try:
-        async with timeout(seconds):
+        async with asyncio.timeout(seconds):
             output = await process.read()
             await process.ended(seconds)
         if process.status and says_process_limit((await process.errors()).decode(errors="replace")):
             raise ProblemError(process_limit_problem(CANNOT_START))
-    except asyncio.TimeoutError:
+    except TimeoutError:
         raise NoAnswerError(f"it did not answer within {seconds:g} s") from None
     finally:
         await process.close()
@@ -266,6 +265,7 @@ class Launcher:
 
     host: str | None = None
     """Name of the machine, or None for this one."""
+
     async def find_python(self, request: Request) -> str:
         """Return the path of the interpreter; raise `ProblemError`. May be cancelled."""
         cuda = request.target.kind == "cuda"
@@ -352,12 +352,12 @@ class ChildProcess:
                 os.killpg(self._process.pid, number)
 
     async def ended(self, seconds: float) -> bool:
-        with contextlib.suppress(asyncio.TimeoutError):
+        with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._process.wait(), seconds)
         return self._process.returncode is not None
 
     async def errors(self) -> bytes:
-        with contextlib.suppress(asyncio.TimeoutError):
+        with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(asyncio.shield(self._reading), STEP_SECONDS)
         return self._errors
 
@@ -366,7 +366,7 @@ class ChildProcess:
         await asyncio.gather(self._reading, return_exceptions=True)
         self.signal(signal.SIGKILL)
         # To the ends of its pipes: what is left open there outlives the event loop.
-        with contextlib.suppress(asyncio.TimeoutError, OSError):
+        with contextlib.suppress(TimeoutError, OSError):
             await asyncio.wait_for(self._process.communicate(), STEP_SECONDS)
 
     async def _keep_errors(self) -> None:

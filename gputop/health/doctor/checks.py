@@ -6,11 +6,11 @@ If the driver cannot be used, the check that `facts.inventory.problem` names say
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputop import DISTRIBUTION, FROM_CHECKOUT, __version__
-from gputop.compat import StrEnum
 from gputop.console import ascii_is_safer, locale_of, without_colours
 from gputop.health.conditions import UNLISTED_REMEDY
 from gputop.health.findings import Finding, Severity

@@ -14,8 +14,9 @@ from gputop.ui.processes.screen import ListTab
 from gputop.ui.terminal import textual_patches
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from textual.geometry import Region
-    from typing_extensions import Self
 
     from gputop.ui.benchmark.screen import BenchmarkTab
     from gputop.ui.drawing.live import LiveTab

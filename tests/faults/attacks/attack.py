@@ -25,8 +25,7 @@ from tests.terminal import ScreenError, Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from typing_extensions import Self
+    from typing import Self
 
 MOST_MIB = 3072
 """Of memory for a program and all that it starts: beyond it they are killed."""
