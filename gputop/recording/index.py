@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from array import array
 from bisect import bisect_right
 from typing import Annotated, Any, Literal
 
 import msgspec
 
-from gputop.schema.limits import NUMBER_LIMIT
+from gputop.schema.limits import NUMBER_LIMIT, DecodeError
 
 LONGEST_STEP_SECONDS = 3600.0
 """Longest time from one sample to the next. A longer one is a break, or a wrong clock."""
@@ -22,7 +23,19 @@ class Head(msgspec.Struct):
     events: list[Any] | None = None
 
 
-read_head = msgspec.json.Decoder(Head).decode
+_decode_head = msgspec.json.Decoder(Head).decode
+
+
+def read_head(line: str) -> Head:
+    """Return the head of a line. Raises `msgspec.DecodeError` or `DecodeError` if it is damaged."""
+    try:
+        return _decode_head(line)
+    except msgspec.DecodeError:
+        # msgspec refuses single surrogates, which stand for bytes that are not UTF-8.
+        try:
+            return msgspec.convert(json.loads(line), Head)
+        except ValueError as error:
+            raise DecodeError(str(error)) from None
 
 
 class Index:

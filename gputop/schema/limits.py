@@ -20,7 +20,7 @@ PROCESSES = 8192
 ITEMS = 8192
 """Items in any other list or table of a record, such as the cores of a host."""
 STRING_CHARACTERS = 16_384
-"""Characters of one text. A masked command line of 4,096 bytes may be longer than that."""
+"""Characters of one text. A longer text in a field is cut."""
 NUMBER_LIMIT = 1 << 63
 """Bound of every number: sums of larger ones could become infinite."""
 MOST = {"devices": DEVICES, "machines": DEVICES, "processes": PROCESSES, "events": EVENTS}
@@ -55,7 +55,10 @@ def cut_lists(record: Record) -> Record:
 
 
 def check(value: Any) -> None:
-    """Raise `DecodeError` if a number, text or list in a record is beyond the limits."""
+    """Raise `DecodeError` if a number, text or list in a record is beyond the limits.
+
+    A long text in a field is cut: the name of a process or container must not hide everything else.
+    """
     kind = value.__class__
     if kind is int or kind is float:
         if not -NUMBER_LIMIT < value < NUMBER_LIMIT:  # false for NaN, too
@@ -79,6 +82,10 @@ def _check_fields(record: Any) -> None:
             continue
         kind = value.__class__
         if kind is int and -NUMBER_LIMIT < value < NUMBER_LIMIT:  # as `check`, but faster
+            continue
+        if kind is str and len(value) > STRING_CHARACTERS:
+            # Nobody has seen the record yet, so it may still change.
+            object.__setattr__(record, name, f"{value[: STRING_CHARACTERS - 1]}…")
             continue
         try:
             check(value)

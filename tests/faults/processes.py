@@ -169,7 +169,7 @@ WORKERS = (
     of_a_run(
         "worker writes garbage",
         "import os\nos.write(1, bytes(range(128, 256)) + b'\\x1b[31m\\0\\n')",
-        ("sent something that is not an event", "␛[31m␀", EVERY),
+        ("ended without a result", "exit status 0, after it printed", IMPORT),
     ),
     of_a_run(
         "worker ends in the middle of a line",
@@ -247,9 +247,9 @@ IN_MID_RUN = (
         lead=begun,
         fault=now,
         says=(
-            "Ended after ",
+            "FAULTY after ",
             "RuntimeError: CUDA error: an illegal memory access",
-            "Try another torch",
+            "Look for Xid errors",
         ),
         prepare=raising(
             "raise RuntimeError('CUDA error: an illegal memory access was encountered')"

@@ -43,7 +43,9 @@ def check_line(line: str | bytes) -> Record | None:
     assert to_line(decode(again)) == again
     assert again.isascii()
     assert "\n" not in again
-    _agree(json.loads(again), json.loads(line))
+    # The name of an unknown field may have bytes that are not UTF-8.
+    text = line if isinstance(line, str) else line.decode(errors="replace")
+    _agree(json.loads(again), json.loads(text))
     return record
 
 

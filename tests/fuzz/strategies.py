@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from enum import StrEnum
+from enum import Enum
 from types import NoneType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
@@ -58,7 +58,7 @@ def value_of(hint: Any) -> st.SearchStrategy[Any]:
         return st.sampled_from(REAL)
     if hint is str:
         return st.sampled_from(TEXTS)
-    if issubclass(hint, StrEnum):
+    if issubclass(hint, Enum):
         return st.sampled_from(hint)
     hints = get_type_hints(hint)
     return st.builds(hint, **{f.name: value_of(hints[f.name]) for f in dataclasses.fields(hint)})

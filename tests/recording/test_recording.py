@@ -456,3 +456,14 @@ def test_events_are_indexed(tmp_path: Path) -> None:
 def test_the_name_of_a_recording(host: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.localtime", __import__("time").gmtime)
     assert default_name(host, streams.NOW) == name
+
+
+def test_a_command_line_that_is_not_utf_8_is_no_damage(tmp_path: Path) -> None:
+    process = streams.process(1, 0, command="train \udcff")
+    path = recordings.write(
+        tmp_path / "a.jsonl", [streams.inventory(), streams.sample(0, processes=(process,))]
+    )
+    recording = Recording(path)
+    _, sample = recording.last()
+    assert sample.processes[0].command == "train \udcff"
+    assert recording.ending is None

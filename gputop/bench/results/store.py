@@ -198,6 +198,8 @@ def _has_locks(file: Path) -> bool:
     SQLite then makes a folder `FILE.lock` while it uses the file, which excludes others as well.
     Cached: a process that closes a file loses all of its locks on it, also those of SQLite.
     """
+    if not file.is_file():  # opening a pipe would wait for its other end
+        return True
     try:
         with file.open("rb") as opened:
             fcntl.lockf(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
