@@ -40,7 +40,7 @@ SHOWN = (
     "osc8␛]8;;http://evil␛\\link",
     "osc52␛]52;c;RVZJTA==␇ arg",
     "dcs␛P1$rEVIL␛\\⟨009b⟩31m⟨009d⟩52;c",
-    "markup[red]r[/red] [@click=app.quit]q[/]",
+    "markup[red]r[/red] [@click=app.quit]q[",
     "bidi⟨202e⟩abc⟨202c⟩ ⟨2066⟩x⟨2069⟩",
     "zeroz⟨200b⟩w⟨200d⟩j⟨feff⟩ e⟨0301⟩⟨0301⟩",
     "⟨200d⟩👩⟨200d⟩👧",
