@@ -139,7 +139,7 @@ async def test_memory_writes_all_patterns(runs: Runs) -> None:
 @pytest.mark.slow
 async def test_memory_of_few_blocks_has_passes_of_every_pattern(runs: Runs) -> None:
     machine = replace(MACHINE, memory_gib=0.72)
-    heard = await runs.run("memory", size=None, seconds=2.0, settings=machine)
+    heard = await runs.run("memory", size=None, seconds=6.0, settings=machine)
     assert heard.result.wrong_elements == 0
     assert {point.series for point in heard.result.points} == {
         "random",

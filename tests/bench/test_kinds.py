@@ -234,7 +234,7 @@ async def test_a_table_that_is_stuck_in_one_call_is_stopped_with_its_rows(
         await session.stop()
         return time.monotonic() - began
 
-    async with asyncio.timeout(60), contextlib.aclosing(session.events()) as events:
+    async with asyncio.timeout(180), contextlib.aclosing(session.events()) as events:
         async for last in events:
             if isinstance(last, Planned):
                 stopping.append(asyncio.create_task(stop()))
